@@ -1,0 +1,116 @@
+"""The values that tell of streams: a query's progress, a pass's result, a stream's state.
+
+Made by the listener and by passes, consumed by the outbox's sinks; nothing here reads a clock or does I/O.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+LATENCY_EDGES_SECONDS: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
+"""Upper edges of the latency histogram's buckets; a last bucket without edge follows."""
+
+Lane = Literal["RUN", "CATCHUP", "QUARANTINED", "PAUSED"]
+
+STATUSES: Final = (  # from best to worst: a group is the worst of its streams
+    "RUNNING",
+    "PAUSED",
+    "STARTING",
+    "BACKFILLING",
+    "CATCHING_UP",
+    "AT_RISK",
+    "LAGGING",
+    "UNKNOWN",
+    "MISSING",
+    "STALLED",
+    "FAILED",
+    "CRASH_LOOP",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One micro-batch of one query as Spark told it; what Spark leaves out or marks with -1 is None."""
+
+    query_name: str | None
+    query_id: str
+    run_id: str
+    batch_id: int
+    started_at: str  # ISO 8601, as Spark writes it
+    input_rows: int | None
+    durations_ms: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GameResult:
+    """What one pass (or one catch-up chunk) did for one game."""
+
+    game_key: str
+    lane: Lane
+    seq_from: int  # first and last bronze seq of the rows handled
+    seq_to: int
+    rows: int  # landed in the game's table
+    rejects: Mapping[str, int]  # refused rows by reason code
+    files: int
+    bytes: int
+    committed_at: float | None  # Unix seconds; None when nothing was committed
+    commit_seconds: float
+    latency_counts: tuple[int, ...]  # landed rows per bucket of LATENCY_EDGES_SECONDS, source commit to table commit
+    error: str | None = None  # why nothing was committed, one line
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    """What one micro-batch of a group's demux query did, joined to its Progress by (run_id, batch_id)."""
+
+    group: str
+    run_id: str
+    batch_id: int
+    started_at: float
+    finished_at: float
+    frontier_seq: int  # the last bronze seq this pass covers
+    games: tuple[GameResult, ...]
+    phases_seconds: Mapping[str, float] = field(default_factory=dict)  # decode, quarantine, commit
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """The observed state of one stream, judged by the group's watchdog."""
+
+    game_key: str
+    group: str
+    lane: Lane
+    status: str  # one of STATUSES
+    status_since: float
+    cursor_seq: int
+    last_commit_at: float | None
+    backlog_age_seconds: float | None  # None is unknown, never 0
+    rows_per_second: float | None
+    latency_p95_seconds: float | None
+    rows_total: int
+    rejects_total: int
+    last_error: str | None
+    updated_at: float
+
+
+def progress_from_json(text: str) -> Progress:
+    """Return the Progress in the JSON of a StreamingQueryProgress.
+
+    Raises:
+        ValueError: the text is not such a JSON document.
+    """
+    try:
+        raw = json.loads(text)
+        rows = raw.get("numInputRows")
+        return Progress(
+            query_name=raw.get("name"),
+            query_id=raw["id"],
+            run_id=raw["runId"],
+            batch_id=int(raw["batchId"]),
+            started_at=raw["timestamp"],
+            input_rows=None if rows is None or rows < 0 else int(rows),
+            durations_ms={name: int(value) for name, value in raw.get("durationMs", {}).items()},
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a query progress: {error}") from error

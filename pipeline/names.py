@@ -1,0 +1,59 @@
+"""Identifiers: how a game's name becomes the one key used in tables, paths, query names and labels.
+
+Every other module asks here; none spells a key, an application id or a table path by itself.
+"""
+
+import base64
+import hashlib
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Final, NewType
+
+GameKey = NewType("GameKey", str)
+
+MAX_NAME_BYTES: Final = 256
+MALFORMED: Final = GameKey("malformed_wrapper")
+"""Key of rows whose wrapper could not be opened. It has no hash part, so no game can ever own it."""
+
+_SLUG_LENGTH: Final = 40
+_HASH_LENGTH: Final = 12
+_KEY: Final = re.compile(r"[a-z0-9][a-z0-9_]{0,39}_[a-z2-7]{12}")
+_GROUP: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+
+
+@lru_cache(maxsize=65_536)
+def game_key(name: str) -> GameKey:
+    """Return the key of a game: a readable slug, then 12 base32 characters of SHA-256 of the exact name.
+
+    The hash keeps apart what the slug folds together (case twins, spaces, other scripts).
+    """
+    folded = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9]+", "_", folded).strip("_")[:_SLUG_LENGTH].rstrip("_") or "game"
+    digest = hashlib.sha256(name.encode()).digest()
+    return GameKey(f"{slug}_{base64.b32encode(digest).decode().lower()[:_HASH_LENGTH]}")
+
+
+def is_game_name(name: str) -> bool:
+    """Tell whether a name may identify a game: 1 to 256 bytes of UTF-8 without NUL."""
+    return "\0" not in name and 1 <= len(name.encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES
+
+
+def is_game_key(text: str) -> bool:
+    """Tell whether a text has the form of a game key (it may still belong to no game)."""
+    return _KEY.fullmatch(text) is not None
+
+
+def is_group_name(text: str) -> bool:
+    """Tell whether a text may name a cluster group: 1 to 40 of a-z, 0-9 and '-', not starting with '-'."""
+    return _GROUP.fullmatch(text) is not None
+
+
+def stream_app_id(environment: str, key: GameKey, generation: int) -> str:
+    """Return the Delta transaction id under which a game's table keeps the stream's cursor (law L3)."""
+    return f"turnout/{environment}/{key}/{generation}"
+
+
+def ingest_app_id(environment: str, generation: int) -> str:
+    """Return the Delta transaction id under which bronze remembers the last ingested batch (law L1)."""
+    return f"turnout/{environment}/ingest/{generation}"

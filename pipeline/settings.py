@@ -1,0 +1,285 @@
+"""One frozen tree of settings, read once from `<env-dir>/turnout.toml` and `TURNOUT_*` variables.
+
+Everything wrong is reported in one message. Each field's comment is its entry in docs/settings.md.
+"""
+
+import dataclasses
+import os
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pipeline.errors import Refused
+
+_T = typing.TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where wrappers come from."""
+
+    kind: Literal["delta", "kafka"] = "delta"  # `delta` reads the landing table, `kafka` a topic
+    bootstrap_servers: str = "127.0.0.1:9092"  # Kafka brokers, comma separated
+    topic: str = "turnout-events"  # the Kafka topic that carries the wrappers
+    starting_offsets: str = "earliest"  # where a first start begins: earliest, latest or Spark's JSON
+    kafka_options: Mapping[str, str] = field(default_factory=dict)  # more consumer options, JVM names
+
+
+@dataclass(frozen=True, slots=True)
+class Ingest:
+    """How wrappers become bronze."""
+
+    trigger_seconds: float = 2.0  # time between two micro-batches
+    max_rows: int = 200_000  # most rows of one micro-batch from Kafka
+    max_bytes: str = "64m"  # soft limit of one micro-batch from the landing table
+    bronze_files: int = 2  # files one micro-batch writes; a game's rows always share one
+
+
+@dataclass(frozen=True, slots=True)
+class Demux:
+    """How bronze becomes one table per game."""
+
+    trigger_seconds: float = 5.0  # time between two passes of a cluster group
+    max_bytes: str = "64m"  # soft limit of bronze read by one pass
+    catchup_seqs: int = 200  # most bronze commits one catch-up chunk reads
+    checkpoint_interval: int = 10  # commits between two Delta checkpoints of a game table
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """The Spark session of every driver."""
+
+    master: str = "local[2]"  # any Spark master
+    driver_memory: str = "1g"  # heap of a driver
+    conf: Mapping[str, str] = field(default_factory=dict)  # more Spark settings, applied last
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The control store."""
+
+    url: str = ""  # SQLAlchemy URL; empty means `control.db` in the environment's folder
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """How health is told."""
+
+    bind: str = "127.0.0.1"  # address the /metrics servers listen on
+    push_gateway: str = ""  # address of a Pushgateway to push to as well; empty means none
+    flush_seconds: float = 10.0  # time between two writes of the metrics tables
+    latency_objective_seconds: float = 60.0  # source commit to table commit, per stream
+    heartbeat_seconds: float = 5.0  # time between two heartbeats of a driver
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """The Streamlit app."""
+
+    port: int = 8501  # where the dashboard listens
+    refresh_seconds: float = 5.0  # how often a page reads again
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of one environment."""
+
+    environment: str = "local"  # name of the environment; part of every transaction id
+    source: Source = field(default_factory=Source)
+    ingest: Ingest = field(default_factory=Ingest)
+    demux: Demux = field(default_factory=Demux)
+    spark: Spark = field(default_factory=Spark)
+    store: Store = field(default_factory=Store)
+    metrics: Metrics = field(default_factory=Metrics)
+    dashboard: Dashboard = field(default_factory=Dashboard)
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where one environment keeps its state; everything lies below `root`."""
+
+    root: Path
+
+    @property
+    def settings_file(self) -> Path:
+        """The optional TOML file with settings."""
+        return self.root / "turnout.toml"
+
+    @property
+    def landing(self) -> Path:
+        """The Delta landing table, the embedded source."""
+        return self.root / "landing"
+
+    @property
+    def bronze(self) -> Path:
+        """The bronze table."""
+        return self.root / "bronze"
+
+    @property
+    def quarantine(self) -> Path:
+        """The quarantine table."""
+        return self.root / "quarantine"
+
+    @property
+    def tables(self) -> Path:
+        """The folder of the game tables."""
+        return self.root / "tables"
+
+    def table(self, key: str) -> Path:
+        """The table of one game."""
+        return self.tables / key
+
+    @property
+    def metrics(self) -> Path:
+        """The folder of the metrics tables."""
+        return self.root / "metrics"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of Spark checkpoints and schema-set pins."""
+        return self.root / "checkpoints"
+
+    @property
+    def logs(self) -> Path:
+        """The folder of process logs."""
+        return self.root / "logs"
+
+    @property
+    def targets(self) -> Path:
+        """The folder of Prometheus target files, one per process."""
+        return self.root / "targets"
+
+    @property
+    def control_db(self) -> Path:
+        """The SQLite control store used when no URL is set."""
+        return self.root / "control.db"
+
+
+def load(env_dir: Path, environ: Mapping[str, str] | None = None) -> tuple[Settings, Paths]:
+    """Read the settings of an environment.
+
+    A variable `TURNOUT_INGEST__TRIGGER_SECONDS` overrides `trigger_seconds` in the table `[ingest]`.
+
+    Raises:
+        Refused: naming every wrong setting, each with what was expected.
+    """
+    paths = Paths(env_dir.resolve())
+    problems: list[str] = []
+    tree: dict[str, Any] = {}
+    if paths.settings_file.exists():
+        try:
+            tree = tomllib.loads(paths.settings_file.read_text("utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise Refused(f"{paths.settings_file} is not valid TOML: {error}. Correct that line.") from error
+    _overlay(tree, os.environ if environ is None else environ, problems)
+    settings = _build(Settings, tree, "", problems)
+    if not problems:
+        problems = _check(settings)
+    if problems:
+        lines = "\n".join(f"  - {problem}" for problem in problems)
+        raise Refused(f"{len(problems)} wrong setting(s), correct them in {paths.settings_file} or the environment:\n{lines}")
+    return settings, paths
+
+
+def _overlay(tree: dict[str, Any], environ: Mapping[str, str], problems: list[str]) -> None:
+    """Lay `TURNOUT_A__B=value` over the tree; the text is typed later, where the field is known."""
+    for name, value in sorted(environ.items()):
+        if not name.startswith("TURNOUT_") or name in RESERVED_VARIABLES:
+            continue
+        *sections, leaf = name.removeprefix("TURNOUT_").lower().split("__")
+        node = tree
+        for section in sections:
+            child = node.setdefault(section, {})
+            if not isinstance(child, dict):
+                problems.append(f"{name}: {section} is not a table of settings")
+                break
+            node = child
+        else:
+            node[leaf] = _Text(value)
+
+
+RESERVED_VARIABLES: frozenset[str] = frozenset({"TURNOUT_HOME", "TURNOUT_ENV_DIR", "TURNOUT_JARS", "TURNOUT_IVY_SETTINGS"})
+"""Variables of the launcher, which are not settings of an environment."""
+
+
+class _Text(str):
+    """A value that came from the environment, so numbers are written as text."""
+
+    __slots__ = ()
+
+
+def _build(cls: type[_T], tree: Mapping[str, Any], prefix: str, problems: list[str]) -> _T:
+    hints = typing.get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for name in tree.keys() - hints.keys():
+        problems.append(f"{prefix}{name}: no such setting; known here are {', '.join(sorted(hints))}")
+    for name in hints.keys() & tree.keys():
+        kind, raw = hints[name], tree[name]
+        if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+            if isinstance(raw, Mapping):
+                values[name] = _build(kind, raw, f"{prefix}{name}.", problems)
+            else:
+                problems.append(f"{prefix}{name}: expected a table of settings, got {raw!r}")
+            continue
+        try:
+            values[name] = _typed(kind, raw)
+        except ValueError as error:
+            problems.append(f"{prefix}{name}: expected {error}, got {str(raw)!r}")
+    return cls(**values)
+
+
+def _typed(kind: Any, raw: Any) -> Any:
+    """Return the raw value as the field's type, or raise ValueError saying what was expected."""
+    origin = typing.get_origin(kind)
+    if origin is Literal:
+        if raw in (choices := typing.get_args(kind)):
+            return str(raw)
+        raise ValueError(f"one of {', '.join(choices)}")
+    if origin in (Mapping, typing.get_origin(Mapping[str, str])):
+        if isinstance(raw, Mapping) and all(isinstance(value, (str, int, float)) for value in raw.values()):
+            return types.MappingProxyType({key: str(value) for key, value in raw.items()})
+        raise ValueError("a table of texts")
+    if kind is str and isinstance(raw, str):
+        return str(raw)
+    if kind in (int, float):
+        number = isinstance(raw, (int, float)) and not isinstance(raw, bool)
+        if number or isinstance(raw, _Text):
+            try:
+                return kind(raw)
+            except ValueError:
+                pass
+        raise ValueError("a whole number" if kind is int else "a number")
+    raise ValueError("a text")
+
+
+def _check(settings: Settings) -> list[str]:
+    problems = []
+    for name, low, high in _RANGES:
+        section, _, leaf = name.partition(".")
+        value = getattr(getattr(settings, section), leaf)
+        if not low <= value <= high:
+            problems.append(f"{name}: expected a value from {low:g} to {high:g}, got {value:g}")
+    if not settings.environment.replace("-", "").replace("_", "").isalnum():
+        problems.append(f"environment: expected letters, digits, '-' and '_', got {settings.environment!r}")
+    if settings.source.kind == "kafka" and not settings.source.topic:
+        problems.append("source.topic: expected the name of a topic, got ''")
+    return problems
+
+
+_RANGES: tuple[tuple[str, float, float], ...] = (
+    ("ingest.trigger_seconds", 0.1, 3600),
+    ("ingest.max_rows", 1, 10_000_000),
+    ("ingest.bronze_files", 1, 1024),
+    ("demux.trigger_seconds", 0.1, 3600),
+    ("demux.catchup_seqs", 1, 100_000),
+    ("demux.checkpoint_interval", 1, 1000),
+    ("metrics.flush_seconds", 0.5, 3600),
+    ("metrics.latency_objective_seconds", 0.1, 86_400),
+    ("metrics.heartbeat_seconds", 0.5, 30),
+    ("dashboard.port", 1, 65_535),
+    ("dashboard.refresh_seconds", 1, 3600),
+)
