@@ -94,6 +94,30 @@ class StreamState:
     updated_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class StatusEvent:
+    """One change of one stream's status."""
+
+    game_key: str
+    group: str
+    at: float
+    from_status: str | None  # None: nothing was known before
+    to_status: str
+    detail: str | None  # why, one line
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSample:
+    """How one cluster group fares at one moment."""
+
+    group: str
+    at: float
+    frontier_seq: int | None  # None before the first pass
+    streams: int
+    behind: int  # streams in another lane than RUN
+    rows_per_second: float | None  # None is unknown, never 0
+
+
 def progress_from_json(text: str) -> Progress:
     """Return the Progress in the JSON of a StreamingQueryProgress.
 
@@ -110,7 +134,7 @@ def progress_from_json(text: str) -> Progress:
             batch_id=int(raw["batchId"]),
             started_at=raw["timestamp"],
             input_rows=None if rows is None or rows < 0 else int(rows),
-            durations_ms={name: int(value) for name, value in raw.get("durationMs", {}).items()},
+            durations_ms={name: int(value) for name, value in raw.get("durationMs", {}).items() if value >= 0},
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"not a query progress: {error}") from error

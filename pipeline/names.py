@@ -54,6 +54,11 @@ def stream_app_id(environment: str, key: GameKey, generation: int) -> str:
     return f"turnout/{environment}/{key}/{generation}"
 
 
+def bronze_app_id(environment: str) -> str:
+    """Return the Delta transaction id under which bronze keeps its last seq: two writers cannot give one seq twice."""
+    return f"turnout/{environment}/bronze"
+
+
 def ingest_app_id(environment: str, generation: int) -> str:
     """Return the Delta transaction id under which bronze remembers the last ingested batch (law L1)."""
     return f"turnout/{environment}/ingest/{generation}"

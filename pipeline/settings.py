@@ -181,7 +181,9 @@ def load(env_dir: Path, environ: Mapping[str, str] | None = None) -> tuple[Setti
         problems = _check(settings)
     if problems:
         lines = "\n".join(f"  - {problem}" for problem in problems)
-        raise Refused(f"{len(problems)} wrong setting(s), correct them in {paths.settings_file} or the environment:\n{lines}")
+        raise Refused(
+            f"{len(problems)} wrong setting(s), correct them in {paths.settings_file} or the environment:\n{lines}"
+        )
     return settings, paths
 
 
@@ -202,7 +204,9 @@ def _overlay(tree: dict[str, Any], environ: Mapping[str, str], problems: list[st
             node[leaf] = _Text(value)
 
 
-RESERVED_VARIABLES: frozenset[str] = frozenset({"TURNOUT_HOME", "TURNOUT_ENV_DIR", "TURNOUT_JARS", "TURNOUT_IVY_SETTINGS"})
+RESERVED_VARIABLES: frozenset[str] = frozenset(
+    {"TURNOUT_HOME", "TURNOUT_ENV_DIR", "TURNOUT_JARS", "TURNOUT_IVY_SETTINGS"}
+)
 """Variables of the launcher, which are not settings of an environment."""
 
 

@@ -75,16 +75,15 @@ bronze_commits = Table(  # the newest bronze commits: how old is a backlog, how 
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("rows", BigInteger, nullable=False),
     Column("refused", BigInteger, nullable=False),
-    Column("oldest_source_at", Float, nullable=False),
+    Column("oldest_source_at", Float),  # null when the source does not tell
     Column("committed_at", Float, nullable=False),
 )
 
-ingest_generations = Table(  # each start of ingest without its checkpoint continues seq above the last
+ingest_generations = Table(  # one per source that was ever ingested: each has a checkpoint of its own
     "ingest_generations",
     metadata,
     Column("generation", Integer, primary_key=True),
-    Column("seq_base", BigInteger, nullable=False),
-    Column("source", Text, nullable=False),  # what the generation reads, as one line
+    Column("source", Text, nullable=False, unique=True),  # what it reads, as one line
     Column("created_at", Float, nullable=False),
 )
 

@@ -1,0 +1,149 @@
+"""Everything the pages read, wired once: the environment, the control store, the metrics history.
+
+Readers are cached for a few seconds and shared by all viewers. Nothing here draws, writes or holds a viewer's state.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import streamlit as st
+from deltalake.exceptions import DeltaError
+from sqlalchemy import Engine
+
+from app.trends import Trend, trend
+from listeners import history
+from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
+from pipeline import settings as settings_of
+from pipeline.errors import Refused
+from pipeline.settings import Paths, Settings
+from pipeline.store.engine import open_store
+from pipeline.store.fleet import Fleet, SchemaVersion, read_fleet, read_schemas
+
+_MOST_TRANSITIONS = 5_000  # of the whole fleet; beyond it the oldest are left out
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The environment on screen, and which incarnation of its control store: a new file is another store."""
+
+    settings: Settings
+    paths: Paths
+    store: str
+
+
+def open_environment(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> Environment:
+    """Find the environment from `--env-dir DIR` or TURNOUT_ENV_DIR.
+
+    Raises:
+        Refused: no environment is named, its settings are wrong, or its control store does not exist.
+    """
+    arguments = sys.argv if argv is None else argv
+    variables = os.environ if environ is None else environ
+    folder = _option(arguments, "--env-dir") or variables.get("TURNOUT_ENV_DIR")
+    if not folder:
+        raise Refused("No environment is named. Start the dashboard with `-- --env-dir DIR` or set TURNOUT_ENV_DIR.")
+    settings, paths = settings_of.load(Path(folder), variables)
+    if settings.store.url:
+        return Environment(settings, paths, settings.store.url)
+    try:
+        node = paths.control_db.stat().st_ino
+    except FileNotFoundError:
+        raise Refused(
+            f"The control store is not there: {paths.control_db} does not exist. "
+            "Start ingest or `turnout simulate` in this environment, or name another environment."
+        ) from None
+    return Environment(settings, paths, f"{paths.control_db}#{node}")
+
+
+def fleet(environment: Environment) -> Fleet:
+    """Read all games and drivers, at most 2 s old.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    return _fleet(environment.store, environment)
+
+
+def schemas(environment: Environment, game_key: str) -> tuple[SchemaVersion, ...]:
+    """Read the schemas registered for a game, at most 10 s old.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    return _schemas(environment.store, game_key, environment)
+
+
+def game_trend(environment: Environment, game_key: str, seconds: float) -> Trend:
+    """Read what the passes of the last `seconds` did for a game, at most 5 s old.
+
+    Raises:
+        Refused: there is no history to read.
+    """
+    return _trend(str(environment.paths.metrics), game_key, seconds)
+
+
+def game_transitions(environment: Environment, game_key: str, seconds: float) -> pa.Table:
+    """Read a game's changes of status in the last `seconds`, newest first, at most 5 s old.
+
+    Raises:
+        Refused: there is no history to read.
+    """
+    table = _transitions(str(environment.paths.metrics), seconds)
+    return table.filter(pc.equal(table["game_key"], game_key))
+
+
+def _option(arguments: Sequence[str], name: str) -> str | None:
+    for position, argument in enumerate(arguments):
+        if argument == name and position + 1 < len(arguments):
+            return arguments[position + 1]
+        if argument.startswith(f"{name}="):
+            return argument.removeprefix(f"{name}=")
+    return None
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def _engine(store: str, _environment: Environment) -> Engine:  # noqa: ARG001 - the store is the cache's key
+    return open_store(_environment.settings, _environment.paths)
+
+
+@st.cache_data(ttl=2, max_entries=2, show_spinner=False)
+def _fleet(store: str, _environment: Environment) -> Fleet:
+    return read_fleet(_engine(store, _environment))
+
+
+@st.cache_data(ttl=10, max_entries=200, show_spinner=False)
+def _schemas(store: str, game_key: str, _environment: Environment) -> tuple[SchemaVersion, ...]:
+    return read_schemas(_engine(store, _environment), game_key)
+
+
+@st.cache_data(ttl=5, max_entries=100, show_spinner=False)
+def _trend(folder: str, game_key: str, seconds: float) -> Trend:
+    now = time.time()
+    with _reading(Path(folder), STREAM_BATCH):
+        return trend(history.passes(Path(folder), game_key, now - seconds), now - seconds, now)
+
+
+@st.cache_data(ttl=5, max_entries=4, show_spinner=False)
+def _transitions(folder: str, seconds: float) -> pa.Table:
+    with _reading(Path(folder), STATUS_EVENT):
+        return history.transitions(Path(folder), time.time() - seconds, _MOST_TRANSITIONS)
+
+
+@contextmanager
+def _reading(folder: Path, table: MetricsTable) -> Iterator[None]:
+    """Turn a history that is not there or cannot be read into a reason for people."""
+    if not (folder / table.name / "_delta_log").is_dir():
+        raise Refused("No history yet. It appears a few seconds after a cluster group's driver has started.")
+    try:
+        yield
+    except (DeltaError, pa.ArrowException, duckdb.Error, OSError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise Refused(f"The history cannot be read: {reason}. Streams are not touched; check {folder}.") from error

@@ -1,0 +1,91 @@
+"""Folds the passes of one game into a few points over time, so that a day draws as fast as a quarter of an hour.
+
+Pure: a table and two moments in, values out.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from listeners.quantile import quantile
+from listeners.sample import LATENCY_EDGES_SECONDS
+
+BINS: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What the passes of one slice of time did; None where it is unknown."""
+
+    at: float  # Unix seconds, the slice's end
+    passes: int
+    rows: int
+    rejects: int
+    latency_p95_seconds: float | None
+    commit_seconds: float | None  # the slowest commit of the slice
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """One game's passes between two moments (Unix seconds)."""
+
+    since: float
+    until: float
+    points: tuple[Point, ...]  # of the slices in which something was committed
+    rows: int
+    rejects: Mapping[str, int]  # refused rows by reason code, most first
+    failed_passes: int  # passes that committed nothing and said why
+    latency_seconds: tuple[float | None, float | None, float | None]  # p50, p95, p99
+
+    @property
+    def slice_seconds(self) -> float:
+        """The width of one slice of time."""
+        return (self.until - self.since) / BINS
+
+
+def trend(passes: pa.Table, since: float, until: float) -> Trend:
+    """Fold what `history.passes` told of one game between the two moments; rows of a failed pass come again later."""
+    rows = passes.select(_COLUMNS).to_pylist()
+    width = (until - since) / BINS
+    slices: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["error"] is None and row["committed_at"] is not None:
+            place = int((row["committed_at"].timestamp() - since) / width)
+            slices.setdefault(min(BINS - 1, max(0, place)), []).append(row)
+    kept = [row for members in slices.values() for row in members]
+    counts = _summed(kept)
+    reasons: Counter[str] = Counter()
+    for row in kept:
+        reasons.update(dict(row["reject_reasons"] or ()))
+    return Trend(
+        since=since,
+        until=until,
+        points=tuple(_point(since + (place + 1) * width, slices[place]) for place in sorted(slices)),
+        rows=sum(row["rows"] for row in kept),
+        rejects=dict(reasons.most_common()),
+        failed_passes=sum(row["error"] is not None for row in rows),
+        latency_seconds=(quantile(counts, 0.5), quantile(counts, 0.95), quantile(counts, 0.99)),
+    )
+
+
+_COLUMNS: Final = ["committed_at", "rows", "rejects", "reject_reasons", "latency_counts", "commit_seconds", "error"]
+
+
+def _point(at: float, members: list[dict[str, Any]]) -> Point:
+    return Point(
+        at=at,
+        passes=len(members),
+        rows=sum(row["rows"] for row in members),
+        rejects=sum(row["rejects"] for row in members),
+        latency_p95_seconds=quantile(_summed(members), 0.95),
+        commit_seconds=max(row["commit_seconds"] for row in members),
+    )
+
+
+def _summed(rows: Sequence[dict[str, Any]]) -> list[int]:
+    """Add up the latency histograms of some passes, bucket by bucket."""
+    none = [0] * (len(LATENCY_EDGES_SECONDS) + 1)
+    return [sum(bucket) for bucket in zip(none, *(row["latency_counts"] for row in rows), strict=True)]

@@ -1,0 +1,166 @@
+"""The home page: how the whole fleet is in one sentence, then where the trouble is, worst first."""
+
+from collections import Counter
+
+import streamlit as st
+
+from app import charts, header, words, worst_first
+from app.services import Environment
+from listeners.sample import STATUSES
+from pipeline.store.fleet import Driver, Fleet, GameRow
+
+_NO_GROUP = "(no group)"
+
+
+def _page() -> None:
+    environment = header.environment_or_stop()
+    st.fragment(_live, run_every=environment.settings.dashboard.refresh_seconds)(environment)
+
+
+def _live(environment: Environment) -> None:
+    fleet = header.draw(environment)
+    if fleet is None:
+        return
+    if not fleet.rows:
+        _draw_nothing_yet(fleet)
+        _draw_drivers(fleet)
+        return
+    sentence = words.headline(fleet)
+    header.headline(sentence, trouble=sentence != words.all_well(fleet))
+    _draw_drivers(fleet)
+    _draw_counts(fleet)
+    rows = _draw_filters(fleet)
+    if not rows:
+        st.info("No game matches these filters.", icon=":material/filter_alt_off:")
+        st.button("Clear filters", on_click=_clear_filters)
+        return
+    _draw_grid(fleet, rows)
+    st.dataframe(
+        worst_first.table(fleet, rows),
+        hide_index=True,
+        height=min(36 * (len(rows) + 1), 720),
+        column_config=worst_first.COLUMNS,
+        placeholder=words.UNKNOWN_VALUE,
+        alt="All games that match the filters, worst first. The key links to the game's page.",
+        key="games",
+    )
+    st.caption(f"{len(rows)} of {len(fleet.rows)} games, worst first. All times are UTC.")
+
+
+def _draw_nothing_yet(fleet: Fleet) -> None:
+    header.headline("No games yet", trouble=False)
+    if fleet.newest_bronze_seq is not None:
+        st.info("Ingest has written events, but none of them belongs to a known game. Register the games' schemas.")
+    elif fleet.registered_games:
+        st.info(
+            f"{fleet.registered_games} games are registered, but no event has been ingested. "
+            "Start ingest, or start `turnout simulate` to make events."
+        )
+    else:
+        st.info("Nothing is registered in this environment. Start `turnout simulate`, or register a game's schema.")
+
+
+def _draw_drivers(fleet: Fleet) -> None:
+    """Draw a tile for ingest and for each group, those that never started included."""
+    with st.container(horizontal=True, key="driver_strip", gap="small"):
+        for number, (kind, name) in enumerate([("ingest", None), *(("group", group) for group in fleet.groups)]):
+            found = [driver for driver in fleet.drivers if driver.kind == kind and name in (None, driver.name)]
+            title = "ingest" if name is None else f"group {words.shown(name, 40)}"
+            bad = not found or any(driver.silence(fleet.read_at) is not None for driver in found)
+            with st.container(border=True, width=250, gap=None, key=f"tile_{'bad' if bad else 'well'}_{number}"):
+                for driver in found:
+                    _draw_driver(fleet, title, driver)
+                if not found:
+                    st.text(f"○ {title}: never started", help="Its driver has never reported to the control store.")
+                    st.text(f"heartbeat {words.UNKNOWN_VALUE} · frontier {words.UNKNOWN_VALUE}")
+
+
+def _draw_driver(fleet: Fleet, title: str, driver: Driver) -> None:
+    silent = driver.silence(fleet.read_at) is not None
+    gone = silent and driver.state not in ("failed", "stopped")
+    st.text(f"{'✕' if silent else '●'} {title}: {'silent' if gone else driver.state}")
+    frontier = words.UNKNOWN_VALUE if driver.frontier_seq is None else words.count(driver.frontier_seq)
+    st.text(f"heartbeat {words.age(fleet.read_at - driver.heartbeat_at)} ago · frontier {frontier}")
+    if driver.error:
+        st.text(words.shown(driver.error, 200))
+
+
+def _draw_counts(fleet: Fleet) -> None:
+    """Draw a button per status that occurs; pressing one shows only its games, pressing it again shows all."""
+    counts = Counter(row.verdict.status for row in fleet.rows)
+    chosen = st.session_state.get("status") or st.query_params.get_all("status")
+    with st.container(horizontal=True, key="counts", gap="small"):
+        for status in reversed(STATUSES):
+            if counts[status]:
+                st.button(
+                    f"{words.LOOKS[status].glyph} {counts[status]} {words.LOOKS[status].word}",
+                    key=f"count_{status}",
+                    type="primary" if chosen == [status] else "secondary",
+                    on_click=_toggle_status,
+                    args=(status,),
+                )
+
+
+def _toggle_status(status: str) -> None:
+    st.session_state["status"] = [] if st.session_state.get("status") == [status] else [status]
+
+
+def _clear_filters() -> None:
+    st.session_state["status"] = []
+    st.session_state["group"] = []
+    st.session_state["q"] = ""
+    st.session_state["trouble"] = False
+
+
+def _draw_filters(fleet: Fleet) -> tuple[GameRow, ...]:
+    """Draw the filters, which live in the URL, and return the games that pass them."""
+    groups = [*fleet.groups, _NO_GROUP]
+    with st.container(horizontal=True, vertical_alignment="center", key="filters"):
+        statuses = st.multiselect(
+            "Status",
+            STATUSES[::-1],
+            label_visibility="collapsed",
+            key="status",
+            bind="query-params",
+            placeholder="all statuses",
+        )
+        chosen = st.multiselect(
+            "Group", groups, label_visibility="collapsed", key="group", bind="query-params", placeholder="all groups"
+        )
+        text = st.text_input(
+            "Search name or key",
+            key="q",
+            bind="query-params",
+            type="search",
+            live=True,
+            placeholder="part of a name or key",
+            label_visibility="collapsed",
+        )
+        trouble = st.toggle(
+            "Only trouble", key="trouble", bind="query-params", help="At risk or worse, unknown included."
+        )
+    wanted = (text or "").casefold()
+    return tuple(
+        row
+        for row in fleet.rows
+        if (not statuses or row.verdict.status in statuses)
+        and (not chosen or (row.group or _NO_GROUP) in chosen)
+        and (wanted in words.shown(row.game).casefold() or wanted in row.game_key)
+        and (row.in_trouble or not trouble)
+    )
+
+
+def _draw_grid(fleet: Fleet, rows: tuple[GameRow, ...]) -> None:
+    event = st.altair_chart(
+        charts.status_grid(fleet, rows),
+        key="grid",
+        on_select="rerun",
+        selection_mode=charts.GRID_PICK,
+        alt=f"One cell per game, by cluster group. {words.headline(fleet)}.",
+    )
+    picked = event["selection"].get(charts.GRID_PICK) or []
+    if picked:
+        st.switch_page("views/game.py", query_params={"game": picked[0]["key"]})
+
+
+_page()

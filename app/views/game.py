@@ -1,0 +1,234 @@
+"""One game (`?game=<game_key>`): a verdict, the evidence for it, what happened lately, and who its neighbours are."""
+
+import pandas as pd
+import pyarrow as pa
+import streamlit as st
+
+from app import charts, header, services, words
+from app.services import Environment
+from app.trends import Trend
+from pipeline.errors import Refused
+from pipeline.store.fleet import Fleet, GameRow
+
+_RANGES = {"15m": 900.0, "1h": 3600.0, "6h": 21_600.0, "24h": 86_400.0}
+_BLUE, _ORANGE, _GREEN = "#0072B2", "#E69F00", "#009E73"
+_DAY = 86_400.0
+
+
+def _page() -> None:
+    environment = header.environment_or_stop()
+    st.fragment(_live, run_every=environment.settings.dashboard.refresh_seconds)(environment)
+
+
+def _live(environment: Environment) -> None:
+    fleet = header.draw(environment, link_home=True)
+    if fleet is None:
+        return
+    game_key = st.query_params.get("game", "")
+    row = fleet.row(game_key)
+    if row is None:
+        _draw_unknown(environment, game_key)
+        return
+    header.headline(words.shown(row.game), trouble=row.in_trouble)
+    with st.container(key="verdict", gap=None):
+        st.text(f"{words.LOOKS[row.verdict.status].glyph} {words.verdict_sentence(row, fleet)}")
+        st.text(f"key {row.game_key}")
+    error = row.told.last_error if row.told is not None else None
+    if error:
+        st.caption("Last error")
+        st.code(words.shown(error, 2000), language=None, wrap_lines=True)
+    evidence = st.container(gap="small")
+    trend = _read_trend(environment, row.game_key)
+    with evidence:
+        _draw_evidence(fleet, row, trend if isinstance(trend, Trend) else None)
+    _draw_charts(environment, trend)
+    left, right = st.columns(2)
+    with left:
+        _draw_transitions(environment, row.game_key)
+        _draw_schemas(environment, row.game_key)
+    with right:
+        _draw_neighbours(fleet, row)
+
+
+def _draw_unknown(environment: Environment, game_key: str) -> None:
+    if not game_key:
+        st.info("No game is chosen. Open one from the Fleet page.")
+        return
+    header.headline("No such game", trouble=False)
+    try:
+        registered = services.schemas(environment, game_key)
+    except Refused as refused:
+        st.error(words.escaped(str(refused)))
+        return
+    if registered:
+        st.info("This game is registered, but no event of it has arrived yet. Check that its producer is running.")
+        st.text(f"{words.shown(registered[-1].game)} (key {game_key})")
+    else:
+        st.warning("The control store knows no game with this key. Check the link, or look for it on the Fleet page.")
+        st.code(words.shown(game_key, 100), language=None)
+
+
+def _read_trend(environment: Environment, game_key: str) -> Trend | Refused:
+    chosen = st.segmented_control(
+        "Time",
+        list(_RANGES),
+        default="1h",
+        key="range",
+        bind="query-params",
+        required=True,
+        label_visibility="collapsed",
+    )
+    try:
+        return services.game_trend(environment, game_key, _RANGES.get(str(chosen), _RANGES["1h"]))
+    except Refused as refused:
+        return refused
+
+
+def _draw_evidence(fleet: Fleet, row: GameRow, trend: Trend | None) -> None:
+    """Draw the numbers behind the verdict; what the driver can no longer vouch for is a dash."""
+    live, told = row.live, row.told
+    driver = fleet.driver("group", row.group or "")
+    committed = told.last_commit_at if told is not None else None
+    p50, p95, p99 = trend.latency_seconds if trend is not None else (None, None, None)
+    facts = {
+        "Status": words.status_text(row.verdict.status),
+        "Since": words.clock(row.verdict.since),
+        "Group": words.shown(row.group) if row.group is not None else words.UNKNOWN_VALUE,
+        "Lane": live.lane if live is not None else words.UNKNOWN_VALUE,
+        "Lag": words.duration(live.backlog_age_seconds if live is not None else None),
+        "Rows/s": words.rate(live.rows_per_second if live is not None else None),
+        "Latency p50": words.duration(p50),
+        "Latency p95": words.duration(p95),
+        "Latency p99": words.duration(p99),
+        "Cursor (seq)": words.count(told.cursor_seq if told is not None else None),
+        "Last seq in bronze": words.count(row.last_seq),
+        "Group's frontier": words.count(driver.frontier_seq if driver is not None else None),
+        "Last commit": f"{words.age(fleet.read_at - committed)} ago" if committed is not None else words.UNKNOWN_VALUE,
+        "Rows": words.count(told.rows_total if told is not None else None),
+        "Rejects": words.count(told.rejects_total if told is not None else None),
+        "Generation": str(row.generation),
+        "Last told": f"{words.age(fleet.read_at - told.updated_at)} ago" if told is not None else words.UNKNOWN_VALUE,
+    }
+    with st.container(horizontal=True, key="evidence", gap="small"):
+        for name, value in facts.items():
+            with st.container(width=118, gap=None):
+                st.caption(name)
+                st.text(value)
+    st.caption(
+        "Rows and rejects count since the driver started; latency is source commit to table commit in the chosen "
+        "time. All times are UTC."
+    )
+
+
+def _draw_charts(environment: Environment, trend: Trend | Refused) -> None:
+    if isinstance(trend, Refused):
+        st.info(words.escaped(str(trend)), icon=":material/history_toggle_off:")
+        return
+    if trend.failed_passes:
+        st.warning(f"{words.count(trend.failed_passes)} passes in this time committed nothing because of an error.")
+    if not trend.points:
+        st.info(
+            "Nothing was committed for this game in this time. Choose a longer time.", icon=":material/hourglass_empty:"
+        )
+        return
+    objective = environment.settings.metrics.latency_objective_seconds
+    drawn = [
+        ("Rows landed", charts.over_time(trend, "rows", "rows", _BLUE)),
+        ("Latency p95", charts.over_time(trend, "latency_p95_seconds", "seconds", _BLUE, objective)),
+        ("Rejects", charts.over_time(trend, "rejects", "rows", _ORANGE)),
+        ("Slowest commit", charts.over_time(trend, "commit_seconds", "seconds", _GREEN)),
+    ]
+    for column, (title, chart) in zip(st.columns(4), drawn, strict=True):
+        with column:
+            st.caption(f"{title}, per {words.age(trend.slice_seconds)}")
+            st.altair_chart(chart, alt=f"{title} over time, {words.clock(trend.since)} to {words.clock(trend.until)}.")
+    if trend.rejects:
+        reasons = ", ".join(
+            f"{words.shown(reason, 40)} {words.count(number)}" for reason, number in trend.rejects.items()
+        )
+        st.text(f"Rejects by reason in this time: {reasons}")
+
+
+def _draw_transitions(environment: Environment, game_key: str) -> None:
+    st.subheader("What changed, last 24 h", anchor=False)
+    try:
+        table = services.game_transitions(environment, game_key, _DAY)
+    except Refused as refused:
+        st.info(words.escaped(str(refused)), icon=":material/history_toggle_off:")
+        return
+    if table.num_rows == 0:
+        st.info("No change of status in the last 24 h.")
+        return
+    st.dataframe(_transitions(table), hide_index=True, alt="Changes of status of this game, newest first.")
+
+
+def _transitions(table: pa.Table) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "at": words.moment(change["at"].timestamp()),
+            "from": _word(change["from_status"]),
+            "to": _word(change["to_status"]),
+            "detail": words.shown(change["detail"], 200) if change["detail"] else words.UNKNOWN_VALUE,
+        }
+        for change in table.to_pylist()
+    )
+
+
+def _word(status: str | None) -> str:
+    if status is None:
+        return words.UNKNOWN_VALUE
+    return words.status_text(status) if status in words.LOOKS else words.shown(status, 20)
+
+
+def _draw_schemas(environment: Environment, game_key: str) -> None:
+    st.subheader("Registered schemas", anchor=False)
+    try:
+        versions = services.schemas(environment, game_key)
+    except Refused as refused:
+        st.error(words.escaped(str(refused)))
+        return
+    if not versions:
+        st.info("No schema is registered for this game: ingest refuses its rows as unknown_game until one is.")
+        return
+    st.dataframe(
+        pd.DataFrame(
+            {
+                "version": version.version,
+                "schema id": version.schema_id,
+                "format": version.format,
+                "message": words.shown(version.message, 120),
+                "registered": words.moment(version.created_at),
+            }
+            for version in reversed(versions)
+        ),
+        hide_index=True,
+        alt="Schema versions registered for this game, newest first.",
+    )
+
+
+def _draw_neighbours(fleet: Fleet, row: GameRow) -> None:
+    st.subheader(f"Neighbours in group {words.escaped(row.group)}" if row.group else "Neighbours", anchor=False)
+    others = [other for other in fleet.rows if other.group == row.group and other.game_key != row.game_key]
+    if row.group is None or not others:
+        st.info("No other game is in its group." if row.group else "No cluster group carries this game.")
+        return
+    bad = sum(other.in_trouble for other in others)
+    st.caption(f"{len(others) - bad} of {len(others)} are well. Worst first.")
+    st.dataframe(
+        pd.DataFrame(
+            {
+                "status": words.status_text(other.verdict.status),
+                "game": words.shown(other.game, 60),
+                "page": f"game?game={other.game_key}",
+                "lag": words.duration(other.live.backlog_age_seconds if other.live is not None else None),
+            }
+            for other in others
+        ),
+        hide_index=True,
+        height=min(36 * (len(others) + 1), 380),
+        column_config={"page": st.column_config.LinkColumn("key", display_text=r"game=(.*)$")},
+        alt="The other games of this group, worst first.",
+    )
+
+
+_page()

@@ -1,0 +1,206 @@
+"""Turns values into the words, glyphs and colours a person reads; every page spells them here.
+
+Pure: no Streamlit, no clock. What is unknown is a dash, never 0.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Final
+
+from listeners.sample import STATUSES
+from pipeline.store.fleet import TROUBLE, Fleet, GameRow
+
+UNKNOWN_VALUE: Final = "\u2013"
+
+_QUIET, _BUSY, _WATCH, _LATE, _BLIND, _BROKEN = "#88888855", "#56B4E9", "#F0E442", "#E69F00", "#CC79A7", "#D55E00"
+_MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&@=^\"'/])")
+_LONGEST_TEXT: Final = 300
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400  # seconds
+_LEAST_RATE: Final = 0.1  # a trickle is not nothing
+_FINE_BELOW: Final = 10  # below this a decimal tells something
+_INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # Unicode categories
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How one status is shown: a glyph and a word always, a colour (Okabe-Ito) for trouble only."""
+
+    glyph: str
+    word: str
+    colour: str
+    ink: str  # colour of a glyph that stands on `colour`
+
+
+LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
+    {
+        "RUNNING": Look("●", "running", _QUIET, "#888888"),
+        "PAUSED": Look("‖", "paused", _QUIET, "#888888"),
+        "STARTING": Look("…", "starting", _BUSY, "#111111"),
+        "BACKFILLING": Look("«", "backfilling", _BUSY, "#111111"),
+        "CATCHING_UP": Look("»", "catching up", _BUSY, "#111111"),
+        "AT_RISK": Look("△", "at risk", _WATCH, "#111111"),
+        "LAGGING": Look("▲", "lagging", _LATE, "#111111"),
+        "UNKNOWN": Look("?", "unknown", _BLIND, "#111111"),
+        "MISSING": Look("∅", "missing", _BLIND, "#111111"),
+        "STALLED": Look("■", "stalled", _BROKEN, "#111111"),
+        "FAILED": Look("✕", "failed", _BROKEN, "#111111"),
+        "CRASH_LOOP": Look("↻", "crash loop", _BROKEN, "#111111"),
+    }
+)
+
+
+def status_text(status: str) -> str:
+    """Return glyph and word of a status, so that it is readable without colour."""
+    return f"{LOOKS[status].glyph} {LOOKS[status].word}"
+
+
+def shown(text: str, longest: int = _LONGEST_TEXT) -> str:
+    """Return a foreign text on one line without invisible, control and direction-changing characters, cut to fit."""
+    visible = "".join(" " if character.isspace() else character for character in text)
+    visible = "".join(character for character in visible if unicodedata.category(character) not in _INVISIBLE)
+    visible = visible.strip() or "(nothing visible)"
+    return visible if len(visible) <= longest else f"{visible[: longest - 1]}…"
+
+
+def escaped(text: str) -> str:
+    """Return a foreign text that Markdown shows letter by letter, for the places that know nothing but Markdown."""
+    return _MARKDOWN.sub(r"\\\1", shown(text))
+
+
+def age(seconds: float | None) -> str:
+    """Return an age for people: `8 s`, `3 min`, `5 h 10 min`, `3 d 2 h`; a dash when unknown."""
+    if seconds is None:
+        return UNKNOWN_VALUE
+    whole = max(0, int(seconds))  # clocks of two machines may disagree by a little
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min"
+    if whole < _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a measured time: one decimal below ten seconds, an age above; a dash when unknown."""
+    if seconds is None or not 0 <= seconds < _FINE_BELOW:
+        return age(seconds)
+    return f"{seconds:.1f} s"
+
+
+def count(value: float | None) -> str:
+    """Return a number of things with thin groups of three; a dash when unknown."""
+    return UNKNOWN_VALUE if value is None else f"{value:,.0f}".replace(",", "\u202f")
+
+
+def rate(value: float | None) -> str:
+    """Return rows per second; a dash when unknown."""
+    if value is None:
+        return UNKNOWN_VALUE
+    if 0 < value < _LEAST_RATE:
+        return f"<{_LEAST_RATE}"
+    return f"{value:.1f}" if 0 < value < _FINE_BELOW else count(value)
+
+
+def clock(at: float | None) -> str:
+    """Return a Unix time as UTC time of day with seconds; a dash when unknown."""
+    return UNKNOWN_VALUE if at is None else f"{datetime.fromtimestamp(at, UTC):%H:%M:%S} UTC"
+
+
+def moment(at: float | None) -> str:
+    """Return a Unix time as UTC date and time with seconds; a dash when unknown."""
+    return UNKNOWN_VALUE if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def headline(fleet: Fleet) -> str:
+    """Say in one sentence how the whole fleet is: what is broken, which groups are, or that all is well."""
+    counts = Counter(row.verdict.status for row in fleet.rows)
+    troubles = [
+        f"{counts[status]} {LOOKS[status].word}"
+        for status in reversed(STATUSES)
+        if counts[status] and status in TROUBLE
+    ]
+    notes = _group_notes(fleet) + _ingest_notes(fleet)
+    if troubles:
+        return ", ".join(troubles + notes)
+    return f"{all_well(fleet)}, but {', '.join(notes)}" if notes else all_well(fleet)
+
+
+def all_well(fleet: Fleet) -> str:
+    """Say that all is well, and how many streams are not simply running; it does not look for trouble."""
+    counts = Counter(row.verdict.status for row in fleet.rows)
+    busy = [
+        f"{counts[status]} {LOOKS[status].word}"
+        for status in reversed(STATUSES)
+        if counts[status] and status not in TROUBLE and status != "RUNNING"
+    ]
+    well = "The only stream is well" if len(fleet.rows) == 1 else f"All {len(fleet.rows)} streams are well"
+    return f"{well} ({', '.join(busy)})" if busy else well
+
+
+def _group_notes(fleet: Fleet) -> list[str]:
+    """Name each group whose driver is gone, and each in which at least half of the games are in trouble."""
+    notes = []
+    for group in fleet.groups:
+        members = [row for row in fleet.rows if row.group == group]
+        driver = fleet.driver("group", group)
+        silence = driver.silence(fleet.read_at) if driver is not None else None
+        bad = sum(row.in_trouble for row in members)
+        if driver is not None and silence is not None and members:
+            how = driver.state if driver.state in ("failed", "stopped") else "silent"
+            notes.append(f"driver of group {group} {how} for {age(fleet.read_at - driver.heartbeat_at)}")
+        elif members and bad * 2 >= len(members) and len(members) > 1:
+            notes.append(f"group {group} degraded ({bad} of {len(members)})")
+    return notes
+
+
+def _ingest_notes(fleet: Fleet) -> list[str]:
+    """Say when nothing new can arrive, because a fleet that is fed nothing looks well."""
+    ingest = [driver for driver in fleet.drivers if driver.kind == "ingest"]
+    if not ingest:
+        return ["ingest was never started"]
+    if all(driver.silence(fleet.read_at) is not None for driver in ingest):
+        latest = max(ingest, key=lambda driver: driver.heartbeat_at)
+        how = latest.state if latest.state in ("failed", "stopped") else "silent"
+        return [f"ingest {how} for {age(fleet.read_at - latest.heartbeat_at)}"]
+    return []
+
+
+def verdict_sentence(row: GameRow, fleet: Fleet) -> str:
+    """Say in one sentence how a game is, since when and whether its neighbours share it."""
+    verdict = row.verdict
+    since = f" for {age(fleet.read_at - verdict.since)}" if verdict.since is not None else ""
+    words = [f"{LOOKS[verdict.status].word.capitalize()}{since}"]
+    if verdict.reason is not None:
+        words.append(verdict.reason)
+    elif row.live is not None:
+        words.append(_progress(row, fleet))
+    if row.in_trouble and row.group is not None:
+        others = [other for other in fleet.rows if other.group == row.group and other.game_key != row.game_key]
+        bad = sum(other.in_trouble for other in others)
+        if others and not bad:
+            words.append(
+                f"the {len(others)} other games of group {row.group} are well: it is this stream, not the group"
+            )
+        elif others and bad * 2 >= len(others):
+            words.append(
+                f"{bad} of {len(others)} others of group {row.group} are in trouble too: look at the group first"
+            )
+        elif others:
+            words.append(f"{bad} of {len(others)} others of group {row.group} are in trouble too")
+    return "; ".join(words) + "."
+
+
+def _progress(row: GameRow, fleet: Fleet) -> str:
+    told = row.live
+    if told is None or told.last_commit_at is None:
+        return "nothing committed since its driver started"
+    committed = f"last commit {age(fleet.read_at - told.last_commit_at)} ago"
+    if told.backlog_age_seconds is None:
+        return f"{committed}, lag unknown"
+    return f"{committed}, lag {duration(told.backlog_age_seconds)}"

@@ -1,0 +1,78 @@
+"""The fleet's table, worst first: cells hold numbers, so that sorting a column is right, and show words.
+
+Pure, and shared by nobody else than the Fleet page.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import pandas as pd
+import streamlit as st
+from pandas.io.formats.style import Styler
+
+from app import words
+from listeners.sample import STATUSES
+from pipeline.store.fleet import Fleet, GameRow
+
+COLUMNS: Final = {
+    "status": st.column_config.TextColumn("Status", width=115),
+    "since": st.column_config.Column("Since", width=85, help="How long it has had this status."),
+    "game": st.column_config.TextColumn("Game", width=160),
+    "page": st.column_config.LinkColumn("Key (opens its page)", display_text=r"game=(.*)$", width=205),
+    "group": st.column_config.TextColumn("Group", width=60),
+    "lane": st.column_config.TextColumn("Lane", width=110),
+    "lag": st.column_config.Column("Lag", width=65, help="Age of the oldest event that waits for this stream."),
+    "rows/s": st.column_config.Column("Rows/s", width=65),
+    "p95 latency": st.column_config.Column("p95", width=60, help="Latency, source commit to table commit."),
+    "last commit": st.column_config.Column("Commit", width=80, help="Age of the last commit to the game's table."),
+    "rejects": st.column_config.Column("Rejects", width=70, help="Refused rows since its driver started."),
+    "last error": st.column_config.TextColumn("Why, or last error", width=300),
+}
+
+
+def table(fleet: Fleet, rows: tuple[GameRow, ...]) -> Styler:
+    """Return a row per game in the order given; what is unknown is a dash."""
+    frame = pd.DataFrame([_row(fleet, row) for row in rows])
+    style = frame.style
+    for column, text in _SHOWN.items():
+        style = style.format(_number(text), subset=[column], na_rep=words.UNKNOWN_VALUE)
+    colours = {words.status_text(status): words.LOOKS[status] for status in STATUSES}
+    return style.map(lambda text: _paint(colours[text]), subset=["status"])
+
+
+_SHOWN: Final[dict[str, Callable[[float | None], str]]] = {
+    "since": words.age,
+    "last commit": words.age,
+    "lag": words.duration,
+    "p95 latency": words.duration,
+    "rows/s": words.rate,
+    "rejects": words.count,
+}
+
+
+def _number(text: Callable[[float | None], str]) -> Callable[[object], str]:
+    return lambda value: text(value if isinstance(value, (int, float)) else None)
+
+
+def _paint(look: words.Look) -> str:
+    return f"background-color: {look.colour}; color: {look.ink}" if look.ink != "#888888" else ""
+
+
+def _row(fleet: Fleet, row: GameRow) -> dict[str, str | float | None]:
+    live, told = row.live, row.told
+    since, committed = row.verdict.since, told.last_commit_at if told is not None else None
+    trouble = row.verdict.reason or (told.last_error if told is not None else None)
+    return {
+        "status": words.status_text(row.verdict.status),
+        "since": fleet.read_at - since if since is not None else None,
+        "game": words.shown(row.game, 80),
+        "page": f"game?game={row.game_key}",
+        "group": words.shown(row.group) if row.group is not None else None,
+        "lane": live.lane if live is not None else None,
+        "lag": live.backlog_age_seconds if live is not None else None,
+        "rows/s": live.rows_per_second if live is not None else None,
+        "p95 latency": live.latency_p95_seconds if live is not None else None,
+        "last commit": fleet.read_at - committed if committed is not None else None,
+        "rejects": told.rejects_total if told is not None else None,
+        "last error": words.shown(trouble, 160) if trouble else None,
+    }

@@ -1,0 +1,228 @@
+"""Renders a snapshot as Prometheus metric families: the names, labels and units of everything this process tells.
+
+Pure. A value that is not known has no sample: never NaN, never 0 instead.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, get_args
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from listeners.sample import LATENCY_EDGES_SECONDS, STATUSES, Lane
+from listeners.totals import GameTotals, Snapshot
+
+PREFIX: Final = "turnout_"
+
+_LANES: Final[tuple[str, ...]] = get_args(Lane)
+_MIDDLES_SECONDS: Final = (
+    *((low + high) / 2 for low, high in zip((0.0, *LATENCY_EDGES_SECONDS), LATENCY_EDGES_SECONDS, strict=False)),
+    LATENCY_EDGES_SECONDS[-1],
+)
+_Samples = Iterable[tuple[Sequence[str], float | None]]
+_Games = Sequence[tuple[str, str, GameTotals]]
+
+
+def families(known: Snapshot) -> Iterator[Metric]:
+    """Yield every metric family that has at least one known sample."""
+    for family in (*_streams(known), *_states(known), *_groups(known), *_queries(known), *_process(known)):
+        if family.samples:
+            yield family
+
+
+def _streams(known: Snapshot) -> Iterator[Metric]:
+    """Yield what this process did for each game, zeros included, so that a first increase can be seen."""
+    games = _shown_games(known)
+    labels = ("game", "group")
+    yield _counter(
+        "stream_rows",
+        "Rows handled: landed in the game's table (ok) or refused into quarantine (rejected).",
+        (*labels, "result"),
+        (
+            ((game, group, result), amount)
+            for game, group, totals in games
+            for result, amount in (("ok", totals.rows), ("rejected", sum(totals.rejects.values())))
+        ),
+    )
+    yield _counter(
+        "stream_rejects",
+        "Refused rows by reason.",
+        (*labels, "reason"),
+        (((game, group, reason), amount) for game, group, totals in games for reason, amount in totals.rejects.items()),
+    )
+    yield _counter("stream_commits", "Commits to the game's table.", labels, (((g, c), t.commits) for g, c, t in games))
+    yield _counter(
+        "stream_errors",
+        "Results without a commit because of an error.",
+        labels,
+        (((g, c), t.errors) for g, c, t in games),
+    )
+    yield _gauge(
+        "stream_cursor_seq",
+        "Last bronze seq wholly applied to the game's table.",
+        labels,
+        (((game, group), _cursor(known, game, totals)) for game, group, totals in games),
+    )
+    yield _gauge(
+        "stream_last_commit_timestamp_seconds",
+        "When the game's table was last committed to.",
+        labels,
+        (((game, group), _last_commit(known, game, totals)) for game, group, totals in games),
+    )
+    yield _latency(games)
+
+
+def _latency(games: _Games) -> Metric:
+    family = HistogramMetricFamily(
+        f"{PREFIX}stream_latency_seconds",
+        "Source commit to table commit, per landed row. The sum is estimated from the middles of the buckets.",
+        labels=("game", "group"),
+    )
+    for game, group, totals in games:
+        cumulated, total = [], 0
+        for edge, count in zip((*LATENCY_EDGES_SECONDS, float("inf")), totals.latency_counts, strict=True):
+            total += count
+            cumulated.append(("+Inf" if math.isinf(edge) else str(edge), float(total)))
+        estimate = sum(count * middle for count, middle in zip(totals.latency_counts, _MIDDLES_SECONDS, strict=True))
+        family.add_metric((game, group), cumulated, estimate)
+    return family
+
+
+def _states(known: Snapshot) -> Iterator[Metric]:
+    """Yield what the watchdog observed of each stream."""
+    states = tuple((known.states or {}).values())
+    yield _gauge(
+        "stream_status",
+        "1 for the stream's present status, 0 for every other.",
+        ("game", "group", "status"),
+        (((s.game_key, s.group, status), float(s.status == status)) for s in states for status in STATUSES),
+    )
+    yield _gauge(
+        "stream_info",
+        "Which cluster group carries the stream, and in which lane; always 1.",
+        ("game", "cluster_group", "lane"),
+        (((s.game_key, s.group, s.lane), 1.0) for s in states),
+    )
+    yield _gauge(
+        "stream_backlog_age_seconds",
+        "Age of the oldest bronze commit that is not in the game's table; absent when unknown.",
+        ("game", "group"),
+        (((s.game_key, s.group), s.backlog_age_seconds) for s in states),
+    )
+
+
+def _groups(known: Snapshot) -> Iterator[Metric]:
+    groups = known.groups.items()
+    yield _gauge(
+        "group_heartbeat_timestamp_seconds",
+        "When the group's driver last told that it is alive.",
+        ("group",),
+        (((name,), totals.heartbeat_at) for name, totals in groups),
+    )
+    yield _gauge(
+        "group_pass_duration_seconds",
+        "How long the last pass took.",
+        ("group",),
+        (((name,), totals.pass_seconds) for name, totals in groups),
+    )
+    yield _counter(
+        "group_passes", "Passes since the driver started.", ("group",), (((name,), t.passes) for name, t in groups)
+    )
+    yield _counter(
+        "group_pass_phase_seconds",
+        "Time spent in each phase of the passes.",
+        ("group", "phase"),
+        (((name, phase), seconds) for name, t in groups for phase, seconds in t.phases_seconds.items()),
+    )
+    yield _gauge(
+        "group_frontier_seq",
+        "Last bronze seq the group has passed.",
+        ("group",),
+        (((name,), totals.frontier_seq) for name, totals in groups),
+    )
+    lanes = Counter((state.group, str(state.lane)) for state in (known.states or {}).values())
+    yield _gauge(
+        "group_streams",
+        "Streams of the group by lane.",
+        ("group", "lane"),
+        (((name, lane), lanes[name, lane]) for name in known.groups if known.states is not None for lane in _LANES),
+    )
+
+
+def _queries(known: Snapshot) -> Iterator[Metric]:
+    yield _gauge(
+        "query_batch_duration_seconds",
+        "How long each phase of the query's last micro-batch took, as Spark told.",
+        ("query", "phase"),
+        (
+            ((name, phase), milliseconds / 1000)
+            for name, totals in known.queries.items()
+            for phase, milliseconds in totals.durations_ms.items()
+        ),
+    )
+    yield _counter(
+        "query_input_rows",
+        "Rows read by the query, as Spark told; a batch that reads its input twice counts twice.",
+        ("query",),
+        (((name,), totals.input_rows) for name, totals in known.queries.items()),
+    )
+
+
+def _process(known: Snapshot) -> Iterator[Metric]:
+    """Yield what there is once in a process: ingest, and the telling itself."""
+    ingest, own = known.ingest, known.own
+    rows: Mapping[str, int] = {} if ingest is None else {"ok": ingest.accepted, "rejected": ingest.refused}
+    yield _counter(
+        "ingest_rows",
+        "Rows landed in bronze: for a game (ok) or refused (rejected).",
+        ("result",),
+        (((result,), amount) for result, amount in rows.items()),
+    )
+    yield _gauge("ingest_seq", "Last bronze seq committed.", (), [((), ingest.seq if ingest else None)])
+    yield _gauge(
+        "ingest_last_commit_timestamp_seconds",
+        "When bronze was last committed to.",
+        (),
+        [((), ingest.last_commit_at if ingest else None)],
+    )
+    yield _counter("listener_events_dropped", "Events lost because too many waited.", (), [((), own.events_dropped)])
+    yield _counter("listener_errors", "Events lost because they could not be read.", (), [((), own.listener_errors)])
+    yield _gauge("outbox_items", "Events that wait to be published.", (), [((), own.outbox_items)])
+    yield _counter("metrics_flush_failures", "Failed writes of the metrics tables.", (), [((), own.flush_failures)])
+    yield _counter("metrics_push_failures", "Failed pushes to the Pushgateway.", (), [((), own.push_failures)])
+
+
+def _shown_games(known: Snapshot) -> _Games:
+    """Return (game, group, totals): the games with a state, or every game with results where none was ever told."""
+    if known.states is None:
+        return [(game, totals.group, totals) for game, totals in known.games.items()]
+    return [
+        (game, state.group, known.games.get(game) or GameTotals(state.group)) for game, state in known.states.items()
+    ]
+
+
+def _cursor(known: Snapshot, game: str, totals: GameTotals) -> int | None:
+    state = (known.states or {}).get(game)
+    return totals.cursor_seq if state is None else state.cursor_seq
+
+
+def _last_commit(known: Snapshot, game: str, totals: GameTotals) -> float | None:
+    state = (known.states or {}).get(game)
+    times = (totals.last_commit_at, None if state is None else state.last_commit_at)
+    return max((at for at in times if at is not None), default=None)
+
+
+def _counter(name: str, meaning: str, labels: Sequence[str], samples: _Samples) -> Metric:
+    return _filled(CounterMetricFamily(PREFIX + name, meaning, labels=labels), samples)
+
+
+def _gauge(name: str, meaning: str, labels: Sequence[str], samples: _Samples) -> Metric:
+    return _filled(GaugeMetricFamily(PREFIX + name, meaning, labels=labels), samples)
+
+
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, samples: _Samples) -> Metric:
+    for values, amount in samples:
+        if amount is not None and not math.isnan(amount):  # one NaN would poison every sum
+            family.add_metric(values, amount)
+    return family

@@ -1,0 +1,157 @@
+"""The metrics Delta tables: their columns, and the rows that results and events become.
+
+Written by `metrics_table`, read by `history`. Types stay plain so that every Delta engine can read and write them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+
+from listeners.join import Pass
+from listeners.sample import GroupSample, StatusEvent
+
+Row = Mapping[str, Any]
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsTable:
+    """One metrics table; it is partitioned by `event_date` only, since a partition per game would be dust."""
+
+    name: str  # its folder below the metrics folder
+    schema: pa.Schema
+
+
+STREAM_BATCH: Final = MetricsTable(  # one row per pass and game
+    "stream_batch",
+    pa.schema(
+        [
+            ("event_date", pa.date32()),  # of finished_at
+            ("run_id", pa.string()),
+            ("batch_id", pa.int64()),
+            ("group", pa.string()),
+            ("game_key", pa.string()),
+            ("lane", pa.string()),
+            ("seq_from", pa.int64()),
+            ("seq_to", pa.int64()),
+            ("rows", pa.int64()),
+            ("rejects", pa.int64()),
+            ("reject_reasons", pa.map_(pa.string(), pa.int64())),
+            ("files", pa.int64()),
+            ("bytes", pa.int64()),
+            ("finished_at", _TIME),  # of the pass
+            ("committed_at", _TIME),  # null when nothing was committed
+            ("commit_seconds", pa.float64()),
+            ("latency_counts", pa.list_(pa.int32())),  # rows per bucket of sample.LATENCY_EDGES_SECONDS
+            ("pass_seconds", pa.float64()),
+            ("input_rows", pa.int64()),  # of the whole pass, as Spark told; null when unknown
+            ("durations", pa.map_(pa.string(), pa.int64())),  # milliseconds as Spark told; null when unknown
+            ("error", pa.string()),
+        ]
+    ),
+)
+STATUS_EVENT: Final = MetricsTable(  # one row per change of a stream's status
+    "stream_status_event",
+    pa.schema(
+        [
+            ("event_date", pa.date32()),
+            ("game_key", pa.string()),
+            ("group", pa.string()),
+            ("at", _TIME),
+            ("from_status", pa.string()),  # null: nothing was known before
+            ("to_status", pa.string()),
+            ("detail", pa.string()),
+        ]
+    ),
+)
+GROUP_SAMPLE: Final = MetricsTable(  # how a group fared, from time to time
+    "group_sample",
+    pa.schema(
+        [
+            ("event_date", pa.date32()),
+            ("group", pa.string()),
+            ("at", _TIME),
+            ("frontier_seq", pa.int64()),
+            ("streams", pa.int64()),
+            ("behind", pa.int64()),
+            ("rows_per_second", pa.float64()),  # null when unknown
+        ]
+    ),
+)
+TABLES: Final = (STREAM_BATCH, STATUS_EVENT, GROUP_SAMPLE)
+
+Telling = Pass | StatusEvent | GroupSample
+
+
+def rows_of(told: Telling) -> tuple[MetricsTable, Sequence[Row]]:
+    """Return the table something belongs to, and its rows there."""
+    match told:
+        case Pass():
+            return STREAM_BATCH, _pass_rows(told)
+        case StatusEvent():
+            return STATUS_EVENT, [
+                {
+                    "event_date": _day(told.at),
+                    "game_key": told.game_key,
+                    "group": told.group,
+                    "at": moment(told.at),
+                    "from_status": told.from_status,
+                    "to_status": told.to_status,
+                    "detail": told.detail,
+                }
+            ]
+        case GroupSample():
+            return GROUP_SAMPLE, [
+                {
+                    "event_date": _day(told.at),
+                    "group": told.group,
+                    "at": moment(told.at),
+                    "frontier_seq": told.frontier_seq,
+                    "streams": told.streams,
+                    "behind": told.behind,
+                    "rows_per_second": told.rows_per_second,
+                }
+            ]
+
+
+def moment(unix_seconds: float) -> datetime:
+    """Return Unix seconds as the UTC time the tables keep."""
+    return datetime.fromtimestamp(unix_seconds, UTC)
+
+
+def _pass_rows(told: Pass) -> Sequence[Row]:
+    result, progress = told.result, told.progress
+    return [
+        {
+            "event_date": _day(result.finished_at),
+            "run_id": result.run_id,
+            "batch_id": result.batch_id,
+            "group": result.group,
+            "game_key": game.game_key,
+            "lane": game.lane,
+            "seq_from": game.seq_from,
+            "seq_to": game.seq_to,
+            "rows": game.rows,
+            "rejects": sum(game.rejects.values()),
+            "reject_reasons": list(game.rejects.items()),
+            "files": game.files,
+            "bytes": game.bytes,
+            "finished_at": moment(result.finished_at),
+            "committed_at": None if game.committed_at is None else moment(game.committed_at),
+            "commit_seconds": game.commit_seconds,
+            "latency_counts": list(game.latency_counts),
+            "pass_seconds": result.finished_at - result.started_at,
+            "input_rows": None if progress is None else progress.input_rows,
+            "durations": None if progress is None else list(progress.durations_ms.items()),
+            "error": game.error,
+        }
+        for game in result.games
+    ]
+
+
+def _day(unix_seconds: float) -> date:
+    return moment(unix_seconds).date()

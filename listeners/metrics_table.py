@@ -1,0 +1,205 @@
+"""Writes the metrics Delta tables with delta-rs, off the hot path: adding buffers, a thread of its own writes.
+
+Losing the store never touches a stream: rows wait in a bounded buffer and the oldest are dropped and counted.
+"""
+
+import logging
+import random
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from listeners.metrics_schema import TABLES, MetricsTable, Row, Telling, rows_of
+
+BATCH_ROWS: Final = 5_000  # most rows of one commit
+CHECKPOINT_COMMITS: Final = 50  # readers then list at most so many small log files
+_LOG_RETENTION: Final = "interval 3 days"  # a commit every few seconds would fill the log's folder
+
+_log = logging.getLogger(__name__)
+
+
+class MetricsTables:
+    """The metrics tables as one process writes them; several processes may share the folder.
+
+    Args:
+        folder: holds one Delta table per kind of row; created when missing.
+        writer_id: names this writer in the tables' logs; each instance adds a mark of its own, so that a restarted
+            writer never takes its predecessor's commits for its own.
+        capacity: most rows per table that wait for the store.
+    """
+
+    def __init__(self, folder: Path, writer_id: str, capacity: int = 50_000) -> None:
+        app_id = f"turnout-metrics/{writer_id}/{uuid.uuid4().hex[:12]}"
+        self._writers = {table.name: _Writer(folder / table.name, table, app_id, capacity) for table in TABLES}
+        self._flushing = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._flush_failures = 0
+        self._last_flush_at: float | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Rows that are not known to be in the tables."""
+        return sum(writer.waiting for writer in self._writers.values())
+
+    @property
+    def dropped(self) -> int:
+        """Rows that were never written."""
+        return sum(writer.dropped for writer in self._writers.values())
+
+    @property
+    def flush_failures(self) -> int:
+        """Failed writes; their rows are tried again."""
+        return self._flush_failures
+
+    @property
+    def last_flush_at(self) -> float | None:
+        """When all tables were last written without failure (Unix seconds); None before the first time."""
+        return self._last_flush_at
+
+    def add(self, told: Telling) -> None:
+        """Leave a pass, a status event or a group sample for the next flush; returns at once."""
+        table, rows = rows_of(told)
+        self._writers[table.name].add(rows)
+
+    def flush(self, now: float) -> bool:
+        """Write all that waits and tell whether that succeeded; what failed stays for the next flush."""
+        with self._flushing:
+            outcomes = [self._flush_one(writer) for writer in self._writers.values()]
+            if all(outcomes):
+                self._last_flush_at = now
+            return all(outcomes)
+
+    def start(self, flush_seconds: float, clock: Callable[[], float] = time.time) -> None:
+        """Flush about every so often on a thread of its own, until `close`."""
+        if self._thread is not None:
+            raise RuntimeError("these metrics tables are already being flushed")
+        self._thread = threading.Thread(
+            target=self._run, args=(flush_seconds, clock), name="flush-metrics", daemon=True
+        )
+        self._thread.start()
+
+    def close(self, deadline_seconds: float) -> bool:
+        """Write what waits for at most so long, stop, and tell whether all was written."""
+        self._stopping.set()
+        if self._thread is None:
+            self.start(0.0)
+        if self._thread is not None:
+            self._thread.join(deadline_seconds)
+        return self.waiting == 0
+
+    def _run(self, flush_seconds: float, clock: Callable[[], float]) -> None:
+        # Jitter keeps the writers of several processes from meeting at every commit.
+        while not self._stopping.wait(flush_seconds * random.uniform(0.8, 1.2)):  # noqa: S311 - no secret
+            self.flush(clock())
+        self.flush(clock())
+
+    def _flush_one(self, writer: "_Writer") -> bool:
+        try:
+            writer.flush()
+        except Exception as error:  # noqa: BLE001 - the edge to the store: whatever it raises, the rows must wait
+            self._flush_failures += 1
+            _log.warning("metrics table %s was not written, its rows wait: %s", writer.path, error)
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Rows on their way into a table; the version tells, after a lost reply, whether they arrived."""
+
+    version: int
+    data: pa.Table
+
+
+class _Writer:
+    """One table: a buffer, and at most one batch whose fate is open."""
+
+    def __init__(self, path: Path, table: MetricsTable, app_id: str, capacity: int) -> None:
+        self.path = path
+        self.dropped = 0
+        self._table = table
+        self._app_id = app_id
+        self._capacity = capacity
+        self._buffer: deque[Row] = deque()
+        self._lock = threading.Lock()
+        self._open: _Batch | None = None
+        self._version = 0
+        self._tried = False
+
+    @property
+    def waiting(self) -> int:
+        batch = self._open
+        return len(self._buffer) + (0 if batch is None else batch.data.num_rows)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        with self._lock:
+            self._buffer.extend(rows)
+            for _ in range(len(self._buffer) - self._capacity):
+                self._buffer.popleft()
+                self.dropped += 1
+
+    def flush(self) -> None:
+        """Append the buffer batch by batch. Idempotent: a batch carries (app id, version), looked for on a retry."""
+        while self._open is not None or self._take():
+            batch = self._open
+            assert batch is not None
+            delta = self._load()
+            if not (self._tried and (delta.transaction_version(self._app_id) or 0) >= batch.version):
+                self._tried = True
+                transaction = Transaction(self._app_id, batch.version)
+                write_deltalake(
+                    delta,
+                    batch.data,
+                    mode="append",
+                    commit_properties=CommitProperties(app_transactions=[transaction], max_commit_retries=30),
+                )
+            self._open, self._tried = None, False
+
+    def _take(self) -> bool:
+        """Make a batch of the oldest waiting rows; tell whether there was any.
+
+        Raises:
+            pyarrow.ArrowException: a row does not fit the table; the batch is dropped, for it never would.
+        """
+        with self._lock:
+            rows = [self._buffer.popleft() for _ in range(min(len(self._buffer), BATCH_ROWS))]
+        if not rows:
+            return False
+        try:
+            data = pa.Table.from_pylist(rows, schema=self._table.schema)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            with self._lock:
+                self.dropped += len(rows)
+            raise ValueError(f"{len(rows)} row(s) do not fit the table and are dropped: {error}") from error
+        self._version += 1
+        self._open = _Batch(self._version, data)
+        return True
+
+    def _load(self) -> DeltaTable:
+        if not DeltaTable.is_deltatable(str(self.path)):
+            self.path.mkdir(parents=True, exist_ok=True)
+            try:
+                DeltaTable.create(
+                    self.path,
+                    self._table.schema,
+                    mode="ignore",
+                    partition_by=["event_date"],
+                    configuration={
+                        "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
+                        "delta.logRetentionDuration": _LOG_RETENTION,
+                    },
+                )
+            except DeltaError:
+                if not DeltaTable.is_deltatable(str(self.path)):  # else another process was quicker
+                    raise
+        return DeltaTable(self.path)

@@ -1,0 +1,217 @@
+"""What this process tells Prometheus: totals gathered by the sinks, rendered anew for each scrape, served or pushed.
+
+`Exposition` is called on the outbox's and the watchdog's threads. Nothing here emits a value that is not known.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from prometheus_client import CollectorRegistry, delete_from_gateway, push_to_gateway, start_http_server
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from listeners.families import families
+from listeners.join import Pass
+from listeners.sample import STATUSES, Progress, StreamState
+from listeners.totals import (
+    BUCKETS,
+    MAX_QUERIES,
+    OTHER,
+    GameTotals,
+    GroupTotals,
+    IngestTotals,
+    QueryTotals,
+    SelfCounts,
+    Snapshot,
+    after_pass,
+    after_progress,
+    after_result,
+)
+
+PUSH_TIMEOUT_SECONDS: Final = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class Exposition(Collector):
+    """One process's metrics as a collector of the given registry; safe to use from any thread."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._lock = threading.Lock()
+        self._games: dict[str, GameTotals] = {}
+        self._states: dict[str, StreamState] | None = None
+        self._groups: dict[str, GroupTotals] = {}
+        self._queries: dict[str, QueryTotals] = {}
+        self._ingest: IngestTotals | None = None
+        self._own = SelfCounts()
+        registry.register(self)
+
+    def add_pass(self, told: Pass) -> None:
+        """Count one pass; a game's failed result counts as an error only, since its rows come again.
+
+        Raises:
+            ValueError: a latency histogram has not one count per bucket; nothing of the pass is counted.
+        """
+        result = told.result
+        for game in result.games:
+            if len(game.latency_counts) != BUCKETS:
+                raise ValueError(f"{game.game_key}: expected {BUCKETS} latency counts, got {len(game.latency_counts)}")
+        with self._lock:
+            for game in result.games:
+                before = self._games.get(game.game_key) or GameTotals(result.group)
+                self._games[game.game_key] = after_result(replace(before, group=result.group), game)
+            self._groups[result.group] = after_pass(self._groups.get(result.group) or GroupTotals(), result)
+
+    def set_states(self, states: Sequence[StreamState]) -> None:
+        """Replace the states of all streams of this process; a game that is not among them is shown no more.
+
+        Raises:
+            ValueError: a status is not one of STATUSES.
+        """
+        for state in states:
+            if state.status not in STATUSES:
+                raise ValueError(f"{state.game_key}: no such status: {state.status!r}")
+        with self._lock:
+            self._states = {state.game_key: state for state in states}
+            for state in states:
+                self._groups.setdefault(state.group, GroupTotals())
+
+    def set_heartbeat(self, group: str, at: float) -> None:
+        """Tell that the group's driver was alive at this time (Unix seconds)."""
+        with self._lock:
+            self._groups[group] = replace(self._groups.get(group) or GroupTotals(), heartbeat_at=at)
+
+    def add_progress(self, progress: Progress) -> None:
+        """Count one micro-batch of any query; the result of its pass is told apart, with `add_pass`."""
+        name = progress.query_name or "unnamed"
+        with self._lock:
+            if name not in self._queries and len(self._queries) >= MAX_QUERIES:
+                name = OTHER
+            self._queries[name] = after_progress(self._queries.get(name), progress)
+
+    def add_ingest(self, *, seq: int, accepted: int, refused: int, committed_at: float) -> None:
+        """Count one bronze commit: its seq, its rows for the games and its refused ones, and when (Unix seconds)."""
+        with self._lock:
+            before = self._ingest or IngestTotals(seq, 0, 0, committed_at)
+            self._ingest = IngestTotals(seq, before.accepted + accepted, before.refused + refused, committed_at)
+
+    def set_self(
+        self,
+        *,
+        events_dropped: int | None,
+        listener_errors: int | None,
+        outbox_items: int | None,
+        flush_failures: int | None,
+        push_failures: int | None = None,
+    ) -> None:
+        """Replace the numbers about the telling itself, totals since the start; None is not known."""
+        with self._lock:
+            self._own = SelfCounts(events_dropped, listener_errors, outbox_items, flush_failures, push_failures)
+
+    def snapshot(self) -> Snapshot:
+        """Return what is known now."""
+        with self._lock:
+            states = None if self._states is None else dict(self._states)
+            return Snapshot(dict(self._games), states, dict(self._groups), dict(self._queries), self._ingest, self._own)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric families of one scrape."""
+        yield from families(self.snapshot())
+
+    def describe(self) -> Sequence[Metric]:
+        """Return nothing: what is told depends on what is known, and registering must not collect."""
+        return ()
+
+
+def serve(registry: CollectorRegistry, bind: str = "127.0.0.1", port: int = 0) -> tuple[int, Callable[[], None]]:
+    """Serve the registry over HTTP on this address only; port 0 picks a free one.
+
+    Returns:
+        The port, and a function that stops the server and frees it.
+
+    Raises:
+        OSError: the address is not this machine's or the port is taken.
+        ValueError: the address is empty, which would mean every address.
+    """
+    if not bind:
+        raise ValueError("the address of the metrics server is empty: name one, such as 127.0.0.1")
+    try:
+        server, thread = start_http_server(port, bind, registry)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(
+            error.errno, f"metrics cannot be served on {bind} port {port} ({reason}): choose another address or port"
+        ) from error
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return server.server_port, stop
+
+
+class Pusher:
+    """Pushes a registry to a Pushgateway from time to time, on a thread of its own."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        gateway: str,
+        job: str,
+        grouping: Mapping[str, str],
+        every_seconds: float,
+        timeout_seconds: float,
+    ) -> None:
+        self._registry = registry
+        self._gateway = gateway
+        self._job = job
+        self._grouping = dict(grouping)
+        self._every_seconds = every_seconds
+        self._timeout_seconds = timeout_seconds
+        self._stopping = threading.Event()
+        self._failures = 0
+        self._thread = threading.Thread(target=self._run, name="push-metrics", daemon=True)
+        self._thread.start()
+
+    @property
+    def failures(self) -> int:
+        """Pushes and deletions that failed since the start."""
+        return self._failures
+
+    def stop(self) -> None:
+        """Stop pushing and delete the group, so that the gateway does not tell of a dead process for ever."""
+        self._stopping.set()
+        self._thread.join(3 * self._timeout_seconds)
+
+    def _run(self) -> None:
+        while True:
+            self._try(
+                lambda: push_to_gateway(self._gateway, self._job, self._registry, self._grouping, self._timeout_seconds)
+            )
+            if self._stopping.wait(self._every_seconds):
+                break
+        self._try(lambda: delete_from_gateway(self._gateway, self._job, self._grouping, self._timeout_seconds))
+
+    def _try(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - the thread's edge: losing a push never stops the next one
+            self._failures += 1
+            _log.warning("the push of metrics to %s failed: %s", self._gateway, error)
+
+
+def push(
+    registry: CollectorRegistry,
+    gateway: str,
+    job: str,
+    grouping: Mapping[str, str],
+    *,
+    every_seconds: float = 15.0,
+    timeout_seconds: float = PUSH_TIMEOUT_SECONDS,
+) -> Pusher:
+    """Push the registry to a Pushgateway now and then every so often, until `stop()` of what is returned."""
+    return Pusher(registry, gateway, job, grouping, every_seconds, timeout_seconds)

@@ -1,0 +1,29 @@
+"""Quantiles of a latency histogram whose buckets are LATENCY_EDGES_SECONDS. Pure."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from listeners.sample import LATENCY_EDGES_SECONDS
+
+_BUCKETS: Final = len(LATENCY_EDGES_SECONDS) + 1
+
+
+def quantile(counts: Sequence[int], q: float) -> float | None:
+    """Return the q-quantile (0 to 1) in seconds from one count per latency bucket, or None when all are 0.
+
+    Interpolates within the bucket; what lies in the last bucket, which has no upper edge, is told as its lower edge.
+
+    Raises:
+        ValueError: q or the number of counts is wrong.
+    """
+    if not 0 <= q <= 1 or len(counts) != _BUCKETS:
+        raise ValueError(f"expected q from 0 to 1 and {_BUCKETS} counts, got {q} and {len(counts)}")
+    total = sum(counts)
+    if total == 0:
+        return None
+    rank, below, low = q * total, 0, 0.0
+    for count, high in zip(counts, LATENCY_EDGES_SECONDS, strict=False):
+        if count and below + count >= rank:
+            return low + (high - low) * (rank - below) / count
+        below, low = below + count, high
+    return LATENCY_EDGES_SECONDS[-1]

@@ -1,0 +1,131 @@
+"""The totals one process keeps about games, groups, queries and ingest, and how a result adds to them.
+
+Frozen values replaced under the exposition's lock, so that a snapshot is a shallow copy. Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, PassResult, Progress, StreamState
+
+_N = TypeVar("_N", int, float)
+
+OTHER: Final = "other"
+"""Label value that takes what is beyond a label's bound."""
+
+MAX_REASONS: Final = 32  # reject reasons and pass phases are words of our code, so more is a mistake
+MAX_QUERIES: Final = 2_000  # the most games one group may carry, each with a query of its own
+BUCKETS: Final = len(LATENCY_EDGES_SECONDS) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class GameTotals:
+    """What this process did for one game since it started."""
+
+    group: str
+    rows: int = 0
+    rejects: Mapping[str, int] = field(default_factory=dict)
+    commits: int = 0
+    errors: int = 0
+    latency_counts: tuple[int, ...] = (0,) * BUCKETS
+    cursor_seq: int | None = None
+    last_commit_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTotals:
+    """What this process did as one cluster group since it started; None is not known yet."""
+
+    heartbeat_at: float | None = None
+    passes: int = 0
+    pass_seconds: float | None = None
+    phases_seconds: Mapping[str, float] = field(default_factory=dict)
+    frontier_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTotals:
+    """What Spark told of one query: the last batch's durations and all rows so far (None: not known yet)."""
+
+    durations_ms: Mapping[str, int]
+    input_rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IngestTotals:
+    """What this process ingested since it started."""
+
+    seq: int
+    accepted: int
+    refused: int
+    last_commit_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SelfCounts:
+    """How the telling itself fares, as totals since the start; None is not known."""
+
+    events_dropped: int | None = None
+    listener_errors: int | None = None
+    outbox_items: int | None = None
+    flush_failures: int | None = None
+    push_failures: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that is known at one moment; the values are never changed, only replaced."""
+
+    games: Mapping[str, GameTotals]
+    states: Mapping[str, StreamState] | None  # None: no states were told, so every game with results is shown
+    groups: Mapping[str, GroupTotals]
+    queries: Mapping[str, QueryTotals]
+    ingest: IngestTotals | None
+    own: SelfCounts
+
+
+def after_result(before: GameTotals, game: GameResult) -> GameTotals:
+    """Return the totals with one more result; a failed one is an error only, since its rows come again."""
+    if game.error is not None:
+        return replace(before, errors=before.errors + 1)
+    committed = game.committed_at is not None
+    return replace(
+        before,
+        rows=before.rows + game.rows,
+        rejects=_added(before.rejects, game.rejects),
+        commits=before.commits + committed,
+        latency_counts=tuple(map(sum, zip(before.latency_counts, game.latency_counts, strict=True))),
+        cursor_seq=game.seq_to if committed else before.cursor_seq,
+        last_commit_at=game.committed_at if committed else before.last_commit_at,
+    )
+
+
+def after_pass(before: GroupTotals, result: PassResult) -> GroupTotals:
+    """Return the totals with one more pass; a chunk of catch-up adds its phases but is no pass of the group."""
+    if result.games and all(game.lane == "CATCHUP" for game in result.games):
+        return replace(before, phases_seconds=_added(before.phases_seconds, result.phases_seconds))
+    return replace(
+        before,
+        passes=before.passes + 1,
+        pass_seconds=max(0.0, result.finished_at - result.started_at),
+        phases_seconds=_added(before.phases_seconds, result.phases_seconds),
+        frontier_seq=max(before.frontier_seq or 0, result.frontier_seq),
+    )
+
+
+def after_progress(before: QueryTotals | None, progress: Progress) -> QueryTotals:
+    """Return the totals with one more micro-batch; rows Spark did not tell add nothing."""
+    rows = before.input_rows if before else None
+    if progress.input_rows is not None:
+        rows = (rows or 0) + progress.input_rows
+    return QueryTotals(_added({}, progress.durations_ms), rows)
+
+
+def _added(totals: Mapping[str, _N], more: Mapping[str, _N]) -> dict[str, _N]:
+    """Return the sums by label value; values beyond the bound are summed as `other`."""
+    sums = dict(totals)
+    for name, amount in more.items():
+        label = name if name in sums or len(sums) < MAX_REASONS else OTHER
+        sums[label] = sums[label] + amount if label in sums else amount
+    return sums

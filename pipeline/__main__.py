@@ -1,0 +1,5 @@
+"""Lets `python -m pipeline` run the command line."""
+
+from pipeline.cli import main
+
+main()

@@ -1,0 +1,220 @@
+"""The entries of the books: every row position of bronze, quarantine and the game tables, side by side in DuckDB.
+
+Read from the Parquet files that delta-rs lists, with no code of the path that wrote them. `balance` judges the
+entries; nothing here writes to an environment.
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import duckdb
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from pipeline.errors import Refused
+from pipeline.names import GameKey, stream_app_id
+from pipeline.settings import Paths
+
+_MEMORY_LIMIT: Final = "1GB"  # more is spilled to a temporary folder
+_GENERATIONS_TRIED: Final = 4  # without a cursor in a row, before the search for the newest one ends
+
+_SCHEMA: Final = """
+CREATE TYPE side AS ENUM ('bronze', 'table', 'before', 'after'); -- the last two: the readings of quarantine
+CREATE TABLE places (ord INTEGER, game_key VARCHAR, cursor BIGINT);
+CREATE TABLE titles (game_key VARCHAR, game VARCHAR, refused BOOLEAN, rows BIGINT);
+CREATE TABLE entries (ord INTEGER, seq BIGINT, pos BIGINT, side side, refused BOOLEAN, reason VARCHAR);
+CREATE TABLE chain (ord INTEGER, seq BIGINT, low BIGINT, high BIGINT, holes BOOLEAN);
+CREATE MACRO files(paths) AS TABLE FROM read_parquet(paths, union_by_name = true, hive_partitioning = false);
+"""
+
+# A missing position becomes a negative one, a different one per side, so that it meets nothing on another side.
+_READ_TITLES: Final = """
+INSERT INTO titles
+SELECT coalesce(game_key, ''), game, refused IS NOT NULL AS refused, count(*) FROM files(?) GROUP BY ALL
+"""
+_READ_BRONZE: Final = """
+INSERT INTO entries
+SELECT places.ord, coalesce(f.seq, -2), coalesce(f.pos, -2), 'bronze', f.refused IS NOT NULL, NULL
+FROM files(?) AS f JOIN places ON places.game_key = coalesce(f.game_key, '')
+"""
+_READ_CHAIN: Final = """
+INSERT INTO chain
+SELECT places.ord, coalesce(f.seq, -2), min(f.prev_seq), max(f.prev_seq), count(f.prev_seq) < count(*)
+FROM files(?) AS f JOIN places ON places.game_key = coalesce(f.game_key, '') GROUP BY places.ord, coalesce(f.seq, -2)
+"""
+_READ_TABLE: Final = """
+INSERT INTO entries
+SELECT places.ord, coalesce(f._seq, -1), coalesce(f._pos, -1), 'table', NULL, NULL
+FROM files(?) AS f, places WHERE places.game_key = ?
+"""
+_READ_QUARANTINE: Final = """
+INSERT INTO entries
+SELECT places.ord, coalesce(f.seq, -3), coalesce(f.pos, -3), ?, NULL, coalesce(f.reason, 'unknown')
+FROM files(?) AS f JOIN places ON places.game_key = coalesce(f.game_key, '')
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One version of one Delta table: its name for people and its data files."""
+
+    label: str
+    version: int
+    files: tuple[str, ...]
+    cursor: int | None = None  # game tables only; None: no commit has moved it yet
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The versions one verification looks at, pinned in the order of the fields (docs/verify.md says why)."""
+
+    quarantine_before: Snapshot | None  # None: there is no quarantine table
+    tables: Mapping[str, Snapshot]  # by game key
+    bronze: Snapshot
+    quarantine_after: Snapshot | None
+
+
+def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Reading:
+    """Pin the version of every table; rows are read later, from the files of these versions.
+
+    Raises:
+        Refused: nothing is ingested yet, or a table cannot be read.
+    """
+    before = _snapshot(paths.quarantine, "quarantine", ("game_key", "seq", "pos", "reason"))
+    tables = {}
+    folders = sorted(paths.tables.iterdir()) if paths.tables.is_dir() else []
+    for folder in folders:
+        table = _snapshot(folder, f"tables/{folder.name}", ("_seq", "_pos"), environment, generations.get(folder.name))
+        if table is not None:
+            tables[folder.name] = table
+    bronze = _snapshot(paths.bronze, "bronze", ("game_key", "game", "seq", "pos", "prev_seq", "refused"))
+    if bronze is None:
+        raise Refused(f"There is nothing to verify: {paths.bronze} is no Delta table. Start ingest first.")
+    after = _snapshot(paths.quarantine, "quarantine", ("game_key", "seq", "pos", "reason"))
+    return Reading(before, tables, bronze, after)
+
+
+@contextmanager
+def opened(reading: Reading) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Give a database with the tables `places`, `titles`, `entries` and `chain` of one reading.
+
+    It lives in a temporary folder and is gone afterwards.
+
+    Raises:
+        Refused: a data file cannot be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="turnout-verify-") as folder:
+        database = duckdb.connect(
+            str(Path(folder, "books.duckdb")),
+            config={"memory_limit": _MEMORY_LIMIT, "temp_directory": folder, "preserve_insertion_order": False},
+        )
+        try:
+            database.execute(_SCHEMA)
+            database.execute("BEGIN")  # one commit to disk for all tables, not one each
+            _load(database, reading)
+            database.execute("COMMIT")
+            yield database
+        finally:
+            database.close()
+
+
+def execute(database: duckdb.DuckDBPyConnection, sql: str, snapshot: Snapshot, *values: object) -> list[Any]:
+    """Run a statement that reads the snapshot's data files; return its rows, none when there are no files.
+
+    Its parameters are the values, in order; the snapshot itself among them stands for its files.
+
+    Raises:
+        Refused: a data file is missing or damaged.
+    """
+    if not snapshot.files:
+        return []
+    parameters = [list(snapshot.files) if value is snapshot else value for value in values]
+    try:
+        return database.execute(sql, parameters).fetchall()
+    except (duckdb.IOException, duckdb.InvalidInputException, duckdb.ConversionException) as error:
+        reason = str(error).splitlines()[0]
+        raise Refused(
+            f"{snapshot.label} (version {snapshot.version}) cannot be read: {reason}. "
+            "If VACUUM ran just now, verify again; otherwise restore that file."
+        ) from error
+
+
+def _load(database: duckdb.DuckDBPyConnection, reading: Reading) -> None:
+    bronze = reading.bronze
+    execute(database, _READ_TITLES, bronze, bronze)
+    keys = {key for (key,) in database.execute("SELECT DISTINCT game_key FROM titles").fetchall()} | set(reading.tables)
+    quarantines = [("after", reading.quarantine_after)]
+    if reading.quarantine_before != reading.quarantine_after:
+        quarantines.append(("before", reading.quarantine_before))
+    for _, quarantine in quarantines:
+        if quarantine is not None:
+            sql = "SELECT DISTINCT coalesce(game_key, '') FROM files(?)"
+            keys |= {key for (key,) in execute(database, sql, quarantine, quarantine)}
+    cursors = [reading.tables[key].cursor if key in reading.tables else None for key in sorted(keys)]
+    database.execute(
+        "INSERT INTO places SELECT unnest(?::INTEGER[]), unnest(?::VARCHAR[]), unnest(?::BIGINT[])",
+        [list(range(len(keys))), sorted(keys), cursors],
+    )
+    execute(database, _READ_BRONZE, bronze, bronze)
+    execute(database, _READ_CHAIN, bronze, bronze)
+    for key, table in reading.tables.items():
+        execute(database, _READ_TABLE, table, table, key)
+    for side, quarantine in quarantines:
+        if quarantine is not None:
+            execute(database, _READ_QUARANTINE, quarantine, side, quarantine)
+
+
+def _snapshot(
+    folder: Path,
+    label: str,
+    columns: Iterable[str],
+    environment: str | None = None,
+    generation: int | None = None,
+) -> Snapshot | None:
+    """Pin the newest version of a table, or return None where there is none (yet)."""
+    try:
+        table = DeltaTable(folder)
+        known = {field.name for field in table.schema().fields}
+        missing = sorted(set(columns) - known)
+        if missing:
+            raise Refused(f"{label} has no column {', '.join(missing)}: it was not written by turnout. Move it away.")
+        _check_deletions(table, label)
+        files = tuple(_pattern(unquote(uri)) for uri in table.file_uris())
+        cursor = None if environment is None else _cursor(table, environment, folder.name, generation)
+        return Snapshot(label, table.version(), files, cursor)
+    except TableNotFoundError:
+        return None
+    except DeltaError as error:
+        reason = str(error).splitlines()[0]
+        raise Refused(f"{label} cannot be opened: {reason}. Repair its Delta log, then verify again.") from error
+
+
+def _check_deletions(table: DeltaTable, label: str) -> None:
+    """Refuse deletion vectors: the files then hold rows that the table does not, and would be counted."""
+    features = table.protocol().reader_features or []
+    if "deletionVectors" in features and table.deletion_vectors().read_all().num_rows:
+        raise Refused(
+            f"{label} uses deletion vectors, which verify does not read. Run REORG TABLE … APPLY (PURGE) on it."
+        )
+
+
+def _pattern(path: str) -> str:
+    """Return a path as DuckDB wants it, where `*`, `?` and `[` would otherwise be wildcards."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path.removeprefix("file://"))
+
+
+def _cursor(table: DeltaTable, environment: str, key: str, generation: int | None) -> int | None:
+    """Return the cursor of a generation; when it is not told, of the newest one that has a cursor."""
+    if generation is not None:
+        return table.transaction_version(stream_app_id(environment, GameKey(key), generation))
+    newest, misses, number = None, 0, 1
+    while misses < _GENERATIONS_TRIED:
+        version = table.transaction_version(stream_app_id(environment, GameKey(key), number))
+        newest, misses = (newest, misses + 1) if version is None else (version, 0)
+        number += 1
+    return newest

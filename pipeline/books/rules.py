@@ -1,0 +1,118 @@
+"""What the entries of the books must satisfy, as SQL over the tables that `ledger` fills; run by `balance`.
+
+Each rule collects what breaks it, so that counting and naming the offenders read the same lines.
+"""
+
+from typing import Final
+
+# One line per place (game, seq, pos) that is not simply "once in bronze, once in the table, cursor past it".
+# A quarantine row that bronze lacks is judged only if it was there before bronze was read, and not if it
+# belongs to the batch right after bronze's last: ingest writes quarantine first.
+ODD: Final = """
+CREATE TABLE odd AS
+WITH places_of AS (
+    SELECT ord, seq, pos,
+        count(*) FILTER (side = 'bronze') AS bronze,
+        count(*) FILTER (side = 'table') AS landed,
+        count(*) FILTER (side = 'before') AS before,
+        count(*) FILTER (side = 'after') AS after,
+        coalesce(bool_or(refused), false) AS refused,
+        min(reason) AS reason
+    FROM entries GROUP BY ord, seq, pos
+), unusual AS MATERIALIZED (
+    SELECT places_of.*, coalesce(cursor, 0) AS cursor, coalesce(seq <= cursor, false) AS passed
+    FROM places_of JOIN places USING (ord)
+    WHERE NOT (bronze = 1 AND landed = 1 AND before + after = 0 AND coalesce(seq <= cursor, false))
+), elsewhere AS (
+    SELECT entries.seq, entries.pos, min(game_key) AS owner
+    FROM entries JOIN places USING (ord)
+    WHERE side = 'bronze'
+        AND (entries.seq, entries.pos) IN (SELECT (seq, pos) FROM unusual WHERE landed > 0 AND bronze = 0)
+    GROUP BY ALL
+), newest AS (
+    SELECT coalesce(max(seq), 0) AS seq FROM entries WHERE side = 'bronze'
+), judged AS (
+    SELECT unusual.*, owner,
+        landed > 0 OR (before + CASE WHEN $once THEN after ELSE 0 END > 0 AND unusual.seq <> newest.seq + 1) AS judge
+    FROM unusual LEFT JOIN elsewhere USING (seq, pos), newest
+)
+SELECT ord, seq, pos, owner, cursor, reason,
+    greatest(landed - 1, 0) AS duplicated,
+    (bronze = 0 AND landed > 0 AND owner IS NOT NULL)::INT AS misrouted,
+    (bronze = 0 AND judge AND (landed = 0 OR owner IS NULL))::INT AS phantom,
+    (bronze > 0 AND landed = 0 AND before + after = 0 AND (refused OR passed))::INT AS lost,
+    (bronze > 0 AND landed = 0 AND before + after = 0 AND NOT (refused OR passed))::INT AS pending,
+    (landed > 0 AND seq > cursor)::INT AS early,
+    (landed = 0 AND before + after > 0 AND (bronze > 0 OR judge))::INT AS quarantined,
+    (bronze = 0 AND NOT judge)::INT AS ahead,
+    (landed > 0 AND before + after > 0)::INT AS stale_twins,
+    greatest(after - 1, 0) AS quarantine_copies
+FROM judged
+"""
+
+BROKEN: Final = """
+CREATE TABLE broken AS
+SELECT ord, seq, low, high, holes, expected
+FROM (SELECT *, coalesce(lag(seq) OVER (PARTITION BY ord ORDER BY seq), 0) AS expected FROM chain)
+WHERE holes OR low <> high OR low <> expected
+"""
+
+TWICE: Final = """
+CREATE TABLE twice AS
+SELECT min(ord) AS ord, seq, pos, count(*) AS rows FROM entries WHERE side = 'bronze'
+GROUP BY seq, pos HAVING rows > 1
+"""
+
+_COUNT_SIDES: Final = """
+SELECT game_key, count(*) FILTER (side = 'bronze') AS bronze_rows, count(*) FILTER (side = 'table') AS landed
+FROM entries JOIN places USING (ord) GROUP BY game_key
+"""
+
+_COUNT_ODD: Final = """
+SELECT game_key, sum(quarantined) AS quarantined, sum(pending) AS pending, sum(lost) AS lost,
+    sum(duplicated) AS duplicated, sum(misrouted) AS misrouted, sum(phantom) AS phantom, sum(early) AS early,
+    sum(ahead) AS ahead, sum(stale_twins) AS stale_twins, sum(quarantine_copies) AS quarantine_copies
+FROM odd JOIN places USING (ord) GROUP BY game_key
+"""
+
+_COUNT_BROKEN: Final = "SELECT game_key, count(*) AS broken_chain FROM broken JOIN places USING (ord) GROUP BY game_key"
+
+_COUNT_TWICE: Final = """
+SELECT game_key, sum(rows - 1) AS bronze_duplicates FROM twice JOIN places USING (ord) GROUP BY game_key
+"""
+
+REASONS: Final = "SELECT reason, count(*)::BIGINT FROM odd WHERE quarantined = 1 GROUP BY reason ORDER BY reason"
+
+# Parameter: how many places to name per kind.
+PROBLEMS: Final = """
+SELECT kind, game_key, seq, pos, detail FROM (
+    SELECT kind, ord, seq, pos, CASE kind
+        WHEN 'lost' THEN 'in bronze, but neither in the table nor in quarantine'
+        WHEN 'duplicated' THEN (amount + 1) || ' times in the table'
+        WHEN 'misrouted' THEN 'in this table, but bronze gives it to ' || owner
+        WHEN 'phantom' THEN 'in the table or in quarantine, but not in bronze'
+        ELSE 'in the table, but the cursor is at ' || cursor END AS detail
+    FROM (
+        UNPIVOT (SELECT ord, seq, pos, owner, cursor, lost, duplicated, misrouted, phantom, early FROM odd)
+        ON lost, duplicated, misrouted, phantom, early INTO NAME kind VALUE amount
+    ) WHERE amount > 0
+    UNION ALL
+    SELECT 'broken_chain', ord, seq, NULL, CASE
+        WHEN holes THEN 'prev_seq is missing'
+        WHEN low <> high THEN 'prev_seq is ' || low || ' and also ' || high || ' within one seq'
+        ELSE 'prev_seq is ' || low || ', but the seq before is ' || expected END
+    FROM broken
+    UNION ALL
+    SELECT 'bronze_duplicates', ord, seq, pos, rows || ' times in bronze' FROM twice
+) JOIN places USING (ord)
+QUALIFY row_number() OVER (PARTITION BY kind ORDER BY seq, pos, game_key) <= ?
+ORDER BY kind, seq, pos, game_key
+"""
+
+COUNTS: Final = (_COUNT_SIDES, _COUNT_ODD, _COUNT_BROKEN, _COUNT_TWICE)
+"""Each gives a game's key and some of its counts, by the columns' names."""
+
+# Parameters: bronze's files, a key, a name (or null), how many.
+PLACES_OF_NAME: Final = """
+SELECT seq, pos FROM files(?) WHERE coalesce(game_key, '') = ? AND game IS NOT DISTINCT FROM ? ORDER BY ALL LIMIT ?
+"""

@@ -1,0 +1,30 @@
+"""Bronze: the append-only table of everything that arrived, payload untouched; its columns (law L1)."""
+
+from typing import Final
+
+import pyarrow as pa
+
+_TIME: Final = pa.timestamp("us", "UTC")
+
+BRONZE: Final = pa.schema(
+    [
+        ("game_key", pa.string()),
+        ("game", pa.string()),
+        ("schema_id", pa.int64()),
+        ("seq", pa.int64()),
+        ("pos", pa.int32()),
+        ("prev_seq", pa.int64()),
+        ("refused", pa.string()),
+        ("event_time", _TIME),
+        ("event_id", pa.string()),
+        ("producer_id", pa.string()),
+        ("sequence", pa.int64()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("source_time", _TIME),
+        ("ingest_time", _TIME),
+        ("key", pa.binary()),
+        ("raw", pa.binary()),
+    ]
+)

@@ -1,0 +1,244 @@
+"""The command line. Exit codes: 0 fine, 1 the check or the work failed, 2 wrong use."""
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from pipeline.errors import Refused, Transient
+from pipeline.settings import Paths, Settings, load
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def main() -> None:
+    """Run a command; what it refuses is one sentence on stderr and exit code 2."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    for noisy in ("py4j", "sqlalchemy.engine"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        cli(prog_name="turnout")
+    except Refused as error:
+        click.echo(f"turnout: {error}", err=True)
+        sys.exit(2)
+    except Transient as error:
+        click.echo(f"turnout: {error}", err=True)
+        sys.exit(1)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Split one topic's events into one Delta table per game, exactly once."""
+
+
+def _environment(command: _F) -> _F:
+    """Add the option every command has: the folder with all state of one environment."""
+    option = click.option(
+        "--env-dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path("var"),
+        envvar="TURNOUT_ENV_DIR",
+        show_default=True,
+        help="Folder with all state of one environment.",
+    )
+    return option(command)
+
+
+def _simulation(command: _F) -> _F:
+    """Add the options that say what to simulate."""
+    options = (
+        click.option("--games", type=click.IntRange(1, 2000), default=40, show_default=True, help="Number of games."),
+        click.option(
+            "--versions", type=click.IntRange(1, 6), default=5, show_default=True, help="Schema versions per game."
+        ),
+        click.option(
+            "--bad-share", type=click.FloatRange(0, 1), default=0.01, show_default=True, help="Share of bad records."
+        ),
+        click.option(
+            "--skew", type=click.FloatRange(0, 5), default=1.1, show_default=True, help="Zipf exponent over games."
+        ),
+        click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same bytes."),
+        click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@cli.command()
+@_environment
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(env_dir: Path, as_json: bool) -> None:
+    """Print what is there, what is missing and what to do."""
+    from pipeline.setup import doctor as checks
+
+    sys.exit(checks.run(env_dir, as_json))
+
+
+@cli.command()
+@_environment
+@_simulation
+@click.option("--events", type=click.IntRange(1), help="Stop after so many events; endless without.")
+@click.option("--rate", type=click.FloatRange(min=0.1), help="Events per second; as fast as possible without.")
+@click.option("--start-time", type=float, help="Event time of the first event in Unix seconds.")
+def simulate(
+    env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int,
+    source: str | None, events: int | None, rate: float | None, start_time: float | None,
+) -> None:  # fmt: skip
+    """Write simulated events to the landing table or the Kafka topic."""
+    from pipeline.control.signals import stop_on_signals
+    from pipeline.ingest.simulate import Plan
+    from pipeline.ingest.simulate import simulate as run
+    from pipeline.store.engine import open_store
+
+    settings, paths = _load(env_dir, source)
+    plan = Plan(games=games, versions=versions, events=events, seed=seed, bad_share=bad_share, skew=skew)
+    if start_time is not None:
+        plan = Plan(**{**{name: getattr(plan, name) for name in plan.__slots__}, "start_time": start_time})
+    sent = run(settings, paths, open_store(settings, paths), plan, rate, stop_on_signals())
+    click.echo(json.dumps({"events": sent.events, **sent.by_kind}))
+
+
+@cli.group()
+def schemas() -> None:
+    """The schemas games may use."""
+
+
+@schemas.command("register")
+@_environment
+@click.option("--game", required=True, help="The game's exact name.")
+@click.option("--message", required=True, help="Full name of the payload's message.")
+@click.argument("descriptor_set", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def register_schema(env_dir: Path, game: str, message: str, descriptor_set: Path) -> None:
+    """Register the next schema version of a game from a FileDescriptorSet (protoc --include_imports -o FILE)."""
+    from pipeline.contracts.registry import LocalRegistry
+    from pipeline.store.engine import open_store
+
+    settings, paths = load(env_dir)
+    done = LocalRegistry(open_store(settings, paths)).register(game, message, descriptor_set.read_bytes())
+    said = "registered" if done.new else "was registered already"
+    click.echo(f"schema id {done.schema_id}: version {done.version} of {game!r} {said}")
+
+
+@schemas.command("list")
+@_environment
+def list_schemas(env_dir: Path) -> None:
+    """List every game's schema versions with their ids."""
+    from pipeline.store.engine import open_store
+    from pipeline.store.games import registered
+
+    settings, paths = load(env_dir)
+    for game, version, schema_id, message in registered(open_store(settings, paths)):
+        click.echo(f"{schema_id:>6}  {message}  v{version}  {game!r}")
+
+
+@cli.group()
+def ingest() -> None:
+    """The way from the source into bronze."""
+
+
+@ingest.command("run")
+@_environment
+@click.option("--once", is_flag=True, help="Land what is there now, then end.")
+@click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind.")
+def run_ingest(env_dir: Path, once: bool, source: str | None) -> None:
+    """Run the ingest driver."""
+    from pipeline import wiring
+
+    settings, paths = _load(env_dir, source)
+    sys.exit(wiring.run_ingest(settings, paths, once=once))
+
+
+@cli.group()
+def group() -> None:
+    """Cluster groups."""
+
+
+@group.command("run")
+@_environment
+@click.argument("name")
+@click.option("--once", is_flag=True, help="Split what is in bronze now, then end.")
+def run_group(env_dir: Path, name: str, once: bool) -> None:
+    """Run the driver of cluster group NAME."""
+    from pipeline import wiring
+
+    settings, paths = load(env_dir)
+    sys.exit(wiring.run_group(settings, paths, name, once=once))
+
+
+@cli.command()
+@_environment
+@click.option("--port", type=click.IntRange(1, 65_535), help="Overrides the setting dashboard.port.")
+def dashboard(env_dir: Path, port: int | None) -> None:
+    """Run the dashboard on this machine."""
+    from pipeline.control.dashboard import serve
+
+    settings, paths = load(env_dir)
+    sys.exit(serve(settings, paths, port or settings.dashboard.port))
+
+
+@cli.command()
+@_environment
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
+@click.option("--complete", is_flag=True, help="Rows that are still to be split count as a failure.")
+def verify(env_dir: Path, as_json: bool, complete: bool) -> None:
+    """Prove that every bronze row is in its game's table or in quarantine, once."""
+    from pipeline.books.report import run
+    from pipeline.store.engine import open_store
+    from pipeline.store.games import generations
+
+    settings, paths = load(env_dir)
+    numbers = generations(open_store(settings, paths)) if paths.bronze.exists() else {}
+    sys.exit(run(paths, settings.environment, as_json=as_json, complete=complete, generations=numbers))
+
+
+@cli.command()
+@_environment
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def paths(env_dir: Path, as_json: bool) -> None:
+    """Print where the tables of an environment are."""
+    _, known = load(env_dir)
+    tables = {table.name: str(table) for table in sorted(known.tables.glob("*")) if (table / "_delta_log").exists()}
+    places = {name: str(getattr(known, name)) for name in ("bronze", "quarantine", "metrics", "landing", "logs")}
+    if as_json:
+        click.echo(json.dumps({**places, "games": tables}))
+        return
+    for name, place in {**places, **tables}.items():
+        click.echo(f"{name:<54} {place}")
+
+
+@cli.command()
+@_environment
+@_simulation
+@click.option("--events", type=click.IntRange(1), help="Events of a bounded run  [default: 50000]")
+@click.option(
+    "--rate", type=click.FloatRange(min=0.1), default=1000.0, show_default=True, help="Events per second, live."
+)
+@click.option("--once", is_flag=True, help="One bounded run: simulate, ingest, split, verify, stop.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
+def demo(
+    env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int,
+    source: str | None, events: int | None, rate: float, once: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Run everything on this machine: simulator, ingest, two groups, dashboard and, if installed, Prometheus."""
+    from pipeline.control import demo as runs
+
+    settings, known = _load(env_dir, source)
+    plan = runs.Wanted(games, versions, bad_share, skew, seed)
+    if once:
+        sys.exit(runs.once(settings, known, plan, events or 50_000, as_json=as_json))
+    sys.exit(runs.live(settings, known, plan, rate))
+
+
+def _load(env_dir: Path, source: str | None) -> tuple[Settings, Paths]:
+    """Read the settings, with the source kind of the command line laid over them."""
+    import os
+
+    environ = dict(os.environ)
+    if source is not None:
+        environ["TURNOUT_SOURCE__KIND"] = source
+    return load(env_dir, environ)

@@ -1,0 +1,151 @@
+"""Payloads of one schema become columns of Delta's types; each bad payload becomes a refusal, never an exception."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.contracts.messages import describe
+from pipeline.contracts.parsing import Parser, Refusal, Rows
+from pipeline.contracts.schemas import Schema
+from pipeline.contracts.shape import delta_schema, merge
+
+MAX_PAYLOAD_BYTES: Final = 1024 * 1024
+"""Largest payload that is decoded."""
+
+_FIRST_TIME: Final = -62_135_596_800_000_000  # microseconds: the year 1
+_LAST_TIME: Final = 253_402_300_799_999_999  # microseconds: the end of the year 9999
+_LONGEST: Final = 315_576_000_000_000_000  # microseconds: what protobuf allows a Duration, 10,000 years
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What became of an array of payloads."""
+
+    batch: pa.RecordBatch  # the good ones, in order, with the decoder's `arrow_schema`
+    rows: Rows  # where they stood in the array
+    refused: list[Refusal]  # every other row, in order
+
+
+class Decoder:
+    """Decodes payloads of one schema.
+
+    Whether a payload is refused depends on it alone. Refused are: nothing at all (`empty_payload`); bytes that are not
+    the message, are larger than MAX_PAYLOAD_BYTES, or hold a time outside the years 1 to 9999 or a duration beyond
+    10,000 years, which no reader of the table could show (`malformed_payload`).
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        """Prepare for a schema.
+
+        Raises:
+            Refused: its definition is not valid or has no form as columns.
+        """
+        self._parser = Parser(describe(schema.message, schema.descriptor))
+        self.arrow_schema: pa.Schema = delta_schema(self._parser.schema)
+        self._timed: Final = [field.name for field in self._parser.schema if _holds_time(field.type)]
+
+    def decode(self, payloads: pa.BinaryArray) -> Decoded:
+        """Decode payloads; a null one counts as empty."""
+        sizes = pc.fill_null(pc.binary_length(payloads), 0).to_numpy(zero_copy_only=False)
+        refused = [Refusal(row, "empty_payload", "the payload is empty") for row in np.flatnonzero(sizes == 0).tolist()]
+        refused += [
+            _malformed(row, f"larger than {MAX_PAYLOAD_BYTES} bytes: {sizes[row]}")
+            for row in np.flatnonzero(sizes > MAX_PAYLOAD_BYTES).tolist()
+        ]
+        rows = np.flatnonzero((sizes > 0) & (sizes <= MAX_PAYLOAD_BYTES)).astype(np.int64)
+        parsed = self._parser.parse(payloads.take(pa.array(rows)) if refused else payloads)
+        refused += [_malformed(int(rows[row]), detail) for row, detail in parsed.bad]
+        batch, rows = parsed.batch, rows[parsed.rows]
+        if unreal := self._unreal_times(batch):
+            refused += [_malformed(int(rows[row]), f"a time out of range in {name}") for row, name in unreal.items()]
+            kept = np.setdiff1d(np.arange(len(rows)), list(unreal), assume_unique=True)
+            batch, rows = batch.take(pa.array(kept)), rows[kept]
+        return Decoded(_cast(batch, self.arrow_schema), rows, sorted(refused))
+
+    def _unreal_times(self, batch: pa.RecordBatch) -> dict[int, str]:
+        """Return the rows with a time or duration out of range, each with the first column that holds one."""
+        found: dict[int, str] = {}
+        for name in self._timed:
+            for row in _rows_out_of_range(batch.column(name)).tolist():
+                found.setdefault(row, name)
+        return found
+
+
+@lru_cache(maxsize=2048)
+def decoder(schema: Schema) -> Decoder:
+    """Return this process's decoder of a schema.
+
+    Raises:
+        Refused: the schema's definition is not valid or has no form as columns.
+    """
+    return Decoder(schema)
+
+
+def pad(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    """Return the batch with the target's columns: reordered, missing ones (also nested) null. Free when equal.
+
+    Raises:
+        ValueError: the batch has a column, at any depth, that the target lacks.
+        Refused: a column has another type in the target.
+    """
+    if batch.schema.equals(target):
+        return batch
+    if merge(target, batch.schema) != target:
+        raise ValueError(f"the batch holds columns that the target lacks; it has {', '.join(batch.schema.names)}")
+    return _cast(batch, target)
+
+
+def _cast(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    held = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns = []
+    for field in target:
+        values = held.get(field.name)
+        if values is None:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+        else:
+            columns.append(values if values.type == field.type else values.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def _malformed(row: int, detail: str) -> Refusal:
+    return Refusal(row, "malformed_payload", detail)
+
+
+def _holds_time(kind: pa.DataType) -> bool:
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        return True
+    return any(_holds_time(kind.field(index).type) for index in range(kind.num_fields))
+
+
+def _rows_out_of_range(values: pa.Array) -> Rows:
+    """Return the rows of an array that hold, at any depth, a time or duration out of range."""
+    kind = values.type
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        first, last = (_FIRST_TIME, _LAST_TIME) if pa.types.is_timestamp(kind) else (-_LONGEST, _LONGEST)
+        numbers = pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        return np.flatnonzero((numbers < first) | (numbers > last)).astype(np.int64)
+    if pa.types.is_struct(kind):
+        return _together([_rows_out_of_range(member) for member in values.flatten()])
+    if pa.types.is_list(kind):
+        return _parents(values, _rows_out_of_range(values.values))
+    if pa.types.is_map(kind):
+        return _parents(values, _together([_rows_out_of_range(values.keys), _rows_out_of_range(values.items)]))
+    return np.empty(0, dtype=np.int64)
+
+
+def _together(rows: list[Rows]) -> Rows:
+    return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *rows]))
+
+
+def _parents(values: pa.ListArray | pa.MapArray, children: Rows) -> Rows:
+    """Return the rows whose entries the children are."""
+    # Arrow's own list_parent_indices aborts the process when it meets a map.
+    if not len(children):
+        return children
+    offsets = values.offsets.to_numpy(zero_copy_only=False)
+    rows = np.unique(np.searchsorted(offsets, children, side="right").astype(np.int64) - 1)
+    return rows[(rows >= 0) & (rows < len(values))]

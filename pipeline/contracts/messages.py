@@ -1,0 +1,181 @@
+"""Protobuf definitions: from the bytes somebody hands in to a canonical form, and from that to a message.
+
+Two descriptor sets that mean the same for a payload's bytes have one canonical form, hence one fingerprint.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Final
+
+from google.protobuf import (
+    any_pb2,
+    api_pb2,
+    descriptor_pb2,
+    descriptor_pool,
+    duration_pb2,
+    empty_pb2,
+    field_mask_pb2,
+    source_context_pb2,
+    struct_pb2,
+    timestamp_pb2,
+    type_pb2,
+    wrappers_pb2,
+)
+from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
+from google.protobuf.message import DecodeError
+
+from pipeline.errors import Refused
+
+FORMAT: Final = "protobuf"
+MAX_DESCRIPTOR_BYTES: Final = 1024 * 1024
+_MAX_SHOWN: Final = 80
+
+_WELL_KNOWN: Final[Mapping[str, FileDescriptor]] = {
+    module.DESCRIPTOR.name: module.DESCRIPTOR
+    for module in (
+        any_pb2,
+        duration_pb2,
+        empty_pb2,
+        field_mask_pb2,
+        source_context_pb2,
+        struct_pb2,
+        timestamp_pb2,
+        wrappers_pb2,
+        type_pb2,
+        api_pb2,
+        descriptor_pb2,
+    )
+}
+
+
+def canonical(message: str, descriptor_set: bytes) -> bytes:
+    """Return the canonical form of a definition: the files the message needs, dependencies first, bare of comments.
+
+    The well-known `google/protobuf` files are left out (they are part of every protobuf runtime); what carries no
+    data (comments, services, options for other languages, JSON names) is dropped.
+
+    Raises:
+        Refused: the bytes are no complete FileDescriptorSet, or do not define the message.
+    """
+    if len(descriptor_set) > MAX_DESCRIPTOR_BYTES:
+        raise Refused(
+            f"The descriptor set of {shown(message)} has {len(descriptor_set)} bytes; at most {MAX_DESCRIPTOR_BYTES} "
+            "are accepted. Generate it from the payload's file only."
+        )
+    try:
+        files = FileDescriptorSet.FromString(descriptor_set).file
+    except DecodeError as error:
+        raise Refused(
+            f"The descriptor set of {shown(message)} is not a FileDescriptorSet ({error}). "
+            "Generate it with protoc --descriptor_set_out --include_imports."
+        ) from error
+    by_name = {file.name: file for file in files}
+    if len(by_name) != len(files):
+        raise Refused(f"The descriptor set of {shown(message)} holds a file twice. Keep one of each name.")
+    needed = _needed(message, _home(message, files), by_name)
+    result = FileDescriptorSet(file=[_bare(file) for file in needed]).SerializeToString(deterministic=True)
+    describe(message, result)
+    return result
+
+
+def fingerprint(message: str, descriptor: bytes) -> str:
+    """Return the hex SHA-256 that identifies a canonical definition."""
+    return hashlib.sha256(message.encode() + b"\0" + descriptor).hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def describe(message: str, descriptor: bytes) -> Descriptor:
+    """Return the message of a canonical definition, in a pool of its own.
+
+    Raises:
+        Refused: the files do not fit together.
+    """
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        for file in FileDescriptorSet.FromString(descriptor).file:
+            for name in file.dependency:
+                if name in _WELL_KNOWN:
+                    _add_well_known(pool, _WELL_KNOWN[name])
+            pool.AddSerializedFile(file.SerializeToString())
+        return pool.FindMessageTypeByName(message)
+    except (TypeError, KeyError, DecodeError) as error:
+        raise Refused(f"The definition of {shown(message)} is not valid: {error}. Correct the .proto file.") from error
+
+
+def shown(text: str) -> str:
+    """Return a text from outside as it may stand in a sentence: quoted, escaped, cut when long."""
+    quoted = ascii(text)
+    return quoted if len(quoted) <= _MAX_SHOWN else f"{quoted[: _MAX_SHOWN - 4]}...'"
+
+
+def _add_well_known(pool: descriptor_pool.DescriptorPool, file: FileDescriptor) -> None:
+    for imported in file.dependencies:
+        _add_well_known(pool, imported)
+    pool.AddSerializedFile(file.serialized_pb)  # adding a file again changes nothing
+
+
+def _home(message: str, files: Iterable[FileDescriptorProto]) -> FileDescriptorProto:
+    known: list[str] = []
+    for file in files:
+        if file.name in _WELL_KNOWN:
+            continue
+        names = list(_message_names(file.message_type, file.package))
+        if message in names:
+            return file
+        known += names
+    listed = ", ".join(shown(name) for name in known[:8]) or "none"
+    raise Refused(f"The descriptor set does not define the message {shown(message)}. It defines: {listed}.")
+
+
+def _message_names(messages: Iterable[DescriptorProto], prefix: str) -> Iterator[str]:
+    for message in messages:
+        name = f"{prefix}.{message.name}" if prefix else message.name
+        yield name
+        yield from _message_names(message.nested_type, name)
+
+
+def _needed(
+    message: str, home: FileDescriptorProto, by_name: Mapping[str, FileDescriptorProto]
+) -> list[FileDescriptorProto]:
+    """Return the file and all it imports, imports first; without recursion, since the bytes may be hostile."""
+    ordered: dict[str, FileDescriptorProto] = {}
+    opened: set[str] = set()
+    waiting = [home.name]
+    while waiting:
+        name = waiting[-1]
+        file = by_name.get(name)
+        if file is None:
+            raise Refused(
+                f"The descriptor set of {shown(message)} lacks the imported file {shown(name)}. "
+                "Generate it with protoc --include_imports."
+            )
+        if name in opened:
+            waiting.pop()
+            ordered.setdefault(name, file)
+            continue
+        opened.add(name)
+        if file.syntax == "editions":
+            raise Refused(f"{shown(name)} uses protobuf editions, which are not supported. Use syntax = 'proto3'.")
+        waiting += [each for each in reversed(file.dependency) if each not in _WELL_KNOWN and each not in opened]
+    return list(ordered.values())
+
+
+def _bare(file: FileDescriptorProto) -> FileDescriptorProto:
+    bare = FileDescriptorProto()
+    bare.CopyFrom(file)
+    bare.ClearField("source_code_info")
+    bare.ClearField("service")
+    bare.ClearField("options")
+    if bare.syntax == "proto2":
+        bare.ClearField("syntax")  # absent means proto2, and compilers differ in writing it
+    waiting = list(bare.message_type)
+    for extension in bare.extension:
+        extension.ClearField("json_name")
+    while waiting:
+        message = waiting.pop()
+        waiting += message.nested_type
+        for field in [*message.field, *message.extension]:
+            field.ClearField("json_name")
+    return bare

@@ -1,0 +1,104 @@
+"""The columns that payloads become: only types Delta has, and for each game the union over its schemas."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+import pyarrow as pa
+
+from pipeline.contracts.messages import describe, shown
+from pipeline.contracts.parsing import Parser
+from pipeline.contracts.schemas import Schema
+from pipeline.errors import Refused
+
+_UINT64: Final = pa.decimal128(20, 0)
+
+
+def delta_schema(parsed: pa.Schema) -> pa.Schema:
+    """Return parsed columns with the nearest types Delta has, every one nullable.
+
+    uint32 becomes int64, uint64 decimal(20, 0); durations and times of day become whole microseconds. A column of
+    messages without fields has nothing to hold and is left out.
+    """
+    return pa.schema(_delta_fields(parsed))
+
+
+@lru_cache(maxsize=4096)
+def columns(schema: Schema) -> pa.Schema:
+    """Return the columns of one schema's payloads.
+
+    Raises:
+        Refused: the definition has no form as columns.
+    """
+    parser = Parser(describe(schema.message, schema.descriptor))
+    return delta_schema(parser.schema)
+
+
+def table_schema(schemas: Iterable[Schema]) -> pa.Schema:
+    """Return the payload columns of a game's table: the union over its schemas, in the order of registration.
+
+    Raises:
+        Refused: two schemas disagree on a column's type; registered ones never do.
+    """
+    result = pa.schema([])
+    for schema in schemas:
+        result = merge(result, columns(schema))
+    return result
+
+
+def merge(old: pa.Schema, new: pa.Schema) -> pa.Schema:
+    """Return the union of two sets of columns, at every depth: the old ones in their order, then what is new.
+
+    Raises:
+        Refused: naming the column whose types do not go together.
+    """
+    return pa.schema(_merge_fields(list(old), list(new), ""))
+
+
+def _delta_fields(fields: Iterable[pa.Field]) -> list[pa.Field]:
+    typed = [(field.name, _delta_type(field.type)) for field in fields]
+    return [pa.field(name, kind) for name, kind in typed if kind is not None]
+
+
+def _delta_type(kind: pa.DataType) -> pa.DataType | None:
+    """Return the type Delta gets, or None when there is nothing to hold."""
+    if kind == pa.uint32() or pa.types.is_duration(kind) or pa.types.is_time(kind):
+        return pa.int64()
+    if kind == pa.uint64():
+        return _UINT64
+    if pa.types.is_struct(kind):
+        members = _delta_fields(kind.field(index) for index in range(kind.num_fields))
+        return pa.struct(members) if members else None
+    if pa.types.is_list(kind):
+        element = _delta_type(kind.value_type)
+        return None if element is None else pa.list_(pa.field("element", element))
+    if pa.types.is_map(kind):
+        key, item = _delta_type(kind.key_type), _delta_type(kind.item_type)
+        return None if key is None or item is None else pa.map_(key, item)
+    return kind
+
+
+def _merge_fields(old: list[pa.Field], new: list[pa.Field], prefix: str) -> list[pa.Field]:
+    result = {field.name: field for field in old}
+    spelled = {name.lower(): name for name in result}
+    for field in new:
+        path = f"{prefix}{field.name}"
+        if (twin := spelled.setdefault(field.name.lower(), field.name)) != field.name:
+            raise Refused(f"The column {path} differs from {shown(twin)} only by case. Give the field another name.")
+        held = result.get(field.name)
+        result[field.name] = pa.field(field.name, field.type if held is None else _merged(held.type, field.type, path))
+    return list(result.values())
+
+
+def _merged(old: pa.DataType, new: pa.DataType, path: str) -> pa.DataType:
+    if old == new:
+        return old
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        members = [[kind.field(index) for index in range(kind.num_fields)] for kind in (old, new)]
+        return pa.struct(_merge_fields(members[0], members[1], f"{path}."))
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return pa.list_(pa.field("element", _merged(old.value_type, new.value_type, f"{path}.element")))
+    if pa.types.is_map(old) and pa.types.is_map(new):
+        key = _merged(old.key_type, new.key_type, f"{path}.key")
+        return pa.map_(key, _merged(old.item_type, new.item_type, f"{path}.value"))
+    raise Refused(f"The column {path} is {old} in an earlier schema and {new} in a later one. Keep the earlier type.")

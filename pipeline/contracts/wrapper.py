@@ -1,0 +1,108 @@
+"""Opens wrappers: the outer message that tells whose payload it carries. Called by ingest, on every row."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.contracts.parsing import Parser, Rows
+from pipeline.names import is_game_name
+from protos.turnout.v1 import wrapper_pb2
+
+COLUMNS: Final = pa.schema(
+    [
+        ("game", pa.string()),
+        ("schema_id", pa.int64()),  # uint32 on the wire
+        ("payload", pa.binary()),
+        ("event_time", pa.timestamp("us", "UTC")),
+        ("event_id", pa.string()),
+        ("producer_id", pa.string()),
+        ("sequence", pa.int64()),
+    ]
+)
+"""The columns of opened wrappers."""
+
+_MALFORMED: Final = "malformed_wrapper"
+_EMPTY: Final = (_MALFORMED, "the wrapper is empty")
+_NO_NAME: Final = ("invalid_name", "a game's name has 1 to 256 bytes of UTF-8 without NUL")
+_FIRST_TIME: Final = pa.scalar(-62_135_596_800_000_000, pa.int64())  # microseconds: the year 1
+_LAST_TIME: Final = pa.scalar(253_402_300_799_999_999, pa.int64())  # microseconds: the end of the year 9999
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """One row for each wrapper that was given, in order."""
+
+    batch: pa.RecordBatch  # COLUMNS; all null where a wrapper was refused
+    refused: pa.StringArray  # the reason code, null where the wrapper is fine
+    detail: pa.StringArray  # one line, null where the wrapper is fine
+
+
+def open_wrappers(raw: pa.BinaryArray) -> Opened:
+    """Open wrappers. Refused are unreadable or empty ones (`malformed_wrapper`) and names no game can have.
+
+    What a producer left out is null: the time, both ids, and the sequence, where protobuf cannot tell 0 from absent,
+    so sequences start at 1. Null, too, is what the columns cannot hold: a sequence of 2^63 or more, a time outside the
+    years 1 to 9999; `raw` still has it.
+    """
+    sizes = pc.fill_null(pc.binary_length(raw), 0).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(sizes).astype(np.int64)
+    parsed = _parser().parse(raw if len(rows) == len(raw) else raw.take(pa.array(rows)))
+    reasons = dict.fromkeys(np.flatnonzero(sizes == 0).tolist(), _EMPTY)
+    reasons |= {int(rows[row]): (_MALFORMED, detail) for row, detail in parsed.bad}
+    rows = rows[parsed.rows]
+    batch = _typed(parsed.batch)
+    valid = _valid_names(batch.column("game"))
+    reasons |= dict.fromkeys(rows[~valid].tolist(), _NO_NAME)
+    if not reasons:
+        nothing = pa.nulls(len(raw), pa.string())
+        return Opened(batch, nothing, nothing)
+    return _spread(batch.take(pa.array(np.flatnonzero(valid))), rows[valid], len(raw), reasons)
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Parser:
+    return Parser(wrapper_pb2.DESCRIPTOR.message_types_by_name["Wrapper"])
+
+
+def _typed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return parsed wrappers with the columns' types, and null for what was left out or does not fit."""
+    columns = {name: batch.column(name) for name in COLUMNS.names}
+    for name in ("event_id", "producer_id"):
+        columns[name] = _null_unless(pc.not_equal(columns[name], ""), columns[name])
+    sequence = columns["sequence"]
+    fits = pc.and_(pc.greater(sequence, pa.scalar(0, pa.uint64())), pc.less(sequence, pa.scalar(2**63, pa.uint64())))
+    columns["sequence"] = _null_unless(fits, sequence).cast(pa.int64())
+    moment = columns["event_time"].cast(pa.int64())
+    real = pc.and_(pc.greater_equal(moment, _FIRST_TIME), pc.less_equal(moment, _LAST_TIME))
+    columns["event_time"] = _null_unless(real, columns["event_time"])
+    return pa.RecordBatch.from_arrays([columns[each.name].cast(each.type) for each in COLUMNS], schema=COLUMNS)
+
+
+def _null_unless(condition: pa.BooleanArray, values: pa.Array) -> pa.Array:
+    return pc.if_else(condition, values, pa.scalar(None, values.type))
+
+
+def _valid_names(games: pa.StringArray) -> npt.NDArray[np.bool_]:
+    encoded = games.dictionary_encode()
+    verdicts: npt.NDArray[np.bool_] = np.array(
+        [is_game_name(name) for name in encoded.dictionary.to_pylist()], dtype=np.bool_
+    )
+    indices: Rows = encoded.indices.to_numpy(zero_copy_only=False)
+    return verdicts[indices]
+
+
+def _spread(batch: pa.RecordBatch, rows: Rows, count: int, reasons: dict[int, tuple[str, str]]) -> Opened:
+    """Put the good rows back where they stood; the others are null and have a reason."""
+    places = np.full(count, -1, dtype=np.int64)
+    places[rows] = np.arange(len(rows))
+    told = [reasons.get(row, (None, None)) for row in range(count)]
+    return Opened(
+        batch.take(pa.array(places, mask=places < 0)),
+        pa.array([reason for reason, _ in told], pa.string()),
+        pa.array([detail for _, detail in told], pa.string()),
+    )

@@ -1,0 +1,208 @@
+"""`turnout demo`: everything on one machine, live until Ctrl-C, or one bounded run that ends with the proof."""
+
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.books.balance import Balance
+from pipeline.books.balance import verify as prove
+from pipeline.books.report import as_dict
+from pipeline.control import dashboard
+from pipeline.control.children import Children, turnout
+from pipeline.control.signals import stop_on_signals
+from pipeline.errors import Refused
+from pipeline.health.alerts import prometheus_config, render_rules
+from pipeline.ingest.broker import Broker
+from pipeline.settings import Paths, Settings
+from pipeline.store.engine import open_store
+from pipeline.store.games import generations
+
+GROUPS = ("a", "b")
+_PROMETHEUS_PORT = 9090
+_RESTART_SECONDS = 5.0
+_SCRAPE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to simulate."""
+
+    games: int
+    versions: int
+    bad_share: float
+    skew: float
+    seed: int
+
+    def arguments(self) -> list[str]:
+        """Return the options of `turnout simulate`."""
+        return [
+            *("--games", str(self.games), "--versions", str(self.versions), "--seed", str(self.seed)),
+            *("--bad-share", str(self.bad_share), "--skew", str(self.skew)),
+        ]
+
+
+def once(settings: Settings, paths: Paths, wanted: Wanted, events: int, *, as_json: bool) -> int:
+    """Simulate, ingest, split in two groups, verify; print the result and return 0 when the books balance.
+
+    Raises:
+        Refused: a setting cannot be used, or a broker cannot be started.
+    """
+    started = time.monotonic()
+    stop = stop_on_signals()
+    with _broker(settings, paths) as environ, Children(paths.logs, environ) as children:
+        env = ("--env-dir", str(paths.root))
+        say(f"simulating {events} events of {wanted.games} games")
+        simulate = turnout("simulate", *env, *wanted.arguments(), "--events", str(events))
+        if not _run(children, stop, {"simulate": simulate}):
+            return 1
+        say("landing them in bronze")
+        if not _run(children, stop, {"ingest": turnout("ingest", "run", *env, "--once")}):
+            return 1
+        say(f"splitting them in groups {' and '.join(GROUPS)}")
+        for name in GROUPS:  # both must be known before either starts, so that the games are shared out
+            _know_group(settings, paths, name)
+        if not _run(
+            children, stop, {f"group-{name}": turnout("group", "run", name, *env, "--once") for name in GROUPS}
+        ):
+            return 1
+    say("verifying")
+    balance = prove(paths, settings.environment, generations(open_store(settings, paths)))
+    return _print(balance, paths, events, wanted, time.monotonic() - started, as_json=as_json)
+
+
+def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
+    """Run until Ctrl-C; a driver that dies is started again.
+
+    Raises:
+        Refused: a port is taken, a setting cannot be used, or a broker cannot be started.
+    """
+    dashboard.require_free_port(settings.dashboard.port, "dashboard.port")
+    stop = stop_on_signals()
+    env = ("--env-dir", str(paths.root))
+    for name in GROUPS:
+        _know_group(settings, paths, name)
+    with _broker(settings, paths) as environ, Children(paths.logs, environ) as children:
+        now = str(time.time())
+        children.start(
+            "simulate", turnout("simulate", *env, *wanted.arguments(), "--rate", str(rate), "--start-time", now)
+        )
+        if settings.source.kind == "kafka":
+            _wait_for_topic(children, stop)
+        children.start("ingest", turnout("ingest", "run", *env))
+        for name in GROUPS:
+            children.start(f"group-{name}", turnout("group", "run", name, *env))
+        children.start("dashboard", dashboard.command(paths, settings.dashboard.port))
+        address = _start_prometheus(children, settings, paths)
+        say(f"\n  dashboard   http://{dashboard.HOST}:{settings.dashboard.port}")
+        say(f"  prometheus  {address}")
+        say(f"  logs        {paths.logs}\n\nThe first games appear after about half a minute. Ctrl-C stops everything.")
+        _watch(children, stop)
+        say("stopping")
+    return 0
+
+
+def say(text: str) -> None:
+    """Tell the person at the terminal; standard output is kept for the result."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 - a command's voice
+
+
+@contextmanager
+def _broker(settings: Settings, paths: Paths) -> Iterator[dict[str, str]]:
+    """Start a broker of our own when Kafka is the source and nobody said which; yield the children's variables."""
+    environ = {"TURNOUT_SOURCE__KIND": settings.source.kind}
+    if settings.source.kind != "kafka" or _says_broker(paths):
+        yield environ
+        return
+    say("starting a Kafka broker")
+    with Broker.start(paths.root / "kafka", _kept_port(paths)) as broker:
+        (paths.root / "kafka" / "port").write_text(str(broker.port))
+        yield {**environ, "TURNOUT_SOURCE__BOOTSTRAP_SERVERS": broker.address}
+
+
+def _says_broker(paths: Paths) -> bool:
+    in_file = paths.settings_file.exists() and "bootstrap_servers" in paths.settings_file.read_text("utf-8")
+    return in_file or "TURNOUT_SOURCE__BOOTSTRAP_SERVERS" in os.environ
+
+
+def _kept_port(paths: Paths) -> int | None:
+    """Return the port of the last run: the broker's address is part of what names the ingested source."""
+    kept = paths.root / "kafka" / "port"
+    return int(kept.read_text()) if kept.exists() else None
+
+
+def _know_group(settings: Settings, paths: Paths, name: str) -> None:
+    from pipeline.store.games import register_group
+
+    register_group(open_store(settings, paths), name)
+
+
+def _run(children: Children, stop: threading.Event, commands: dict[str, list[str]]) -> bool:
+    """Run commands side by side; tell whether all ended well, and show the log of one that did not."""
+    for name, command in commands.items():
+        children.start(name, command)
+    codes = children.wait(list(commands), stop)
+    for name in commands:
+        code = codes.get(name)
+        if code != 0:
+            say("stopped" if code is None else f"{name} failed with exit code {code}:\n{children.tail(name)}")
+            return False
+        children.forget(name)
+    return True
+
+
+def _wait_for_topic(children: Children, stop: threading.Event) -> None:
+    """The simulator creates the topic; ingest started before that is simply started again."""
+    children.wait([], stop)
+
+
+def _start_prometheus(children: Children, settings: Settings, paths: Paths) -> str:
+    program = shutil.which("prometheus")
+    if program is None:
+        return "not installed (apt-get install prometheus)"
+    try:
+        dashboard.require_free_port(_PROMETHEUS_PORT, "")
+    except Refused:
+        return f"not started: port {_PROMETHEUS_PORT} is taken; its targets are in {paths.targets}"
+    config = paths.root / "prometheus" / "prometheus.yml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    paths.targets.mkdir(parents=True, exist_ok=True)
+    rules = config.with_name("rules.yml")
+    rules.write_text(render_rules(settings.metrics.latency_objective_seconds))
+    config.write_text(prometheus_config(paths.targets, rules, _SCRAPE_SECONDS))
+    listen = f"{dashboard.HOST}:{_PROMETHEUS_PORT}"
+    options = (
+        f"--config.file={config}",
+        f"--storage.tsdb.path={config.parent / 'data'}",
+        f"--web.listen-address={listen}",
+    )
+    children.start("prometheus", [program, *options])
+    return f"http://{listen}/classic/alerts"
+
+
+def _watch(children: Children, stop: threading.Event) -> None:
+    """Start again what dies, until told to stop."""
+    while not stop.wait(1.0):
+        for child in children.dead():
+            say(f"{child.name} ended; starting it again in {_RESTART_SECONDS:g} s. Its log: {child.log}")
+            if stop.wait(_RESTART_SECONDS):
+                return
+            children.start(child.name, child.command)
+
+
+def _print(balance: Balance, paths: Paths, events: int, wanted: Wanted, seconds: float, *, as_json: bool) -> int:
+    result: dict[str, Any] = {"events": events, "versions": wanted.versions, **as_dict(balance)}
+    result["seconds"] = round(seconds, 1)
+    for name, value in result.items():
+        if not isinstance(value, (list, dict)):
+            say(f"  {name:<18} {value}")
+    say(f"\n{'The books balance' if balance.complete else 'The books DO NOT balance'}. Tables: {paths.tables}")
+    if as_json:
+        print(json.dumps(result))  # noqa: T201 - the result
+    return 0 if balance.complete else 1

@@ -1,0 +1,17 @@
+"""SIGTERM and Ctrl-C as an event that loops wait on: a process ends at a boundary of its own choosing."""
+
+import signal
+import threading
+from types import FrameType
+
+
+def stop_on_signals() -> threading.Event:
+    """Return an event that is set by the first SIGTERM or SIGINT."""
+    stop = threading.Event()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
+    return stop

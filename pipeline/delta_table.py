@@ -1,0 +1,204 @@
+"""One Delta table as we write it: files first, then one commit by delta-rs that also moves a cursor.
+
+Used for bronze, quarantine and game tables. The cursor is a Delta transaction (`txn`): a commit moves it from
+what was read to what the caller says, or fails with `Conflict` (law L4).
+"""
+
+import json
+import os
+import time
+import uuid
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Transaction
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.schema import Schema
+from deltalake.transaction import AddAction
+
+_QUIET_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_COMMIT_RETRIES = 15  # against writers of other application ids, such as compaction
+
+
+class Conflict(Exception):
+    """Somebody else moved the cursor since it was read; nothing of this commit is in the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file already in a table's folder, not yet part of the table."""
+
+    path: str  # relative to the table
+    size: int  # bytes
+    rows: int
+    stats: str  # JSON, as the Delta protocol describes it
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values, for a report that crosses a process boundary."""
+        return asdict(self)
+
+
+def write_file(table: pa.Table, folder: Path, stats_columns: Sequence[str] = ()) -> DataFile:
+    """Write rows as one Parquet file into a table's folder and return what a commit needs to know of it."""
+    name = f"part-{uuid.uuid4()}.parquet"
+    target = folder / name
+    try:
+        pq.write_table(table, target, compression="zstd", compression_level=1, write_statistics=False)
+    except FileNotFoundError:
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, target, compression="zstd", compression_level=1, write_statistics=False)
+    return DataFile(name, target.stat().st_size, table.num_rows, _stats(table, stats_columns))
+
+
+def _stats(table: pa.Table, columns: Sequence[str]) -> str:
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    for name in columns:
+        extremes = pc.min_max(table.column(name)).as_py()
+        if extremes["min"] is not None:
+            low[name], high[name] = extremes["min"], extremes["max"]
+    return json.dumps({"numRecords": table.num_rows, "minValues": low, "maxValues": high, "nullCount": {}})
+
+
+class CursorTable:
+    """A Delta table with the cursor of one application id, held open between commits.
+
+    Not safe for use by two threads at once. Another process may write to the same table at any time.
+    """
+
+    def __init__(self, path: Path, table: DeltaTable, app_id: str, checkpoint_interval: int) -> None:
+        """Wrap an open table; use `open` or `create`."""
+        self.path = path
+        self._table = table
+        self._app_id = app_id
+        self._checkpoint_interval = checkpoint_interval
+        # Staggered over tables: all checkpoints at once made one pass three times longer (docs/performance.md).
+        self._checkpoint_phase = zlib.crc32(str(path).encode()) % checkpoint_interval
+        self._columns = _columns(table)
+
+    @classmethod
+    def open(cls, path: Path, app_id: str, checkpoint_interval: int = 10) -> Self | None:
+        """Open a table, or return None where there is none."""
+        try:
+            return cls(path, DeltaTable(path), app_id, checkpoint_interval)
+        except TableNotFoundError:
+            return None
+
+    @classmethod
+    def create(
+        cls, path: Path, schema: pa.Schema, app_id: str, checkpoint_interval: int = 10, description: str | None = None
+    ) -> Self:
+        """Open a table, creating it with these columns where there is none."""
+        existing = cls.open(path, app_id, checkpoint_interval)
+        if existing is not None:
+            return existing
+        path.mkdir(parents=True, exist_ok=True)
+        table = DeltaTable.create(path, Schema.from_arrow(schema), mode="ignore", description=description)
+        return cls(path, table, app_id, checkpoint_interval)
+
+    @property
+    def version(self) -> int:
+        """The table version this object has seen."""
+        return self._table.version()
+
+    @property
+    def table_id(self) -> str:
+        """The table's identity: another table at the same path has another one."""
+        return str(self._table.metadata().id)
+
+    @property
+    def cursor(self) -> int | None:
+        """The transaction version as last read, None before the first commit."""
+        version = self._table.transaction_version(self._app_id)
+        return None if version is None else int(version)
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """Return the transaction version of any application id as last read."""
+        version = self._table.transaction_version(app_id)
+        return None if version is None else int(version)
+
+    def refresh(self) -> None:
+        """Read what others have committed."""
+        self._table.update_incremental()
+        self._columns = _columns(self._table)
+
+    def add_missing_columns(self, target: pa.Schema) -> bool:
+        """Add the columns and struct members of the target that the table lacks; tell whether any were.
+
+        Must come before the commit of a file that has them: such a file is accepted and the column lost.
+        """
+        if all(self._columns.get(field.name) == field.type for field in target):
+            return False
+        known = {field.name: field for field in Schema.from_arrow(target).fields}
+        current = {field.name: field for field in self._table.schema().fields}
+        missing: list[Field] = [field for name, field in known.items() if current.get(name) != field]
+        if missing:
+            self._table.alter.add_columns(missing, post_commithook_properties=_QUIET_HOOKS)
+            self.refresh()
+        self._columns.update({field.name: field.type for field in target})
+        return bool(missing)
+
+    def commit(
+        self,
+        files: Sequence[DataFile],
+        expected: int | None,
+        cursor: int,
+        note: Mapping[str, str] | None = None,
+        also: Mapping[str, int] | None = None,
+    ) -> None:
+        """Add the files and move the cursor from `expected` to `cursor` in one commit.
+
+        `note` is kept in the commit's info; `also` sets transaction versions of further application ids.
+
+        Raises:
+            Conflict: the cursor is no longer `expected`; nothing was added.
+        """
+        if self.cursor != expected:
+            raise Conflict(f"{self.path.name}: cursor is {self.cursor}, expected {expected}")
+        try:
+            self._write(files, note or {}, {self._app_id: cursor, **(also or {})})
+        except CommitFailedError as error:
+            self.refresh()
+            if self.cursor == expected:
+                raise
+            raise Conflict(f"{self.path.name}: cursor moved to {self.cursor}, expected {expected}") from error
+
+    def append(self, files: Sequence[DataFile]) -> None:
+        """Add the files without a cursor, for a table whose rows are a set (quarantine)."""
+        self._write(files, {}, {})
+
+    def _write(self, files: Sequence[DataFile], note: Mapping[str, str], transactions: Mapping[str, int]) -> None:
+        now_ms = int(time.time() * 1000)
+        self._table.create_write_transaction(
+            [AddAction(file.path, file.size, {}, now_ms, True, file.stats) for file in files],
+            mode="append",
+            schema=self._table.schema(),
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(name, version) for name, version in transactions.items()],
+                custom_metadata=dict(note),
+                max_commit_retries=_COMMIT_RETRIES,
+            ),
+            post_commithook_properties=_QUIET_HOOKS,
+        )
+        self._table.update_incremental()
+        if (self._table.version() + self._checkpoint_phase) % self._checkpoint_interval == 0:
+            self._table.create_checkpoint()
+
+
+def _columns(table: DeltaTable) -> dict[str, pa.DataType]:
+    """Return the columns as Arrow types, to compare cheaply with what a pass is about to write."""
+    return {field.name: field.type for field in pa.schema(table.schema().to_arrow())}
+
+
+def discard(folder: Path, files: Sequence[DataFile]) -> None:
+    """Delete files that were never offered to a commit; one that is gone already is fine."""
+    for file in files:
+        with_path = folder / file.path
+        if with_path.exists():
+            os.unlink(with_path)

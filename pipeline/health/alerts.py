@@ -1,0 +1,260 @@
+"""The Prometheus alerts for people on call, and the files a Prometheus needs to raise them.
+
+`rules.yml` beside this module is made by `python -m pipeline.health.alerts --write`; a test fails when it is stale.
+Every alert has a heading in docs/alerts.md and a page in docs/runbooks.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from pipeline.errors import Refused
+
+RULES_FILE: Final = Path(__file__).with_name("rules.yml")
+JOB: Final = "turnout"
+DEFAULT_OBJECTIVE_SECONDS: Final = 60.0
+_SAMPLE_LIMIT: Final = 200_000  # 2,000 games with their series: more is a mistake in the labels
+
+_GAME_PAGE: Final = "/game?game={{ $labels.game }}"
+_FLEET_PAGE: Final = "/"
+
+# While a game moves, two drivers may tell its series for a moment. `topk` keeps one owner: a join that meets two fails,
+# and with it the alert.
+_OWNER: Final = "topk by (game) (1, max by (game, cluster_group) (turnout_stream_info))"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert rule; durations are Prometheus durations, texts are Prometheus templates."""
+
+    name: str
+    severity: Literal["page", "ticket", "none"]
+    expr: str
+    hold: str  # how long the expression must hold before the alert fires
+    summary: str
+    description: str
+    dashboard: str  # path on the dashboard
+    keep_firing: str | None = None
+
+    @property
+    def runbook(self) -> str:
+        """The path of the alert's runbook page in the repository."""
+        return f"docs/runbooks/{self.name.lower()}.md"
+
+
+def alerts(objective_seconds: float = DEFAULT_OBJECTIVE_SECONDS) -> tuple[Alert, ...]:
+    """Return all alerts, those about one game first, for a latency objective in seconds."""
+    return (*_broken_streams(), *_late_streams(f"{objective_seconds:g}"), *_processes(), *_telling())
+
+
+def render_rules(objective_seconds: float = DEFAULT_OBJECTIVE_SECONDS) -> str:
+    """Return the rules file (YAML) for a latency objective in seconds."""
+    lines = [
+        "# Made by `python -m pipeline.health.alerts --write`; do not edit.",
+        "groups:",
+        "  - name: turnout",
+        "    rules:",
+    ]
+    for alert in alerts(objective_seconds):
+        lines += [f"      - alert: {alert.name}", "        expr: |-"]
+        lines += [f"          {line}" for line in alert.expr.splitlines()]
+        lines += [f"        for: {alert.hold}"]
+        lines += [f"        keep_firing_for: {alert.keep_firing}"] if alert.keep_firing else []
+        lines += ["        labels:", f"          severity: {alert.severity}", "        annotations:"]
+        texts = (
+            ("summary", alert.summary),
+            ("description", alert.description),
+            ("runbook_url", alert.runbook),
+            ("dashboard_url", alert.dashboard),
+        )
+        lines += [f"          {name}: {json.dumps(text)}" for name, text in texts]  # JSON strings are YAML strings
+    return "\n".join(lines) + "\n"
+
+
+def prometheus_config(targets_folder: Path, rules: Path, scrape_seconds: float) -> str:
+    """Return a Prometheus configuration (YAML) that scrapes every process with a target file and loads the rules.
+
+    The rules rely on the target labels `kind` (ingest or group) and, for a group, `cluster_group`.
+
+    Raises:
+        Refused: the time between two scrapes is not in the range for which the alerts are made.
+    """
+    if not 1 <= scrape_seconds <= 30:  # rates over 2 minutes need several scrapes
+        raise Refused(f"A scrape every {scrape_seconds:g} s does not fit the alerts. Choose 1 to 30 seconds.")
+    every = f"{round(scrape_seconds * 1000)}ms"
+    return "\n".join(
+        (
+            "global:",
+            f"  scrape_interval: {every}",
+            f"  evaluation_interval: {every}",
+            "rule_files:",
+            f"  - {json.dumps(str(rules.resolve()))}",
+            "scrape_configs:",
+            f"  - job_name: {JOB}",
+            "    honor_labels: true  # a driver knows better than its target file which group a stream belongs to",
+            f"    sample_limit: {_SAMPLE_LIMIT}",
+            "    file_sd_configs:",
+            f"      - files: [{json.dumps(str(targets_folder.resolve() / '*.json'))}]",
+            "",
+        )
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print the rules, or write them beside this module."""
+    parser = argparse.ArgumentParser(prog="python -m pipeline.health.alerts", description=main.__doc__)
+    parser.add_argument("--write", action="store_true", help=f"write {RULES_FILE.name}")
+    if parser.parse_args(arguments).write:
+        RULES_FILE.write_text(render_rules(), "utf-8")
+    else:
+        sys.stdout.write(render_rules())
+
+
+def _broken_streams() -> tuple[Alert, ...]:
+    return (
+        Alert(
+            "TurnoutStreamDown",
+            "page",
+            # Aggregated over the statuses, so that a change from one to another does not start the wait again.
+            _owned('max by (game) (turnout_stream_status{status=~"FAILED|CRASH_LOOP|MISSING"}) == 1'),
+            "2m",
+            "The stream of {{ $labels.game }} is down",
+            "The status is "
+            '{{ range query (printf "turnout_stream_status{game=%q} == 1" $labels.game) }}'
+            "{{ .Labels.status }} {{ end }}"
+            "for more than 2 minutes: nothing of this game reaches its table.",
+            _GAME_PAGE,
+        ),
+        Alert(
+            "TurnoutStreamStalled",
+            "page",
+            _owned('max by (game) (turnout_stream_status{status="STALLED"}) == 1'),
+            "3m",
+            "The stream of {{ $labels.game }} stands still while rows wait",
+            "{{ with query (printf "
+            '"max(turnout_stream_backlog_age_seconds{game=%q})" $labels.game) }}'
+            "The oldest waiting row is {{ . | first | value | humanizeDuration }} old."
+            "{{ else }}How old the oldest waiting row is is unknown.{{ end }}",
+            _GAME_PAGE,
+            keep_firing="5m",
+        ),
+    )
+
+
+def _late_streams(objective: str) -> tuple[Alert, ...]:
+    return (
+        Alert(
+            "TurnoutLatencyOverObjective",
+            "page",
+            _owned(_LATE.replace("OBJECTIVE", objective)),
+            "5m",
+            "{{ $labels.game }} is later than its objective",
+            "{{ if eq $value 0.0 }}The age of its backlog is unknown{{ else }}"
+            "Its backlog age or p95 latency is {{ $value | humanizeDuration }}{{ end }}; "
+            f"the objective is {objective} s.",
+            _GAME_PAGE,
+        ),
+        Alert(
+            "TurnoutRejectRatioHigh",
+            "ticket",
+            _owned(_REJECTS),
+            "15m",
+            "Rows of {{ $labels.game }} are being refused",
+            "{{ $value | humanizePercentage }} of its rows went to quarantine; more than 1% for 15 minutes.",
+            _GAME_PAGE,
+        ),
+    )
+
+
+def _processes() -> tuple[Alert, ...]:
+    return (
+        Alert(
+            "TurnoutGroupDown",
+            "page",
+            _GROUP_SILENT,
+            "1m",
+            "Cluster group {{ $labels.cluster_group }} is down",
+            "{{ if eq $value 0.0 }}Its /metrics could not be read for 2 minutes"
+            "{{ else }}Its last heartbeat is {{ $value | humanizeDuration }} old{{ end }}: "
+            "all its games stand still.",
+            _FLEET_PAGE,
+        ),
+        Alert(
+            "TurnoutIngestStalled",
+            "page",
+            _INGEST_SILENT,
+            "5m",
+            "Nothing arrives in bronze",
+            "{{ if eq $value 0.0 }}No ingest process tells of a commit{{ else }}"
+            "The last bronze commit is {{ $value | humanizeDuration }} old{{ end }}: no game gets new rows.",
+            _FLEET_PAGE,
+        ),
+    )
+
+
+def _telling() -> tuple[Alert, ...]:
+    return (
+        Alert(
+            "TurnoutListenerLagging",
+            "ticket",
+            "sum by (cluster_group, instance) (rate(turnout_listener_events_dropped_total[5m])) > 0",
+            "10m",
+            "A driver loses monitoring events",
+            "{{ $labels.instance }} drops {{ $value | humanize }} events per second: "
+            "metrics are incomplete, rows are not.",
+            _FLEET_PAGE,
+        ),
+        Alert(
+            "TurnoutWatchdog",
+            "none",
+            "vector(1)",
+            "0m",
+            "Alerting works",
+            "Always fires. When it stops arriving, Prometheus or the way from it to you is broken.",
+            _FLEET_PAGE,
+        ),
+    )
+
+
+def _owned(expr: str) -> str:
+    """Return the expression with the game's cluster group joined on; without a known owner it still fires."""
+    return f"(\n{expr}\n) * on (game) group_left (cluster_group) {_OWNER}\nor on (game) (\n{expr}\n)"
+
+
+# Rates look back less than the alerts wait, so that a short blip has left the rate before the alert could fire.
+# A stream that is behind without telling an age counts as late (value 0): no number is not a good number.
+_LATE: Final = """\
+(
+  max by (game) (turnout_stream_backlog_age_seconds) > OBJECTIVE
+  or on (game)
+  histogram_quantile(0.95, sum by (game, le) (rate(turnout_stream_latency_seconds_bucket[2m]))) > OBJECTIVE
+  or on (game)
+  0 * max by (game) (
+    turnout_stream_status{status=~"CATCHING_UP|LAGGING|UNKNOWN"} == 1
+    unless on (game) turnout_stream_backlog_age_seconds
+  )
+)
+unless on (game) (turnout_stream_status{status=~"PAUSED|BACKFILLING"} == 1)"""
+
+_REJECTS: Final = """\
+sum by (game) (rate(turnout_stream_rows_total{result="rejected"}[10m]))
+/
+sum by (game) (rate(turnout_stream_rows_total[10m]))
+> 0.01"""
+
+_GROUP_SILENT: Final = """\
+time() - max by (cluster_group) (turnout_group_heartbeat_timestamp_seconds) > 120
+or on (cluster_group)
+max by (cluster_group) (max_over_time(up{job="turnout",kind!="ingest"}[2m])) == 0"""
+
+_INGEST_SILENT: Final = """\
+time() - max(turnout_ingest_last_commit_timestamp_seconds) > 300
+or
+0 * (absent(turnout_ingest_last_commit_timestamp_seconds) and on () (count(up{job="turnout"}) > 0))"""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""Which of the 12 statuses a stream has, from a window of observations; called by the watch of a group.
+
+Pure: `now` is an argument. Unknown is never green, and a number nobody knows is never 0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Literal
+
+from listeners.sample import STATUSES, Lane
+
+HEARTBEAT_SILENCE_SECONDS: Final = 45.0
+CRASH_LOOP_RUNS: Final = 3
+PATIENCE_SECONDS: Final = 120.0
+PASS_LIMIT_SECONDS: Final = 300.0
+TREND_OBSERVATIONS: Final = 10
+FALLING_SLOPE: Final = -0.05
+LATE_OBSERVATIONS: Final = 2
+LATE_AMONG: Final = 3
+SLOPE_POINTS: Final = 3
+RISK_SHARE: Final = 0.25
+RISK_HORIZON_SECONDS: Final = 1800.0
+WORSEN_AFTER: Final = 2
+IMPROVE_AFTER: Final = 3
+
+_AT_ONCE: Final = frozenset({"FAILED", "CRASH_LOOP", "UNKNOWN"})
+_RANK: Final = {status: rank for rank, status in enumerate(STATUSES)}
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Where a stream stood at one instant."""
+
+    at: float  # Unix seconds
+    cursor_seq: int  # the last seq this stream itself has passed
+    backlog_age_seconds: float | None  # None is unknown, 0 is "nothing waits"
+    frontier_seq: int | None  # None before the first pass of the driver
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """What is known of a stream besides its positions."""
+
+    desired: Literal["running", "paused"]
+    driver_heartbeat_at: float | None  # None: the driver never told one
+    driver_active: bool  # the group's query is active
+    last_run_failed: str | None  # why the last run ended, or why the stream is parked; one line
+    failed_runs_15min: int
+    lane: Lane
+    started_at: float  # when the group's query was last started
+    trigger_seconds: float
+    pass_p95_seconds: float | None  # None before enough passes ended
+    objective_seconds: float  # source commit to table commit
+    pass_active_since: float | None  # None: no pass is at work now
+    backfilling: bool = False  # it reads the whole past: a new game or a rebuild
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One evaluation's status and the sentence, with numbers, that explains it."""
+
+    status: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A status after hysteresis, and the change that is still being confirmed."""
+
+    status: str
+    since: float
+    detail: str
+    pending: Verdict | None = None
+    agreeing: int = 0  # consecutive verdicts that were all worse, or all better, than `status`
+
+
+def judge(window: Sequence[Observation], facts: StreamFacts, now: float) -> Verdict:
+    """Return the stream's status; the first rule that matches wins, the order puts the surest evidence first.
+
+    A = newest backlog age, E = max(trigger, p95 of passes), patience = max(120 s, 3E), slope = Theil's of the last
+    10 ages. "Position" is max(cursor, frontier) in lane RUN and the cursor in any other lane: a stuck catch-up must
+    not look alive because its group moves on. Observations from before `started_at` belong to an earlier run.
+
+    | status      | rule                                                                                             |
+    |-------------|--------------------------------------------------------------------------------------------------|
+    | UNKNOWN     | no driver heartbeat within 45 s (or 45 s from the future: clocks disagree)                       |
+    | PAUSED      | desired paused, and the lane is PAUSED or the query is not active                                |
+    | CRASH_LOOP  | at least 3 failed runs in 15 minutes                                                             |
+    | FAILED      | the lane is QUARANTINED, or the query is not active and its last run failed                      |
+    | MISSING     | should run, but the query is not active or the lane is PAUSED                                    |
+    | STARTING    | no progress seen in this run, and patience not used up or its first pass still at work           |
+    | UNKNOWN     | no observation of this run within 45 s                                                           |
+    | STALLED     | A is not 0, and no move for the patience without a pass at work, or one pass > max(300 s, 5·p95) |
+    | BACKFILLING | A is not 0 and the stream reads its whole past                                                   |
+    | UNKNOWN     | A unknown, lane RUN, and no move seen in the window                                              |
+    | CATCHING_UP | A unknown but it moves; or A > objective and slope <= -0.05; or lane CATCHUP and not late         |
+    | LAGGING     | A > objective in 2 of the last 3 observations                                                    |
+    | AT_RISK     | A > objective now; or the last 10 ages >= objective/4 and they never fell, or reach it in 30 min |
+    | RUNNING     | otherwise: A is known and small                                                                  |
+    """
+    if (verdict := _judge_driver(facts, now)) is not None:
+        return verdict
+    run = [seen for seen in window if seen.at >= facts.started_at]
+    return _judge_movement(run, facts, now) or _judge_age(run, facts)
+
+
+def settle(previous: Settled | None, verdict: Verdict, now: float) -> Settled:
+    """Return the settled status after one more verdict.
+
+    A first verdict stands at once. Then the status worsens after 2 consecutive worse verdicts (FAILED, CRASH_LOOP and
+    UNKNOWN at once) and improves after 3 consecutive better ones. Of verdicts that differ, the one nearest to the
+    present status is taken: it is what all of them agree on, so differing bad news can never keep a status green.
+    """
+    if previous is None:
+        return Settled(verdict.status, now, verdict.detail)
+    change = _RANK[verdict.status] - _RANK[previous.status]
+    if change == 0:
+        return Settled(previous.status, previous.since, verdict.detail)
+    if change > 0 and verdict.status in _AT_ONCE:
+        return Settled(verdict.status, now, verdict.detail)
+    pending, agreeing = verdict, 1
+    if previous.pending is not None and (_RANK[previous.pending.status] > _RANK[previous.status]) == (change > 0):
+        agreeing = previous.agreeing + 1
+        if abs(_RANK[previous.pending.status] - _RANK[previous.status]) < abs(change):
+            pending = previous.pending
+    if agreeing >= (WORSEN_AFTER if change > 0 else IMPROVE_AFTER):
+        return Settled(pending.status, now, pending.detail)
+    return Settled(previous.status, previous.since, previous.detail, pending, agreeing)
+
+
+def patience_seconds(facts: StreamFacts) -> float:
+    """Return how long a stream may stand still with rows waiting before it counts as stalled."""
+    return max(PATIENCE_SECONDS, 3 * max(facts.trigger_seconds, facts.pass_p95_seconds or 0.0))
+
+
+def _judge_driver(facts: StreamFacts, now: float) -> Verdict | None:
+    """Rules that need no observation: is anybody there, and did it fail."""
+    if facts.driver_heartbeat_at is None:
+        return Verdict("UNKNOWN", "The group's driver has never told a heartbeat.")
+    silence = now - facts.driver_heartbeat_at
+    if silence > HEARTBEAT_SILENCE_SECONDS:
+        return Verdict("UNKNOWN", f"The group's driver has told no heartbeat for {silence:.0f} s.")
+    if silence < -HEARTBEAT_SILENCE_SECONDS:
+        return Verdict("UNKNOWN", f"The driver's heartbeat lies {-silence:.0f} s in the future: the clocks disagree.")
+    if facts.desired == "paused" and (facts.lane == "PAUSED" or not facts.driver_active):
+        return Verdict("PAUSED", "The stream is paused as asked.")
+    reason = facts.last_run_failed or "no error was told"
+    if facts.failed_runs_15min >= CRASH_LOOP_RUNS:
+        return Verdict("CRASH_LOOP", f"{facts.failed_runs_15min} runs failed within 15 minutes: {reason}.")
+    if facts.lane == "QUARANTINED":
+        return Verdict("FAILED", f"The stream is parked after its retries were used up: {reason}.")
+    if not facts.driver_active and facts.last_run_failed is not None:
+        return Verdict("FAILED", f"The group's query has ended with an error: {reason}.")
+    if not facts.driver_active:
+        return Verdict("MISSING", "The stream should run, but the group's query is not active and told no error.")
+    if facts.lane == "PAUSED":
+        return Verdict("MISSING", "The stream should run, but its driver still keeps it paused.")
+    return None
+
+
+def _judge_movement(run: Sequence[Observation], facts: StreamFacts, now: float) -> Verdict | None:
+    """Rules about progress of this run; None when the stream moves or nothing waits."""
+    patience, run_age = patience_seconds(facts), now - facts.started_at
+    if not run:
+        if run_age < patience:
+            return Verdict("STARTING", f"The run is {run_age:.0f} s old and nothing was observed yet.")
+        return Verdict("UNKNOWN", f"Nothing was observed of this stream in the {run_age:.0f} s of its run.")
+    newest = run[-1]
+    if now - newest.at > HEARTBEAT_SILENCE_SECONDS:
+        return Verdict("UNKNOWN", f"The newest observation is {now - newest.at:.0f} s old.")
+    if newest.backlog_age_seconds == 0:
+        return None
+    limit = max(PASS_LIMIT_SECONDS, 5 * (facts.pass_p95_seconds or 0.0))
+    if facts.pass_active_since is not None and now - facts.pass_active_since > limit:
+        busy = now - facts.pass_active_since
+        return Verdict("STALLED", f"One pass has been at work for {busy:.0f} s; {limit:.0f} s are the limit.")
+    since = _still_since(run, facts.lane)
+    # A pass at work is given its own limit above, so only the stillness before it began is counted here.
+    idle = (now if facts.pass_active_since is None else facts.pass_active_since) - since
+    if idle >= patience:
+        return Verdict(
+            "STALLED",
+            f"Rows wait ({_told(newest.backlog_age_seconds)}), but nothing has moved past seq "
+            f"{_position(newest, facts.lane)} for {now - since:.0f} s; {patience:.0f} s are allowed.",
+        )
+    first_pass = newest.frontier_seq is None and facts.pass_active_since is not None
+    if since == run[0].at and (run_age < patience or first_pass):
+        return Verdict("STARTING", f"The run is {run_age:.0f} s old and has made no progress yet.")
+    return None
+
+
+def _judge_age(run: Sequence[Observation], facts: StreamFacts) -> Verdict:
+    """Rules about how far behind a moving stream is."""
+    age, objective = run[-1].backlog_age_seconds, facts.objective_seconds
+    if age == 0:
+        return Verdict("RUNNING", f"Nothing waits: everything up to seq {_position(run[-1], facts.lane)} is applied.")
+    if facts.backfilling:
+        return Verdict("BACKFILLING", f"Reads its whole past, now at seq {run[-1].cursor_seq} ({_told(age)}).")
+    if age is None:
+        if facts.lane == "CATCHUP" or _moved(run, facts.lane):
+            position = _position(run[-1], facts.lane)
+            return Verdict("CATCHING_UP", f"Moves, now at seq {position}, but how old the backlog is is unknown.")
+        return Verdict("UNKNOWN", "Rows wait, but how long they have been waiting is unknown.")
+    late = age > objective
+    trend = run[-TREND_OBSERVATIONS:]
+    falling = _slope(trend) if late else None
+    if late and falling is not None and falling <= FALLING_SLOPE:
+        done = age / -falling
+        return Verdict(
+            "CATCHING_UP", f"{age:.0f} s behind (objective {objective:g} s), done in {done:.0f} s at this pace."
+        )
+    if facts.lane == "CATCHUP" and (not late or falling is None):
+        return Verdict("CATCHING_UP", f"Reads its backlog, {age:.0f} s behind, objective {objective:g} s.")
+    recent = [seen.backlog_age_seconds for seen in run[-LATE_AMONG:]]
+    if sum(1 for each in recent if each is not None and each > objective) >= LATE_OBSERVATIONS:
+        return Verdict("LAGGING", f"{age:.0f} s behind, over the objective of {objective:g} s and not falling.")
+    if late:
+        return Verdict("AT_RISK", f"{age:.0f} s behind, just over the objective of {objective:g} s.")
+    return _risk(trend, age, objective) or Verdict("RUNNING", f"{age:.1f} s behind, objective {objective:g} s.")
+
+
+def _risk(trend: Sequence[Observation], age: float, objective: float) -> Verdict | None:
+    """Tell whether a stream within its objective is on the way out of it."""
+    ages = [seen.backlog_age_seconds for seen in trend]
+    known = [each for each in ages if each is not None and each >= RISK_SHARE * objective]
+    if len(known) < TREND_OBSERVATIONS:
+        return None
+    if all(later >= earlier for earlier, later in pairwise(known)):
+        return Verdict("AT_RISK", f"{age:.0f} s behind and never falling, objective {objective:g} s.")
+    slope = _slope(trend)
+    if slope is not None and slope > 0 and age + slope * RISK_HORIZON_SECONDS >= objective:
+        reach = (objective - age) / slope
+        return Verdict("AT_RISK", f"{age:.0f} s behind; over the objective of {objective:g} s in {reach:.0f} s.")
+    return None
+
+
+def _position(seen: Observation, lane: Lane) -> int:
+    if lane == "RUN" and seen.frontier_seq is not None:
+        return max(seen.cursor_seq, seen.frontier_seq)
+    return seen.cursor_seq
+
+
+def _moved(run: Sequence[Observation], lane: Lane) -> bool:
+    newest = _position(run[-1], lane)
+    return any(_position(seen, lane) != newest for seen in run)
+
+
+def _still_since(run: Sequence[Observation], lane: Lane) -> float:
+    """Return since when the position has not changed while rows were waiting."""
+    position, since = _position(run[-1], lane), run[-1].at
+    for seen in reversed(run):
+        if seen.backlog_age_seconds == 0 or _position(seen, lane) != position:
+            break
+        since = seen.at
+    return since
+
+
+def _slope(trend: Sequence[Observation]) -> float | None:
+    """Return the slope of the ages in seconds per second, robust to outliers; None with fewer than 3 known ages.
+
+    Theil's incomplete method: the median over pairs half a window apart, which costs a ninth of all pairs.
+    """
+    points = [(seen.at, seen.backlog_age_seconds) for seen in trend if seen.backlog_age_seconds is not None]
+    if len(points) < SLOPE_POINTS:
+        return None
+    half = len(points) // 2
+    pairs = zip(points[:half], points[-half:], strict=True)
+    slopes = sorted((late[1] - early[1]) / (late[0] - early[0]) for early, late in pairs if late[0] > early[0])
+    return slopes[len(slopes) // 2] if slopes else None
+
+
+def _told(age: float | None) -> str:
+    return "age unknown" if age is None else f"oldest {age:.0f} s"

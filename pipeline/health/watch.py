@@ -1,0 +1,180 @@
+"""The memory of one group's watchdog: windows, rates and settled statuses of its streams.
+
+The driver calls `observe` at each evaluation with `now`, what it knows of each stream and the results since the last
+call. No clock, no I/O, no thread: calls come from one thread.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from listeners.quantile import quantile
+from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, StreamState
+from pipeline.health.status import Observation, Settled, StreamFacts, judge, patience_seconds, settle
+
+RATE_SECONDS: Final = 60.0
+LATENCY_SECONDS: Final = 300.0
+LATENCY_SHARE: Final = 0.95
+WINDOW_OBSERVATIONS: Final = 36
+_PER_PATIENCE: Final = 24  # so that a full window is longer than the patience of `judge`
+_PARKED: Final[frozenset[Lane]] = frozenset({"PAUSED", "QUARANTINED"})
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the driver knows of one stream at the instant of an evaluation."""
+
+    facts: StreamFacts
+    cursor_seq: int
+    frontier_seq: int | None  # None before the first pass
+    backlog_age_seconds: float | None  # as `lag.backlog_age` tells it
+    complete_through_seq: int | None = None  # bronze was read up to here without more rows of the game; None: not told
+    last_commit_at: float | None = None  # of the game's table; None when it was never committed to
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One change of a settled status."""
+
+    game_key: str
+    at: float
+    from_status: str | None  # None: the stream was not watched before
+    to_status: str
+    detail: str
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered of one stream while this group carries it."""
+
+    seen_at: float
+    lane: Lane
+    window: deque[Observation] = field(default_factory=lambda: deque(maxlen=WINDOW_OBSERVATIONS))
+    settled: Settled | None = None
+    landed: deque[tuple[float, int]] = field(default_factory=deque)
+    landed_rows: int = 0
+    latencies: deque[tuple[float, tuple[int, ...]]] = field(default_factory=deque)
+    latency_sums: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_EDGES_SECONDS) + 1))
+    rows_total: int = 0
+    rejects_total: int = 0
+    last_commit_at: float | None = None
+    last_error: str | None = None
+    backfilling: bool = False
+
+
+class Watch:
+    """Judges all streams of one group, evaluation by evaluation."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._streams: dict[str, _Memory] = {}
+        self._transitions: tuple[Transition, ...] = ()
+
+    @property
+    def transitions(self) -> tuple[Transition, ...]:
+        """The status changes found by the last `observe`."""
+        return self._transitions
+
+    def observe(self, now: float, readings: Mapping[str, Reading], results: Sequence[GameResult]) -> list[StreamState]:
+        """Return the state of every stream in `readings`, and keep the transitions of this evaluation.
+
+        A stream without a reading was given away and is forgotten, with its totals; results of such streams are not
+        counted here (the publishing path has them). `now` is in Unix seconds and must not go backwards.
+        """
+        for key in self._streams.keys() - readings.keys():
+            del self._streams[key]
+        for key, reading in readings.items():
+            memory = self._streams.get(key)
+            if memory is None:
+                self._streams[key] = _Memory(now, reading.facts.lane)
+        for result in results:
+            if (memory := self._streams.get(result.game_key)) is not None:
+                _remember(memory, result, now)
+        transitions: list[Transition] = []
+        states = [self._evaluate(key, reading, now, transitions) for key, reading in readings.items()]
+        self._transitions = tuple(transitions)
+        return states
+
+    def _evaluate(self, key: str, reading: Reading, now: float, transitions: list[Transition]) -> StreamState:
+        memory = self._streams[key]
+        _forget_old(memory, now)
+        facts = _facts(memory, reading)
+        _look(memory, reading, facts, now)
+        before = memory.settled
+        settled = memory.settled = settle(before, judge(memory.window, facts, now), now)
+        if before is None or before.status != settled.status:
+            origin = None if before is None else before.status
+            transitions.append(Transition(key, now, origin, settled.status, settled.detail))
+        elapsed = min(RATE_SECONDS, now - memory.seen_at)
+        commits = [at for at in (memory.last_commit_at, reading.last_commit_at) if at is not None]
+        return StreamState(
+            game_key=key,
+            group=self._group,
+            lane=facts.lane,
+            status=settled.status,
+            status_since=settled.since,
+            cursor_seq=reading.cursor_seq,
+            last_commit_at=max(commits, default=None),
+            backlog_age_seconds=reading.backlog_age_seconds,
+            rows_per_second=memory.landed_rows / elapsed if elapsed > 0 else None,
+            latency_p95_seconds=quantile(memory.latency_sums, LATENCY_SHARE) if memory.latencies else None,
+            rows_total=memory.rows_total,
+            rejects_total=memory.rejects_total,
+            last_error=memory.last_error or facts.last_run_failed,
+            updated_at=now,
+        )
+
+
+def _remember(memory: _Memory, result: GameResult, now: float) -> None:
+    """Add one result to the totals, the rate and the latency histogram."""
+    if result.error is not None:
+        memory.last_error = result.error
+        return  # its rows and rejects come again with the next attempt
+    memory.rows_total += result.rows
+    memory.rejects_total += sum(result.rejects.values())
+    at = now if result.committed_at is None else result.committed_at
+    if result.rows:
+        memory.landed.append((at, result.rows))
+        memory.landed_rows += result.rows
+    if any(result.latency_counts):
+        memory.latencies.append((at, result.latency_counts))
+        memory.latency_sums = [a + b for a, b in zip(memory.latency_sums, result.latency_counts, strict=True)]
+    if result.committed_at is not None:
+        memory.last_error = None
+        memory.last_commit_at = max(result.committed_at, memory.last_commit_at or result.committed_at)
+
+
+def _forget_old(memory: _Memory, now: float) -> None:
+    """Drop what lies before the windows of the rate and of the latency."""
+    while memory.landed and memory.landed[0][0] <= now - RATE_SECONDS:
+        memory.landed_rows -= memory.landed.popleft()[1]
+    while memory.latencies and memory.latencies[0][0] <= now - LATENCY_SECONDS:
+        counts = memory.latencies.popleft()[1]
+        memory.latency_sums = [a - b for a, b in zip(memory.latency_sums, counts, strict=True)]
+
+
+def _facts(memory: _Memory, reading: Reading) -> StreamFacts:
+    """Return the reading's facts with what only the memory knows: a backfill, and why the stream is parked."""
+    facts = reading.facts
+    if memory.lane in _PARKED and facts.lane not in _PARKED:
+        memory.window.clear()  # what stood still on purpose has not stalled
+    memory.lane = facts.lane
+    memory.backfilling = facts.lane == "CATCHUP" and (memory.backfilling or reading.cursor_seq == 0)
+    if memory.backfilling:
+        return replace(facts, backfilling=True)
+    if facts.lane == "QUARANTINED" and facts.last_run_failed is None:
+        return replace(facts, last_run_failed=memory.last_error)
+    return facts
+
+
+def _look(memory: _Memory, reading: Reading, facts: StreamFacts, now: float) -> None:
+    """Put the newest observation into the window, thinned so that a full window outlasts the judge's patience."""
+    # A catch-up that reads on without finding rows of its game moves, although there is nothing to commit.
+    passed = max(reading.cursor_seq, reading.complete_through_seq or 0)
+    seen = Observation(now, passed, reading.backlog_age_seconds, reading.frontier_seq)
+    window, spacing = memory.window, patience_seconds(facts) / _PER_PATIENCE
+    if len(window) > 1 and window[-1].at - window[-2].at < spacing:
+        window[-1] = seen
+    else:
+        window.append(seen)

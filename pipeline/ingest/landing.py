@@ -1,0 +1,160 @@
+"""What an ingest task does with the wrappers of one micro-batch.
+
+`land` runs on an executor: it opens the wrappers, gives every row its place (seq, pos, prev_seq) and writes
+Parquet files into the tables' folders. The driver commits them (law L9).
+"""
+
+import json
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.bronze import BRONZE
+from pipeline.contracts.wrapper import open_wrappers
+from pipeline.delta_table import write_file
+from pipeline.names import MALFORMED, game_key
+from pipeline.quarantine import QUARANTINE
+
+_TIME: Final = pa.timestamp("us", "UTC")
+
+INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time")
+"""What every source gives for a wrapper. A landing table gives the file as topic, and null for the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestJob:
+    """Everything a task needs to land one micro-batch; the same job on the same rows writes the same rows."""
+
+    seq: int
+    heads: Mapping[str, int]  # the last seq of each game before this one
+    known: frozenset[str]  # keys of the games that have a registered schema
+    bronze: Path
+    quarantine: Path
+    bronze_files: int
+    landing_times: Mapping[str, int] | None = None  # landing file → when it was added, microseconds; None for Kafka
+
+
+def land(batches: Iterator[pa.RecordBatch], job: IngestJob) -> Iterator[pa.RecordBatch]:
+    """Write the rows of one micro-batch and yield one row: a JSON report of what was written."""
+    parts = list(batches)
+    if sum(part.num_rows for part in parts) == 0:
+        return
+    rows = pa.Table.from_batches(parts).select(INPUT)
+    order = ["topic", "partition", "offset"]
+    if job.landing_times is not None:
+        rows = _placed_in_landing(rows, job.landing_times)
+        order = ["source_time", "topic", "offset"]
+    rows = rows.sort_by([(name, "ascending") for name in order]).combine_chunks()
+    bronze, detail = _bronze_rows(rows, job)
+    yield pa.RecordBatch.from_pydict({"report": [json.dumps(_write(bronze, detail, job))]})
+
+
+def _placed_in_landing(rows: pa.Table, times: Mapping[str, int]) -> pa.Table:
+    """Give landing rows their position: the file's name, the row's number in it, and when the file was added.
+
+    Spark reads one file from start to end, so the number is the count so far; a file that has left the landing table
+    since has no known time.
+    """
+    files = _one(rows.column("topic")).dictionary_encode()
+    names = [unquote(uri.rsplit("/", 1)[-1]) for uri in files.dictionary.to_pylist()]
+    of_row = files.indices.to_numpy()
+    order = np.argsort(of_row, kind="stable")
+    starts = np.concatenate(([0], np.cumsum(np.bincount(of_row, minlength=len(names)))))[:-1]
+    offsets = np.empty(rows.num_rows, dtype=np.int64)
+    offsets[order] = np.arange(rows.num_rows) - starts[of_row[order]]
+    placed = {
+        "topic": pa.array(names, pa.string()).take(files.indices),
+        "offset": pa.array(offsets),
+        "source_time": pa.array([times.get(name) for name in names], pa.int64()).cast(_TIME).take(files.indices),
+    }
+    for name, column in placed.items():
+        rows = rows.set_column(rows.column_names.index(name), name, column)
+    return rows
+
+
+def _bronze_rows(rows: pa.Table, job: IngestJob) -> tuple[pa.Table, pa.Array]:
+    """Return the rows with bronze's columns, and beside them the sentence that explains each refusal."""
+    count = rows.num_rows
+    raw = _one(rows.column("value"))
+    opened = open_wrappers(raw)
+    names = opened.batch.column("game").dictionary_encode()
+    keys = [MALFORMED if name is None else game_key(name) for name in names.dictionary.to_pylist()]
+    ordinals = pc.fill_null(names.indices, len(keys)).to_numpy(zero_copy_only=False)
+    keys.append(MALFORMED)
+    known = np.array([key in job.known or key == MALFORMED for key in keys])[ordinals]
+    refused = pc.if_else(pa.array(known), opened.refused, pc.coalesce(opened.refused, pa.scalar("unknown_game")))
+    detail = pc.if_else(
+        pc.equal(refused, "unknown_game"), pa.scalar("no schema is registered for this game"), opened.detail
+    )
+    now = pa.scalar(int(time.time() * 1_000_000), _TIME)
+    columns = {
+        "game_key": pa.array(keys, pa.string()).take(pa.array(ordinals)),
+        "seq": pa.array(np.full(count, job.seq)),
+        "pos": pa.array(np.arange(count, dtype=np.int32)),
+        "prev_seq": pa.array(np.array([job.heads.get(key, 0) for key in keys])[ordinals]),
+        "refused": refused,
+        "ingest_time": pa.repeat(now, count),
+        "raw": raw,
+    }
+    for name in BRONZE.names:
+        if name not in columns:
+            columns[name] = opened.batch.column(name) if name in opened.batch.schema.names else _one(rows.column(name))
+    table = pa.table({name: columns[name].cast(BRONZE.field(name).type) for name in BRONZE.names})
+    return table, detail
+
+
+def _write(bronze: pa.Table, detail: pa.Array, job: IngestJob) -> dict[str, Any]:
+    """Write bronze's files (all rows of a game in one, law L2) and the quarantine's, and report them."""
+    keys = bronze.column("game_key").combine_chunks().dictionary_encode()
+    if isinstance(keys, pa.ChunkedArray):
+        keys = keys.combine_chunks()
+    unique = keys.dictionary.to_pylist()
+    bucket_of_key = np.array([zlib.crc32(key.encode()) % job.bronze_files for key in unique])
+    buckets = bucket_of_key[keys.indices.to_numpy()]
+    files = []
+    for bucket in np.unique(buckets):
+        chosen = bronze.filter(pa.array(buckets == bucket)).sort_by([("game_key", "ascending"), ("pos", "ascending")])
+        files.append(write_file(chosen, job.bronze, ["seq", "game_key"]).as_dict())
+    refused = pc.is_valid(bronze.column("refused"))
+    rejects = bronze.append_column("detail", detail).filter(refused)
+    quarantine = None
+    if rejects.num_rows:
+        quarantine = write_file(_quarantine_rows(rejects), job.quarantine, ["seq", "game_key"]).as_dict()
+    counts = pc.value_counts(bronze.column("game_key"))
+    routed = bronze.filter(pc.invert(refused)).group_by("game_key").aggregate([("game", "first")]).to_pylist()
+    reasons = pc.value_counts(rejects.column("refused"))
+    return {
+        "files": files,
+        "quarantine": quarantine,
+        "rows": bronze.num_rows,
+        "routed": {row["game_key"]: row["game_first"] for row in routed},
+        "counts": {item["values"]: item["counts"] for item in counts.to_pylist()},
+        "reasons": {item["values"]: item["counts"] for item in reasons.to_pylist()},
+        "oldest_source_at": _seconds(pc.min(bronze.column("source_time"))),
+    }
+
+
+def _quarantine_rows(rejects: pa.Table) -> pa.Table:
+    now = pa.scalar(int(time.time() * 1_000_000), _TIME)
+    columns = {name: rejects.column(name) for name in QUARANTINE.names if name in rejects.column_names}
+    columns["reason"] = rejects.column("refused")
+    columns["quarantined_at"] = pa.chunked_array([pa.repeat(now, rejects.num_rows)])
+    return pa.table({name: columns[name] for name in QUARANTINE.names}).cast(QUARANTINE)
+
+
+def _seconds(moment: pa.Scalar) -> float | None:
+    micros = moment.cast(pa.int64()).as_py()
+    return None if micros is None else micros / 1e6
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined

@@ -1,0 +1,170 @@
+"""The ingest query: wrappers from the source become rows of bronze, exactly once, with seq, pos and prev_seq.
+
+Started by the ingest process. Nothing here decodes payloads or knows of groups.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from sqlalchemy import Engine, func, select
+
+from listeners.stream_id import StreamId
+from pipeline import names
+from pipeline.bronze import BRONZE
+from pipeline.contracts.registry import LocalRegistry
+from pipeline.delta_table import Conflict, CursorTable, DataFile
+from pipeline.errors import Refused
+from pipeline.ingest import source
+from pipeline.ingest.heads import read_heads, write_snapshot
+from pipeline.ingest.landing import IngestJob, land
+from pipeline.pins import pin
+from pipeline.quarantine import QUARANTINE
+from pipeline.settings import Paths, Settings
+from pipeline.store.drivers import record_commit
+from pipeline.store.games import record_heads, record_seen
+from pipeline.store.tables import ingest_generations
+
+_SNAPSHOT_EVERY = 100  # batches between two snapshots of the heads
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What one micro-batch put into bronze."""
+
+    seq: int
+    rows: int
+    refused: Mapping[str, int]  # by reason code
+    oldest_source_at: float | None  # None when the source does not tell
+    committed_at: float
+    seconds: float
+
+
+class Ingest:
+    """One source's way into bronze. At most one may run per environment; a second one fails at its first commit."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        paths: Paths,
+        engine: Engine,
+        tell: Callable[[Landed], None],
+    ) -> None:
+        """Open bronze and quarantine and find out where this source stopped.
+
+        Raises:
+            Refused: the source cannot be read, or its checkpoint is gone while bronze holds its rows.
+        """
+        source.check(settings.source, paths.landing)
+        self._spark, self._settings, self._paths, self._engine, self._tell = spark, settings, paths, engine, tell
+        self._registry = LocalRegistry(engine)
+        self._generation = _generation(engine, source.describe(settings.source, paths.landing))
+        self._batch_app = names.ingest_app_id(settings.environment, self._generation)
+        self._checkpoint = paths.checkpoints / "ingest" / str(self._generation)
+        self._bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
+        self._landing = source.LandingTimes(paths.landing) if settings.source.kind == "delta" else None
+        self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, f"{self._batch_app}/quarantine")
+        self._refuse_lost_checkpoint()
+        self._snapshot = paths.checkpoints / "ingest" / "heads.json"
+        self._heads = read_heads(self._bronze, self._snapshot)
+        record_heads(engine, self._heads)
+
+    @property
+    def head_seq(self) -> int:
+        """The last seq in bronze, 0 when it is empty."""
+        return self._bronze.cursor or 0
+
+    def start(self, *, once: bool) -> StreamingQuery:
+        """Start the query; with `once` it ends when everything that was there at its start has landed."""
+        frame = source.read(self._spark, self._settings.source, self._settings.ingest, self._paths.landing)
+        writer = (
+            frame.writeStream.queryName(StreamId("ingest", "main").query_name)
+            .option("checkpointLocation", str(self._checkpoint / "query"))
+            .foreachBatch(self._batch)
+        )
+        if once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{self._settings.ingest.trigger_seconds} seconds").start()
+
+    def close(self) -> None:
+        """Keep the heads for a quick next start."""
+        write_snapshot(self._bronze, self._heads, self._snapshot)
+
+    def _batch(self, frame: DataFrame, batch_id: int) -> None:
+        """Land one micro-batch. Idempotent: bronze's txn of this generation is the batch id (law L1)."""
+        started = time.time()
+        self._bronze.refresh()
+        done = self._bronze.transaction_version(self._batch_app)
+        if done is not None and done >= batch_id:
+            return
+        expected = self._bronze.cursor
+        job = self._job(batch_id, (expected or 0) + 1)
+        reports = frame.coalesce(1).mapInArrow(partial(land, job=job), "report string").collect()
+        if not reports:
+            return
+        report = json.loads(reports[0].report)
+        self._commit(report, batch_id, job.seq, expected)
+        self._remember(report, job.seq, started)
+
+    def _job(self, batch_id: int, seq: int) -> IngestJob:
+        version = pin(self._checkpoint / "pins", batch_id, self._registry.latest_version)
+        return IngestJob(
+            seq=seq,
+            heads=self._heads,
+            known=frozenset(self._registry.snapshot(version).games),
+            bronze=self._paths.bronze,
+            quarantine=self._paths.quarantine,
+            bronze_files=self._settings.ingest.bronze_files,
+            landing_times=self._landing.read() if self._landing else None,
+        )
+
+    def _commit(self, report: Mapping[str, Any], batch_id: int, seq: int, expected: int | None) -> None:
+        """Quarantine first, then bronze: whoever sees a refused row in bronze finds it in quarantine."""
+        self._quarantine.refresh()
+        done = self._quarantine.cursor
+        if report["quarantine"] is not None and (done is None or done < batch_id):
+            self._quarantine.commit([DataFile(**report["quarantine"])], done, batch_id)
+        files = [DataFile(**file) for file in report["files"]]
+        try:
+            self._bronze.commit(files, expected, seq, also={self._batch_app: batch_id})
+        except Conflict as error:
+            raise Refused(
+                f"Another ingest writes to {self._paths.bronze}: seq {seq} is taken. Stop one of the two."
+            ) from error
+
+    def _remember(self, report: Mapping[str, Any], seq: int, started: float) -> None:
+        """Tell the control store and the listeners; nothing here is needed for correctness."""
+        self._heads.update(dict.fromkeys(report["counts"], seq))
+        record_seen(self._engine, report["routed"], seq)
+        refused = sum(report["reasons"].values())
+        record_commit(self._engine, seq, report["rows"], refused, report["oldest_source_at"])
+        if seq % _SNAPSHOT_EVERY == 0:
+            self.close()
+        now = time.time()
+        self._tell(Landed(seq, report["rows"], report["reasons"], report["oldest_source_at"], now, now - started))
+
+    def _refuse_lost_checkpoint(self) -> None:
+        landed = self._bronze.transaction_version(self._batch_app)
+        if landed is not None and not (self._checkpoint / "query" / "offsets").exists():
+            raise Refused(
+                f"Bronze holds {landed + 1} batches of this source, but the checkpoint {self._checkpoint} is gone: "
+                "starting anew would land everything twice. Put the checkpoint back, or use another --env-dir."
+            )
+
+
+def _generation(engine: Engine, described: str) -> int:
+    """Return the number of the generation that reads this source, giving it one at its first start."""
+    table = ingest_generations
+    with engine.begin() as connection:
+        number = connection.scalar(select(table.c.generation).where(table.c.source == described))
+        if number is not None:
+            return int(number)
+        number = (connection.scalar(select(func.max(table.c.generation))) or 0) + 1
+        connection.execute(table.insert().values(generation=number, source=described, created_at=time.time()))
+        return int(number)

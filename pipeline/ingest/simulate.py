@@ -1,0 +1,85 @@
+"""`turnout simulate`: registers the sample schemas, makes events and carries them to the environment's source.
+
+A later run on the same environment goes on where the last one stopped: its sequence numbers and event ids are new.
+"""
+
+import itertools
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event as StopEvent
+
+from sqlalchemy import Engine
+
+from pipeline.contracts.registry import LocalRegistry, Registration
+from pipeline.errors import Refused, Transient
+from pipeline.ingest.producer import ensure_topic, write_kafka, write_landing
+from pipeline.ingest.simulator import Plan, Simulator, family, game_names, payload_schema
+from pipeline.settings import Paths, Settings
+
+_PARTITIONS = 4  # of a topic the simulator creates
+_BATCH_EVENTS = 5_000  # in one landing commit at full speed
+_BATCHES_PER_SECOND = 2  # at a given rate
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """What one run sent."""
+
+    events: int
+    failed: int  # events whose delivery Kafka did not confirm
+    by_kind: dict[str, int]
+
+
+def simulate(
+    settings: Settings, paths: Paths, engine: Engine, plan: Plan, rate: float | None, stop: StopEvent | None = None
+) -> Simulated:
+    """Send the plan's events to the source of the settings, at `rate` per second or as fast as it goes.
+
+    Raises:
+        Refused: the plan is impossible, or the source does not take it.
+        Transient: Kafka did not confirm every event.
+    """
+    state = paths.root / "simulator.json"
+    simulator = Simulator(replace(plan, start_sequence=_next_sequence(state)), register_samples(engine, plan))
+    size = _BATCH_EVENTS if rate is None else max(1, round(rate / _BATCHES_PER_SECOND))
+    batches = simulator.batches(size)
+    failed = 0
+    if settings.source.kind == "kafka":
+        source = settings.source
+        ensure_topic(source.bootstrap_servers, source.topic, _PARTITIONS)
+        _, failed = write_kafka(
+            source.bootstrap_servers, source.topic, batches, rate_per_second=rate, total=plan.events, stop=stop
+        )
+    else:
+        write_landing(paths.landing, batches, rate_per_second=rate, total=plan.events, stop=stop)
+    _keep(state, simulator.next_sequence)
+    if failed:
+        raise Transient(f"Kafka did not confirm {failed} events. Look at the broker's log, then run it again.")
+    return Simulated(simulator.counts.total(), failed, simulator.counts_by_kind())
+
+
+def register_samples(engine: Engine, plan: Plan) -> dict[tuple[str, int], int]:
+    """Register the sample schemas of the plan's games and return the id of each (game, version)."""
+    pairs = list(itertools.product(game_names(plan.games, plan.seed), range(1, plan.versions + 1)))
+    wishes = [Registration(game, *payload_schema(family(game), version)) for game, version in pairs]
+    registered = LocalRegistry(engine).register_many(wishes)
+    return {pair: each.schema_id for pair, each in zip(pairs, registered, strict=True)}
+
+
+def _next_sequence(state: Path) -> dict[str, int]:
+    try:
+        kept = json.loads(state.read_text("utf-8"))
+        return {str(game): int(number) for game, number in kept.items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, AttributeError) as error:
+        raise Refused(f"{state} is not what the simulator left there: {error}. Delete it to start at 1.") from error
+
+
+def _keep(state: Path, numbers: dict[str, int]) -> None:
+    state.parent.mkdir(parents=True, exist_ok=True)
+    draft = state.with_suffix(".draft")
+    draft.write_text(json.dumps(numbers, ensure_ascii=True), "utf-8")
+    os.replace(draft, state)

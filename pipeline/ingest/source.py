@@ -1,0 +1,141 @@
+"""Where wrappers come from: a Kafka topic or a Delta landing table, read as one streaming DataFrame."""
+
+import socket
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from deltalake.schema import Schema
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.errors import Refused
+from pipeline.ingest.landing import INPUT
+from pipeline.ingest.producer import LANDING
+from pipeline.settings import Ingest, Source
+
+_CONNECT_SECONDS: Final = 5.0
+_READ_WITHIN_MS: Final = 3_600_000
+
+
+def describe(source: Source, landing: Path) -> str:
+    """Return one line that names what is read; another line means another ingest generation."""
+    if source.kind == "kafka":
+        return f"kafka topic {source.topic} at {source.bootstrap_servers}"
+    return f"landing table {landing}"
+
+
+def check(source: Source, landing: Path) -> None:
+    """Look at the source before anything is read.
+
+    Raises:
+        Refused: it cannot be reached, does not exist, or has the wrong columns.
+    """
+    if source.kind == "kafka":
+        _check_kafka(source)
+    else:
+        _check_landing(landing)
+
+
+def read(spark: SparkSession, source: Source, ingest: Ingest, landing: Path) -> DataFrame:
+    """Return the source as a stream with the columns of `bronze.INPUT`."""
+    if source.kind == "kafka":
+        reader = (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", source.bootstrap_servers)
+            .option("subscribe", source.topic)
+            .option("startingOffsets", source.starting_offsets)
+            .option("maxOffsetsPerTrigger", ingest.max_rows)
+            .option("failOnDataLoss", "true")
+        )
+        for name, value in source.kafka_options.items():
+            reader = reader.option(f"kafka.{name.removeprefix('kafka.')}", value)
+        frame = reader.load().withColumnRenamed("timestamp", "source_time")
+        return frame.select(*INPUT)
+    frame = (
+        spark.readStream.format("delta")
+        .option("maxBytesPerTrigger", ingest.max_bytes)
+        .option("failOnDataLoss", "true")
+        .load(str(landing))
+    )
+    return frame.select(
+        "key",
+        "value",
+        F.input_file_name().alias("topic"),
+        F.lit(None).cast("int").alias("partition"),
+        F.lit(None).cast("long").alias("offset"),
+        F.lit(None).cast("timestamp").alias("source_time"),
+    )
+
+
+class LandingTimes:
+    """When each file of a landing table was added: the source's commit time, which Spark's stream does not give."""
+
+    def __init__(self, landing: Path) -> None:
+        """Read nothing yet."""
+        self._landing = landing
+        self._table: DeltaTable | None = None
+        self._floor = 0
+
+    def read(self) -> dict[str, int]:
+        """Return file name → time in microseconds of every file that may still be unread.
+
+        Files much older than the newest one of the last call are left out: they were read by then.
+        """
+        if self._table is None:
+            self._table = DeltaTable(self._landing)
+        self._table.update_incremental()
+        actions = pa.table(self._table.get_add_actions(flatten=True))
+        times = dict(
+            zip(actions.column("path").to_pylist(), actions.column("modification_time").to_pylist(), strict=True)
+        )
+        recent = {unquote(path.rsplit("/", 1)[-1]): ms * 1000 for path, ms in times.items() if ms >= self._floor}
+        self._floor = max(times.values(), default=0) - _READ_WITHIN_MS
+        return recent
+
+
+def _check_kafka(source: Source) -> None:
+    servers = [server.strip() for server in source.bootstrap_servers.split(",")]
+    if not any(_reachable(server) for server in servers):
+        raise Refused(
+            f"No Kafka broker answers at {source.bootstrap_servers}. Start it, or correct source.bootstrap_servers."
+        )
+    if source.kafka_options:
+        return  # the options speak Spark's dialect; Spark itself will say what is wrong with them
+    try:
+        topics = AdminClient({"bootstrap.servers": source.bootstrap_servers}).list_topics(timeout=10).topics
+    except KafkaException as error:
+        raise Refused(f"The Kafka broker at {source.bootstrap_servers} does not answer: {error}.") from error
+    if source.topic not in topics:
+        raise Refused(
+            f"The broker at {source.bootstrap_servers} has no topic {source.topic!r}. Create it, or correct source.topic."
+        )
+
+
+def _reachable(server: str) -> bool:
+    host, _, port = server.rpartition(":")
+    if not host or not port.isdigit():
+        raise Refused(f"source.bootstrap_servers: {server!r} is not host:port.")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+def _check_landing(landing: Path) -> None:
+    try:
+        columns = {field.name: field.type for field in pa.schema(DeltaTable(landing).schema().to_arrow())}
+    except TableNotFoundError:
+        DeltaTable.create(landing, Schema.from_arrow(LANDING), mode="ignore")
+        return
+    wrong = [field for field in LANDING if columns.get(field.name) != field.type]
+    if wrong:
+        expected = ", ".join(f"{field.name} {field.type}" for field in LANDING)
+        found = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+        raise Refused(f"The landing table {landing} has the wrong columns: expected {expected}; found {found}.")

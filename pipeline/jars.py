@@ -1,0 +1,103 @@
+"""The Java side of a machine: which jars belong to Spark and to the Kafka broker, and where Java is.
+
+Called by whoever starts a JVM. Looks at names only; `pipeline.setup.fetch` is what checks contents.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from pipeline.errors import Refused
+
+Conf = Literal["spark", "kafka"]
+
+LOCK_FILE: Final = Path(__file__).parent / "setup" / "jars.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class LockedJar:
+    """One line of the lock: `sha256  conf/file.jar`."""
+
+    sha256: str
+    conf: Conf
+    file: str
+
+
+def spark_jars() -> tuple[Path, ...]:
+    """Return the jars of every Spark driver, in the lock's order.
+
+    Raises:
+        Refused: a jar is missing.
+    """
+    return _present("spark")
+
+
+def kafka_jars() -> tuple[Path, ...]:
+    """Return the jars of the Kafka broker and its tools, in the lock's order.
+
+    Raises:
+        Refused: a jar is missing.
+    """
+    return _present("kafka")
+
+
+def java_executable() -> str:
+    """Return the Java program: the one in $JAVA_HOME when that is set, else the first on PATH.
+
+    Raises:
+        Refused: there is none.
+    """
+    if home := os.environ.get("JAVA_HOME"):
+        java = Path(home) / "bin" / "java"
+        if not java.exists():
+            raise Refused(f"JAVA_HOME is {home}, but {java} does not exist. Correct JAVA_HOME or unset it.")
+        return str(java)
+    found = shutil.which("java")
+    if found is None:
+        raise Refused("Java is not on PATH. Install Java 17 or later (./turnout setup does it, or says how).")
+    return found
+
+
+def jars_dir() -> Path:
+    """Return the folder that holds `spark/` and `kafka/`: $TURNOUT_JARS, else `jars` in this Python's environment."""
+    chosen = os.environ.get("TURNOUT_JARS")
+    return Path(chosen) if chosen else Path(sys.prefix) / "jars"
+
+
+def locked_jars(lock_file: Path = LOCK_FILE) -> tuple[LockedJar, ...]:
+    """Read the lock of jars.
+
+    Raises:
+        Refused: a line is not `sha256  conf/file.jar`.
+    """
+    return tuple(_parse(line, number, lock_file) for number, line in _lines(lock_file))
+
+
+def _lines(lock_file: Path) -> Iterable[tuple[int, str]]:
+    text = lock_file.read_text("utf-8")
+    return ((number, line) for number, line in enumerate(text.splitlines(), 1) if line and not line.startswith("#"))
+
+
+def _parse(line: str, number: int, lock_file: Path) -> LockedJar:
+    sha256, _, place = line.partition("  ")
+    conf, _, file = place.partition("/")
+    if len(sha256) == 64 and file.endswith(".jar") and "/" not in file:  # hex digits of SHA-256
+        if conf == "spark":
+            return LockedJar(sha256, "spark", file)
+        if conf == "kafka":
+            return LockedJar(sha256, "kafka", file)
+    raise Refused(f"{lock_file}, line {number}, is not 'sha256  conf/file.jar'. Restore the file from git.")
+
+
+def _present(conf: Conf) -> tuple[Path, ...]:
+    folder = jars_dir()
+    paths = tuple(folder / conf / jar.file for jar in locked_jars() if jar.conf == conf)
+    missing = [path for path in paths if not path.exists()]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise Refused(f"{missing[0]}{more} is missing. Run ./turnout setup to fetch the jars.")
+    return paths

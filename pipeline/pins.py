@@ -1,0 +1,31 @@
+"""The schema set of a micro-batch, pinned durably before its first write so that a replay classifies alike (law L5)."""
+
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+_KEPT: Final = 100  # Spark replays at most the last batch; the rest is kept to look at
+
+
+def pin(folder: Path, batch_id: int, propose: Callable[[], int]) -> int:
+    """Return the number pinned for a batch, pinning the proposed one when the batch is seen for the first time."""
+    file = folder / f"{batch_id}"
+    try:
+        return int(file.read_text())
+    except FileNotFoundError:
+        pass
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{batch_id}-{uuid.uuid4().hex}"
+    with draft.open("w") as handle:
+        handle.write(str(propose()))
+        handle.flush()
+        os.fsync(handle.fileno())
+    try:
+        os.link(draft, file)  # fails where another attempt pinned first: that one counts
+    except FileExistsError:
+        pass
+    draft.unlink()
+    (folder / f"{batch_id - _KEPT}").unlink(missing_ok=True)
+    return int(file.read_text())

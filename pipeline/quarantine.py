@@ -1,0 +1,60 @@
+"""The quarantine table: refused rows with reason, position and raw bytes; a set keyed by (game_key, seq, pos)."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+REASONS: Final = (
+    "malformed_wrapper",  # the wrapper is no protobuf, or cut off
+    "invalid_name",  # the game's name is empty, longer than 256 bytes or has a NUL
+    "unknown_game",  # no schema is registered for the game
+    "unknown_schema",  # the game has schemas, but not this one
+    "empty_payload",  # the wrapper carries no payload
+    "malformed_payload",  # the payload does not parse with its schema
+)
+
+QUARANTINE: Final = pa.schema(
+    [
+        ("game_key", pa.string()),
+        ("game", pa.string()),
+        ("seq", pa.int64()),
+        ("pos", pa.int32()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+        ("schema_id", pa.int64()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("source_time", pa.timestamp("us", "UTC")),
+        ("quarantined_at", pa.timestamp("us", "UTC")),
+        ("raw", pa.binary()),
+    ]
+)
+
+
+def without_present(rejects: pa.Table, quarantine: Path) -> pa.Table:
+    """Return the rejects whose key is not in the quarantine table yet.
+
+    Called where rows may have been written before (a replayed batch, a catch-up), so that nothing is written twice
+    on purpose; readers count keys all the same, because two owners may write at the same moment (law L5).
+    """
+    if rejects.num_rows == 0:
+        return rejects
+    try:
+        dataset = DeltaTable(quarantine).to_pyarrow_dataset()
+    except TableNotFoundError:
+        return rejects
+    low, high = pc.min_max(rejects.column("seq")).as_py().values()
+    span = (pc.field("seq") >= low) & (pc.field("seq") <= high)
+    present = dataset.to_table(columns=["game_key", "seq", "pos"], filter=span)
+    return rejects.join(present, ["game_key", "seq", "pos"], join_type="left anti") if present.num_rows else rejects
+
+
+def concat(parts: Iterable[pa.Table]) -> pa.Table:
+    """Return all rejects as one table, empty when there are none."""
+    return pa.concat_tables([QUARANTINE.empty_table(), *parts])

@@ -1,0 +1,149 @@
+"""Fetches the locked jars into a per-user cache and links them into the environment.
+
+Called by the launcher (which holds the set-up lock), as `python -m pipeline.setup.fetch CACHE INTO`.
+Java is started only when a jar with the locked SHA-256 is not in the cache yet.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from pipeline.errors import Refused
+from pipeline.jars import LockedJar, java_executable, locked_jars
+
+IVY_FILE: Final = Path(__file__).parent / "ivy.xml"
+IVY_SETTINGS: Final = Path(__file__).parent / "ivysettings.xml"
+
+Download = Callable[[Path, Path], None]
+"""Downloads every jar: (cache, folder to fill with `conf/file.jar`)."""
+
+
+def fetch(cache: Path, into: Path, jars: Sequence[LockedJar], download: Download) -> int:
+    """Bring the jars into `cache/jars` and link exactly them below `into`; return how many were downloaded.
+
+    Raises:
+        Refused: a jar could not be downloaded, or is not the one that was locked.
+    """
+    store = cache / "jars"
+    absent = [jar for jar in jars if _sha256(store / jar.conf / jar.file) != jar.sha256]
+    if absent:
+        with tempfile.TemporaryDirectory(prefix="incoming-", dir=cache) as folder:
+            download(cache, Path(folder))
+            for jar in absent:
+                _accept(jar, Path(folder), store, cache)
+    _link(jars, store, into)
+    return len(absent)
+
+
+def download_with_ivy(cache: Path, folder: Path) -> None:
+    """Download with the Ivy inside pyspark; $TURNOUT_IVY_SETTINGS may name the Ivy settings file to use.
+
+    Raises:
+        Refused: Java or the settings file is missing, or Ivy failed.
+    """
+    settings = Path(os.environ.get("TURNOUT_IVY_SETTINGS") or IVY_SETTINGS)
+    if not settings.is_file():
+        raise Refused(f"TURNOUT_IVY_SETTINGS names {settings}, which is not a file. Correct or unset it.")
+    log = cache / "ivy.log"
+    command = [java_executable(), "-jar", str(_ivy_jar()), "-cache", str(cache / "ivy"), "-settings", str(settings)]
+    command += ["-ivy", str(IVY_FILE), "-confs", "spark", "kafka"]
+    command += ["-retrieve", f"{folder}/[conf]/[artifact]-[revision].[ext]"]
+    with log.open("wb") as output:
+        code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT).returncode
+    if code != 0:
+        raise Refused(
+            f"The jars could not be downloaded (Ivy ended with code {code}): {_first_problem(log)}. Check the network,"
+            f" or name an Ivy settings file with your mirror in TURNOUT_IVY_SETTINGS, and run ./turnout setup again."
+            f" All of Ivy's words: {log}"
+        )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Fetch with Ivy; return 0, or 1 after saying what is wrong."""
+    cache, into = (Path(argument).resolve() for argument in arguments)
+    try:
+        jars = locked_jars()
+        if not all((cache / "jars" / jar.conf / jar.file).exists() for jar in jars):
+            _say("fetching the jars of Spark and Kafka (63 MB)")
+        fetched = fetch(cache, into, jars, download_with_ivy)
+    except Refused as refused:
+        _say(str(refused))
+        return 1
+    except OSError as error:
+        _say(f"{error}. The folders {cache} and {into} must be writable, with 200 MB free.")
+        return 1
+    if fetched:
+        _say(f"{fetched} jars fetched, their SHA-256 as locked")
+    return 0
+
+
+def _accept(jar: LockedJar, folder: Path, store: Path, cache: Path) -> None:
+    """Move one download into the store if it is the locked one."""
+    fresh = folder / jar.conf / jar.file
+    actual = _sha256(fresh)
+    if actual is None:
+        raise Refused(f"{jar.file} is in jars.lock but Ivy did not bring it. Make ivy.xml and jars.lock agree.")
+    if actual != jar.sha256:
+        shutil.rmtree(cache / "ivy", ignore_errors=True)  # else the next try would find the same file there
+        raise Refused(
+            f"{jar.file} has the SHA-256 {actual}, but jars.lock says {jar.sha256}: it is not the file that was locked,"
+            " and it is not used. Check the mirror it came from; ./turnout setup will then download it afresh."
+        )
+    target = store / jar.conf / jar.file
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh.replace(target)
+
+
+def _link(jars: Iterable[LockedJar], store: Path, into: Path) -> None:
+    """Make `into` hold a link to each jar and nothing else: a jar of an older lock must not reach a class path."""
+    wanted = {into / jar.conf / jar.file: store / jar.conf / jar.file for jar in jars}
+    for old in into.glob("*/*"):
+        if old not in wanted or not old.is_symlink() or old.readlink() != wanted[old]:
+            old.unlink()
+    for link, target in wanted.items():
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.is_symlink():
+            link.symlink_to(target)
+
+
+def _sha256(path: Path) -> str | None:
+    """Return a file's SHA-256 in hex, None when there is no such file."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _ivy_jar() -> Path:
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise Refused("pyspark is not installed in this environment. Run ./turnout setup.")
+    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise Refused(f"{Path(spec.origin).parent}/jars holds no Ivy. Remove .venv and run ./turnout setup.")
+    return found[-1]
+
+
+def _first_problem(log: Path) -> str:
+    """Return the line of Ivy's output that says most about a failure."""
+    lines = [line.strip(" \t:") for line in log.read_text("utf-8", "replace").splitlines()]
+    for sign in ("Exception", "not found", "Server access", "failed"):
+        for line in lines:
+            if sign.lower() in line.lower():
+                return line.rstrip(".")
+    return lines[-1] if lines else "it said nothing"
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"turnout: {sentence}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

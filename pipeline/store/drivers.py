@@ -1,0 +1,88 @@
+"""Running processes: who beats, where its metrics are, how it ended; and the newest bronze commits."""
+
+import os
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Literal
+
+from sqlalchemy import Engine, delete, select, update
+from sqlalchemy.exc import IntegrityError
+
+from listeners.sample import StreamState
+from pipeline.store.tables import bronze_commits, drivers, streams
+
+Kind = Literal["ingest", "group"]
+_COMMITS_KEPT = 5_000
+
+
+def start_driver(engine: Engine, kind: Kind, name: str, metrics_address: str | None) -> None:
+    """Note that this process now drives the ingest or the group; its predecessor's row is taken over."""
+    now = time.time()
+    row: dict[str, Any] = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "started_at": now,
+        "heartbeat_at": now,
+        "state": "starting",
+        "error": None,
+        "metrics_address": metrics_address,
+        "frontier_seq": None,
+    }
+    mine = (drivers.c.kind == kind) & (drivers.c.name == name)
+    with engine.begin() as connection:
+        if connection.execute(update(drivers).where(mine).values(row)).rowcount:
+            return
+    with engine.begin() as connection:
+        connection.execute(drivers.insert().values(kind=kind, name=name, **row))
+
+
+def beat(engine: Engine, kind: Kind, name: str, state: str, frontier_seq: int | None, error: str | None = None) -> None:
+    """Write a heartbeat; a process that was taken over by another no longer beats."""
+    mine = (drivers.c.kind == kind) & (drivers.c.name == name) & (drivers.c.pid == os.getpid())
+    values = {"heartbeat_at": time.time(), "state": state, "frontier_seq": frontier_seq, "error": error}
+    with engine.begin() as connection:
+        connection.execute(update(drivers).where(mine).values(values))
+
+
+def write_streams(engine: Engine, states: Sequence[StreamState]) -> None:
+    """Replace the observed state of these streams."""
+    if not states:
+        return
+    rows = [{**asdict(state), "group_name": state.group} for state in states]
+    for row in rows:
+        del row["group"]
+    try:
+        _replace(engine, rows)
+    except IntegrityError:  # two groups told of one stream at the same moment, as after a move: tell again
+        _replace(engine, rows)
+
+
+def _replace(engine: Engine, rows: list[dict[str, Any]]) -> None:
+    with engine.begin() as connection:
+        connection.execute(delete(streams).where(streams.c.game_key.in_([row["game_key"] for row in rows])))
+        connection.execute(streams.insert(), rows)
+
+
+def record_commit(engine: Engine, seq: int, rows: int, refused: int, oldest_source_at: float | None) -> None:
+    """Remember one bronze commit, so that the age of a backlog can be told; only the newest are kept."""
+    values = {
+        "seq": seq,
+        "rows": rows,
+        "refused": refused,
+        "oldest_source_at": oldest_source_at,
+        "committed_at": time.time(),
+    }
+    with engine.begin() as connection:
+        connection.execute(
+            delete(bronze_commits).where((bronze_commits.c.seq <= seq - _COMMITS_KEPT) | (bronze_commits.c.seq == seq))
+        )
+        connection.execute(bronze_commits.insert().values(values))
+
+
+def commits_since(engine: Engine, seq: int) -> list[tuple[int, float]]:
+    """Return (seq, committed at) of the remembered bronze commits from `seq` on, in order."""
+    query = select(bronze_commits.c.seq, bronze_commits.c.committed_at).where(bronze_commits.c.seq >= seq)
+    with engine.connect() as connection:
+        return [(row.seq, row.committed_at) for row in connection.execute(query.order_by(bronze_commits.c.seq))]

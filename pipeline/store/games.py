@@ -1,0 +1,141 @@
+"""Games and their assignment to cluster groups in the control store."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Engine, Row, bindparam, func, select, update
+from sqlalchemy.exc import IntegrityError
+
+from pipeline.names import GameKey
+from pipeline.store.tables import games, groups, registrations, schemas
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One game as its group sees it."""
+
+    game_key: GameKey
+    game: str
+    epoch: int
+    generation: int
+    last_seq: int
+
+
+def record_seen(engine: Engine, seen: Mapping[str, str], seq: int) -> None:
+    """Note that these games (key → name) had rows in a bronze commit; new ones get a group at once."""
+    with engine.begin() as connection:
+        present = set(connection.scalars(select(games.c.game_key).where(games.c.game_key.in_(list(seen)))))
+        if present:
+            connection.execute(
+                update(games).where(games.c.game_key == bindparam("key")).values(last_seq=seq),
+                [{"key": key} for key in present],
+            )
+    new = {key: seen[key] for key in seen.keys() - present}
+    if not new:
+        return
+    try:
+        with engine.begin() as connection:
+            connection.execute(games.insert(), [_row(key, name, seq) for key, name in new.items()])
+    except IntegrityError:  # another process discovered some of them at the same moment
+        for key, name in new.items():
+            record_one(engine, key, name, seq)
+    assign_waiting(engine)
+
+
+def register_group(engine: Engine, name: str) -> None:
+    """Make a cluster group known, and give it the games that wait for one."""
+    try:
+        with engine.begin() as connection:
+            connection.execute(groups.insert().values(name=name, created_at=time.time()))
+    except IntegrityError:
+        return  # it was known
+    assign_waiting(engine)
+
+
+def record_heads(engine: Engine, heads: Mapping[str, int]) -> None:
+    """Bring the store up to what bronze holds (key → last seq), once at every start of ingest.
+
+    Repairs what a crash between a bronze commit and `record_seen` left untold.
+    """
+    names = registered_names(engine)
+    known = known_games(engine)
+    rows = [{"key": key, "seq": seq} for key, seq in heads.items() if key in known]
+    if rows:
+        behind = (games.c.game_key == bindparam("key")) & (games.c.last_seq < bindparam("seq"))
+        with engine.begin() as connection:
+            connection.execute(update(games).where(behind).values(last_seq=bindparam("seq")), rows)
+    for key in names.keys() & heads.keys() - known.keys():
+        record_one(engine, key, names[key], heads[key])
+    assign_waiting(engine)
+
+
+def assign_waiting(engine: Engine) -> None:
+    """Give every game without a group the group with the fewest games; nobody else moves."""
+    with engine.begin() as connection:
+        names = list(connection.scalars(select(groups.c.name).order_by(groups.c.name)))
+        if not names:
+            return
+        counts = dict.fromkeys(names, 0)
+        held: list[Row[tuple[str, int]]] = list(
+            connection.execute(
+                select(games.c.group_name, func.count())
+                .where(games.c.group_name.is_not(None))
+                .group_by(games.c.group_name)
+            )
+        )
+        counts.update(dict(held))
+        waiting = select(games.c.game_key).where(games.c.group_name.is_(None)).order_by(games.c.game_key)
+        for key in list(connection.scalars(waiting)):
+            target = min(counts, key=lambda name: (counts[name], name))
+            free = (games.c.game_key == key) & games.c.group_name.is_(None)
+            if connection.execute(update(games).where(free).values(group_name=target)).rowcount:
+                counts[target] += 1
+
+
+def assigned(engine: Engine, group: str) -> list[Assignment]:
+    """Return the games a group carries now."""
+    columns = (games.c.game_key, games.c.game, games.c.epoch, games.c.generation, games.c.last_seq)
+    with engine.connect() as connection:
+        return [Assignment(*row) for row in connection.execute(select(*columns).where(games.c.group_name == group))]
+
+
+def known_games(engine: Engine) -> dict[str, str]:
+    """Return key → name of every game in the store."""
+    with engine.connect() as connection:
+        return dict(connection.execute(select(games.c.game_key, games.c.game)))
+
+
+def registered(engine: Engine) -> list[tuple[str, int, int, str]]:
+    """Return (game, version, schema id, message) of every registration, by game and version."""
+    columns = (registrations.c.game, registrations.c.version, schemas.c.schema_id, schemas.c.message)
+    query = select(*columns).join(schemas).order_by(registrations.c.game, registrations.c.version)
+    with engine.connect() as connection:
+        return [(game, version, schema_id, message) for game, version, schema_id, message in connection.execute(query)]
+
+
+def registered_names(engine: Engine) -> dict[str, str]:
+    """Return key → name of every game that has a schema."""
+    with engine.connect() as connection:
+        rows = connection.execute(select(registrations.c.game_key, registrations.c.game).distinct())
+        return dict(rows)
+
+
+def generations(engine: Engine) -> dict[str, int]:
+    """Return the current generation of every game's table."""
+    with engine.connect() as connection:
+        return dict(connection.execute(select(games.c.game_key, games.c.generation)))
+
+
+def record_one(engine: Engine, key: str, name: str, seq: int) -> None:
+    """Note one game, new or not."""
+    try:
+        with engine.begin() as connection:
+            connection.execute(games.insert().values(_row(key, name, seq)))
+    except IntegrityError:
+        with engine.begin() as connection:
+            connection.execute(update(games).where(games.c.game_key == key).values(last_seq=seq))
+
+
+def _row(key: str, name: str, seq: int) -> dict[str, str | int | float]:
+    return {"game_key": key, "game": name, "epoch": 1, "generation": 1, "last_seq": seq, "discovered_at": time.time()}

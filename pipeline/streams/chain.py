@@ -1,0 +1,31 @@
+"""The chain of a game's rows in bronze: does what was read connect to the game's cursor (law L4)? Pure."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Link:
+    """All rows of one game in one bronze commit."""
+
+    seq: int
+    prev_seq: int  # the seq before this one in which the game had rows, 0 for none
+
+
+def connects(cursor: int, links: Sequence[Link]) -> bool:
+    """Tell whether the links lead on from the cursor without a gap.
+
+    The links are one game's, above its cursor, ordered by seq: the first must follow a seq at or below the cursor, each
+    next one the one before it. From the cursor alone an idle game and one that is behind look alike; this tells them apart.
+    """
+    if not links:
+        return True
+    if links[0].seq <= cursor or links[0].prev_seq > cursor:
+        return False
+    return all(after.prev_seq == before.seq for before, after in itertools.pairwise(links))
+
+
+def merged(links: Sequence[Link]) -> list[Link]:
+    """Return the links in order, each once: one bronze file may have been read by two tasks."""
+    return sorted(set(links))

@@ -1,0 +1,222 @@
+"""One pass: bronze rows of many games become one commit per game (laws L3 to L6).
+
+`apply` is called with a frame of bronze rows by the group, for a micro-batch or for a catch-up chunk alike. The
+order of writes is the law: pin the schema set, files, quarantine, then one commit per game that moves its cursor.
+"""
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane
+from pipeline.contracts.schemas import SchemaSet
+from pipeline.delta_table import Conflict, CursorTable, DataFile, discard, write_file
+from pipeline.quarantine import QUARANTINE, without_present
+from pipeline.settings import Paths
+from pipeline.streams.chain import Link, connects, merged
+from pipeline.streams.latency import spread
+from pipeline.streams.split import READ, REPORT, SplitJob, split, target_schema
+from pipeline.streams.stream import Stream
+
+
+@dataclass
+class GameReport:
+    """What the tasks wrote for one game."""
+
+    links: list[Link] = field(default_factory=list)
+    arrivals: list[tuple[int, float, float]] = field(default_factory=list)  # rows, oldest and newest source time
+    files: list[DataFile] = field(default_factory=list)
+    rejects: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    error: str | None = None
+
+
+@dataclass
+class Outcome:
+    """What one pass or chunk did."""
+
+    seq_to: int | None  # the last bronze seq read, None when there was none
+    results: list[GameResult]
+    phases: dict[str, float]
+
+
+class Passes:
+    """Applies bronze rows to game tables; one per group."""
+
+    def __init__(self, paths: Paths, quarantine: CursorTable, pool: Executor) -> None:
+        """Use `quarantine` for refused rows and `pool` for commits to different tables at once."""
+        self._paths, self._quarantine, self._pool = paths, quarantine, pool
+
+    def apply(
+        self, frame: DataFrame, streams: Mapping[str, Stream], schemas: SchemaSet, lane: Lane, *, repeated: bool
+    ) -> Outcome:
+        """Split the frame's rows for these streams and commit each game that connects to its cursor.
+
+        `repeated` says that rows of this frame may be in quarantine already. A stream that does not connect, or
+        whose work failed, is left behind; nothing a single game does is raised.
+        """
+        started = time.perf_counter()
+        reports, rejects, seq_to, seconds = self._split(frame, streams, schemas)
+        seconds["split"] = time.perf_counter() - started
+        ready = {key: report for key, report in reports.items() if self._is_ready(streams[key], report)}
+        started = time.perf_counter()
+        self._write_quarantine(rejects, ready, repeated=repeated)
+        seconds["quarantine"] = time.perf_counter() - started
+        started = time.perf_counter()
+        commit = partial(self._commit, schemas=schemas, lane=lane)
+        results = list(self._pool.map(lambda key: commit(streams[key], ready[key]), ready))
+        seconds["commit"] = time.perf_counter() - started
+        results += [_failed(streams[key], report, lane) for key, report in reports.items() if key not in ready]
+        return Outcome(seq_to, results, seconds)
+
+    def _split(
+        self, frame: DataFrame, streams: Mapping[str, Stream], schemas: SchemaSet
+    ) -> tuple[dict[str, GameReport], list[pa.Table], int | None, dict[str, float]]:
+        """Run the tasks. When a worker dies of a game's rows, find that game by halving and go on without it."""
+        rows, culprits = _run(
+            frame.select(*READ), {key: stream.cursor for key, stream in streams.items()}, schemas, self._paths
+        )
+        reports: dict[str, GameReport] = defaultdict(GameReport)
+        rejects, seconds, seq_to = [], defaultdict(float), None
+        for row in rows:
+            report = json.loads(row.report)
+            seq_to = report["seq_to"] if seq_to is None else max(seq_to, report["seq_to"])
+            for phase, value in report["seconds"].items():
+                seconds[phase] += value
+            for key, game in report["games"].items():
+                _add(reports[key], game)
+            rejects.append(pa.ipc.open_stream(row.rejects).read_all())
+        for key, error in culprits.items():
+            reports[key].error = error
+        return reports, rejects, seq_to, seconds
+
+    def _is_ready(self, stream: Stream, report: GameReport) -> bool:
+        """Tell whether a game's rows may be committed; if not, its files are discarded and it is behind."""
+        report.links = merged(report.links)
+        if report.error is None and connects(stream.cursor, report.links):
+            return True
+        discard(stream.path, report.files)
+        if report.error is None:
+            stream.behind = True
+        else:
+            stream.fail(report.error, time.time())
+        return False
+
+    def _write_quarantine(
+        self, rejects: Sequence[pa.Table], ready: Mapping[str, GameReport], *, repeated: bool
+    ) -> None:
+        table = pa.concat_tables([QUARANTINE.empty_table(), *rejects])
+        table = table.filter(pc.is_in(table.column("game_key"), pa.array(list(ready), pa.string())))
+        if repeated:
+            table = without_present(table, self._paths.quarantine).select(QUARANTINE.names)
+        if not table.num_rows:
+            return
+        file = write_file(table, self._paths.quarantine, ["seq", "game_key"])
+        self._quarantine.append([file])
+
+    def _commit(self, stream: Stream, report: GameReport, schemas: SchemaSet, lane: Lane) -> GameResult:
+        started = time.perf_counter()
+        try:
+            stream.commit(report.files, report.links[-1].seq, target_schema(schemas, stream.game_key))
+        except Conflict as error:
+            stream.behind = True  # whatever the other owner did not do is caught up from the cursor it left
+            report.error = str(error)
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            stream.fail(f"{type(error).__name__}: {error}"[:500], time.time())
+            report.error = stream.error
+        if report.error is not None:
+            return _failed(stream, report, lane)
+        now = time.time()
+        return _result(stream, report, lane, now, time.perf_counter() - started)
+
+
+def _run(
+    frame: DataFrame, cursors: Mapping[str, int], schemas: SchemaSet, paths: Paths
+) -> tuple[list[Any], dict[str, str]]:
+    """Run the split job over these games; return its rows and, for games whose rows kill a worker, the error."""
+
+    def collect(part: Mapping[str, int]) -> list[Any]:
+        job = SplitJob(part, schemas, paths.tables)
+        return list(frame.mapInArrow(partial(split, job=job), REPORT).collect())
+
+    try:
+        return collect(cursors), {}
+    except (Py4JJavaError, PySparkException):
+        collect({})  # what fails without any game is shared, and fails the query (law L6)
+    rows: list[Any] = []
+    culprits: dict[str, str] = {}
+    waiting = [dict(cursors)]
+    while waiting:
+        part = waiting.pop()
+        try:
+            rows += collect(part)
+        except (Py4JJavaError, PySparkException) as error:
+            if len(part) == 1:
+                culprits[next(iter(part))] = f"its rows kill the worker: {_root_cause(error)}"
+                continue
+            keys = list(part)
+            half = len(keys) // 2
+            waiting += [{key: part[key] for key in keys[:half]}, {key: part[key] for key in keys[half:]}]
+    return rows, culprits
+
+
+def _root_cause(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    return (causes[-1] if causes else lines[0])[:300]
+
+
+def _add(report: GameReport, game: Mapping[str, Any]) -> None:
+    for seq, prev_seq, rows, arrived in game["links"]:
+        report.links.append(Link(seq, prev_seq))
+        if arrived is not None:
+            report.arrivals.append((rows, *arrived))
+    report.files += [DataFile(**file) for file in game["files"]]
+    for reason, count in game["rejects"].items():
+        report.rejects[reason] += count
+    report.error = report.error or game["error"]
+
+
+def _result(stream: Stream, report: GameReport, lane: Lane, now: float, seconds: float) -> GameResult:
+    return GameResult(
+        game_key=stream.game_key,
+        lane=lane,
+        seq_from=report.links[0].seq,
+        seq_to=report.links[-1].seq,
+        rows=sum(file.rows for file in report.files),
+        rejects=dict(report.rejects),
+        files=len(report.files),
+        bytes=sum(file.size for file in report.files),
+        committed_at=now,
+        commit_seconds=seconds,
+        latency_counts=spread(report.arrivals, now, LATENCY_EDGES_SECONDS),
+    )
+
+
+def _failed(stream: Stream, report: GameReport, lane: Lane) -> GameResult:
+    links = report.links or [Link(stream.cursor, stream.cursor)]
+    return GameResult(
+        game_key=stream.game_key,
+        lane=lane,
+        seq_from=links[0].seq,
+        seq_to=links[-1].seq,
+        rows=0,
+        rejects={},
+        files=0,
+        bytes=0,
+        committed_at=None,
+        commit_seconds=0.0,
+        latency_counts=(0,) * (len(LATENCY_EDGES_SECONDS) + 1),
+        error=report.error,
+    )

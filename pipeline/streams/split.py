@@ -1,0 +1,236 @@
+"""What an executor does with bronze rows: decode each by its own schema id and write one Parquet file per game.
+
+`split` is the body of a Spark task. It commits nothing: it reports files, links and refused rows to the driver (law L9).
+A game whose rows cannot be written is reported with its error; the others go on (law L6).
+"""
+
+import json
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.contracts.decode import decoder, pad
+from pipeline.contracts.schemas import SchemaSet
+from pipeline.contracts.shape import table_schema
+from pipeline.contracts.wrapper import open_wrappers
+from pipeline.delta_table import write_file
+from pipeline.quarantine import QUARANTINE
+
+READ: Final = (
+    "game_key", "game", "schema_id", "seq", "pos", "prev_seq", "refused",
+    "topic", "partition", "offset", "source_time", "raw",
+)  # fmt: skip
+"""The columns of bronze a pass reads."""
+
+OWN_COLUMNS: Final = pa.schema(
+    [
+        ("_seq", pa.int64()),
+        ("_pos", pa.int32()),
+        ("_schema_id", pa.int64()),
+        ("_event_time", pa.timestamp("us", "UTC")),
+        ("_event_id", pa.string()),
+        ("_source_time", pa.timestamp("us", "UTC")),
+    ]
+)
+"""What every game table has before the payload's fields."""
+
+REPORT: Final = "report string, rejects binary"
+_DETAIL_LIMIT: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class SplitJob:
+    """Which games to split from which cursor on, and with which schemas; the same job on the same rows writes the same rows."""
+
+    cursors: Mapping[str, int]
+    schema_set: SchemaSet
+    tables: Path
+
+
+def target_schema(schema_set: SchemaSet, key: str) -> pa.Schema:
+    """Return the columns of a game's table: our own, then the union of its registered schemas."""
+    ids = schema_set.games.get(key, ())  # type: ignore[call-overload]
+    return _target(tuple(schema_set.schemas[number] for number in ids))
+
+
+@lru_cache(maxsize=4096)
+def _target(schemas: tuple[Any, ...]) -> pa.Schema:
+    return pa.schema([*OWN_COLUMNS, *(table_schema(schemas) if schemas else ())])
+
+
+def split(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterator[pa.RecordBatch]:
+    """Split the rows of one task and yield one row: a JSON report and the refused rows as Arrow IPC."""
+    parts = [batch for batch in batches if batch.num_rows]
+    if not parts:
+        return
+    rows = pa.Table.from_batches(parts)
+    seqs = pc.min_max(rows.column("seq")).as_py()
+    mine = _of_my_games(rows, job.cursors)
+    worker = _Split(mine, job)
+    worker.run()
+    report = {"seq_from": seqs["min"], "seq_to": seqs["max"], "games": worker.games, "seconds": worker.seconds}
+    rejects = pa.concat_tables([QUARANTINE.empty_table(), *worker.rejects])
+    yield pa.RecordBatch.from_pydict({"report": [json.dumps(report)], "rejects": [_ipc(rejects)]})
+
+
+def _of_my_games(rows: pa.Table, cursors: Mapping[str, int]) -> pa.Table:
+    """Keep the rows above the cursor of each game of the job."""
+    keys = _one(rows.column("game_key")).dictionary_encode()
+    floor = np.array([cursors.get(key, np.iinfo(np.int64).max) for key in keys.dictionary.to_pylist()])
+    return rows.filter(pa.array(rows.column("seq").to_numpy() > floor[keys.indices.to_numpy()]))
+
+
+class _Split:
+    """The work of one task; `games` and `rejects` are its outcome."""
+
+    def __init__(self, rows: pa.Table, job: SplitJob) -> None:
+        self.job = job
+        self.rows = rows.sort_by(
+            [("game_key", "ascending"), ("seq", "ascending"), ("pos", "ascending")]
+        ).combine_chunks()
+        self.games: dict[str, dict[str, Any]] = {}
+        self.rejects: list[pa.Table] = []
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    def run(self) -> None:
+        if not self.rows.num_rows:
+            return
+        self._describe()
+        started = time.perf_counter()
+        routed = self.rows.filter(pc.is_null(self.rows.column("refused")))
+        decoded = self._decode(routed) if routed.num_rows else {}
+        self.seconds["decode"] += time.perf_counter() - started
+        started = time.perf_counter()
+        for target, tables in decoded.items():
+            self._write(pa.concat_tables(tables), target)
+        self.seconds["write"] += time.perf_counter() - started
+
+    def _describe(self) -> None:
+        """Note for every game its links and, per seq, how many rows came and when the source had them."""
+        grouped = self.rows.group_by(["game_key", "seq", "prev_seq"]).aggregate(
+            [("pos", "count"), ("source_time", "min"), ("source_time", "max")]
+        )
+        oldest = grouped.column("source_time_min").cast(pa.int64()).to_pylist()
+        newest = grouped.column("source_time_max").cast(pa.int64()).to_pylist()
+        for row, first, last in zip(
+            grouped.select(["game_key", "seq", "prev_seq", "pos_count"]).to_pylist(), oldest, newest, strict=True
+        ):
+            game = self.games.setdefault(row["game_key"], {"links": [], "files": [], "rejects": {}, "error": None})
+            known = None if first is None else [first / 1e6, last / 1e6]
+            game["links"].append([row["seq"], row["prev_seq"], row["pos_count"], known])
+
+    def _decode(self, routed: pa.Table) -> dict[pa.Schema, list[pa.Table]]:
+        """Decode by schema id, over all games at once, and lay each row out as its game's table wants it."""
+        opened = open_wrappers(_one(routed.column("raw"))).batch
+        keys = _one(routed.column("game_key")).dictionary_encode()
+        names = keys.dictionary.to_pylist()
+        games = keys.indices.to_numpy()
+        ids = routed.column("schema_id").to_numpy()
+        own = self._own_columns(routed, opened)
+        result: dict[pa.Schema, list[pa.Table]] = defaultdict(list)
+        refusals: list[tuple[int, str, str]] = []
+        for schema_id in np.unique(ids):
+            chosen = np.flatnonzero(ids == schema_id)
+            allowed = np.array([int(schema_id) in self.job.schema_set.games.get(name, ()) for name in names])[
+                games[chosen]
+            ]
+            unknown = f"schema {schema_id} is not registered for this game"
+            refusals += [(row, "unknown_schema", unknown) for row in chosen[~allowed].tolist()]
+            chosen = chosen[allowed]
+            if not chosen.size:
+                continue
+            try:
+                decoded = decoder(self.job.schema_set.schemas[int(schema_id)]).decode(
+                    opened.column("payload").take(pa.array(chosen))
+                )
+                good = chosen[decoded.rows]
+                for target, members in self._by_target(good, games, names).items():
+                    payload = pad(_take(decoded.batch, members), pa.schema(list(target)[len(OWN_COLUMNS) :]))
+                    rows = pa.array(good[members])
+                    columns = [*own.take(rows).columns, *payload.columns, routed.column("game_key").take(rows)]
+                    result[target].append(pa.table(columns, names=[*target.names, "game_key"]))
+            except Exception as error:  # noqa: BLE001 - law L6: games without this schema go on
+                for game in np.unique(games[chosen]):
+                    self.games[names[game]]["error"] = _sentence(error)
+                continue
+            refusals += [(int(chosen[index]), reason, detail) for index, reason, detail in decoded.refused]
+        self._refuse(routed, refusals)
+        return result
+
+    def _own_columns(self, routed: pa.Table, opened: pa.RecordBatch) -> pa.Table:
+        columns = [routed.column(name) for name in ("seq", "pos", "schema_id")]
+        columns += [opened.column("event_time"), opened.column("event_id"), routed.column("source_time")]
+        return pa.table(columns, names=OWN_COLUMNS.names).cast(OWN_COLUMNS)
+
+    def _by_target(self, good: np.ndarray, games: np.ndarray, names: list[str]) -> dict[pa.Schema, np.ndarray]:
+        """Group rows by the columns of their game's table: most games share a few layouts."""
+        present = np.unique(games[good])
+        targets = {int(game): target_schema(self.job.schema_set, names[game]) for game in present}
+        distinct = {id(target): target for target in targets.values()}
+        if len(distinct) == 1:
+            return {next(iter(distinct.values())): np.arange(good.size)}
+        marks = np.zeros(len(names), dtype=np.int64)
+        for game, target in targets.items():
+            marks[game] = id(target)
+        of_row = marks[games[good]]
+        return {target: np.flatnonzero(of_row == mark) for mark, target in distinct.items()}
+
+    def _write(self, table: pa.Table, target: pa.Schema) -> None:
+        table = table.sort_by(
+            [("game_key", "ascending"), ("_seq", "ascending"), ("_pos", "ascending")]
+        ).combine_chunks()
+        runs = pc.run_end_encode(_one(table.column("game_key")))
+        start = 0
+        for key, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            rows = table.slice(start, end - start).select(target.names)
+            start = end
+            try:
+                file = write_file(rows, self.job.tables / key, ["_seq"])
+                self.games[key]["files"].append(file.as_dict())
+            except Exception as error:  # noqa: BLE001 - law L6: whatever one game does, the others go on
+                self.games[key]["error"] = _sentence(error)
+
+    def _refuse(self, routed: pa.Table, refusals: list[tuple[int, str, str]]) -> None:
+        if not refusals:
+            return
+        refused = routed.take(pa.array([row for row, _, _ in refusals], pa.int64()))
+        now = pa.scalar(int(time.time() * 1_000_000), pa.timestamp("us", "UTC"))
+        given = {
+            "reason": pa.array([reason for _, reason, _ in refusals], pa.string()),
+            "detail": pa.array([detail[:_DETAIL_LIMIT] for _, _, detail in refusals], pa.string()),
+            "quarantined_at": pa.repeat(now, len(refusals)),
+        }
+        columns = [given[name] if name in given else refused.column(name) for name in QUARANTINE.names]
+        self.rejects.append(pa.table(columns, names=QUARANTINE.names).cast(QUARANTINE))
+        for key, (_, reason, _) in zip(refused.column("game_key").to_pylist(), refusals, strict=True):
+            reasons = self.games[key]["rejects"]
+            reasons[reason] = reasons.get(reason, 0) + 1
+
+
+def _sentence(error: Exception) -> str:
+    return "".join(traceback.format_exception_only(error)).strip()[:_DETAIL_LIMIT]
+
+
+def _take(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
+    return batch if rows.size == batch.num_rows else batch.take(pa.array(rows))
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def _ipc(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()

@@ -1,0 +1,127 @@
+"""How one driver tells of itself: one publishing path from events and results to Prometheus and the metrics tables.
+
+Everything here happens beside the streams: losing all of it never touches one.
+"""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from listeners.events import Progressed, QueryEvent
+from listeners.join import Joiner, Pass
+from listeners.metrics_table import MetricsTables
+from listeners.outbox import Outbox
+from listeners.prometheus import Exposition, Pusher, push, serve
+from listeners.sample import GroupSample, PassResult, StatusEvent, StreamState, progress_from_json
+from pipeline.errors import Refused
+from pipeline.settings import Metrics, Paths
+
+_CAPACITY = 10_000
+_PATIENCE_SECONDS = 30.0  # a pass waits so long for Spark's progress of it
+_CLOSE_SECONDS = 10.0
+
+
+class Telling:
+    """The outbox of one driver and what drains into it."""
+
+    def __init__(self, settings: Metrics, paths: Paths, kind: str, name: str) -> None:
+        """Start telling: serve /metrics on loopback by default, write metrics tables, push where asked.
+
+        Raises:
+            Refused: the address for /metrics cannot be used.
+        """
+        registry = CollectorRegistry()
+        self.exposition = Exposition(registry)
+        try:
+            port, self._stop_serving = serve(registry, settings.bind)
+        except (OSError, ValueError) as error:
+            raise Refused(f"{error}. The setting is metrics.bind.") from error
+        self._tables = MetricsTables(paths.metrics, f"{kind}-{name}")
+        self._tables.start(settings.flush_seconds)
+        self.address = f"{settings.bind}:{port}"
+        self._target = paths.targets / f"{kind}-{name}.json"
+        _write_target(self._target, self.address, kind, name)
+        self._pusher: Pusher | None = None
+        if settings.push_gateway:
+            self._pusher = push(registry, settings.push_gateway, "turnout", {"kind": kind, "name": name})
+        self._joiner = Joiner(_PATIENCE_SECONDS)
+        self._outbox: Outbox[QueryEvent | PassResult | Pass | StatusEvent | GroupSample] = Outbox(
+            _CAPACITY, self._publish
+        )
+
+    def event(self, event: QueryEvent) -> None:
+        """Take an event of the listener; only enqueues."""
+        self._outbox.offer(event)
+
+    def passed(self, result: PassResult) -> None:
+        """Take the result of a pass; it is published with Spark's progress of the same micro-batch."""
+        self._outbox.offer(result)
+
+    def caught_up(self, result: PassResult) -> None:
+        """Take the result of a catch-up chunk, which no progress follows."""
+        self._outbox.offer(Pass(result, None))
+
+    def states(self, states: Sequence[StreamState], changes: Sequence[StatusEvent], sample: GroupSample) -> None:
+        """Take an evaluation of all streams of a group."""
+        self.exposition.set_states(states)
+        self.exposition.set_heartbeat(sample.group, sample.at)
+        for change in changes:
+            self._outbox.offer(change)
+        self._outbox.offer(sample)
+
+    def tick(self, listener_errors: int) -> None:
+        """Bring the numbers about the telling itself up to date; called with every heartbeat."""
+        self.exposition.set_self(
+            events_dropped=self._outbox.dropped,
+            listener_errors=listener_errors + self._outbox.failures,
+            outbox_items=len(self._outbox),
+            flush_failures=self._tables.flush_failures,
+            push_failures=self._pusher.failures if self._pusher else None,
+        )
+
+    def close(self) -> None:
+        """Publish what waits, write the tables, and take the process off Prometheus's list."""
+        self._outbox.close(_CLOSE_SECONDS)
+        for told in self._joiner.release():
+            self._publish_pass(told)
+        self._tables.close(_CLOSE_SECONDS)
+        self._target.unlink(missing_ok=True)
+        if self._pusher:
+            self._pusher.stop()
+        self._stop_serving()
+
+    def _publish(self, item: QueryEvent | PassResult | Pass | StatusEvent | GroupSample) -> None:
+        now = time.time()
+        match item:
+            case PassResult():
+                ready = self._joiner.add_result(item, now)
+            case Progressed():
+                progress = progress_from_json(item.json)
+                self.exposition.add_progress(progress)
+                ready = self._joiner.add_progress(progress, now)
+            case Pass():
+                ready = [item]
+            case StatusEvent() | GroupSample():
+                self._tables.add(item)
+                ready = self._joiner.expire(now)
+            case _:
+                ready = self._joiner.expire(now)
+        for told in ready:
+            self._publish_pass(told)
+
+    def _publish_pass(self, told: Pass) -> None:
+        self._tables.add(told)
+        self.exposition.add_pass(told)
+
+
+def _write_target(file: Path, address: str, kind: str, name: str) -> None:
+    """Tell Prometheus's file discovery where this process serves; the file appears whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    labels = {"kind": kind, "cluster_group": name} if kind == "group" else {"kind": kind}
+    draft = file.with_suffix(".draft")
+    draft.write_text(json.dumps([{"targets": [address], "labels": labels}]))
+    os.replace(draft, file)

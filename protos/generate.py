@@ -1,0 +1,63 @@
+"""Generates the Python modules of every `.proto` file below this folder: `python -m protos.generate [--check]`.
+
+Generated modules lie beside their source and are never edited. The compiler runs from the project's root, so that
+they import each other as `protos.…`, while the names on the wire stay those of the `package` lines.
+"""
+
+import sys
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+from grpc_tools import protoc  # type: ignore[import-untyped]  # it ships no types
+
+_ROOT = Path(__file__).resolve().parent.parent
+_SUFFIXES = ("_pb2.py", "_pb2.pyi")
+_STUB_HEAD = b'# mypy: disable-error-code="type-arg"\n'  # the compiler writes bare `Mapping` into its stubs
+
+
+def generate(root: Path) -> dict[Path, bytes]:
+    """Return what the `.proto` files below `root`/protos compile to: content by path relative to `root`.
+
+    Raises:
+        ValueError: a file does not compile; the compiler has told why on stderr.
+    """
+    sources = sorted(str(path.relative_to(root)) for path in (root / "protos").rglob("*.proto"))
+    well_known = str(files("grpc_tools") / "_proto")
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = ["protoc", f"-I{root}", f"-I{well_known}", f"--python_out={folder}", f"--pyi_out={folder}"]
+        if protoc.main([*arguments, *sources]) != 0:
+            raise ValueError(f"the .proto files below {root / 'protos'} do not compile")
+        made = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+        heads = {path: _STUB_HEAD if path.suffix == ".pyi" else b"" for path in made}
+        return {path.relative_to(folder): head + path.read_bytes() for path, head in heads.items()}
+
+
+def differences(root: Path) -> dict[Path, bytes | None]:
+    """Return what must be written below `root` so that the generated files are current; None means delete."""
+    wanted = generate(root)
+    present = {path.relative_to(root) for path in (root / "protos").rglob("*_pb2.py*") if path.name.endswith(_SUFFIXES)}
+    stale: dict[Path, bytes | None] = dict.fromkeys(sorted(present - wanted.keys()))
+    current = {path: (root / path).read_bytes() for path in present}
+    return stale | {path: content for path, content in wanted.items() if current.get(path) != content}
+
+
+def main(arguments: list[str]) -> int:
+    """Write the generated files, or with `--check` only tell which would change; return the exit code."""
+    if arguments not in ([], ["--check"]):
+        print("usage: python -m protos.generate [--check]", file=sys.stderr)
+        return 2
+    changes = differences(_ROOT)
+    for path, content in changes.items():
+        print(f"{'would change' if arguments else 'wrote' if content is not None else 'removed'}: {path}")
+        if arguments:
+            continue
+        if content is None:
+            (_ROOT / path).unlink()
+        else:
+            (_ROOT / path).write_bytes(content)
+    return 1 if arguments and changes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,47 @@
+# mypy: disable-error-code="type-arg"
+import datetime
+
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class LevelPlayed(_message.Message):
+    __slots__ = ("player_id", "round", "level", "outcome", "score", "ended_at", "board", "moves")
+    class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        OUTCOME_UNSPECIFIED: _ClassVar[LevelPlayed.Outcome]
+        OUTCOME_WON: _ClassVar[LevelPlayed.Outcome]
+        OUTCOME_LOST: _ClassVar[LevelPlayed.Outcome]
+    OUTCOME_UNSPECIFIED: LevelPlayed.Outcome
+    OUTCOME_WON: LevelPlayed.Outcome
+    OUTCOME_LOST: LevelPlayed.Outcome
+    class Board(_message.Message):
+        __slots__ = ("width", "height")
+        WIDTH_FIELD_NUMBER: _ClassVar[int]
+        HEIGHT_FIELD_NUMBER: _ClassVar[int]
+        width: int
+        height: int
+        def __init__(self, width: _Optional[int] = ..., height: _Optional[int] = ...) -> None: ...
+    PLAYER_ID_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    BOARD_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    player_id: str
+    round: int
+    level: int
+    outcome: LevelPlayed.Outcome
+    score: int
+    ended_at: _timestamp_pb2.Timestamp
+    board: LevelPlayed.Board
+    moves: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, player_id: _Optional[str] = ..., round: _Optional[int] = ..., level: _Optional[int] = ..., outcome: _Optional[_Union[LevelPlayed.Outcome, str]] = ..., score: _Optional[int] = ..., ended_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., board: _Optional[_Union[LevelPlayed.Board, _Mapping]] = ..., moves: _Optional[_Iterable[int]] = ...) -> None: ...

@@ -1,0 +1,199 @@
+"""The real app in a real browser: what an operator sees, clicks and copies."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+from pipeline.names import game_key
+from tests.browser.seed import HOSTILE, fleet_of_forty, seed
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = Path("/usr/bin/chromium")
+SCREENSHOTS = ROOT / "artefacts" / "screenshots"
+HEADLINE = "2 failed, 1 stalled, 1 lagging, 1 at risk"
+HARMLESS = "404"  # Streamlit asks below a page's address for its own health first
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM}: install chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Start the app over a seeded environment as an operator does, and stop it afterwards."""
+    folder = tmp_path_factory.mktemp("environment")
+    # Heartbeats in the future: the drivers stay alive on screen for as long as the tests take.
+    seed(folder, fleet_of_forty(), now=time.time(), heartbeat_ages=dict.fromkeys(("ingest", "a", "b"), -600.0))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "streamlit", "run", "app/main.py", "--server.port", str(port)]
+    with (folder / "app.log").open("wb") as log:
+        app = subprocess.Popen(
+            [*command, "--", "--env-dir", str(folder)],
+            cwd=ROOT,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        try:
+            _wait_until_healthy(app, f"http://127.0.0.1:{port}/_stcore/health", folder / "app.log")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            app.terminate()
+            app.wait(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        )
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    """Open an empty page at the app's address; what its console complained of fails the test."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, base_url=address)
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on(
+        "console",
+        lambda message: (
+            complaints.append(message.text) if message.type == "error" and HARMLESS not in message.text else None
+        ),
+    )
+    own = (address, address.replace("http", "ws"), "data:", "blob:")
+    opened.on("request", lambda request: None if request.url.startswith(own) else complaints.append(request.url))
+    yield opened
+    context.close()
+    assert complaints == []
+
+
+def _wait_until_healthy(app: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert app.poll() is None, f"the app ended: {log.read_text()}"
+        try:
+            with urllib.request.urlopen(url, timeout=2) as answer:
+                if answer.status == 200:
+                    return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.1)
+    pytest.fail(f"the app did not become healthy in 60 s: {log.read_text()}")
+
+
+def _settled(page: Page) -> None:
+    expect(page.locator('[data-testid="stApp"]')).to_have_attribute(
+        "data-test-script-state", "notRunning", timeout=30_000
+    )
+
+
+def _cell(page: Page, text: str) -> Locator:
+    """Find a table's cell: the canvas that is drawn holds a table for screen readers."""
+    return page.locator('[data-testid="stDataFrame"] td[role="gridcell"]', has_text=text).first
+
+
+def _glyph(page: Page, status: str) -> Locator:
+    return page.locator(f'[data-testid="stVegaLiteChart"] text[aria-label*="{status}"]').first
+
+
+def test_the_fleet_is_read_in_ten_seconds(page: Page) -> None:
+    """The home page says in one sentence what is wrong, and the worst game is the first row."""
+    page.goto("/")
+    expect(page.get_by_text(HEADLINE, exact=True)).to_be_visible(timeout=30_000)
+    expect(_cell(page, "✕ failed")).to_be_attached(timeout=15_000)
+    expect(page.get_by_role("button", name="■ 1 stalled")).to_be_visible()
+    expect(page.get_by_text("data as of")).to_be_visible()
+    expect(page.locator('[data-testid="stDataFrame"] table')).to_have_attribute("aria-rowcount", "41")
+
+
+def test_a_link_restores_the_filters(page: Page) -> None:
+    """Opening a link with filters shows the same games, and clearing a filter clears the URL."""
+    page.goto("/?status=FAILED&group=b&q=arena&trouble=true")
+    expect(page.get_by_text("1 of 40 games")).to_be_visible(timeout=30_000)
+    expect(page.get_by_placeholder("part of a name or key")).to_have_value("arena")
+    page.get_by_placeholder("part of a name or key").fill("")
+    expect(page.get_by_text("2 of 40 games")).to_be_visible(timeout=15_000)
+    page.wait_for_url(lambda url: "q=" not in url and "status=FAILED" in url)
+
+
+def test_a_count_filters_and_writes_the_url(page: Page) -> None:
+    """Pressing a count shows its games only, and the URL can be copied."""
+    page.goto("/")
+    page.get_by_role("button", name="■ 1 stalled").click(timeout=30_000)
+    expect(page.get_by_text("1 of 40 games")).to_be_visible(timeout=15_000)
+    page.wait_for_url(lambda url: "status=STALLED" in url)
+
+
+def test_a_cell_of_the_grid_opens_its_game(page: Page) -> None:
+    """A click on a game's cell opens that very game, found by its key and not by its place."""
+    page.goto("/?status=STALLED")
+    expect(page.get_by_text("1 of 40 games")).to_be_visible(timeout=30_000)
+    _glyph(page, "stalled").click()
+    expect(page.get_by_text(f"key {game_key('Harbor quest')}")).to_be_visible(timeout=30_000)
+    page.wait_for_url(lambda url: f"game={game_key('Harbor quest')}" in url)
+    page.get_by_role("link", name="Fleet").click()
+    expect(page.get_by_text(HEADLINE, exact=True)).to_be_visible(timeout=30_000)
+
+
+def test_a_row_links_to_its_game(page: Page) -> None:
+    """The link in a row leads to the page of the row's key."""
+    page.goto("/?q=harbor+quest")
+    expect(page.get_by_text("1 of 40 games")).to_be_visible(timeout=30_000)
+    canvas = page.locator('[data-testid="stDataFrame"] canvas').first
+    expect(_cell(page, game_key("Harbor quest"))).to_be_attached(timeout=15_000)
+    with page.context.expect_page(timeout=15_000) as opened:
+        canvas.hover(position={"x": 400, "y": 53})  # the drawn link acts only under a pointer that came over it
+        canvas.click(position={"x": 420, "y": 53})
+    expect(opened.value.get_by_text(f"key {game_key('Harbor quest')}")).to_be_visible(timeout=30_000)
+
+
+def test_hostile_names_do_nothing(page: Page) -> None:
+    """A name made of script, HTML and Markdown is shown letter by letter and runs nowhere."""
+    page.goto(f"/game?game={game_key(HOSTILE[0])}")
+    expect(page.get_by_text("<script>document.title='owned'</script>")).to_be_visible(timeout=30_000)
+    _settled(page)
+    assert page.title() != "owned"
+    assert page.locator("img[src=x]").count() == 0
+    page.goto(f"/game?game={game_key(HOSTILE[1])}")
+    expect(page.get_by_text("**bold** [click](javascript:alert(1))")).to_be_visible(timeout=30_000)
+    assert page.locator('a[href^="javascript"]').count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_screenshots(browser: Browser, address: str, scheme: str) -> None:
+    """Both pages draw to the end in both themes; the pictures are kept for people."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    context = browser.new_context(
+        viewport={"width": 1440, "height": 900}, base_url=address, color_scheme="dark" if scheme == "dark" else "light"
+    )
+    page = context.new_page()
+    page.goto("/")
+    expect(page.get_by_text(HEADLINE, exact=True)).to_be_visible(timeout=30_000)
+    expect(_glyph(page, "stalled")).to_be_visible(timeout=15_000)
+    expect(_cell(page, "✕ failed")).to_be_attached(timeout=15_000)
+    page.screenshot(path=SCREENSHOTS / f"fleet-{scheme}.png")
+    page.goto(f"/game?game={game_key('Fjord arena')}")
+    expect(page.get_by_text("✕ Failed for")).to_be_visible(timeout=30_000)
+    expect(page.locator('[data-testid="stVegaLiteChart"] svg')).to_have_count(4, timeout=30_000)
+    expect(page.locator('[data-testid="stDataFrame"] table')).to_have_count(3, timeout=30_000)
+    page.screenshot(path=SCREENSHOTS / f"game-{scheme}.png", full_page=False)
+    page.set_viewport_size({"width": 1440, "height": 1500})
+    _settled(page)
+    page.screenshot(path=SCREENSHOTS / f"game-long-{scheme}.png")
+    context.close()

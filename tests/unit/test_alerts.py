@@ -1,0 +1,400 @@
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import Refused
+from pipeline.health import alerts
+
+REPOSITORY = Path(__file__).parents[2]
+NAMES = [alert.name for alert in alerts.alerts()]
+STEP_SECONDS = 15
+PROMTOOL = shutil.which("promtool")
+
+
+def promtool(*arguments: str) -> str:
+    """Run promtool and return what it said; its failure is the test's failure."""
+    if PROMTOOL is None:
+        pytest.fail("promtool is missing, so the alerts cannot be tested. Install the package prometheus.")
+    done = subprocess.run([PROMTOOL, *arguments], capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    return said
+
+
+def steps(seconds: float) -> int:
+    return round(seconds / STEP_SECONDS)
+
+
+def flat(value: float, seconds: float) -> str:
+    """Return a series that has one value for a while."""
+    return f"{value:g}x{steps(seconds) - 1}"
+
+
+def gone(seconds: float) -> str:
+    return f"stale _x{steps(seconds) - 2}"
+
+
+def grows(per_second: float, seconds: float, start: float = 0) -> str:
+    return f"{start:g}+{per_second * STEP_SECONDS:g}x{steps(seconds) - 1}"
+
+
+def status(value: str, values: str, game: str = "g", instance: str = "a:1") -> tuple[str, str]:
+    return f'turnout_stream_status{{game="{game}",status="{value}",group="a",instance="{instance}"}}', values
+
+
+def info(values: str, group: str = "a", game: str = "g") -> tuple[str, str]:
+    return f'turnout_stream_info{{game="{game}",cluster_group="{group}",lane="RUN",instance="{group}:1"}}', values
+
+
+def age(values: str, group: str = "a") -> tuple[str, str]:
+    return f'turnout_stream_backlog_age_seconds{{game="g",group="{group}",instance="{group}:1"}}', values
+
+
+def landed(values: str, le: str, group: str = "a") -> tuple[str, str]:
+    return f'turnout_stream_latency_seconds_bucket{{game="g",group="{group}",le="{le}"}}', values
+
+
+def rows(result: str, values: str) -> tuple[str, str]:
+    return f'turnout_stream_rows_total{{game="g",group="a",result="{result}"}}', values
+
+
+def up(values: str, kind: str = "group", group: str = "a") -> tuple[str, str]:
+    owner = f',cluster_group="{group}"' if kind == "group" else ""
+    return f'up{{job="turnout",kind="{kind}",instance="{group}:1"{owner}}}', values
+
+
+def heartbeat(values: str, group: str = "a") -> tuple[str, str]:
+    return f'turnout_group_heartbeat_timestamp_seconds{{cluster_group="{group}",instance="{group}:1"}}', values
+
+
+def drops(values: str) -> tuple[str, str]:
+    return 'turnout_listener_events_dropped_total{cluster_group="a",instance="a:1"}', values
+
+
+def later(seconds: float, values: str) -> str:
+    """Return a series that begins after a while."""
+    return f"_x{steps(seconds) - 1} {values}"
+
+
+INGESTED = ("turnout_ingest_last_commit_timestamp_seconds", grows(1, 3_600))
+HOUR = 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What a Prometheus sees, and which alerts fire at which second (the watchdog aside)."""
+
+    law: str
+    series: Sequence[tuple[str, str]]
+    firing: Mapping[int, Sequence[str]]
+
+
+def _fired(alert: str, severity: str = "page", **labels: str) -> str:
+    told = {"alertname": alert, "alertstate": "firing", "severity": severity, **labels}
+    return "ALERTS{" + ", ".join(f'{name}="{value}"' for name, value in sorted(told.items())) + "}"
+
+
+def of_game(alert: str, severity: str = "page", group: str | None = "a") -> str:
+    return _fired(alert, severity, game="g", **({} if group is None else {"cluster_group": group}))
+
+
+DOWN, STALLED, LATE = "TurnoutStreamDown", "TurnoutStreamStalled", "TurnoutLatencyOverObjective"
+SCENARIOS = [
+    Scenario(
+        "a failed stream fires after 2 minutes and clears",
+        [info(flat(1, HOUR)), status("FAILED", f"{flat(0, 300)} {flat(1, 600)} {flat(0, 900)}")],
+        {390: [], 450: [of_game(DOWN)], 885: [of_game(DOWN)], 930: []},
+    ),
+    Scenario(
+        "a change from FAILED to CRASH_LOOP does not start the wait again",
+        [
+            info(flat(1, HOUR)),
+            status("FAILED", f"{flat(1, 90)} {flat(0, 900)}"),
+            status("CRASH_LOOP", f"{flat(0, 90)} {flat(1, 900)}"),
+        ],
+        {150: [of_game(DOWN)]},
+    ),
+    Scenario("a missing stream fires", [info(flat(1, HOUR)), status("MISSING", flat(1, HOUR))], {180: [of_game(DOWN)]}),
+    Scenario(
+        "without a known owner it fires too",
+        [status("MISSING", flat(1, HOUR))],
+        {180: [of_game(DOWN, group=None)]},
+    ),
+    Scenario(
+        "with two owners for a moment it fires once",
+        [info(flat(1, HOUR)), info(flat(1, HOUR), "b"), status("FAILED", flat(1, HOUR))],
+        {600: [of_game(DOWN)]},
+    ),
+    Scenario(
+        "a stalled stream fires after 3 minutes and keeps firing for 5",
+        [info(flat(1, HOUR)), status("STALLED", f"{flat(1, 600)} {flat(0, 1_800)}")],
+        {165: [], 195: [of_game(STALLED)], 855: [of_game(STALLED)], 930: []},
+    ),
+    Scenario(
+        "a backlog over the objective fires after 5 minutes",
+        [info(flat(1, HOUR)), age(flat(61, HOUR))],
+        {285: [], 315: [of_game(LATE)]},
+    ),
+    Scenario("a backlog at the objective is silent", [info(flat(1, HOUR)), age(flat(60, HOUR))], {1_200: []}),
+    Scenario(
+        "a p95 over the objective fires while the backlog is small",
+        [
+            info(flat(1, HOUR)),
+            age(flat(5, HOUR)),
+            landed(flat(0, HOUR), "60.0"),
+            landed(grows(2, HOUR), "120.0"),
+            landed(grows(2, HOUR), "+Inf"),
+        ],
+        {285: [], 360: [of_game(LATE)]},
+    ),
+    Scenario(
+        "a stream behind by an unknown age is late",
+        [info(flat(1, HOUR)), status("CATCHING_UP", flat(1, HOUR))],
+        {315: [of_game(LATE)]},
+    ),
+    Scenario(
+        "a paused or backfilling stream is not late",
+        [
+            info(flat(1, HOUR)),
+            age(flat(900, HOUR)),
+            status("PAUSED", flat(1, 600) + " " + flat(0, 600)),
+            status("BACKFILLING", flat(0, 600) + " " + flat(1, 600)),
+        ],
+        {1_185: []},
+    ),
+    Scenario(
+        "more than 1% refused for 15 minutes gives a ticket",
+        [info(flat(1, HOUR)), rows("ok", grows(98, HOUR)), rows("rejected", grows(2, HOUR))],
+        {885: [], 960: [of_game("TurnoutRejectRatioHigh", "ticket")]},
+    ),
+    Scenario(
+        "less than 1% refused is silent",
+        [info(flat(1, HOUR)), rows("ok", grows(1_000, HOUR)), rows("rejected", grows(9, HOUR))],
+        {2_400: []},
+    ),
+    Scenario(
+        "a hung driver gives the group alert",
+        [up(flat(1, HOUR)), heartbeat(flat(0, HOUR)), up(flat(1, HOUR), group="b"), heartbeat(grows(1, HOUR), "b")],
+        {120: [], 210: [_fired("TurnoutGroupDown", cluster_group="a")]},
+    ),
+    Scenario(
+        "the death of a group gives the group alert only, not one per game",
+        [
+            up(f"{flat(1, 600)} {flat(0, 1_800)}"),
+            heartbeat(f"{grows(1, 600)} {gone(1_800)}"),
+            info(f"{flat(1, 600)} {gone(1_800)}"),
+            age(f"{flat(3, 600)} {gone(1_800)}"),
+            status("RUNNING", f"{flat(1, 600)} {gone(1_800)}"),
+            status("FAILED", f"{flat(0, 600)} {gone(1_800)}"),
+        ],
+        {
+            660: [],
+            795: [_fired("TurnoutGroupDown", cluster_group="a")],
+            2_000: [_fired("TurnoutGroupDown", cluster_group="a")],
+        },
+    ),
+    Scenario(
+        "ingest that commits nothing fires after 10 minutes",
+        [up(flat(1, HOUR), "ingest"), (INGESTED[0], f"{grows(1, 600)} {flat(600, 1_800)}")],
+        {1_185: [], 1_245: [_fired("TurnoutIngestStalled")]},
+    ),
+    Scenario(
+        "ingest that nobody hears of fires",
+        [up(flat(1, HOUR)), heartbeat(grows(1, HOUR)), (INGESTED[0], f"{grows(1, 600)} {gone(1_800)}")],
+        {870: [], 930: [_fired("TurnoutIngestStalled")]},
+    ),
+    Scenario(
+        "lasting drops of monitoring events give a ticket",
+        [drops(grows(0.1, HOUR))],
+        {600: [], 660: [_fired("TurnoutListenerLagging", "ticket", cluster_group="a", instance="a:1")]},
+    ),
+    Scenario(
+        "a blip of 60 seconds is silent everywhere",
+        [
+            info(flat(1, HOUR)),
+            status("FAILED", f"{flat(0, 600)} {flat(1, 60)} {flat(0, 2_400)}"),
+            status("STALLED", f"{flat(0, 600)} {flat(1, 60)} {flat(0, 2_400)}"),
+            age(f"{flat(2, 600)} {flat(90, 60)} {flat(2, 2_400)}"),
+            landed(f"{grows(2, 600)} {flat(1_200, 60)} {grows(2, 2_400, 1_200)}", "60.0"),
+            landed(grows(2, 3_060), "+Inf"),
+            rows("ok", grows(2, 3_060)),
+            rows("rejected", f"{flat(0, 600)} {grows(2, 60)} {flat(120, 2_400)}"),
+            up(f"{flat(1, 600)} {flat(0, 60)} {flat(1, 2_400)}"),
+            heartbeat(f"{grows(1, 600)} {gone(60)} {grows(1, 2_400, 660)}"),
+            (INGESTED[0], f"{grows(1, 600)} {gone(60)} {grows(1, 2_400, 660)}"),
+            drops(f"{flat(0, 600)} {grows(5, 60)} {flat(300, 2_400)}"),
+        ],
+        {at: [] for at in range(600, 3_000, 15)},
+    ),
+    Scenario(
+        "a quiet game is silent",
+        [
+            info(flat(1, HOUR)),
+            status("RUNNING", flat(1, HOUR)),
+            status("STALLED", flat(0, HOUR)),
+            age(flat(0, HOUR)),
+            landed(flat(7, HOUR), "60.0"),
+            landed(flat(9, HOUR), "+Inf"),
+            rows("ok", flat(9, HOUR)),
+            rows("rejected", flat(4, HOUR)),
+            up(flat(1, HOUR)),
+            heartbeat(grows(1, HOUR)),
+            INGESTED,
+        ],
+        {at: [] for at in (300, 1_200, 3_000)},
+    ),
+    Scenario(
+        "a game that moves between groups is silent",
+        [
+            info(f"{flat(1, 600)} {gone(1_800)}"),
+            info(later(585, flat(1, 1_800)), "b"),
+            status("RUNNING", f"{flat(1, 600)} {gone(1_800)}"),
+            status("STARTING", later(600, f"{flat(1, 60)} {flat(0, 1_800)}"), instance="b:1"),
+            status("CATCHING_UP", later(600, f"{flat(0, 60)} {flat(1, 60)} {flat(0, 1_800)}"), instance="b:1"),
+            age(f"{flat(2, 600)} {gone(1_800)}"),
+            age(later(600, f"{flat(90, 120)} {flat(2, 1_800)}"), "b"),
+            landed(f"{grows(1, 600)} {gone(1_800)}", "60.0"),
+            landed(f"{grows(1, 600)} {gone(1_800)}", "+Inf"),
+            landed(later(600, grows(1, 1_800)), "60.0", "b"),
+            landed(later(600, grows(1, 1_800)), "+Inf", "b"),
+            up(flat(1, HOUR)),
+            up(flat(1, HOUR), group="b"),
+            heartbeat(grows(1, HOUR)),
+            heartbeat(grows(1, HOUR), "b"),
+            INGESTED,
+        ],
+        {at: [] for at in range(570, 1_500, 15)},
+    ),
+    Scenario(
+        "a counter that starts again from 0 is silent",
+        [
+            info(flat(1, HOUR)),
+            age(flat(2, HOUR)),
+            rows("ok", f"{grows(50, 600)} {grows(50, 1_800)}"),
+            rows("rejected", f"{flat(5_000, 600)} {flat(0, 1_800)}"),
+            landed(f"{grows(50, 600)} {grows(50, 1_800)}", "60.0"),
+            landed(f"{grows(50, 600)} {grows(50, 1_800)}", "+Inf"),
+            drops(f"{flat(40, 600)} {flat(0, 1_800)}"),
+        ],
+        {at: [] for at in range(600, 2_400, 30)},
+    ),
+]
+
+
+def run_rules(folder: Path, test: Mapping[str, object]) -> None:
+    document = {"rule_files": [str(alerts.RULES_FILE)], "evaluation_interval": f"{STEP_SECONDS}s", "tests": [test]}
+    (folder / "test.json").write_text(json.dumps(document), "utf-8")  # JSON is YAML
+    promtool("test", "rules", str(folder / "test.json"))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.law for scenario in SCENARIOS])
+def test_alerts_fire_when_they_should_and_only_then(scenario: Scenario, tmp_path: Path) -> None:
+    """At each told second exactly the told alerts fire: what is not told must be silent."""
+    unknown_ingest = not any(name == INGESTED[0] for name, _ in scenario.series)
+    ignored = "TurnoutWatchdog|TurnoutIngestStalled" if unknown_ingest else "TurnoutWatchdog"
+    run_rules(
+        tmp_path,
+        {
+            "interval": f"{STEP_SECONDS}s",
+            "input_series": [{"series": name, "values": values} for name, values in scenario.series],
+            "promql_expr_test": [
+                {
+                    "expr": f'ALERTS{{alertstate="firing",alertname!~"{ignored}"}}',
+                    "eval_time": f"{at}s",
+                    "exp_samples": [{"labels": each, "value": 1} for each in firing],
+                }
+                for at, firing in scenario.firing.items()
+            ],
+        },
+    )
+
+
+def test_every_alert_fires_in_a_scenario() -> None:
+    """No alert is without a scenario in which it fires; the watchdog has a test of its own."""
+    fired = {each for scenario in SCENARIOS for firing in scenario.firing.values() for each in firing}
+    told = {match.group(1) for each in fired if (match := re.search('alertname="([^"]+)"', each))}
+    assert set(NAMES) == {*told, "TurnoutWatchdog"}
+
+
+def test_watchdog_fires_when_nothing_is_known(tmp_path: Path) -> None:
+    """The watchdog needs no series at all."""
+    firing = [{"labels": _fired("TurnoutWatchdog", "none"), "value": 1}]
+    expression = {"expr": 'ALERTS{alertstate="firing"}', "eval_time": "15m", "exp_samples": firing}
+    run_rules(tmp_path, {"interval": "15s", "input_series": [], "promql_expr_test": [expression]})
+
+
+def test_texts_of_an_alert_are_filled_in(tmp_path: Path) -> None:
+    """A person on call reads the game, the status and the numbers, and finds the runbook and the page."""
+    expected = {
+        "exp_labels": {"severity": "page", "game": "g", "cluster_group": "a"},
+        "exp_annotations": {
+            "summary": "The stream of g is down",
+            "description": "The status is CRASH_LOOP for more than 2 minutes: nothing of this game reaches its table.",
+            "runbook_url": "docs/runbooks/turnoutstreamdown.md",
+            "dashboard_url": "/game?game=g",
+        },
+    }
+    series = [info(flat(1, HOUR)), status("CRASH_LOOP", flat(1, HOUR)), status("FAILED", flat(0, HOUR))]
+    run_rules(
+        tmp_path,
+        {
+            "interval": "15s",
+            "input_series": [{"series": name, "values": values} for name, values in series],
+            "alert_rule_test": [{"eval_time": "5m", "alertname": DOWN, "exp_alerts": [expected]}],
+        },
+    )
+
+
+def test_rules_are_valid_and_not_stale() -> None:
+    """The committed rules are what the template makes, and promtool accepts them."""
+    assert alerts.render_rules() == alerts.RULES_FILE.read_text("utf-8"), "run python -m pipeline.health.alerts --write"
+    assert f"{len(NAMES)} rules found" in promtool("check", "rules", str(alerts.RULES_FILE))
+
+
+def test_rules_follow_the_objective(tmp_path: Path) -> None:
+    """Another latency objective changes the rule and its text, and nothing else."""
+    changed = alerts.render_rules(12.5)
+    assert "> 12.5" in changed
+    assert "the objective is 12.5 s" in changed
+    assert changed.replace("12.5", "60") == alerts.render_rules()
+
+
+@pytest.mark.parametrize("scrape_seconds", [1, 2.5, 30])
+def test_configuration_is_valid(tmp_path: Path, scrape_seconds: float) -> None:
+    """Prometheus accepts the configuration with target files, also for a folder with a space."""
+    targets = tmp_path / "env dir" / "targets"
+    targets.mkdir(parents=True)
+    target = {"targets": ["127.0.0.1:9101"], "labels": {"kind": "group", "cluster_group": "a"}}
+    (targets / "group-a.json").write_text(json.dumps([target]), "utf-8")
+    config = tmp_path / "prometheus.yml"
+    config.write_text(alerts.prometheus_config(targets, alerts.RULES_FILE, scrape_seconds), "utf-8")
+    assert "SUCCESS" in promtool("check", "config", str(config))
+
+
+@pytest.mark.parametrize("scrape_seconds", [0, 0.5, 31])
+def test_scrapes_that_do_not_fit_the_rules_are_refused(tmp_path: Path, scrape_seconds: float) -> None:
+    """A scrape interval with which the rates of the rules would be empty is refused with a sentence."""
+    with pytest.raises(Refused, match="Choose 1 to 30 seconds"):
+        alerts.prometheus_config(tmp_path, alerts.RULES_FILE, scrape_seconds)
+
+
+def test_every_alert_has_one_runbook_and_none_is_left_over() -> None:
+    """There is one page per alert, none without an alert, each with the four sections and the alert's name."""
+    pages = {f"docs/runbooks/{page.name}" for page in (REPOSITORY / "docs" / "runbooks").iterdir()}
+    assert {alert.runbook for alert in alerts.alerts()} == pages
+    for alert in alerts.alerts():
+        text = (REPOSITORY / alert.runbook).read_text("utf-8")
+        assert text.startswith(f"# {alert.name}\n")
+        assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+
+
+def test_every_alert_has_a_heading_in_the_docs() -> None:
+    """docs/alerts.md has exactly one heading per alert, in the rules' order."""
+    text = (REPOSITORY / "docs" / "alerts.md").read_text("utf-8")
+    assert re.findall(r"^## (Turnout\w+)$", text, re.MULTILINE) == NAMES

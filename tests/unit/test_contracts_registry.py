@@ -1,0 +1,182 @@
+import pickle
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, event, func, select
+
+from pipeline.contracts.registry import LocalRegistry, Registered, Registration, SchemaSet
+from pipeline.errors import Refused
+from pipeline.names import GameKey, game_key
+from pipeline.settings import Paths, Settings
+from pipeline.store.engine import open_store
+from pipeline.store.tables import registrations, schemas
+from tests.unit.test_contracts_messages import Fields, bundle, define
+
+FIELDS: Fields = {"a": (1, "int32")}
+
+
+def definition(*more: str, name: str = "M") -> bytes:
+    fields = {**FIELDS, **{field: (number, "string") for number, field in enumerate(more, start=2)}}
+    return bundle(define({name: fields}))
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = open_store(Settings(), Paths(tmp_path))
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def registry(engine: Engine) -> LocalRegistry:
+    return LocalRegistry(engine)
+
+
+def test_versions_count_per_game_and_definitions_are_shared(registry: LocalRegistry) -> None:
+    """Each game counts its own versions, and two games with one definition share its id."""
+    one = registry.register("chess", "t.M", definition())
+    two = registry.register("chess", "t.M", definition("b"))
+    other = registry.register("go", "t.M", definition("b"))
+    assert (one.version, two.version, other.version) == (1, 2, 1)
+    assert other.schema_id == two.schema_id != one.schema_id
+    snapshot = registry.snapshot()
+    assert snapshot.games == {game_key("chess"): (one.schema_id, two.schema_id), game_key("go"): (two.schema_id,)}
+    assert [each.schema_id for each in snapshot.of(game_key("chess"))] == [one.schema_id, two.schema_id]
+    assert snapshot.of(GameKey("nobody")) == ()
+
+
+def test_registering_again_is_a_no_op(registry: LocalRegistry) -> None:
+    """The same schema for the same game changes nothing, also when it is not the game's newest."""
+    first = registry.register("chess", "t.M", definition())
+    registry.register("chess", "t.M", definition("b"))
+    version = registry.latest_version()
+    assert registry.register("chess", "t.M", definition()) == Registered(first.schema_id, 1, new=False)
+    assert registry.latest_version() == version
+
+
+def test_a_change_that_any_earlier_version_forbids_is_refused(registry: LocalRegistry) -> None:
+    """The refusal names game, version and field, and leaves nothing behind."""
+    registry.register("chess", "t.M", definition())
+    registry.register("chess", "t.M", definition("b"))
+    before = registry.snapshot()
+    with pytest.raises(Refused, match=r"(?s)version 2 of the game 'chess'.*b: its number 2 now belongs to the name c"):
+        registry.register_many([Registration("go", "t.M", definition()), Registration("chess", "t.M", definition("c"))])
+    assert registry.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("game", "content", "sentence"),
+    [
+        ("", definition(), "cannot name a game"),
+        ("x" * 257, definition(), "cannot name a game"),
+        ("a\0b", definition(), "cannot name a game"),
+        ("\udcff", definition(), "not valid UTF-8"),
+        ("chess", b"\xff", "not a FileDescriptorSet"),
+        ("chess", definition(name="N"), "does not define the message"),
+        ("chess", definition("_seq"), "_seq: names that begin with '_'"),
+        ("chess", bundle(define({"M": {}})), "has no field"),
+        ("chess", bundle(define({"M": {"m": (1, "M")}})), "contains itself"),
+    ],
+)
+def test_what_cannot_be_registered_is_refused(
+    registry: LocalRegistry, game: str, content: bytes, sentence: str
+) -> None:
+    """Hostile names and definitions that no table can hold are refused before the store is touched."""
+    with pytest.raises(Refused, match=sentence):
+        registry.register(game, "t.M", content)
+    assert registry.latest_version() == 0
+
+
+@pytest.mark.parametrize("game", ["../x", "Robert'); DROP TABLE games;--", "шахматы", "a b", "A B", "🎲"])
+def test_names_are_data(registry: LocalRegistry, game: str) -> None:
+    """Any name that is UTF-8 text can have a schema; case twins are two games."""
+    assert registry.register(game, "t.M", definition()).new
+    assert list(registry.snapshot().games) == [game_key(game)]
+
+
+def test_a_schema_set_is_a_pure_function_of_its_version(registry: LocalRegistry, engine: Engine) -> None:
+    """What a pass pinned by number never changes, whatever is registered later and whoever asks."""
+    registry.register("chess", "t.M", definition())
+    pinned = registry.snapshot()
+    registry.register("chess", "t.M", definition("b"))
+    for _ in range(6):
+        registry.register("go", "t.M", definition(*"bcdefg"[: _ + 1]))
+        registry.snapshot()
+    assert registry.snapshot(pinned.version) == LocalRegistry(engine).snapshot(pinned.version) == pinned
+    assert registry.snapshot(0) == SchemaSet(version=0, games={}, schemas={})
+    with pytest.raises(Refused, match=r"Schema set 99 does not exist; the newest is 8"):
+        registry.snapshot(99)
+
+
+def test_asking_again_costs_one_query(registry: LocalRegistry, engine: Engine) -> None:
+    """When nothing was registered, a snapshot is the same object after one short query; a pinned one needs none."""
+    registry.register("chess", "t.M", definition())
+    first = registry.snapshot()
+    statements: list[str] = []
+    event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    assert registry.snapshot() is first
+    assert len(statements) == 1
+    assert registry.snapshot(first.version) is first
+    assert len(statements) == 1
+
+
+def test_a_large_registry_is_small_and_one_batch(registry: LocalRegistry) -> None:
+    """Three hundred games with six versions of three definitions go in as one batch and pickle into little."""
+    wishes = [
+        Registration(f"game {game}", f"t.M{game % 3}", definition(*"bcdefg"[:version], name=f"M{game % 3}"))
+        for game in range(300)
+        for version in range(6)
+    ]
+    results = registry.register_many(wishes)
+    assert [each.version for each in results] == [1, 2, 3, 4, 5, 6] * 300
+    snapshot = registry.snapshot()
+    assert (len(snapshot.games), len(snapshot.schemas)) == (300, 18)
+    content = pickle.dumps(snapshot)
+    assert len(content) < 100_000
+    assert pickle.loads(content) == snapshot
+    assert not any(each.new for each in registry.register_many(wishes))
+
+
+def test_one_batch_may_hold_what_builds_on_itself(registry: LocalRegistry) -> None:
+    """Within a batch a later schema is checked against the earlier ones, and a repeated one is no second version."""
+    results = registry.register_many(
+        [Registration("g", "t.M", definition(*fields)) for fields in ((), ("b",), (), ("b",))]
+    )
+    assert [(each.version, each.new) for each in results] == [(1, True), (2, True), (1, False), (2, False)]
+
+
+def test_racing_processes_agree(tmp_path: Path) -> None:
+    """Whoever races, every schema and version exists once, and of incompatible ones exactly one wins."""
+    engines = [open_store(Settings(), Paths(tmp_path)) for _ in range(6)]
+    barrier = threading.Barrier(len(engines))
+    outcomes: list[str] = []
+
+    def race(number: int) -> None:
+        registry = LocalRegistry(engines[number])
+        barrier.wait()
+        for game in range(8):
+            registry.register(f"shared {game}", "t.M", definition())
+            registry.register(f"own {number} {game}", "t.M", definition("b"))
+            try:
+                registry.register(f"shared {game}", "t.M", definition(f"only_{number}"))
+                outcomes.append(f"won {game}")
+            except Refused:
+                outcomes.append("refused")
+
+    threads = [threading.Thread(target=race, args=(number,)) for number in range(len(engines))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    snapshot = LocalRegistry(engines[0]).snapshot()
+    with engines[0].connect() as connection:
+        marks = connection.execute(select(func.count(schemas.c.fingerprint.distinct()), func.count())).one()
+        total = connection.execute(select(func.count()).select_from(registrations)).scalar_one()
+    for engine in engines:
+        engine.dispose()
+    assert sorted(outcomes) == ["refused"] * 40 + [f"won {game}" for game in range(8)]
+    assert {len(ids) for key, ids in snapshot.games.items() if key.startswith("shared")} == {2}
+    assert marks[0] == marks[1]
+    assert total == 8 * 2 + 6 * 8

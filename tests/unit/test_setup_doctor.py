@@ -1,0 +1,108 @@
+import json
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.jars import locked_jars
+from pipeline.settings import Dashboard, Settings, Source
+from pipeline.setup import doctor
+from pipeline.setup.doctor import Finding
+
+
+def by_subject(found: list[Finding]) -> dict[str, Finding]:
+    return {finding.subject: finding for finding in found}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout whose locks fit this machine, with all jars and a Java."""
+    (tmp_path / "requirements.lock").write_text("")
+    (tmp_path / "requirements-dev.lock").write_text("")
+    for jar in locked_jars():
+        (tmp_path / jar.conf).mkdir(exist_ok=True)
+        (tmp_path / jar.conf / jar.file).touch()
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\" 2026-01-01' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("TURNOUT_JARS", str(tmp_path))
+    return tmp_path
+
+
+def test_package_that_differs_from_the_lock_is_missing(checkout: Path) -> None:
+    """What runs is what was locked; of the tools of tests a difference does not stop turnout."""
+    (checkout / "requirements.lock").write_text("pytest==0.0.1 \\\n    --hash=x\nno-such-thing==2\n")
+    (checkout / "requirements-dev.lock").write_text("no-such-tool==2\n")
+    found = by_subject(doctor.findings(Settings(), checkout, checkout))
+    assert found["pytest"].state == "missing"
+    assert "0.0.1 is locked" in found["pytest"].detail
+    assert found["no-such-thing"].state == "missing"
+    assert found["no-such-tool"].state == "optional"
+
+
+def test_missing_jar_and_old_java_are_found(checkout: Path) -> None:
+    """Each jar is looked at by itself, and Java by its version."""
+    (checkout / "kafka" / "jose4j-0.9.6.jar").unlink()
+    (checkout / "bin" / "java").write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    found = by_subject(doctor.findings(Settings(), checkout, checkout))
+    assert {subject for subject, each in found.items() if each.state == "missing"} == {"jose4j-0.9.6.jar", "Java"}
+
+
+def test_taken_port_is_told_but_stops_nothing(checkout: Path) -> None:
+    """A running dashboard is no defect of the machine."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        found = by_subject(doctor.findings(Settings(dashboard=Dashboard(port=port)), checkout, checkout))
+    assert found[f"port {port} (dashboard.port)"].state == "optional"
+
+
+def test_kafka_is_looked_for_only_when_it_is_the_source(checkout: Path) -> None:
+    """The embedded source needs no broker; with Kafka an unreachable broker is missing."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound but not listening: a connection is refused
+        server = f"127.0.0.1:{unused.getsockname()[1]}"
+        found = by_subject(doctor.findings(Settings(source=Source("kafka", server)), checkout, checkout))
+    assert found[f"Kafka broker {server}"].state == "missing"
+    assert not any("Kafka" in subject for subject in by_subject(doctor.findings(Settings(), checkout, checkout)))
+
+
+def test_exit_code_tells_whether_something_needed_is_missing(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script can ask whether turnout can work here."""
+    env = checkout / "env"
+    env.mkdir()
+    assert doctor.run(env, as_json=True, root=checkout) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [each["subject"] for each in told if each["state"] == "missing"] == []
+    (env / "turnout.toml").write_text("nonsense = 1\n")
+    assert doctor.run(env, as_json=True, root=checkout) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [each["subject"] for each in told if each["state"] == "missing"] == ["settings"]
+    assert "nonsense" in told[0]["detail"]
+
+
+def test_text_gathers_what_is_good_and_shows_each_defect() -> None:
+    """Fifty good jars are one line; a defect stands by itself with what to do."""
+    found = [Finding("jars", f"{n}.jar", "ok", "present") for n in range(50)]
+    found.append(Finding("jars", "bad.jar", "missing", "not there", "fetch it"))
+    found += [Finding("tools", f"{n}", "optional", "not there", "install") for n in range(30)]
+    found.append(Finding("disk", "disk", "ok", "3 GiB free"))
+    assert doctor.render(found).splitlines() == [
+        "OK       jars: 50 of 51 as they should be",
+        "missing  bad.jar: not there -> fetch it",
+        *(f"optional {n}: not there -> install" for n in range(5)),
+        "optional tools: 25 more like this -> install",
+        "OK       disk: 3 GiB free",
+    ]
+
+
+def test_python_of_the_tests_is_good_enough(checkout: Path) -> None:
+    """The interpreter is judged by its version."""
+    found = by_subject(doctor.findings(Settings(), checkout, checkout))
+    assert found["Python"].state == ("ok" if sys.version_info >= (3, 11) else "missing")

@@ -1,0 +1,101 @@
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import Refused
+from pipeline.jars import LockedJar
+from pipeline.setup import fetch as fetching
+
+GOOD = b"the locked bytes"
+JAR = LockedJar(hashlib.sha256(GOOD).hexdigest(), "spark", "one.jar")
+OTHER = LockedJar(hashlib.sha256(b"other").hexdigest(), "kafka", "other.jar")
+
+
+def bring(content: dict[LockedJar, bytes]) -> fetching.Download:
+    def download(_cache: Path, folder: Path) -> None:
+        for jar, data in content.items():
+            (folder / jar.conf).mkdir(exist_ok=True)
+            (folder / jar.conf / jar.file).write_bytes(data)
+
+    return download
+
+
+def never(_cache: Path, _folder: Path) -> None:
+    raise AssertionError("downloaded although every jar was cached")
+
+
+def test_first_fetch_downloads_and_links(tmp_path: Path) -> None:
+    """What is fetched is found under its name in the environment."""
+    into = tmp_path / "into"
+    assert fetching.fetch(tmp_path, into, [JAR, OTHER], bring({JAR: GOOD, OTHER: b"other"})) == 2
+    assert (into / "spark" / "one.jar").read_bytes() == GOOD
+    assert (into / "kafka" / "other.jar").read_bytes() == b"other"
+    assert not list(tmp_path.glob("incoming-*"))
+
+
+def test_cached_jars_are_reused_without_a_download(tmp_path: Path) -> None:
+    """A second checkout costs neither network nor Java."""
+    fetching.fetch(tmp_path, tmp_path / "a", [JAR], bring({JAR: GOOD}))
+    assert fetching.fetch(tmp_path, tmp_path / "b", [JAR], never) == 0
+    assert (tmp_path / "b" / "spark" / "one.jar").read_bytes() == GOOD
+
+
+def test_damaged_cached_jar_is_fetched_again(tmp_path: Path) -> None:
+    """A cached file counts by its content, not by its name."""
+    fetching.fetch(tmp_path, tmp_path / "a", [JAR], bring({JAR: GOOD}))
+    (tmp_path / "jars" / "spark" / "one.jar").write_bytes(b"half")
+    assert fetching.fetch(tmp_path, tmp_path / "a", [JAR], bring({JAR: GOOD})) == 1
+    assert (tmp_path / "a" / "spark" / "one.jar").read_bytes() == GOOD
+
+
+def test_jar_with_another_hash_is_refused_and_forgotten(tmp_path: Path) -> None:
+    """A file that was not locked never reaches a class path, and the next try downloads afresh."""
+    (tmp_path / "ivy").mkdir()
+    with pytest.raises(Refused, match=r"one\.jar has the SHA-256"):
+        fetching.fetch(tmp_path, tmp_path / "into", [JAR], bring({JAR: b"evil"}))
+    assert not (tmp_path / "ivy").exists()
+    assert not (tmp_path / "jars").exists()
+    assert not (tmp_path / "into").exists()
+
+
+def test_jar_that_did_not_come_is_refused(tmp_path: Path) -> None:
+    """A download that leaves out a jar is an error, whatever its exit code."""
+    with pytest.raises(Refused, match=r"other\.jar is in jars\.lock"):
+        fetching.fetch(tmp_path, tmp_path / "into", [JAR, OTHER], bring({JAR: GOOD}))
+
+
+def test_jar_of_an_older_lock_leaves_the_environment(tmp_path: Path) -> None:
+    """Two versions of one jar never meet on a class path."""
+    into = tmp_path / "into"
+    fetching.fetch(tmp_path, into, [JAR, OTHER], bring({JAR: GOOD, OTHER: b"other"}))
+    fetching.fetch(tmp_path, into, [JAR], never)
+    assert [path.name for path in into.glob("*/*")] == ["one.jar"]
+
+
+def test_link_into_an_older_cache_is_renewed(tmp_path: Path) -> None:
+    """After the cache has moved the environment points to the new one."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for cache in (first, second):
+        cache.mkdir()
+        fetching.fetch(cache, tmp_path / "into", [JAR], bring({JAR: GOOD}))
+    assert (tmp_path / "into" / "spark" / "one.jar").readlink() == second / "jars" / "spark" / "one.jar"
+
+
+def test_missing_ivy_settings_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mirror that was asked for is used or refused, never replaced by the default."""
+    monkeypatch.setenv("TURNOUT_IVY_SETTINGS", str(tmp_path / "none.xml"))
+    with pytest.raises(Refused, match=r"none\.xml, which is not a file"):
+        fetching.download_with_ivy(tmp_path, tmp_path)
+
+
+def test_failing_ivy_is_told_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the network fails a person reads why, and where all of it stands."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho resolving\necho 'Server access error at somewhere'\nexit 1\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.delenv("TURNOUT_IVY_SETTINGS", raising=False)
+    with pytest.raises(Refused, match=r"code 1\): Server access error at somewhere\. Check the network.*ivy\.log"):
+        fetching.download_with_ivy(tmp_path, tmp_path / "folder")

@@ -1,0 +1,66 @@
+import re
+from pathlib import Path
+
+import pytest
+
+import app
+import grants
+import listeners
+import pipeline
+import protos
+
+ROOT = Path(__file__).parents[2]
+LOCKS = ("requirements.lock", "requirements-dev.lock")
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name.partition("[")[0]).lower()
+
+
+def locked(file: str) -> dict[str, str]:
+    text = (ROOT / file).read_text("utf-8")
+    return {canonical(name): version for name, version in re.findall(r"^([\w.\[\]-]+)==(\S+)", text, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("file", LOCKS)
+def test_every_locked_package_has_hashes(file: str) -> None:
+    """Nothing is installed whose bytes were not locked."""
+    text = (ROOT / file).read_text("utf-8")
+    blocks = re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)[1:]
+    assert len(blocks) == len(locked(file)) > 0
+    assert [block.splitlines()[0] for block in blocks if "--hash=sha256:" not in block] == []
+
+
+@pytest.mark.parametrize(("source", "lock"), [("requirements.in", LOCKS[0]), ("requirements-dev.in", LOCKS[1])])
+def test_lock_answers_what_is_asked_for(source: str, lock: str) -> None:
+    """A changed requirement cannot be forgotten in the lock."""
+    asked = re.findall(r"^([a-z][\w.\[\]-]*)(?:==(\S+))?", (ROOT / source).read_text("utf-8"), re.MULTILINE)
+    answers = locked(lock)
+    assert asked
+    assert {name: answers.get(canonical(name)) for name, _ in asked if canonical(name) not in answers} == {}
+    assert {name: answers[canonical(name)] for name, pin in asked if pin and answers[canonical(name)] != pin} == {}
+
+
+def test_tools_of_tests_keep_the_versions_that_run() -> None:
+    """What is tested is what runs: the second lock never moves a package of the first."""
+    run, tools = (locked(file) for file in LOCKS)
+    assert {name: (run[name], tools[name]) for name in run.keys() & tools.keys() if run[name] != tools[name]} == {}
+
+
+def test_setuptools_ends_the_lock() -> None:
+    """The launcher installs the lock's end first, because pyspark is built with the setuptools that stands there."""
+    assert list(locked(LOCKS[0]))[-1] == "setuptools"
+
+
+@pytest.mark.parametrize("file", [*LOCKS, "requirements.in", "requirements-dev.in", "pipeline/setup/ivysettings.xml"])
+def test_no_download_address_is_written_down(file: str) -> None:
+    """Where things come from is the user's own client configuration."""
+    assert "://" not in (ROOT / file).read_text("utf-8")
+    assert not re.search(
+        r"^\s*--(extra-)?(index-url|find-links|trusted-host)", (ROOT / file).read_text("utf-8"), re.MULTILINE
+    )
+
+
+def test_packages_are_those_of_this_checkout() -> None:
+    """Short package names do not pick up somebody else's code."""
+    assert {Path(str(each.__file__)).parent.parent for each in (app, grants, listeners, pipeline, protos)} == {ROOT}

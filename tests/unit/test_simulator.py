@@ -1,0 +1,261 @@
+"""The simulator: repeatable, countable, and as awkward as real producers are."""
+
+import hashlib
+import itertools
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import ptars
+import pytest
+from google.protobuf.message import DecodeError, Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.errors import Refused
+from pipeline.ingest.simulator import (
+    BAD_KINDS,
+    FAMILIES,
+    GOOD,
+    VERSIONS,
+    Event,
+    Plan,
+    Simulator,
+    family,
+    game_names,
+    payload_schema,
+)
+from pipeline.names import MALFORMED, game_key, is_game_name
+from protos.samples.puzzle import v3_pb2 as puzzle_v3
+from protos.samples.racing import v3_pb2 as racing_v3
+from protos.samples.shooter import v3_pb2 as shooter_v3
+from protos.turnout.v1.wrapper_pb2 import Wrapper
+
+PAYLOADS: dict[str, type[Any]] = {
+    "puzzle": puzzle_v3.LevelPlayed,
+    "shooter": shooter_v3.MatchPlayed,
+    "racing": racing_v3.LapDriven,
+}
+
+
+def schema_ids(plan: Plan) -> dict[tuple[str, int], int]:
+    """Number the schemas as a registry does: equal definitions share one id."""
+    games = game_names(plan.games, plan.seed)
+    return {
+        (game, version): 1 + FAMILIES.index(family(game)) * VERSIONS + version
+        for game, version in itertools.product(games, range(1, plan.versions + 1))
+    }
+
+
+def simulate(plan: Plan, size: int = 1000) -> tuple[Simulator, list[Event]]:
+    simulator = Simulator(plan, schema_ids(plan))
+    return simulator, [event for batch in simulator.batches(size) for event in batch]
+
+
+def refused_by_ptars(message: type[Message], data: bytes) -> bool:
+    handler = ptars.HandlerPool([message.DESCRIPTOR.file]).get_for_message(message.DESCRIPTOR)
+    try:
+        handler.list_to_record_batch([data])
+    except Exception:  # noqa: BLE001 - ptars documents no type
+        return True
+    return False
+
+
+def refused_by_upb(message: type[Message], data: bytes) -> bool:
+    try:
+        message.FromString(data)
+    except DecodeError:
+        return True
+    return False
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**40), size=st.integers(1, 700))
+def test_same_seed_same_bytes(seed: int, size: int) -> None:
+    """A plan alone decides every byte; how many events are asked for at once does not."""
+    plan = Plan(games=30, events=600, seed=seed, bad_share=0.3)
+
+    assert simulate(plan, 97)[1] == simulate(plan, size)[1]
+
+
+def test_bytes_are_the_same_everywhere() -> None:
+    """Another process, machine or day makes these very bytes; change the digest only with the samples or the draw."""
+    events = simulate(Plan(games=30, versions=6, events=3000, seed=5, bad_share=0.1))[1]
+    digest = hashlib.sha256(b"".join(event.value for event in events)).hexdigest()
+
+    assert digest == "fca883385650b14425e2e2a84b4f78b78c0fade6e7535f975d02537ea49bf251"
+
+
+def test_another_seed_gives_other_events() -> None:
+    """The seed is used: two seeds have no wrapper in common."""
+    first, second = (simulate(Plan(events=500, seed=seed))[1] for seed in (1, 2))
+
+    assert {event.value for event in first}.isdisjoint(event.value for event in second)
+
+
+def test_more_events_only_append() -> None:
+    """A longer run begins with the shorter one, across the blocks in which random numbers are drawn."""
+    assert simulate(Plan(events=5000))[1] == simulate(Plan(events=9000))[1][:5000]
+
+
+def test_wrappers_say_what_the_event_says() -> None:
+    """A good wrapper carries the event's game, sequence, a registered schema and a payload of that schema."""
+    plan = Plan(games=30, versions=3, events=2000)
+    ids = schema_ids(plan)
+    names = {payload_schema(name, version)[0]: (name, version) for name in FAMILIES for version in (1, 2, 3)}
+    seen = set()
+    for event in simulate(plan)[1]:
+        wrapper = Wrapper.FromString(event.value)
+        assert (event.game, event.sequence, GOOD) == (wrapper.game, wrapper.sequence, event.kind)
+        assert event.game.encode() == event.key
+        version = next(version for version in (1, 2, 3) if ids[event.game, version] == wrapper.schema_id)
+        payload = PAYLOADS[family(event.game)].FromString(wrapper.payload)
+        assert (event.sequence, wrapper.event_time) == (payload.round, payload.ended_at)
+        seen.add((family(event.game), version))
+    assert set(names.values()) == seen
+
+
+def test_events_are_distinct() -> None:
+    """No two wrappers are equal and no two share an event id, whatever the game."""
+    events = simulate(Plan(games=40, events=5000))[1]
+
+    assert len(events) == len({event.value for event in events})
+    assert len(events) == len({Wrapper.FromString(event.value).event_id for event in events})
+
+
+def test_event_time_is_a_fixed_schedule() -> None:
+    """Event times begin at the plan's start and advance by its step: no clock is read."""
+    events = simulate(Plan(events=50, start_time=1000.5, step_seconds=0.25))[1]
+    times = [Wrapper.FromString(event.value).event_time.ToMicroseconds() for event in events]
+
+    assert [1_000_500_000 + 250_000 * index for index in range(50)] == times
+
+
+def test_sequences_are_dense_for_each_game() -> None:
+    """Each name's events count from 1 without a gap, bad ones included, so a lost one shows."""
+    simulator, events = simulate(Plan(games=25, events=5000, bad_share=0.3))
+    sequences: dict[str, list[int]] = {}
+    for event in events:
+        sequences.setdefault(event.game, []).append(event.sequence)
+
+    assert all(list(range(1, len(found) + 1)) == found for found in sequences.values())
+    assert {game: len(found) + 1 for game, found in sequences.items()} == simulator.next_sequence
+
+
+def test_a_run_continues_another() -> None:
+    """Given where the first run ended, a second one leaves no gap and repeats no event id."""
+    first, events = simulate(Plan(games=5, events=300))
+    more = simulate(Plan(games=5, events=300, start_sequence=first.next_sequence))[1]
+    together = Counter((event.game, event.sequence) for event in events + more)
+
+    assert set(together.values()) == {1}
+    for game in {event.game for event in events}:
+        assert max(number for name, number in together if name == game) == sum(name == game for name, _ in together)
+
+
+def test_shares_are_kept() -> None:
+    """The bad share is spread evenly over the kinds, a share of its own stands apart, and skew follows Zipf."""
+    plan = Plan(games=10, events=60_000, bad_share=0.12, bad_shares={"empty_payload": 0.2}, skew=1.0)
+    simulator, events = simulate(plan)
+    counts = simulator.counts_by_kind()
+
+    assert Counter(event.kind for event in events) == counts
+    assert counts["empty_payload"] / 60_000 == pytest.approx(0.2, abs=0.01)
+    for kind in set(BAD_KINDS) - {"empty_payload"}:
+        assert counts[kind] / 60_000 == pytest.approx(0.02, abs=0.003)
+    first, second = game_names(10, 1)[:2]
+    assert simulator.counts[first, GOOD] / simulator.counts[second, GOOD] == pytest.approx(2, abs=0.15)
+
+
+def test_counts_follow_what_was_handed_out() -> None:
+    """The counts cover the batches taken so far and nothing ahead of them."""
+    plan = Plan(events=1000, bad_share=0.2)
+    simulator = Simulator(plan, schema_ids(plan))
+    batch = next(simulator.batches(10))
+
+    assert Counter((event.game, event.kind) for event in batch) == simulator.counts
+    assert sum(len(rest) for rest in simulator.batches(300)) == 990
+
+
+def bad(kind: str) -> list[Event]:
+    return simulate(Plan(games=12, events=600, bad_shares={kind: 1.0}))[1]
+
+
+@pytest.mark.parametrize("refused", [refused_by_upb, refused_by_ptars])
+def test_malformed_wrappers_cannot_be_opened(refused: Callable[[type[Message], bytes], bool]) -> None:
+    """Cut, noisy, JSON and wrongly encoded wrappers are refused by every parser in use."""
+    events = bad("malformed_wrapper")
+
+    assert all(refused(Wrapper, event.value) for event in events)
+    assert not any(refused(Wrapper, event.value) for event in simulate(Plan(events=50))[1])
+    assert {MALFORMED} == {event.game for event in events}
+
+
+@pytest.mark.parametrize("refused", [refused_by_upb, refused_by_ptars])
+def test_malformed_payloads_cannot_be_decoded(refused: Callable[[type[Message], bytes], bool]) -> None:
+    """The wrapper of a malformed payload is fine; its payload is refused by every parser in use."""
+    for event in bad("malformed_payload"):
+        wrapper = Wrapper.FromString(event.value)
+        assert (event.game, event.sequence) == (wrapper.game, wrapper.sequence)
+        assert refused(PAYLOADS[family(event.game)], wrapper.payload)
+    for event in simulate(Plan(events=50))[1]:
+        assert not refused(PAYLOADS[family(event.game)], Wrapper.FromString(event.value).payload)
+
+
+def test_every_other_bad_kind_is_what_it_says() -> None:
+    """Names nobody registered, impossible names, foreign ids and empty payloads come in readable wrappers."""
+    registered = schema_ids(Plan(games=12))
+
+    def wrappers(kind: str) -> Iterable[Wrapper]:
+        return (Wrapper.FromString(event.value) for event in bad(kind))
+
+    unknown = {wrapper.game for wrapper in wrappers("unknown_game")}
+    assert len(unknown) > 1
+    assert unknown.isdisjoint(game_names(12, 1))
+    assert all(is_game_name(name) for name in unknown)
+    assert not any(is_game_name(wrapper.game) for wrapper in wrappers("invalid_name"))
+    assert all(wrapper.payload == b"" for wrapper in wrappers("empty_payload"))
+    foreign = list(wrappers("unknown_schema"))
+    assert all(wrapper.schema_id not in {registered[wrapper.game, v] for v in (1, 2, 3)} for wrapper in foreign)
+    assert {0, 2**32 - 1} < {wrapper.schema_id for wrapper in foreign}
+    assert {wrapper.schema_id for wrapper in foreign} & set(registered.values())
+
+
+def test_awkward_names_come_early() -> None:
+    """The smallest demo already meets names that break paths, SQL, labels and case-blind file systems."""
+    names = game_names(20, 1)
+
+    assert all(is_game_name(name) for name in names)
+    assert len({game_key(name) for name in names}) == 20
+    assert "../x" in names
+    assert {"chess", "Chess"} < set(names)
+    assert any(len(name) >= 200 for name in names)
+    for wanted in (" ", "'", ".", "🎮"):
+        assert any(wanted in name for name in names)
+    assert any(unicodedata.bidirectional(name[0]) == "AL" for name in names)
+    assert len({unicodedata.normalize("NFC", name) for name in names}) < len(names)
+    assert set(FAMILIES) == {family(name) for name in names[:3]}
+
+
+def test_more_games_only_append() -> None:
+    """A growing fleet keeps its names, and a thousand of them are all different."""
+    names = game_names(1000, 7)
+
+    assert len(set(names)) == 1000
+    assert names[:300] == game_names(300, 7)
+
+
+def test_impossible_plans_are_refused() -> None:
+    """A wrong plan is one clear sentence before any event is made."""
+    for plan, expected in (
+        (Plan(games=0), "1 game or more"),
+        (Plan(versions=7), "1 to 6 versions"),
+        (Plan(bad_shares={"typo": 0.1}), "No such kind of bad event: typo"),
+        (Plan(bad_shares={"empty_payload": 1.5}), "at most 1"),
+        (Plan(bad_share=-0.1), "from 0 up"),
+    ):
+        with pytest.raises(Refused, match=expected):
+            Simulator(plan, schema_ids(plan))
+    with pytest.raises(Refused, match="60 schemas have no id"):
+        Simulator(Plan(), {})
