@@ -144,14 +144,16 @@ def all_well(fleet: Fleet) -> str:
 
 
 def _group_notes(fleet: Fleet) -> list[str]:
-    """Name each group whose driver is gone, and each in which at least half of the games are in trouble."""
+    """Name each group without a living driver, and each in which at least half of the games are in trouble."""
     notes = []
     for group in fleet.groups:
         members = [row for row in fleet.rows if row.group == group]
         driver = fleet.driver("group", group)
         silence = driver.silence(fleet.read_at) if driver is not None else None
         bad = sum(row.in_trouble for row in members)
-        if driver is not None and silence is not None and members:
+        if driver is None and members:
+            notes.append(f"group {group} was never started")
+        elif driver is not None and silence is not None and members:
             how = driver.state if driver.state in ("failed", "stopped") else "silent"
             notes.append(f"driver of group {group} {how} for {age(fleet.read_at - driver.heartbeat_at)}")
         elif members and bad * 2 >= len(members) and len(members) > 1:

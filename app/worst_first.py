@@ -61,7 +61,7 @@ def _paint(look: words.Look) -> str:
 def _row(fleet: Fleet, row: GameRow) -> dict[str, str | float | None]:
     live, told = row.live, row.told
     since, committed = row.verdict.since, told.last_commit_at if told is not None else None
-    trouble = row.verdict.reason or (told.last_error if told is not None else None)
+    trouble = "; last error: ".join(text for text in (row.verdict.reason, told.last_error if told else None) if text)
     return {
         "status": words.status_text(row.verdict.status),
         "since": fleet.read_at - since if since is not None else None,

@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -91,14 +92,14 @@ def simulate(
 ) -> None:  # fmt: skip
     """Write simulated events to the landing table or the Kafka topic."""
     from pipeline.control.signals import stop_on_signals
-    from pipeline.ingest.simulate import Plan
     from pipeline.ingest.simulate import simulate as run
+    from pipeline.ingest.simulator import Plan
     from pipeline.store.engine import open_store
 
     settings, paths = _load(env_dir, source)
     plan = Plan(games=games, versions=versions, events=events, seed=seed, bad_share=bad_share, skew=skew)
     if start_time is not None:
-        plan = Plan(**{**{name: getattr(plan, name) for name in plan.__slots__}, "start_time": start_time})
+        plan = replace(plan, start_time=start_time)
     sent = run(settings, paths, open_store(settings, paths), plan, rate, stop_on_signals())
     click.echo(json.dumps({"events": sent.events, **sent.by_kind}))
 

@@ -5,7 +5,6 @@ what was read to what the caller says, or fails with `Conflict` (law L4).
 """
 
 import json
-import os
 import time
 import uuid
 import zlib
@@ -17,7 +16,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction
@@ -133,16 +132,14 @@ class CursorTable:
 
         Must come before the commit of a file that has them: such a file is accepted and the column lost.
         """
-        if all(self._columns.get(field.name) == field.type for field in target):
+        missing = [field for field in target if not _covers(self._columns.get(field.name), field.type)]
+        if not missing:
             return False
-        known = {field.name: field for field in Schema.from_arrow(target).fields}
-        current = {field.name: field for field in self._table.schema().fields}
-        missing: list[Field] = [field for name, field in known.items() if current.get(name) != field]
-        if missing:
-            self._table.alter.add_columns(missing, post_commithook_properties=_QUIET_HOOKS)
-            self.refresh()
-        self._columns.update({field.name: field.type for field in target})
-        return bool(missing)
+        wanted = {field.name for field in missing}
+        fields = [field for field in Schema.from_arrow(target).fields if field.name in wanted]
+        self._table.alter.add_columns(fields, post_commithook_properties=_QUIET_HOOKS)
+        self.refresh()
+        return True
 
     def commit(
         self,
@@ -196,9 +193,21 @@ def _columns(table: DeltaTable) -> dict[str, pa.DataType]:
     return {field.name: field.type for field in pa.schema(table.schema().to_arrow())}
 
 
+def _covers(have: pa.DataType | None, want: pa.DataType) -> bool:
+    """Tell whether a column of type `have` can hold everything of type `want`: struct members may be more, not fewer."""
+    if have is None or have == want:
+        return have is not None
+    if pa.types.is_struct(have) and pa.types.is_struct(want):
+        members = {member.name: member.type for member in have}
+        return all(_covers(members.get(member.name), member.type) for member in want)
+    if pa.types.is_list(have) and pa.types.is_list(want):
+        return _covers(have.value_type, want.value_type)
+    if pa.types.is_map(have) and pa.types.is_map(want):
+        return _covers(have.key_type, want.key_type) and _covers(have.item_type, want.item_type)
+    return False
+
+
 def discard(folder: Path, files: Sequence[DataFile]) -> None:
     """Delete files that were never offered to a commit; one that is gone already is fine."""
     for file in files:
-        with_path = folder / file.path
-        if with_path.exists():
-            os.unlink(with_path)
+        (folder / file.path).unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """The schema set of a micro-batch, pinned durably before its first write so that a replay classifies alike (law L5)."""
 
+import contextlib
 import os
 import uuid
 from collections.abc import Callable
@@ -22,10 +23,8 @@ def pin(folder: Path, batch_id: int, propose: Callable[[], int]) -> int:
         handle.write(str(propose()))
         handle.flush()
         os.fsync(handle.fileno())
-    try:
-        os.link(draft, file)  # fails where another attempt pinned first: that one counts
-    except FileExistsError:
-        pass
+    with contextlib.suppress(FileExistsError):  # another attempt pinned first: that one counts
+        os.link(draft, file)
     draft.unlink()
     (folder / f"{batch_id - _KEPT}").unlink(missing_ok=True)
     return int(file.read_text())

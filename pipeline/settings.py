@@ -219,8 +219,10 @@ class _Text(str):
 def _build(cls: type[_T], tree: Mapping[str, Any], prefix: str, problems: list[str]) -> _T:
     hints = typing.get_type_hints(cls)
     values: dict[str, Any] = {}
-    for name in tree.keys() - hints.keys():
-        problems.append(f"{prefix}{name}: no such setting; known here are {', '.join(sorted(hints))}")
+    known = ", ".join(sorted(hints))
+    problems += [
+        f"{prefix}{name}: no such setting; known here are {known}" for name in sorted(tree.keys() - hints.keys())
+    ]
     for name in hints.keys() & tree.keys():
         kind, raw = hints[name], tree[name]
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):

@@ -4,7 +4,6 @@ Everything here happens beside the streams: losing all of it never touches one.
 """
 
 import json
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -124,4 +123,4 @@ def _write_target(file: Path, address: str, kind: str, name: str) -> None:
     labels = {"kind": kind, "cluster_group": name} if kind == "group" else {"kind": kind}
     draft = file.with_suffix(".draft")
     draft.write_text(json.dumps([{"targets": [address], "labels": labels}]))
-    os.replace(draft, file)
+    draft.replace(file)

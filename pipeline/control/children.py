@@ -1,4 +1,4 @@
-"""Child processes of a run on one machine: started with their own log, watched, restarted, and all stopped at the end."""
+"""Child processes of a run on one machine: each with its own log, watched, started again, all stopped at the end."""
 
 import os
 import signal

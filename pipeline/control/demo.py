@@ -116,7 +116,7 @@ def say(text: str) -> None:
 @contextmanager
 def _broker(settings: Settings, paths: Paths) -> Iterator[dict[str, str]]:
     """Start a broker of our own when Kafka is the source and nobody said which; yield the children's variables."""
-    environ = {"TURNOUT_SOURCE__KIND": settings.source.kind}
+    environ: dict[str, str] = {"TURNOUT_SOURCE__KIND": settings.source.kind}
     if settings.source.kind != "kafka" or _says_broker(paths):
         yield environ
         return

@@ -5,7 +5,6 @@ table identity and one seq, and everything above that seq is read again.
 """
 
 import json
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,7 +32,7 @@ def write_snapshot(bronze: CursorTable, heads: dict[str, int], snapshot: Path) -
     draft = snapshot.with_suffix(".draft")
     draft.parent.mkdir(parents=True, exist_ok=True)
     draft.write_text(json.dumps({"table_id": bronze.table_id, "seq": bronze.cursor or 0, "heads": heads}))
-    os.replace(draft, snapshot)
+    draft.replace(snapshot)
 
 
 def _snapshot(bronze: CursorTable, snapshot: Path) -> tuple[dict[str, int], int]:

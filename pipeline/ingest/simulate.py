@@ -5,7 +5,6 @@ A later run on the same environment goes on where the last one stopped: its sequ
 
 import itertools
 import json
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event as StopEvent
@@ -82,4 +81,4 @@ def _keep(state: Path, numbers: dict[str, int]) -> None:
     state.parent.mkdir(parents=True, exist_ok=True)
     draft = state.with_suffix(".draft")
     draft.write_text(json.dumps(numbers, ensure_ascii=True), "utf-8")
-    os.replace(draft, state)
+    draft.replace(state)

@@ -113,7 +113,8 @@ def _check_kafka(source: Source) -> None:
         raise Refused(f"The Kafka broker at {source.bootstrap_servers} does not answer: {error}.") from error
     if source.topic not in topics:
         raise Refused(
-            f"The broker at {source.bootstrap_servers} has no topic {source.topic!r}. Create it, or correct source.topic."
+            f"The broker at {source.bootstrap_servers} has no topic {source.topic!r}. "
+            "Create it, or correct source.topic."
         )
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, Row, bindparam, func, select, update
+from sqlalchemy import Engine, bindparam, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.names import GameKey
@@ -77,14 +77,10 @@ def assign_waiting(engine: Engine) -> None:
         if not names:
             return
         counts = dict.fromkeys(names, 0)
-        held: list[Row[tuple[str, int]]] = list(
-            connection.execute(
-                select(games.c.group_name, func.count())
-                .where(games.c.group_name.is_not(None))
-                .group_by(games.c.group_name)
-            )
+        held = connection.execute(
+            select(games.c.group_name, func.count()).where(games.c.group_name.is_not(None)).group_by(games.c.group_name)
         )
-        counts.update(dict(held))
+        counts.update((name, count) for name, count in held)
         waiting = select(games.c.game_key).where(games.c.group_name.is_(None)).order_by(games.c.game_key)
         for key in list(connection.scalars(waiting)):
             target = min(counts, key=lambda name: (counts[name], name))
@@ -103,7 +99,7 @@ def assigned(engine: Engine, group: str) -> list[Assignment]:
 def known_games(engine: Engine) -> dict[str, str]:
     """Return key → name of every game in the store."""
     with engine.connect() as connection:
-        return dict(connection.execute(select(games.c.game_key, games.c.game)))
+        return {row.game_key: row.game for row in connection.execute(select(games.c.game_key, games.c.game))}
 
 
 def registered(engine: Engine) -> list[tuple[str, int, int, str]]:
@@ -118,13 +114,14 @@ def registered_names(engine: Engine) -> dict[str, str]:
     """Return key → name of every game that has a schema."""
     with engine.connect() as connection:
         rows = connection.execute(select(registrations.c.game_key, registrations.c.game).distinct())
-        return dict(rows)
+        return {row.game_key: row.game for row in rows}
 
 
 def generations(engine: Engine) -> dict[str, int]:
     """Return the current generation of every game's table."""
     with engine.connect() as connection:
-        return dict(connection.execute(select(games.c.game_key, games.c.generation)))
+        rows = connection.execute(select(games.c.game_key, games.c.generation))
+        return {row.game_key: row.generation for row in rows}
 
 
 def record_one(engine: Engine, key: str, name: str, seq: int) -> None:

@@ -16,8 +16,8 @@ class Link:
 def connects(cursor: int, links: Sequence[Link]) -> bool:
     """Tell whether the links lead on from the cursor without a gap.
 
-    The links are one game's, above its cursor, ordered by seq: the first must follow a seq at or below the cursor, each
-    next one the one before it. From the cursor alone an idle game and one that is behind look alike; this tells them apart.
+    The links are one game's, above its cursor, ordered by seq: the first must follow a seq at or below the cursor,
+    each next one the one before it. From the cursor alone an idle game and one that is behind look alike.
     """
     if not links:
         return True

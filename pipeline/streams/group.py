@@ -120,12 +120,12 @@ class Group:
             return self._bronze.cursor or 0
 
     def advance_frontier(self, seq: int) -> None:
-        """Count everything up to a seq as passed: true when bronze has not grown while the query had time to read it."""
+        """Count everything up to a seq as passed: bronze has not grown while the query had time to read it."""
         with self._lock:
             self.frontier_seq = max(self.frontier_seq, seq)
 
     def finish(self) -> None:
-        """After a bounded run: catch up with everything in bronze; streams that fail are left behind with their error."""
+        """Catch up with everything in bronze, after a bounded run; streams that fail stay behind with their error."""
         self.advance_frontier(self.bronze_head())
         while self.catch_up():
             pass
@@ -141,7 +141,7 @@ class Group:
                 return False
             low = min(stream.complete_through for stream in behind)
             high = min(low + self._settings.demux.catchup_seqs, self.frontier_seq)
-            chunk = {stream.game_key: stream for stream in behind if stream.complete_through < high}
+            chunk: dict[str, Stream] = {stream.game_key: stream for stream in behind if stream.complete_through < high}
             frame = self._spark.read.format("delta").load(str(self._paths.bronze))
             within = (F.col("seq") > low) & (F.col("seq") <= high) & F.col("game_key").isin(list(chunk))
             started = time.time()

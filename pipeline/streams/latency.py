@@ -9,8 +9,8 @@ def spread(
 ) -> tuple[int, ...]:
     """Count rows per latency bucket, a last one for what is above every edge.
 
-    Each arrival is (rows, oldest, newest source time in Unix seconds) of one bronze commit; its rows are taken as evenly
-    spread between the two. A source clock ahead of ours counts as no latency.
+    Each arrival is (rows, oldest, newest source time in Unix seconds) of one bronze commit; its rows are taken as
+    evenly spread between the two. A source clock ahead of ours counts as no latency.
     """
     counts = [0] * (len(edges) + 1)
     for rows, oldest, newest in arrivals:

@@ -88,7 +88,9 @@ class Passes:
             frame.select(*READ), {key: stream.cursor for key, stream in streams.items()}, schemas, self._paths
         )
         reports: dict[str, GameReport] = defaultdict(GameReport)
-        rejects, seconds, seq_to = [], defaultdict(float), None
+        rejects: list[pa.Table] = []
+        seconds: dict[str, float] = defaultdict(float)
+        seq_to: int | None = None
         for row in rows:
             report = json.loads(row.report)
             seq_to = report["seq_to"] if seq_to is None else max(seq_to, report["seq_to"])

@@ -1,6 +1,6 @@
 """What an executor does with bronze rows: decode each by its own schema id and write one Parquet file per game.
 
-`split` is the body of a Spark task. It commits nothing: it reports files, links and refused rows to the driver (law L9).
+`split` is the body of a Spark task. It commits nothing: it reports files, links and refused rows (law L9).
 A game whose rows cannot be written is reported with its error; the others go on (law L6).
 """
 
@@ -49,7 +49,7 @@ _DETAIL_LIMIT: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class SplitJob:
-    """Which games to split from which cursor on, and with which schemas; the same job on the same rows writes the same rows."""
+    """Which games to split, from which cursor on, with which schemas: the same job on the same rows does the same."""
 
     cursors: Mapping[str, int]
     schema_set: SchemaSet
@@ -229,7 +229,7 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
-def _ipc(table: pa.Table) -> bytes:
+def _ipc(table: pa.Table) -> Any:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

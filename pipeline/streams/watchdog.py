@@ -58,7 +58,9 @@ class Watchdog:
         results = [self._results.popleft() for _ in range(len(self._results))]
         streams = list(self._group.streams.values())
         commits = self._commits(streams)
-        readings = {stream.game_key: self._reading(stream, commits, now, active=active) for stream in streams}
+        readings: dict[str, Reading] = {
+            stream.game_key: self._reading(stream, commits, now, active=active) for stream in streams
+        }
         states = self._watch.observe(now, readings, [game for result in results for game in result.games])
         changes = [
             StatusEvent(

@@ -155,11 +155,11 @@ def test_a_row_links_to_its_game(page: Page) -> None:
     """The link in a row leads to the page of the row's key."""
     page.goto("/?q=harbor+quest")
     expect(page.get_by_text("1 of 40 games")).to_be_visible(timeout=30_000)
-    canvas = page.locator('[data-testid="stDataFrame"] canvas').first
+    table = page.locator('[data-testid="stDataFrame"]').first
     expect(_cell(page, game_key("Harbor quest"))).to_be_attached(timeout=15_000)
     with page.context.expect_page(timeout=15_000) as opened:
-        canvas.hover(position={"x": 400, "y": 53})  # the drawn link acts only under a pointer that came over it
-        canvas.click(position={"x": 420, "y": 53})
+        table.hover(position={"x": 400, "y": 53})  # the drawn link acts only under a pointer that came over it
+        table.click(position={"x": 420, "y": 53})
     expect(opened.value.get_by_text(f"key {game_key('Harbor quest')}")).to_be_visible(timeout=30_000)
 
 

@@ -76,13 +76,14 @@ def test_a_failed_stream_comes_first(tmp_path: Path, opening: Opening) -> None:
 def test_a_dead_driver_makes_its_games_unknown(tmp_path: Path, opening: Opening) -> None:
     """When a driver is silent its games are unknown, not running, and their lag is not a number."""
     ages = {"ingest": 1.0, "a": 1.0, "b": 120.0}
-    games = [Seeded("alive", "a", {}), Seeded("lost", "b", {})]
+    games = [Seeded("alive", "a", {}), Seeded("lost", "b", {"status": "FAILED", "last_error": "no space"})]
     seed(tmp_path, games, now=time.time(), heartbeat_ages=ages, history=False)
     app = opening()
     assert "1 unknown, driver of group b silent for 2 min" in texts(app)
     assert "✕ group b: silent" in texts(app)
     lost = app.dataframe[0].value.iloc[0]
     assert (lost["game"], lost["status"]) == ("lost", "? unknown")
+    assert lost["last error"] == "its driver is silent; last told: FAILED; last error: no space"
     assert lost[["lag", "rows/s", "p95 latency"]].isna().all()
 
 

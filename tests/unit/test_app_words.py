@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app import words
@@ -65,6 +65,7 @@ def test_unknown_numbers_are_dashes() -> None:
 
 
 @given(st.text())
+@example("\u202egnihton\u202c \u2066spoof\u2069\nsecond \u200bline\x1b[31m")
 def test_shown_text_has_no_invisible_power(text: str) -> None:
     """Nothing that reverses, hides or breaks a line survives in a foreign text."""
     seen = words.shown(text)
@@ -95,6 +96,12 @@ def test_the_headline_names_a_silent_driver(tmp_path: Path) -> None:
     games = [Seeded("one", "a", {}), Seeded("two", "b", {})]
     fleet = fleet_of(tmp_path, *games, heartbeat_ages={"ingest": 1, "a": 1, "b": 180})
     assert words.headline(fleet) == "1 unknown, driver of group b silent for 3 min"
+
+
+def test_the_headline_names_a_group_that_never_started(tmp_path: Path) -> None:
+    """A group that has games but never had a driver is named."""
+    fleet = fleet_of(tmp_path, Seeded("one", "a", {}), Seeded("two", "c", None), heartbeat_ages={"ingest": 1, "a": 1})
+    assert words.headline(fleet) == "1 unknown, group c was never started"
 
 
 def test_a_fleet_that_is_fed_nothing_is_not_well(tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from listeners.sample import LATENCY_EDGES_SECONDS
+from pipeline.streams.chain import Link, connects, merged
+from pipeline.streams.latency import spread
+
+_SEQS = st.lists(st.integers(1, 200), min_size=1, max_size=30, unique=True).map(sorted)
+
+
+def _chain(seqs: list[int]) -> list[Link]:
+    return [Link(seq, prev) for prev, seq in zip([0, *seqs], seqs, strict=False)]
+
+
+@given(_SEQS, st.data())
+def test_an_unbroken_run_connects_to_the_cursor_before_it(seqs: list[int], data: st.DataObject) -> None:
+    """From any point of a game's history on, the whole rest connects; the cursor may lie in a quiet stretch."""
+    start = data.draw(st.integers(0, len(seqs) - 1))
+    links = _chain(seqs)
+    low = links[start].prev_seq
+    assert connects(data.draw(st.integers(low, links[start].seq - 1)), links[start:])
+
+
+@given(_SEQS, st.data())
+def test_a_missing_link_never_connects(seqs: list[int], data: st.DataObject) -> None:
+    """Leave any one seq out above the cursor, and the cursor must not be carried past it."""
+    links = _chain(seqs)
+    missing = data.draw(st.integers(0, len(links) - 1))
+    rest = links[:missing] + links[missing + 1 :]
+    assert not connects(0, rest) or missing == len(links) - 1
+
+
+def test_rows_at_or_below_the_cursor_do_not_connect() -> None:
+    """What is in the table already must have been filtered out before."""
+    assert not connects(5, [Link(5, 3)])
+    assert connects(5, [])
+
+
+@given(_SEQS)
+def test_links_of_several_tasks_become_one_chain(seqs: list[int]) -> None:
+    """Tasks report in any order, and two may report one file's rows: each link counts once."""
+    links = _chain(seqs)
+    twice = links + links
+    random.Random(1).shuffle(twice)
+    assert links == merged(twice)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 500), st.floats(0, 4000), st.floats(0, 4000)), max_size=8),
+    st.floats(4000, 5000),
+)
+def test_every_row_has_one_latency(arrivals: list[tuple[int, float, float]], now: float) -> None:
+    """The histogram neither loses nor invents a row, whatever the spread of arrivals."""
+    ordered = [(rows, min(a, b), max(a, b)) for rows, a, b in arrivals]
+    counts = spread(ordered, now, LATENCY_EDGES_SECONDS)
+    assert sum(rows for rows, _, _ in arrivals) == sum(counts)
+    assert min(counts) >= 0
+
+
+def test_rows_lie_in_the_buckets_of_their_latency() -> None:
+    """Ten rows between 0 and 10 seconds old are spread evenly; a source clock ahead of ours is no latency."""
+    assert (spread([(10, 90.0, 100.0)], 100.0, (1.0, 3.0, 20.0))[0:2]) == (1, 2)
+    assert spread([(4, 105.0, 110.0)], 100.0, (1.0,)) == (4, 0)
