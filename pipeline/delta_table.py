@@ -194,7 +194,7 @@ def _columns(table: DeltaTable) -> dict[str, pa.DataType]:
 
 
 def _covers(have: pa.DataType | None, want: pa.DataType) -> bool:
-    """Tell whether a column of type `have` can hold everything of type `want`: struct members may be more, not fewer."""
+    """Tell whether a column of type `have` can hold all of type `want`: struct members may be more, not fewer."""
     if have is None or have == want:
         return have is not None
     if pa.types.is_struct(have) and pa.types.is_struct(want):

@@ -38,9 +38,14 @@ TUNED: Final = {  # reasons and measurements: docs/performance.md
     "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
 }
 
+_JVM: Final = "-XX:+UseSerialGC -XX:-UsePerfData"
+_BRIEF_JVM: Final = "-XX:TieredStopAtLevel=1"
 
-def spark_session(settings: Settings, paths: Paths, app_name: str) -> SparkSession:
+
+def spark_session(settings: Settings, paths: Paths, app_name: str, *, brief: bool = False) -> SparkSession:
     """Start the Spark session of this process, or return the one it has.
+
+    A `brief` session ends soon: its JVM compiles quickly rather than well.
 
     Raises:
         Refused: a jar is missing.
@@ -54,7 +59,7 @@ def spark_session(settings: Settings, paths: Paths, app_name: str) -> SparkSessi
         .appName(app_name)
         .config("spark.driver.memory", settings.spark.driver_memory)
         .config("spark.driver.extraClassPath", class_path)  # the file system class must be on the system class path
-        .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:-UsePerfData")
+        .config("spark.driver.extraJavaOptions", f"{_JVM} {_BRIEF_JVM if brief else ''}".strip())
         .config("spark.sql.warehouse.dir", str(paths.root / "warehouse"))
     )
     if not settings.spark.master.startswith("local"):

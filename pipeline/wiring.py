@@ -41,7 +41,7 @@ def run_ingest(settings: Settings, paths: Paths, *, once: bool) -> int:
     """
     engine = open_store(settings, paths)
     stop = stop_on_signals()
-    spark = spark_session(settings, paths, "turnout-ingest")
+    spark = spark_session(settings, paths, "turnout-ingest", brief=once)
     telling = Telling(settings.metrics, paths, "ingest", "main")
     attachment = attach(spark, telling.event)
     start_driver(engine, "ingest", "main", telling.address)
@@ -71,7 +71,7 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool) -> int
     engine = open_store(settings, paths)
     stop = stop_on_signals()
     register_group(engine, name)
-    spark = spark_session(settings, paths, f"turnout-group-{name}")
+    spark = spark_session(settings, paths, f"turnout-group-{name}", brief=once)
     telling = Telling(settings.metrics, paths, "group", name)
     attachment = attach(spark, telling.event)
     start_driver(engine, "group", name, telling.address)

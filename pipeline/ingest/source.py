@@ -57,12 +57,11 @@ def read(spark: SparkSession, source: Source, ingest: Ingest, landing: Path) -> 
             reader = reader.option(f"kafka.{name.removeprefix('kafka.')}", value)
         frame = reader.load().withColumnRenamed("timestamp", "source_time")
         return frame.select(*INPUT)
-    frame = (
-        spark.readStream.format("delta")
-        .option("maxBytesPerTrigger", ingest.max_bytes)
-        .option("failOnDataLoss", "true")
-        .load(str(landing))
-    )
+    reader = spark.readStream.format("delta").option("maxBytesPerTrigger", ingest.max_bytes)
+    if (landing / "_delta_log" / f"{0:020}.json").exists():
+        # Its commits one by one: cheaper than a snapshot. A table whose old log was cleaned up begins with a snapshot.
+        reader = reader.option("startingVersion", 0)
+    frame = reader.option("failOnDataLoss", "true").load(str(landing))
     return frame.select(
         "key",
         "value",
