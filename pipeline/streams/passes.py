@@ -180,10 +180,8 @@ def _root_cause(error: Exception) -> str:
 
 
 def _add(report: GameReport, game: Mapping[str, Any]) -> None:
-    for seq, prev_seq, rows, arrived in game["links"]:
-        report.links.append(Link(seq, prev_seq))
-        if arrived is not None:
-            report.arrivals.append((rows, *arrived))
+    report.links += [Link(seq, prev_seq) for seq, prev_seq in game["links"]]
+    report.arrivals += [(rows, oldest, newest) for rows, oldest, newest in game["arrivals"]]
     report.files += [DataFile(**file) for file in game["files"]]
     for reason, count in game["rejects"].items():
         report.rejects[reason] += count

@@ -104,7 +104,7 @@ class _Split:
     def run(self) -> None:
         if not self.rows.num_rows:
             return
-        self._describe()
+        self._note_links()
         started = time.perf_counter()
         routed = self.rows.filter(pc.is_null(self.rows.column("refused")))
         decoded = self._decode(routed) if routed.num_rows else {}
@@ -114,19 +114,24 @@ class _Split:
             self._write(pa.concat_tables(tables), target)
         self.seconds["write"] += time.perf_counter() - started
 
-    def _describe(self) -> None:
-        """Note for every game its links and, per seq, how many rows came and when the source had them."""
-        grouped = self.rows.group_by(["game_key", "seq", "prev_seq"]).aggregate(
-            [("pos", "count"), ("source_time", "min"), ("source_time", "max")]
+    def _note_links(self) -> None:
+        """Note which seqs the rows of each game come from, refused ones included: the cursor moves over them too."""
+        links = self.rows.group_by(["game_key", "seq", "prev_seq"]).aggregate([])
+        for row in links.to_pylist():
+            game = self.games.setdefault(
+                row["game_key"], {"links": [], "arrivals": [], "files": [], "rejects": {}, "error": None}
+            )
+            game["links"].append([row["seq"], row["prev_seq"]])
+
+    def _note_arrivals(self, table: pa.Table) -> None:
+        """Note for every game and seq how many rows land, and the oldest and newest time the source had them."""
+        known = table.filter(pc.is_valid(table.column("_source_time")))
+        grouped = known.group_by(["game_key", "_seq"]).aggregate(
+            [("_source_time", how) for how in ("count", "min", "max")]
         )
-        oldest = grouped.column("source_time_min").cast(pa.int64()).to_pylist()
-        newest = grouped.column("source_time_max").cast(pa.int64()).to_pylist()
-        for row, first, last in zip(
-            grouped.select(["game_key", "seq", "prev_seq", "pos_count"]).to_pylist(), oldest, newest, strict=True
-        ):
-            game = self.games.setdefault(row["game_key"], {"links": [], "files": [], "rejects": {}, "error": None})
-            known = None if first is None else [first / 1e6, last / 1e6]
-            game["links"].append([row["seq"], row["prev_seq"], row["pos_count"], known])
+        times = [grouped.column(f"_source_time_{how}").cast(pa.int64()).to_pylist() for how in ("count", "min", "max")]
+        for key, count, oldest, newest in zip(grouped.column("game_key").to_pylist(), *times, strict=True):
+            self.games[key]["arrivals"].append([count, oldest / 1e6, newest / 1e6])
 
     def _decode(self, routed: pa.Table) -> dict[pa.Schema, list[pa.Table]]:
         """Decode by schema id, over all games at once, and lay each row out as its game's table wants it."""
@@ -188,6 +193,7 @@ class _Split:
         table = table.sort_by(
             [("game_key", "ascending"), ("_seq", "ascending"), ("_pos", "ascending")]
         ).combine_chunks()
+        self._note_arrivals(table)
         runs = pc.run_end_encode(_one(table.column("game_key")))
         start = 0
         for key, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):

@@ -1,0 +1,183 @@
+"""The load of a measurement: the real simulator and the real ingest driver in an environment of their own.
+
+The simulator sends on a fixed schedule whatever the readers do (open loop). Both run in processes that are told
+apart from what is measured.
+"""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from bench.log import Follower
+from bench.numbers import Floats, Ints
+from pipeline.control.children import Child, Children, turnout
+from pipeline.settings import Paths, Settings, load
+from pipeline.store.engine import open_store
+from pipeline.store.games import assigned, known_games, register_group
+
+GROUP = "a"
+_START_SECONDS = 240.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is sent."""
+
+    games: int
+    rate: float  # events per second
+    versions: int = 5
+    bad_share: float = 0.01
+    skew: float = 1.1
+    seed: int = 1
+
+    def arguments(self) -> list[str]:
+        """Return the options of `turnout simulate`."""
+        names = ("games", "rate", "versions", "bad_share", "skew", "seed")
+        return [part for name in names for part in (f"--{name.replace('_', '-')}", f"{getattr(self, name):g}")]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Bronze as work to do: one item per game and bronze commit that brought it rows which were not refused."""
+
+    keys: list[str]  # the games
+    game: Ints  # index into keys
+    seq: Ints
+    rows: Ints
+    source_at: Floats  # the oldest row's source commit
+    bronze_at: Floats  # the bronze commit
+
+
+class Ended(Exception):
+    """A process of the load or a contender ended by itself; the message shows the end of its log."""
+
+
+def write_settings(root: Path, tables: Mapping[str, Mapping[str, object]]) -> tuple[Settings, Paths]:
+    """Write the environment's settings file and read it back."""
+    root.mkdir(parents=True)
+    lines = []
+    for table, values in tables.items():
+        lines += [f"[{table}]", *(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in values.items())]
+    (root / "turnout.toml").write_text("\n".join(lines) + "\n", "utf-8")
+    return load(root, {})
+
+
+class Load:
+    """The processes of one measurement beside its contenders."""
+
+    def __init__(self, settings: Settings, paths: Paths, children: Children) -> None:
+        """Start nothing yet."""
+        self._engine, self.paths, self._children = open_store(settings, paths), paths, children
+        self._started: dict[str, Child] = {}
+
+    def start(self, name: str, *arguments: str) -> None:
+        """Start a turnout command on the environment."""
+        command = turnout(*arguments, "--env-dir", str(self.paths.root))
+        self._started[name] = self._children.start(name, command)
+
+    def start_ingest(self) -> None:
+        """Start ingest and wait until its query runs."""
+        self.start("ingest", "ingest", "run")
+        self.await_query(self.paths.checkpoints / "ingest" / "1")
+
+    def send(self, wanted: Wanted) -> list[str]:
+        """Start the simulator and wait until every game is known; return the games' keys."""
+        self.start("simulate", "simulate", *wanted.arguments(), "--start-time", str(time.time()))
+        self.until(lambda: len(known_games(self._engine)) >= wanted.games, f"{wanted.games} games in the control store")
+        return sorted(known_games(self._engine))
+
+    def await_query(self, checkpoint: Path) -> None:
+        """Wait until a query has made its checkpoint."""
+        self.until((checkpoint / "query" / "metadata").exists, f"query in {checkpoint}")
+
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = _START_SECONDS) -> None:
+        """Look every half second until something is so.
+
+        Raises:
+            Ended: a process ended first.
+            TimeoutError: it did not become so in time.
+        """
+        deadline = time.monotonic() + seconds
+        while not condition():
+            self.look()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no {what} within {seconds:g} s")
+            time.sleep(0.5)
+
+    def look(self) -> None:
+        """Raise `Ended` if a process has ended by itself."""
+        for child in self._children.dead():
+            raise Ended(f"{child.name} ended:\n{self._children.tail(child.name)}")
+
+    def pids(self) -> dict[str, int]:
+        """Return the process id of each process by name."""
+        return {name: child.process.pid for name, child in self._started.items() if child.process is not None}
+
+    def stop(self, name: str, seconds: float = 60.0) -> None:
+        """End one process in order and wait for it."""
+        process = self._started.pop(name).process
+        if process is not None:
+            process.terminate()
+            process.wait(seconds)
+            self._children.forget(name)
+
+    def heads(self) -> dict[str, int]:
+        """Return the last bronze seq of each game, as the control store knows it."""
+        return {each.game_key: each.last_seq for each in assigned(self._engine, GROUP)}
+
+    def games_behind(self) -> int:
+        """Return how many games' tables do not hold all of bronze that the control store knows of."""
+        behind = 0
+        for key, head in self.heads().items():
+            commits = Follower(self.paths.table(key)).read()
+            behind += max((each.seq_to or 0 for each in commits), default=0) < head
+        return behind
+
+
+@contextmanager
+def prepared(settings: Settings, paths: Paths) -> Iterator[Load]:
+    """Make the environment's store and group; whatever is started inside the block ends with it."""
+    register_group(open_store(settings, paths), GROUP)
+    with Children(paths.logs) as children:
+        yield Load(settings, paths, children)
+
+
+def books(paths: Paths, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run `turnout verify` on the environment."""
+    command = [*turnout("verify", "--env-dir", str(paths.root), "--json", *options)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def arrivals(bronze: Path) -> Arrivals:
+    """Read which games had rows in which bronze commits, and when each reached the source and bronze."""
+    log = Follower(bronze)
+    log.read()
+    at = {commit.seq_to: commit.at for commit in log.commits if commit.seq_to is not None}
+    parts = []
+    columns = ["game_key", "seq", "source_time", "refused"]
+    for batch in DeltaTable(bronze).to_pyarrow_dataset().to_batches(columns=columns):
+        rows = pa.Table.from_batches([batch])
+        rows = rows.filter(pc.is_null(rows.column("refused")))
+        parts.append(rows.group_by(["game_key", "seq"]).aggregate([("source_time", "min"), ("seq", "count")]))
+    items = pa.concat_tables(parts).combine_chunks().sort_by([("game_key", "ascending"), ("seq", "ascending")])
+    games = items.column("game_key").combine_chunks().dictionary_encode()
+    games = games.combine_chunks() if isinstance(games, pa.ChunkedArray) else games
+    seq = items.column("seq").to_numpy()
+    micros = items.column("source_time_min").cast(pa.int64()).to_numpy()
+    return Arrivals(
+        keys=games.dictionary.to_pylist(),
+        game=games.indices.to_numpy(),
+        seq=seq,
+        rows=items.column("seq_count").to_numpy(),
+        source_at=micros / 1e6,
+        bronze_at=np.array([at[each] for each in seq.tolist()]),
+    )

@@ -1,0 +1,72 @@
+"""One tuned session for all tests of this folder, and a small world to run real queries in."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
+
+from listeners.sample import PassResult
+from pipeline.books.balance import Balance, verify
+from pipeline.ingest.query import Ingest, Landed
+from pipeline.ingest.simulate import Simulated, simulate
+from pipeline.ingest.simulator import Plan
+from pipeline.session import spark_session
+from pipeline.settings import Paths, Settings, load
+from pipeline.store.engine import open_store
+from pipeline.store.games import generations, register_group
+from pipeline.streams.group import Group
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    settings, paths = load(tmp_path_factory.mktemp("session"), {})
+    session = spark_session(settings, paths, "turnout-tests", brief=True)
+    yield session
+    session.stop()
+
+
+@dataclass
+class World:
+    """One environment with real tables, and short ways to let everything in it happen."""
+
+    spark: SparkSession
+    settings: Settings
+    paths: Paths
+    engine: Engine
+    landed: list[Landed] = field(default_factory=list)
+    passes: list[PassResult] = field(default_factory=list)
+
+    def simulate(self, events: int, games: int = 12, versions: int = 3, bad_share: float = 0.05) -> Simulated:
+        plan = Plan(games=games, versions=versions, events=events, seed=7, bad_share=bad_share)
+        return simulate(self.settings, self.paths, self.engine, plan, rate=None)
+
+    def ingest_query(self) -> Ingest:
+        return Ingest(self.spark, self.settings, self.paths, self.engine, self.landed.append)
+
+    def ingest(self) -> None:
+        ingest = self.ingest_query()
+        ingest.start(once=True).awaitTermination()
+        ingest.close()
+
+    def group(self, name: str) -> Group:
+        register_group(self.engine, name)
+        return Group(self.spark, self.settings, self.paths, self.engine, name, self.passes.append)
+
+    def split(self, group: Group) -> None:
+        """Run the group over everything that is in bronze now."""
+        group.start(once=True).awaitTermination()
+        group.finish()
+
+    def verify(self) -> Balance:
+        return verify(self.paths, self.settings.environment, generations(self.engine))
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
+    settings, paths = load(tmp_path / "env", {})
+    engine = open_store(settings, paths)
+    yield World(spark, settings, paths, engine)
+    engine.dispose()

@@ -1,0 +1,78 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EVENTS = 50_000
+
+
+def turnout(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a user does, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "pipeline", *arguments], check=False, capture_output=True, text=True, timeout=170
+    )
+
+
+def last_line(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    env = tmp_path_factory.mktemp("demo") / "env with a space"
+    options = ("--events", str(EVENTS), "--games", "40", "--versions", "5", "--bad-share", "0.01")
+    done = turnout("demo", "--once", "--json", "--env-dir", str(env), *options)
+    assert done.returncode == 0, done.stderr
+    return env, last_line(done)
+
+
+def test_the_bounded_run_loses_doubles_and_misroutes_nothing(first: tuple[Path, dict[str, Any]]) -> None:
+    """The first promise: 50,000 events of 40 games in 5 schema versions, 1 % of them bad, and the books balance."""
+    _, result = first
+    assert {"events": EVENTS, "bronze_rows": EVENTS, "versions": 5}.items() <= result.items()
+    assert tuple(result[name] for name in ("lost", "duplicated", "misrouted", "pending")) == (0, 0, 0, 0)
+    assert result["landed"] + result["quarantined"] == EVENTS
+    assert 300 < result["quarantined"] < 700
+    assert set(result["by_reason"]) == {
+        *("malformed_wrapper", "invalid_name", "unknown_game", "unknown_schema", "empty_payload", "malformed_payload")
+    }
+    assert result["seconds"] > 0
+
+
+def test_a_second_bounded_run_adds_only_the_new_events(first: tuple[Path, dict[str, Any]]) -> None:
+    """Everything goes on where it stopped: nothing is read twice, and sequence numbers continue."""
+    env, before = first
+    done = turnout(
+        "demo", "--once", "--json", "--env-dir", str(env), "--events", "5000", "--games", "40", "--versions", "6"
+    )
+    assert done.returncode == 0, done.stderr
+    after = last_line(done)
+    assert before["bronze_rows"] + 5_000 == after["bronze_rows"]
+    assert tuple(after[name] for name in ("lost", "duplicated", "misrouted", "pending")) == (0, 0, 0, 0)
+
+
+def test_paths_and_verify_speak_json_on_their_last_line(first: tuple[Path, dict[str, Any]]) -> None:
+    """Scripts rely on these: where the tables are, and whether they add up."""
+    env, _ = first
+    paths = last_line(turnout("paths", "--json", "--env-dir", str(env)))
+    assert len(paths["games"]) == 40
+    assert all((Path(table) / "_delta_log").is_dir() for table in [paths["bronze"], *paths["games"].values()])
+    assert last_line(turnout("verify", "--json", "--complete", "--env-dir", str(env)))["ok"] is True
+
+
+def test_wrong_use_ends_with_2_and_one_sentence(tmp_path: Path) -> None:
+    """Exit code 2: a wrong option, a wrong setting, nothing ingested, a group name that cannot be."""
+    (tmp_path / "turnout.toml").write_text("[ingest]\ntrigger_seconds = 'soon'\n")
+    wrong_setting = turnout("verify", "--env-dir", str(tmp_path))
+    assert (wrong_setting.returncode, wrong_setting.stderr[:27]) == (2, "turnout: 1 wrong setting(s)")
+    assert turnout("demo", "--games", "0").returncode == 2
+    empty = turnout("verify", "--env-dir", str(tmp_path / "empty"))
+    assert empty.returncode == 2
+    assert "Traceback" not in empty.stderr
+    bad_name = turnout("group", "run", "../x", "--env-dir", str(tmp_path / "empty"))
+    assert bad_name.returncode == 2
+    assert "cannot name a cluster group" in bad_name.stderr

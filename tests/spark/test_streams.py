@@ -1,0 +1,174 @@
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from deltalake.writer import write_deltalake
+from pyspark import cloudpickle
+from sqlalchemy import update
+
+from pipeline.books.report import run as report
+from pipeline.ingest.simulator import game_names
+from pipeline.names import game_key
+from pipeline.quarantine import REASONS
+from pipeline.store.tables import games
+from pipeline.streams import passes
+from pipeline.streams.split import SplitJob, split
+
+GAMES = [game_key(name) for name in game_names(12, 7)]
+
+
+def _table(world: Any, key: str) -> pa.Table:
+    return DeltaTable(world.paths.table(key)).to_pyarrow_table()
+
+
+def test_everything_lands_once_in_two_groups_and_a_second_run_adds_only_the_new(world: Any) -> None:
+    """Laws L1 to L5: whatever was sent is in one game's table or in quarantine, once; what was done is not redone."""
+    sent = world.simulate(4_000)
+    first, second = world.group("a"), world.group("b")
+    world.ingest()
+    world.split(first)
+    world.split(second)
+    balance = world.verify()
+    assert balance.complete
+    assert balance.totals.bronze_rows == 4_000
+    assert balance.totals.landed == sent.by_kind["good"]
+    assert {reason: sent.by_kind[reason] for reason in REASONS} == dict(balance.by_reason)
+
+    commits = {key: DeltaTable(world.paths.table(key)).version() for key in GAMES}
+    world.simulate(1_000, games=3)
+    world.ingest()
+    world.split(first)
+    world.split(second)
+    assert world.verify().complete
+    assert world.verify().totals.bronze_rows == 5_000
+    idle = GAMES[3:]
+    assert {key: commits[key] for key in idle} == {key: DeltaTable(world.paths.table(key)).version() for key in idle}
+
+
+def test_a_group_that_comes_late_catches_up(world: Any) -> None:
+    """Law L7: what lies before the first micro-batch is read by catch-up, in bounded chunks, without a gap."""
+    for _ in range(3):
+        world.simulate(500)
+        world.ingest()
+    group = world.group("late")
+    world.split(group)
+    assert {"CATCHUP"} == {game.lane for each in world.passes for game in each.games if game.committed_at}
+    assert world.verify().complete
+    world.simulate(500)
+    world.ingest()
+    world.passes.clear()
+    world.split(group)
+    assert {"RUN"} == {game.lane for each in world.passes for game in each.games if game.committed_at}
+    assert world.verify().complete
+
+
+def test_a_schema_that_grows_needs_no_restart(world: Any) -> None:
+    """Old and new versions are decoded side by side; new fields become columns, and are null in older rows."""
+    group = world.group("a")
+    world.simulate(600, games=2, versions=1, bad_share=0)
+    world.ingest()
+    world.split(group)
+    key = GAMES[0]
+    before = _table(world, key)
+    world.simulate(600, games=2, versions=6, bad_share=0)
+    world.ingest()
+    world.split(group)
+    after = _table(world, key)
+    assert world.verify().complete
+    new = set(after.column_names) - set(before.column_names)
+    assert new
+    old_rows = after.filter(pa.compute.less_equal(after["_seq"], pa.scalar(before["_seq"][0].as_py())))
+    assert before.num_rows == old_rows.num_rows
+    assert all(old_rows[name].null_count == old_rows.num_rows for name in new)
+    assert any(after[name].null_count < after.num_rows for name in new)
+    by_name = world.spark.read.format("delta").load(str(world.paths.table(key)))
+    assert after.num_rows == by_name.count()
+
+
+def test_two_owners_of_one_game_neither_lose_nor_double_a_row(world: Any) -> None:
+    """Law L4: a driver that was not told of a move still cannot put a row in twice, nor make the other skip one."""
+    zombie = world.group("a")
+    world.simulate(600)
+    world.ingest()
+    world.split(zombie)
+    heir = world.group("b")
+    with world.engine.begin() as connection:
+        connection.execute(update(games).values(group_name="b"))
+    world.simulate(600)
+    world.ingest()
+    zombie.sync = lambda: None  # it never hears of the move
+    world.split(heir)
+    world.split(zombie)
+    world.simulate(600)
+    world.ingest()
+    world.split(zombie)
+    world.split(heir)
+    assert world.verify().complete
+
+
+def _deadly(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterator[pa.RecordBatch]:
+    if GAMES[4] in job.cursors:
+        os._exit(139)
+    yield from split(batches, job)
+
+
+def test_a_game_whose_rows_kill_the_worker_is_parked_and_the_others_go_on(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L6: the game is found by halving; its rows wait, everybody else's are in the tables."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # pyspark's copy
+    monkeypatch.setattr(passes, "split", _deadly)
+    world.simulate(600)
+    world.ingest()
+    group = world.group("a")
+    world.split(group)
+    balance = world.verify()
+    assert balance.ok
+    waiting = {each.game_key for each in balance.games if each.counts.pending}
+    assert {GAMES[4]} == waiting
+    assert "kill the worker" in (group.streams[GAMES[4]].error or "")
+    monkeypatch.undo()
+    group.streams[GAMES[4]].retry_at = 0
+    group.finish()
+    assert world.verify().complete
+
+
+def test_a_replayed_batch_changes_nothing(world: Any) -> None:
+    """Spark repeats the last micro-batch after a crash before its commit log: cursors and quarantine keep it out."""
+    world.simulate(800)
+    world.ingest()
+    group = world.group("a")
+    world.split(group)
+    rows = world.verify().totals
+    log = world.paths.checkpoints / "demux" / "a" / "query" / "commits"
+    for file in log.iterdir():
+        file.unlink()
+    again = world.group("a")
+    world.split(again)
+    assert rows == world.verify().totals
+    quarantine = DeltaTable(world.paths.quarantine).to_pyarrow_table()
+    assert quarantine.num_rows == rows.quarantined
+
+
+@pytest.mark.parametrize("harm", ["deleted", "doubled", "moved"])
+def test_verify_fails_when_one_row_is_changed_by_hand(world: Any, harm: str) -> None:
+    """The proof is one: a row deleted from, doubled in, or moved between tables makes the exit code 1."""
+    world.simulate(400, games=4)
+    world.ingest()
+    world.split(world.group("a"))
+    assert report(world.paths, world.settings.environment, complete=True) == 0
+    victim = DeltaTable(world.paths.table(GAMES[1]))
+    row = victim.to_pyarrow_table().slice(0, 1)
+    if harm == "doubled":
+        write_deltalake(victim, row, mode="append")
+    else:
+        victim.delete(f"_seq = {row['_seq'][0]} and _pos = {row['_pos'][0]}")
+    if harm == "moved":
+        other = DeltaTable(world.paths.table(GAMES[2]))
+        shared = [name for name in row.column_names if name.startswith("_")]
+        write_deltalake(other, row.select(shared), mode="append", schema_mode="merge")
+    assert report(world.paths, world.settings.environment) == 1

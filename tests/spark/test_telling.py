@@ -1,0 +1,46 @@
+import re
+import urllib.request
+from typing import Any
+
+from listeners import history
+from listeners.listener import attach
+from pipeline.streams.watchdog import Watchdog
+from pipeline.telling import Telling
+
+
+def _scraped(address: str, metric: str, key: str) -> float:
+    """Return the sum of one game's samples of a metric on a /metrics page."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
+        text = page.read().decode()
+    found = re.findall(rf'^{metric}{{[^}}]*game="{key}"[^}}]*}} (\S+)$', text, re.MULTILINE)
+    return sum(float(value) for value in found)
+
+
+def test_metrics_page_and_metrics_table_tell_the_same_numbers(world: Any) -> None:
+    """What a pass did is told once, to Prometheus and to the metrics table alike, with Spark's own progress of it."""
+    telling = Telling(world.settings.metrics, world.paths, "group", "a")
+    attachment = attach(world.spark, telling.event)
+    group = world.group("a")
+    group._tell = lambda result: (telling.passed if result.batch_id >= 0 else telling.caught_up)(result)
+    watchdog = Watchdog(world.settings, world.engine, group, telling.states)
+    world.simulate(2_000)
+    world.ingest()
+    world.split(group)
+    watchdog.evaluate(active=True)
+    attachment.detach()
+    stop_serving, telling._stop_serving = telling._stop_serving, lambda: None
+    telling.close()
+
+    summary = {each.game_key: each for each in history.summary(world.paths.metrics, 0.0)}
+    landed = {each.game_key: each.counts for each in world.verify().games if each.game_key in group.streams}
+    assert {key: counts.landed for key, counts in landed.items()} == {key: each.rows for key, each in summary.items()}
+    for key, each in summary.items():
+        assert each.rows + each.rejects == _scraped(telling.address, "turnout_stream_rows_total", key)
+        assert each.rows == _scraped(telling.address, "turnout_stream_latency_seconds_count", key)
+        assert _scraped(telling.address, "turnout_stream_status", key) == 1
+    stop_serving()
+    passes = history.passes(world.paths.metrics, None, 0.0)
+    assert "RUN" in passes.column("lane").to_pylist() or "CATCHUP" in passes.column("lane").to_pylist()
+    run = passes.filter(history.pc.equal(passes.column("lane"), "RUN"))
+    assert run.column("input_rows").null_count == 0
+    assert not (world.paths.targets / "group-a.json").exists()

@@ -1,0 +1,306 @@
+"""Guards that the documents say what the code says: a document without a test would drift from it."""
+
+import ast
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow as pa
+import pytest
+from prometheus_client import CollectorRegistry
+
+from listeners import families, metrics_schema
+from listeners.join import Pass
+from listeners.prometheus import Exposition
+from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, PassResult, Progress, StreamState
+from pipeline import settings
+from pipeline.bronze import BRONZE
+from pipeline.cli import cli
+from pipeline.ingest.producer import LANDING
+from pipeline.quarantine import QUARANTINE, REASONS
+from pipeline.streams.split import OWN_COLUMNS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    page for page in (ROOT / "README.md", *DOCS.glob("*.md"), *DOCS.glob("decisions/*.md")) if page.name != "plan.md"
+)
+PACKAGES = ("app", "grants", "listeners", "pipeline", "protos")
+PLACE = re.compile(r"`((?:app|grants|listeners|pipeline|protos|tests)/[\w./]+\.\w+)(?:::(\w+))?`")
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text("utf-8")
+
+
+def entries(text: str, level: str = "##") -> dict[str, str]:
+    """Return heading → what stands below it up to the next heading of the same or a higher level; none twice."""
+    parts = re.split(rf"^(?=#{{1,{len(level)}}} )", text, flags=re.MULTILINE)
+    found = [part.partition("\n") for part in parts if part.startswith(f"{level} ")]
+    names = [head.removeprefix(f"{level} ").strip("`") for head, _, _ in found]
+    assert len(names) == len(set(names)), f"a heading stands twice: {sorted(names)}"
+    return {name: body for name, (_, _, body) in zip(names, found, strict=True)}
+
+
+def table_rows(text: str) -> list[list[str]]:
+    """Return the cells of every table row but the heads, without backticks."""
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in row] for row in rows]
+    heads = {index - 1 for index, row in enumerate(cells) if set(row[0]) == {"-"}}
+    return [row for index, row in enumerate(cells) if index not in heads and set(row[0]) != {"-"}]
+
+
+# ------------------------------------------------------------------------------------------------------------ settings
+
+
+def known_settings(value: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Return (name, default) of each setting, from the dataclasses."""
+    tree = settings.Settings() if value is None else value
+    for field in fields(tree):
+        default = getattr(tree, field.name)
+        if is_dataclass(default):
+            yield from known_settings(default, f"{field.name}.")
+        else:
+            yield f"{prefix}{field.name}", default
+
+
+def written(default: Any) -> str:
+    """Return a default as TOML writes it."""
+    return "{}" if isinstance(default, dict) else json.dumps(default)
+
+
+def test_every_setting_has_one_entry_with_its_default_and_unit() -> None:
+    """docs/settings.md names exactly the settings there are, in their order, each with default, unit and range."""
+    text = entries(page("settings.md"), "###")
+    known = dict(known_settings())
+    assert list(known) == list(text)
+    ranges = {name: f"{low:g} to {high:g}" for name, low, high in settings._RANGES}
+    for name, default in known.items():
+        first = text[name].strip().splitlines()[0]
+        said = re.fullmatch(r"Default: `(.*?)`\. Unit: [^.]+\.(?: Range: (.+)\.)?", first)
+        assert said is not None, f"{name}: {first}"
+        assert (written(default), ranges.get(name)) == (said[1], said[2]), name
+        assert len(text[name].strip().splitlines()) > 1, f"{name} has no meaning"
+
+
+def test_the_launchers_variables_are_told() -> None:
+    """docs/settings.md names every variable that is not a setting."""
+    assert set(re.findall(r"^\| `(TURNOUT_\w+)`", page("settings.md"), re.MULTILINE)) == settings.RESERVED_VARIABLES
+
+
+def test_examples_of_settings_are_accepted(tmp_path: Path) -> None:
+    """Every TOML example of the documents can be copied into a settings file."""
+    examples = [
+        found
+        for each in PAGES
+        for found in re.findall(r"^ *```toml\n(.*?)^ *```", each.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    ]
+    assert examples
+    for example in examples:
+        tomllib.loads(example)
+        (tmp_path / "turnout.toml").write_text(example, "utf-8")
+        settings.load(tmp_path, {})
+
+
+# ------------------------------------------------------------------------------------------------------------ commands
+
+
+def commands(command: click.Command = cli, name: str = "turnout") -> Iterator[tuple[str, click.Command]]:
+    """Return (name, command) of everything that can be run."""
+    if isinstance(command, click.Group):
+        for each, below in command.commands.items():
+            yield from commands(below, f"{name} {each}")
+    else:
+        yield name, command
+
+
+def options(command: click.Command) -> dict[str, click.Parameter]:
+    return {param.opts[-1]: param for param in command.params if isinstance(param, click.Option)}
+
+
+def test_every_command_and_option_has_a_heading() -> None:
+    """docs/commands.md has one heading per command and one per option: the command's own, or one of a shared list."""
+    text = entries(page("commands.md"))
+    shared = {
+        name.removeprefix("Options of "): entries(body, "###") for name, body in text.items() if "Options of" in name
+    }
+    told = {name: set(entries(body, "###")) for name, body in text.items() if name.startswith("turnout ")}
+    assert [name for name, _ in commands()] == list(told)
+    for name, command in commands():
+        lists = {each for each in shared if f"({each})" in text[name] or each == "every command"}
+        assert set(options(command)) == told[name].union(*(shared[each] for each in lists)), name
+
+
+def test_defaults_of_options_are_told() -> None:
+    """Where an option has a default, its entry says which."""
+    text = page("commands.md")
+    told = dict(re.findall(r"^### `(--[\w-]+)`\n\nDefault: `(.*?)`", text, re.MULTILINE))
+    for name, command in commands():
+        for option, param in options(command).items():
+            if param.default not in (None, False) and isinstance(param.default, (str, int, float, Path)):
+                assert told.get(option) == str(param.default), f"{name} {option}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_command_lines_can_be_typed(path: Path) -> None:
+    """Every turnout command line of a document names a command and options that exist."""
+    known = dict(commands())
+    for line in re.findall(r"^\s*\./turnout (.+)$", path.read_text("utf-8"), re.MULTILINE):
+        words = shlex.split(line.partition("#")[0])
+        if words[0] in {"setup", "test"}:  # the launcher's own
+            continue
+        name = next((each for each in (f"turnout {words[0]}", f"turnout {' '.join(words[:2])}") if each in known), None)
+        assert name is not None, line
+        assert {word for word in words if word.startswith("--")} <= {*options(known[name]), "--help"}, line
+
+
+# ------------------------------------------------------------------------------------------------------------- metrics
+
+
+@cache
+def told_metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return name → (type, labels) of every metric family, from an exposition that knows something of everything."""
+    exposition = Exposition(CollectorRegistry())
+    counts = (1, *[0] * len(LATENCY_EDGES_SECONDS))
+    game = GameResult("g", "RUN", 1, 1, 1, {"unknown_schema": 1}, 1, 1, 1.0, 1.0, counts)
+    exposition.add_pass(Pass(PassResult("a", "run", 0, 0.0, 1.0, 1, (game,), {"commit": 1.0}), None))
+    exposition.set_states([StreamState("g", "a", "RUN", "RUNNING", 0.0, 1, 1.0, 0.0, 1.0, 1.0, 1, 1, None, 1.0)])
+    exposition.set_heartbeat("a", 1.0)
+    exposition.add_progress(Progress("q", "id", "run", 0, "", 1, {"addBatch": 1}))
+    exposition.add_ingest(seq=1, accepted=1, refused=1, committed_at=1.0)
+    exposition.set_self(events_dropped=0, listener_errors=0, outbox_items=0, flush_failures=0, push_failures=0)
+    return {
+        family.name + ("_total" if family.type == "counter" else ""): (
+            family.type,
+            tuple(name for name in family.samples[0].labels if name != "le"),
+        )
+        for family in exposition.collect()
+    }
+
+
+def test_every_metric_has_an_entry_with_type_labels_and_unit() -> None:
+    """docs/metrics.md names exactly the families a process can tell, each with type, labels and unit."""
+    source = Path(families.__file__).read_text("utf-8")
+    spelled = set(re.findall(r"""_(?:counter|gauge)\(\s*"(\w+)"|\{PREFIX\}(\w+)""", source))
+    told = told_metrics()
+    assert {families.PREFIX + (a or b) for a, b in spelled} == {name.removesuffix("_total") for name in told}
+    text = entries(page("metrics.md"), "###")
+    assert sorted(told) == sorted(text)
+    for name, (kind, labels) in told.items():
+        first = text[name].strip().splitlines()[0]
+        said = re.fullmatch(r"(\w+)\. Labels: (.+?)\. Unit: (.+)\.", first)
+        assert said is not None, f"{name}: {first}"
+        assert (kind, labels) == (said[1].lower(), tuple(re.findall(r"`(\w+)`", said[2]))), name
+
+
+# ---------------------------------------------------------------------------------------------------------------- data
+
+_TYPES = {
+    pa.string(): "string",
+    pa.int64(): "long",
+    pa.int32(): "int",
+    pa.float64(): "double",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    pa.timestamp("us", "UTC"): "timestamp",
+    pa.map_(pa.string(), pa.int64()): "map of string to long",
+    pa.list_(pa.int32()): "list of int",
+}
+_TABLES = {
+    "Landing": LANDING,
+    "Bronze": BRONZE,
+    "Game tables": OWN_COLUMNS,
+    "Quarantine": QUARANTINE,
+    **{f"Metrics: {table.name}": table.schema for table in metrics_schema.TABLES},
+}
+
+
+@pytest.mark.parametrize("table", _TABLES)
+def test_every_column_has_a_line(table: str) -> None:
+    """docs/data.md names each column of each table with its type, in order, and says what it means."""
+    rows = table_rows(entries(page("data.md"))[table])
+    assert [[field.name, _TYPES[field.type]] for field in _TABLES[table]] == [
+        [row[0].strip("`"), row[1]] for row in rows
+    ]
+    assert all(row[2] for row in rows)
+
+
+def test_every_reason_is_explained() -> None:
+    """docs/data.md says what each reason code means."""
+    rows = table_rows(entries(page("data.md"))["Reasons"])
+    assert list(REASONS) == [row[0].strip("`") for row in rows]
+
+
+# ----------------------------------------------------------------------------------- map, walk, promises, decisions
+
+
+def modules() -> set[str]:
+    """Return every package and module of the program; protobuf modules are one with their folder."""
+    files = [path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    written_by_people = [path for path in files if not re.search(r"_pb2(_grpc)?$", path.stem)]
+    named = {str(path.with_suffix("")) for path in written_by_people if path.stem != "__init__"}
+    return named | {str(path.parent) for path in files if path.stem == "__init__"}
+
+
+def test_the_map_names_every_module() -> None:
+    """docs/walk.md has one line per package and module, none twice, and none that does not exist."""
+    named = [row[0].strip("`") for row in table_rows(entries(page("walk.md"))["Map"])]
+    assert len(named) == len(set(named))
+    assert sorted(modules()) == sorted(named)
+
+
+@cache
+def functions(path: Path) -> frozenset[str]:
+    tree = ast.parse(path.read_text("utf-8"))
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_named_files_and_tests_exist(path: Path) -> None:
+    """A file or test that a document names is there."""
+    for file, function in PLACE.findall(path.read_text("utf-8")):
+        assert (ROOT / file).exists(), file
+        assert not function or function in functions(ROOT / file), f"{file}::{function}"
+
+
+def test_every_step_of_the_walk_has_a_place_and_a_guard() -> None:
+    """A step of the datum's walk names a module and a test."""
+    for step, where, guard in table_rows(entries(page("walk.md"))["The datum's walk"]):
+        assert PLACE.search(where), step
+        assert all(function for _, function in PLACE.findall(guard)), step
+        assert PLACE.search(guard), step
+
+
+def test_every_promise_names_its_law_and_a_test() -> None:
+    """A promise without a test that proves it is not one."""
+    rows = table_rows(entries(page("guarantees.md"))["Promises"])
+    assert rows
+    for promise, law, proof in rows:
+        assert re.fullmatch(r"L\d+(, L\d+)*|-", law), promise
+        assert [function for _, function in PLACE.findall(proof) if function.startswith("test_")], promise
+
+
+def test_decisions_are_numbered_and_short() -> None:
+    """A decision is one page with context, decision and consequences; numbers have no gap."""
+    found = sorted(DOCS.glob("decisions/*.md"))
+    assert [f"{number:04}" for number in range(1, len(found) + 1)] == [path.name[:4] for path in found]
+    for path in found:
+        text = path.read_text("utf-8")
+        assert list(entries(text)) == ["Context", "Decision", "Consequences"], path.name
+        assert len(text.split()) <= 450, f"{path.name} is longer than a page"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    """Links of the documents lead to files of this checkout, and no address but this machine's is written down."""
+    text = path.read_text("utf-8")
+    targets = re.findall(r"\]\(([^)#]+)", text)
+    assert [target for target in targets if not (path.parent / target).exists()] == []
+    assert re.findall(r"https?://(?!127\.0\.0\.1)\S+", text) == []
