@@ -1,5 +1,6 @@
 """Child processes of a run on one machine: each with its own log, watched, started again, all stopped at the end."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from typing import Self
 
 _STOP_SECONDS = 20.0
 _POLL_SECONDS = 0.2
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass
@@ -59,6 +61,7 @@ class Children:
                 stderr=log,
                 env=self._environ,
                 start_new_session=True,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call, before any thread of the child
             )
         child.starts += 1
         return child
@@ -102,6 +105,12 @@ class Children:
             _signal(child, signal.SIGKILL)
             if child.process:
                 child.process.wait()
+
+
+def _end_with_parent() -> None:
+    """Let the kernel end this child when we are killed without a chance to do it; Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def turnout(*arguments: str) -> list[str]:

@@ -70,6 +70,7 @@ class Group:
     def start(self, *, once: bool) -> StreamingQuery:
         """Start the demux query; with `once` it ends when everything that was in bronze at its start is passed."""
         self._bronze.refresh()
+        self._fresh = True
         if not (self._checkpoint / "query" / "offsets").exists():
             self.frontier_seq = (
                 self._bronze.cursor or 0

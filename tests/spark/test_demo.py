@@ -8,11 +8,13 @@ import pytest
 
 EVENTS = 50_000
 
+pytestmark = pytest.mark.timeout(420)  # several cold sessions in one test
+
 
 def turnout(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command line as a user does, in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "pipeline", *arguments], check=False, capture_output=True, text=True, timeout=170
+        [sys.executable, "-m", "pipeline", *arguments], check=False, capture_output=True, text=True, timeout=400
     )
 
 

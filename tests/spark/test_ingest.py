@@ -14,6 +14,7 @@ from pipeline.delta_table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest import source
 from pipeline.ingest.landing import IngestJob
+from pipeline.ingest.producer import LANDING
 from pipeline.names import MALFORMED, bronze_app_id, game_key
 from pipeline.settings import Source
 from protos.turnout.v1.wrapper_pb2 import Wrapper
@@ -22,7 +23,7 @@ HOSTILE = ["../x", "a b", "A B", "ü", "'; DROP TABLE x; --", "x" * 256, "{a,b}*
 
 
 def _land(world: Any, values: list[bytes | None]) -> None:
-    rows = pa.table({"key": [None] * len(values), "value": values}, schema=source.LANDING)
+    rows = pa.table({"key": [None] * len(values), "value": values}, schema=LANDING)
     write_deltalake(world.paths.landing, rows, mode="append")
 
 
@@ -91,7 +92,7 @@ def test_a_second_ingest_cannot_give_a_seq_twice(world: Any) -> None:
     look = ingest._job
 
     def look_then_lose(batch_id: int, seq: int) -> IngestJob:
-        job = look(batch_id, seq)
+        job: IngestJob = look(batch_id, seq)
         bronze.commit([], 1, 2)  # the other one commits between our look and our commit
         return job
 

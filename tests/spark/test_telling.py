@@ -2,6 +2,8 @@ import re
 import urllib.request
 from typing import Any
 
+import pyarrow.compute as pc
+
 from listeners import history
 from listeners.listener import attach
 from pipeline.streams.watchdog import Watchdog
@@ -41,6 +43,6 @@ def test_metrics_page_and_metrics_table_tell_the_same_numbers(world: Any) -> Non
     stop_serving()
     passes = history.passes(world.paths.metrics, None, 0.0)
     assert "RUN" in passes.column("lane").to_pylist() or "CATCHUP" in passes.column("lane").to_pylist()
-    run = passes.filter(history.pc.equal(passes.column("lane"), "RUN"))
+    run = passes.filter(pc.equal(passes.column("lane"), "RUN"))
     assert run.column("input_rows").null_count == 0
     assert not (world.paths.targets / "group-a.json").exists()
