@@ -1,4 +1,4 @@
-"""One Delta table as we write it: files first, then one commit by delta-rs that also moves a cursor.
+"""One Delta table as we write it: files first, then one commit that also moves a cursor.
 
 Used for bronze, quarantine and game tables. The cursor is a Delta transaction (`txn`): a commit moves it from
 what was read to what the caller says, or fails with `Conflict` (law L4).
@@ -21,8 +21,11 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
+from pipeline.delta_log import Action, commits_after, is_plain, publish_commit
+
 _QUIET_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _COMMIT_RETRIES = 15  # against writers of other application ids, such as compaction
+_TRUSTED_SECONDS = 600.0  # how long a view of the log is taken for recent; log cleanup keeps far more than that
 
 
 class Conflict(Exception):
@@ -74,12 +77,16 @@ class CursorTable:
     def __init__(self, path: Path, table: DeltaTable, app_id: str, checkpoint_interval: int) -> None:
         """Wrap an open table; use `open` or `create`."""
         self.path = path
-        self._table = table
         self._app_id = app_id
         self._checkpoint_interval = checkpoint_interval
         # Staggered over tables: all checkpoints at once made one pass three times longer (docs/performance.md).
         self._checkpoint_phase = zlib.crc32(str(path).encode()) % checkpoint_interval
-        self._columns = _columns(table)
+        self._table = table
+        self._version = -1
+        self._followed: dict[str, int] = {}  # transactions of commits after the one `_table` stands at
+        self._plain = False
+        self._seen_at = 0.0
+        self._adopt(table)
 
     @classmethod
     def open(cls, path: Path, app_id: str, checkpoint_interval: int = 10) -> Self | None:
@@ -104,7 +111,7 @@ class CursorTable:
     @property
     def version(self) -> int:
         """The table version this object has seen."""
-        return self._table.version()
+        return self._version
 
     @property
     def table_id(self) -> str:
@@ -114,18 +121,36 @@ class CursorTable:
     @property
     def cursor(self) -> int | None:
         """The transaction version as last read, None before the first commit."""
-        version = self._table.transaction_version(self._app_id)
-        return None if version is None else int(version)
+        return self.transaction_version(self._app_id)
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return the transaction version of any application id as last read."""
+        if app_id in self._followed:
+            return self._followed[app_id]
         version = self._table.transaction_version(app_id)
         return None if version is None else int(version)
 
     def refresh(self) -> None:
         """Read what others have committed."""
-        self._table.update_incremental()
-        self._columns = _columns(self._table)
+        if not self._plain or time.time() - self._seen_at > _TRUSTED_SECONDS:
+            self._adopt(DeltaTable(self.path))
+            return
+        for version, actions in commits_after(self.path, self._version):
+            if any("metaData" in action or "protocol" in action for action in actions):
+                self._adopt(DeltaTable(self.path))
+                return
+            self._followed.update({txn["appId"]: int(txn["version"]) for txn in _transactions(actions)})
+            self._version = version
+        self._seen_at = time.time()
+
+    def _adopt(self, table: DeltaTable) -> None:
+        """Take a freshly read table as what is known."""
+        self._table = table
+        self._version = table.version()
+        self._followed = {}
+        self._columns = {field.name: field.type for field in pa.schema(table.schema().to_arrow())}
+        self._plain = is_plain(table)
+        self._seen_at = time.time()
 
     def add_missing_columns(self, target: pa.Schema) -> bool:
         """Add the columns and struct members of the target that the table lacks; tell whether any were.
@@ -137,8 +162,9 @@ class CursorTable:
             return False
         wanted = {field.name for field in missing}
         fields = [field for field in Schema.from_arrow(target).fields if field.name in wanted]
-        self._table.alter.add_columns(fields, post_commithook_properties=_QUIET_HOOKS)
-        self.refresh()
+        table = DeltaTable(self.path)
+        table.alter.add_columns(fields, post_commithook_properties=_QUIET_HOOKS)
+        self._adopt(DeltaTable(self.path))
         return True
 
     def commit(
@@ -156,21 +182,55 @@ class CursorTable:
         Raises:
             Conflict: the cursor is no longer `expected`; nothing was added.
         """
-        if self.cursor != expected:
-            raise Conflict(f"{self.path.name}: cursor is {self.cursor}, expected {expected}")
+        if self._seen_at < time.time() - _TRUSTED_SECONDS:
+            self.refresh()  # so old a view may lie below what log cleanup has removed
+        self._require(expected)
+        transactions = {self._app_id: cursor, **(also or {})}
+        if self._plain:
+            self._publish(files, note or {}, transactions, expected)
+            return
         try:
-            self._write(files, note or {}, {self._app_id: cursor, **(also or {})})
-        except CommitFailedError as error:
+            self._write(files, note or {}, transactions)
+        except CommitFailedError:
             self.refresh()
-            if self.cursor == expected:
-                raise
-            raise Conflict(f"{self.path.name}: cursor moved to {self.cursor}, expected {expected}") from error
+            self._require(expected)
+            raise
 
     def append(self, files: Sequence[DataFile]) -> None:
         """Add the files without a cursor, for a table whose rows are a set (quarantine)."""
-        self._write(files, {}, {})
+        self.refresh()
+        if self._plain:
+            self._publish(files, {}, {}, self.cursor)
+        else:
+            self._write(files, {}, {})
+
+    def _require(self, expected: int | None) -> None:
+        if self.cursor != expected:
+            raise Conflict(f"{self.path.name}: cursor is {self.cursor}, expected {expected}")
+
+    def _publish(
+        self, files: Sequence[DataFile], note: Mapping[str, str], transactions: Mapping[str, int], expected: int | None
+    ) -> None:
+        """Commit by writing the next log file; where others were first, read theirs and try the one after."""
+        now_ms = int(time.time() * 1000)
+        actions: list[Action] = [
+            {"commitInfo": {"timestamp": now_ms, "operation": "WRITE", "engineInfo": "turnout", **note}},
+            *({"txn": {"appId": app, "version": at, "lastUpdated": now_ms}} for app, at in transactions.items()),
+            *(_add(file, now_ms) for file in files),
+        ]
+        while not publish_commit(self.path, self._version + 1, actions):
+            self.refresh()
+            self._require(expected)
+            if not self._plain:
+                self._write(files, note, transactions)
+                return
+        self._version += 1
+        self._followed.update(transactions)
+        self._seen_at = time.time()
+        self._checkpoint_when_due()
 
     def _write(self, files: Sequence[DataFile], note: Mapping[str, str], transactions: Mapping[str, int]) -> None:
+        """Commit through delta-rs, which knows every protocol."""
         now_ms = int(time.time() * 1000)
         self._table.create_write_transaction(
             [AddAction(file.path, file.size, {}, now_ms, True, file.stats) for file in files],
@@ -183,14 +243,30 @@ class CursorTable:
             ),
             post_commithook_properties=_QUIET_HOOKS,
         )
-        self._table.update_incremental()
-        if (self._table.version() + self._checkpoint_phase) % self._checkpoint_interval == 0:
+        self._adopt(DeltaTable(self.path))
+        self._checkpoint_when_due()
+
+    def _checkpoint_when_due(self) -> None:
+        if (self._version + self._checkpoint_phase) % self._checkpoint_interval == 0:
+            self._adopt(DeltaTable(self.path))
             self._table.create_checkpoint()
 
 
-def _columns(table: DeltaTable) -> dict[str, pa.DataType]:
-    """Return the columns as Arrow types, to compare cheaply with what a pass is about to write."""
-    return {field.name: field.type for field in pa.schema(table.schema().to_arrow())}
+def _transactions(actions: Sequence[Action]) -> list[Action]:
+    return [action["txn"] for action in actions if "txn" in action]
+
+
+def _add(file: DataFile, now_ms: int) -> Action:
+    return {
+        "add": {
+            "path": file.path,
+            "partitionValues": {},
+            "size": file.size,
+            "modificationTime": now_ms,
+            "dataChange": True,
+            "stats": file.stats,
+        }
+    }
 
 
 def _covers(have: pa.DataType | None, want: pa.DataType) -> bool:

@@ -46,7 +46,7 @@ class Demux:
     trigger_seconds: float = 5.0  # time between two passes of a cluster group
     max_bytes: str = "64m"  # soft limit of bronze read by one pass
     catchup_seqs: int = 200  # most bronze commits one catch-up chunk reads
-    checkpoint_interval: int = 10  # commits between two Delta checkpoints of a game table
+    checkpoint_interval: int = 20  # commits between two Delta checkpoints of a game table
 
 
 @dataclass(frozen=True, slots=True)

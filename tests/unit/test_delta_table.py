@@ -3,13 +3,26 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.schema import Schema
 from deltalake.writer import write_deltalake
 
+from pipeline import delta_table
+from pipeline.delta_log import is_plain, publish_commit, read_commit
 from pipeline.delta_table import Conflict, CursorTable, write_file
 from pipeline.pins import pin
 
 SCHEMA = pa.schema([("_seq", pa.int64()), ("name", pa.string())])
 APP = "turnout/test/game/1"
+
+
+@pytest.fixture(params=["plain", "delta-rs"])
+def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """An empty table, once of the oldest protocol and once of one that only delta-rs may commit to."""
+    folder = tmp_path / "t"
+    if request.param == "delta-rs":
+        DeltaTable.create(folder, Schema.from_arrow(SCHEMA), configuration={"delta.enableChangeDataFeed": "true"})
+    assert (request.param == "plain") == is_plain(CursorTable.create(folder, SCHEMA, APP)._table)
+    return folder
 
 
 def _rows(*seqs: int) -> pa.Table:
@@ -20,39 +33,39 @@ def _read(path: Path) -> list[int]:
     return sorted(DeltaTable(path).to_pyarrow_table().column("_seq").to_pylist())
 
 
-def test_rows_and_cursor_are_one_commit(tmp_path: Path) -> None:
+def test_rows_and_cursor_are_one_commit(path: Path) -> None:
     """Law L3: whoever sees the rows sees the cursor, and a reopened table knows where it stands."""
-    table = CursorTable.create(tmp_path / "t", SCHEMA, APP)
+    table = CursorTable.create(path, SCHEMA, APP)
     assert table.cursor is None
-    table.commit([write_file(_rows(1, 2), tmp_path / "t", ["_seq"])], None, 2)
-    again = CursorTable.open(tmp_path / "t", APP)
+    table.commit([write_file(_rows(1, 2), path, ["_seq"])], None, 2)
+    again = CursorTable.open(path, APP)
     assert again is not None
     assert again.cursor == 2
-    assert _read(tmp_path / "t") == [1, 2]
+    assert _read(path) == [1, 2]
 
 
-def test_the_second_of_two_owners_adds_nothing(tmp_path: Path) -> None:
+def test_the_second_of_two_owners_adds_nothing(path: Path) -> None:
     """Law L4: a commit is a compare-and-set, also against an owner who looked at the same moment."""
-    table = CursorTable.create(tmp_path / "t", SCHEMA, APP)
-    zombie = CursorTable.open(tmp_path / "t", APP)
+    table = CursorTable.create(path, SCHEMA, APP)
+    zombie = CursorTable.open(path, APP)
     assert zombie is not None
-    table.commit([write_file(_rows(1), tmp_path / "t")], None, 1)
+    table.commit([write_file(_rows(1), path)], None, 1)
     with pytest.raises(Conflict):
-        zombie.commit([write_file(_rows(1), tmp_path / "t")], None, 1)
+        zombie.commit([write_file(_rows(1), path)], None, 1)
     assert zombie.cursor == 1
     with pytest.raises(Conflict):
-        zombie.commit([write_file(_rows(2), tmp_path / "t")], 0, 2)
-    assert _read(tmp_path / "t") == [1]
+        zombie.commit([write_file(_rows(2), path)], 0, 2)
+    assert _read(path) == [1]
 
 
-def test_other_writers_of_the_table_do_not_disturb_a_commit(tmp_path: Path) -> None:
+def test_other_writers_of_the_table_do_not_disturb_a_commit(path: Path) -> None:
     """Compaction or another application id is rebased, not a conflict."""
-    table = CursorTable.create(tmp_path / "t", SCHEMA, APP)
-    table.commit([write_file(_rows(1), tmp_path / "t")], None, 1)
+    table = CursorTable.create(path, SCHEMA, APP)
+    table.commit([write_file(_rows(1), path)], None, 1)
     other = CommitProperties(app_transactions=[Transaction("somebody else", 7)])
-    write_deltalake(tmp_path / "t", _rows(50), mode="append", commit_properties=other)
-    table.commit([write_file(_rows(2), tmp_path / "t")], 1, 2)
-    assert _read(tmp_path / "t") == [1, 2, 50]
+    write_deltalake(path, _rows(50), mode="append", commit_properties=other)
+    table.commit([write_file(_rows(2), path)], 1, 2)
+    assert _read(path) == [1, 2, 50]
 
 
 def test_new_columns_and_members_are_added_before_the_rows_that_have_them(tmp_path: Path) -> None:
@@ -70,13 +83,13 @@ def test_new_columns_and_members_are_added_before_the_rows_that_have_them(tmp_pa
     assert rows.to_pylist() == DeltaTable(tmp_path / "t").to_pyarrow_table().to_pylist()
 
 
-def test_many_commits_stay_readable(tmp_path: Path) -> None:
+def test_many_commits_stay_readable(path: Path) -> None:
     """Checkpoints are written on the way, and every commit is still there."""
-    table = CursorTable.create(tmp_path / "t", SCHEMA, APP, checkpoint_interval=5)
+    table = CursorTable.create(path, SCHEMA, APP, checkpoint_interval=5)
     for seq in range(1, 23):
-        table.commit([write_file(_rows(seq), tmp_path / "t", ["_seq"])], seq - 1 or None, seq)
-    assert _read(tmp_path / "t") == list(range(1, 23))
-    assert 4 <= len(list((tmp_path / "t" / "_delta_log").glob("*.checkpoint.parquet"))) <= 5
+        table.commit([write_file(_rows(seq), path, ["_seq"])], seq - 1 or None, seq)
+    assert _read(path) == list(range(1, 23))
+    assert 4 <= len(list((path / "_delta_log").glob("*.checkpoint.parquet"))) <= 5
 
 
 def test_a_pin_outlives_what_was_proposed_later(tmp_path: Path) -> None:
@@ -85,3 +98,40 @@ def test_a_pin_outlives_what_was_proposed_later(tmp_path: Path) -> None:
     assert pin(tmp_path / "pins", 3, lambda: 8) == 7
     assert pin(tmp_path / "pins", 4, lambda: 8) == 8
     assert sorted(file.name for file in (tmp_path / "pins").iterdir()) == ["3", "4"]
+
+
+def test_a_log_file_is_written_once(tmp_path: Path) -> None:
+    """The whole of Delta's concurrency control: a version that exists is never replaced, and leaves no draft."""
+    (tmp_path / "_delta_log").mkdir()
+    assert publish_commit(tmp_path, 0, [{"first": 1}])
+    assert not publish_commit(tmp_path, 0, [{"second": 2}])
+    assert read_commit(tmp_path, 0) == [{"first": 1}]
+    assert [file.name for file in (tmp_path / "_delta_log").iterdir()] == ["00000000000000000000.json"]
+
+
+def test_columns_another_owner_added_meanwhile_are_kept(tmp_path: Path) -> None:
+    """A commit that finds a schema change before it goes after it, and nothing of either is lost."""
+    table = CursorTable.create(tmp_path / "t", SCHEMA, APP)
+    other = CursorTable.create(tmp_path / "t", SCHEMA, "somebody else")
+    wider = pa.schema([*SCHEMA, pa.field("more", pa.int64())])
+    other.add_missing_columns(wider)
+    other.commit([write_file(_rows(7).append_column("more", pa.array([7])), tmp_path / "t")], None, 1)
+    table.commit([write_file(_rows(1), tmp_path / "t")], None, 1)
+    assert not table.add_missing_columns(wider)
+    rows = DeltaTable(tmp_path / "t").to_pyarrow_table().sort_by("_seq").to_pylist()
+    assert [(row["_seq"], row["more"]) for row in rows] == [(1, None), (7, 7)]
+
+
+def test_a_stale_view_is_renewed_before_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that slept past log cleanup must not write a version that was cleaned away."""
+    table = CursorTable.create(tmp_path / "t", SCHEMA, APP)
+    other = CursorTable.create(tmp_path / "t", SCHEMA, "somebody else")
+    for seq in range(1, 4):
+        other.commit([write_file(_rows(seq), tmp_path / "t")], seq - 1 or None, seq)
+    DeltaTable(tmp_path / "t").create_checkpoint()
+    for version in range(3):
+        (tmp_path / "t" / "_delta_log" / f"{version:020}.json").unlink()
+    monkeypatch.setattr(delta_table, "_TRUSTED_SECONDS", -1.0)
+    table.commit([write_file(_rows(9), tmp_path / "t")], None, 9)
+    assert table.version == 4
+    assert _read(tmp_path / "t") == [1, 2, 3, 9]

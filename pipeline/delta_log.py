@@ -1,0 +1,62 @@
+"""The Delta log of a plain table, read and written commit by commit as the protocol describes it.
+
+A commit of ours is one JSON file that must not exist yet: that is the whole of Delta's concurrency control. Used for
+tables of the oldest protocol only; `is_plain` tells. Why not through delta-rs: docs/decisions/0006.
+"""
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+Action = dict[str, Any]
+
+
+def is_plain(table: DeltaTable) -> bool:
+    """Tell whether a commit of this table needs nothing but its actions: no table features, no column invariants."""
+    protocol = table.protocol()
+    plain = protocol.min_reader_version == 1 and protocol.min_writer_version <= 2 and not protocol.writer_features
+    return plain and "delta.invariants" not in table.schema().to_json()
+
+
+def read_commit(table: Path, version: int) -> list[Action] | None:
+    """Return the actions of one commit, or None when there is no such commit (yet)."""
+    try:
+        text = _file(table, version).read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    return [json.loads(line) for line in text.splitlines() if line]
+
+
+def publish_commit(table: Path, version: int, actions: Sequence[Action]) -> bool:
+    """Write a commit unless its version is taken; tell whether it was written."""
+    target = _file(table, version)
+    draft = target.parent / f"_commit_{uuid.uuid4().hex}.json.tmp"
+    with draft.open("w", encoding="utf-8") as handle:
+        handle.write("\n".join(json.dumps(action, separators=(",", ":")) for action in actions))
+        handle.flush()
+        os.fsync(handle.fileno())  # an empty commit file after a power cut would make the table unreadable
+    try:
+        os.link(draft, target)  # atomic, and fails where the version exists
+    except FileExistsError:
+        return False
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            draft.unlink()
+    return True
+
+
+def commits_after(table: Path, version: int) -> Iterator[tuple[int, list[Action]]]:
+    """Yield the commits after a version, in order."""
+    while (actions := read_commit(table, version + 1)) is not None:
+        version += 1
+        yield version, actions
+
+
+def _file(table: Path, version: int) -> Path:
+    return table / "_delta_log" / f"{version:020}.json"
