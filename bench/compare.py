@@ -8,13 +8,14 @@ import argparse
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +35,7 @@ _SETTLE_TRIGGERS = 60  # most triggers to wait for a contender to catch up befor
 def main() -> None:
     """Measure, print and keep the result."""
     options = _options()
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # so that every process is ended
     with tempfile.TemporaryDirectory(prefix="turnout-bench-", dir=options.work) as folder:
         result = _run(options, Path(folder) / "env")
     print(_report(result))
@@ -72,8 +74,9 @@ class Contender:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End the process and everything below it."""
-        members = [member.pid for member in cpu.tree(cpu.read_all(), self.pid)]
-        subprocess.run(["kill", "-9", *map(str, members)], check=False, capture_output=True)
+        for member in cpu.tree(cpu.read_all(), self.pid):
+            with suppress(ProcessLookupError):  # it ended meanwhile
+                os.kill(member.pid, signal.SIGKILL)
         self._process.wait()
 
     def run(self) -> None:

@@ -134,6 +134,17 @@ class Load:
         """Return the last bronze seq of each game, as the control store knows it."""
         return {each.game_key: each.last_seq for each in assigned(self._engine, GROUP)}
 
+    def landing_behind(self) -> bool:
+        """Tell whether ingest's newest micro-batch did not reach the landing table's newest commit."""
+        offsets = self.paths.checkpoints / "ingest" / "1" / "query"
+        newest = max((int(each.name) for each in (offsets / "commits").iterdir() if each.name.isdigit()), default=None)
+        if newest is None:
+            return True
+        reached = json.loads((offsets / "offsets" / str(newest)).read_text("utf-8").splitlines()[-1])
+        version = DeltaTable(self.paths.landing).version()
+        # Delta's offset is (version, index): a negative index stands before a version's first file.
+        return int(reached["reservoirVersion"]) < version + (1 if int(reached["index"]) < 0 else 0)
+
     def games_behind(self) -> int:
         """Return how many games' tables do not hold all of bronze that the control store knows of."""
         behind = 0
@@ -155,6 +166,23 @@ def books(paths: Paths, *options: str) -> subprocess.CompletedProcess[str]:
     """Run `turnout verify` on the environment."""
     command = [*turnout("verify", "--env-dir", str(paths.root), "--json", *options)]
     return subprocess.run(command, capture_output=True, text=True)
+
+
+def landed(paths: Paths) -> tuple[Floats, Floats]:
+    """Return for each landing file that reached bronze when it was written and when bronze had it.
+
+    What never reached bronze is not known here; `turnout verify` does not know it either.
+    """
+    log = Follower(paths.bronze)
+    at = {commit.seq_to: commit.at for commit in log.read() if commit.seq_to is not None}
+    pairs: dict[str, tuple[float, float]] = {}
+    columns = ["topic", "seq", "source_time"]
+    for batch in DeltaTable(paths.bronze).to_pyarrow_dataset().to_batches(columns=columns):
+        found = pa.Table.from_batches([batch]).group_by(["topic", "seq"]).aggregate([("source_time", "min")])
+        for row in found.to_pylist():
+            pairs[row["topic"]] = (row["source_time_min"].timestamp(), at[row["seq"]])
+    written, reached = zip(*pairs.values(), strict=True)
+    return np.array(written), np.array(reached)
 
 
 def arrivals(bronze: Path) -> Arrivals:

@@ -20,6 +20,8 @@ from pipeline.control.signals import stop_on_signals
 from pipeline.errors import Refused
 from pipeline.health.alerts import prometheus_config, render_rules
 from pipeline.ingest.broker import Broker
+from pipeline.ingest.producer import ensure_topic
+from pipeline.ingest.simulate import PARTITIONS
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
 from pipeline.store.games import generations
@@ -89,12 +91,13 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
     for name in GROUPS:
         _know_group(settings, paths, name)
     with _broker(settings, paths) as environ, Children(paths.logs, environ) as children:
+        if settings.source.kind == "kafka":
+            servers = environ.get("TURNOUT_SOURCE__BOOTSTRAP_SERVERS", settings.source.bootstrap_servers)
+            ensure_topic(servers, settings.source.topic, PARTITIONS)
         now = str(time.time())
         children.start(
             "simulate", turnout("simulate", *env, *wanted.arguments(), "--rate", str(rate), "--start-time", now)
         )
-        if settings.source.kind == "kafka":
-            _wait_for_topic(children, stop)
         children.start("ingest", turnout("ingest", "run", *env))
         for name in GROUPS:
             children.start(f"group-{name}", turnout("group", "run", name, *env))
@@ -155,11 +158,6 @@ def _run(children: Children, stop: threading.Event, commands: dict[str, list[str
             return False
         children.forget(name)
     return True
-
-
-def _wait_for_topic(children: Children, stop: threading.Event) -> None:
-    """The simulator creates the topic; ingest started before that is simply started again."""
-    children.wait([], stop)
 
 
 def _start_prometheus(children: Children, settings: Settings, paths: Paths) -> str:

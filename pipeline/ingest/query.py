@@ -46,7 +46,7 @@ class Landed:
 
 
 class Ingest:
-    """One source's way into bronze. At most one may run per environment; a second one fails at its first commit."""
+    """One source's way into bronze. Only one may run at a time: of two that commit at once, one fails."""
 
     def __init__(
         self,
@@ -72,8 +72,7 @@ class Ingest:
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, f"{self._batch_app}/quarantine")
         self._refuse_lost_checkpoint()
         self._snapshot = paths.checkpoints / "ingest" / "heads.json"
-        self._heads = read_heads(self._bronze, self._snapshot)
-        record_heads(engine, self._heads)
+        self._read_heads()
 
     @property
     def head_seq(self) -> int:
@@ -82,6 +81,9 @@ class Ingest:
 
     def start(self, *, once: bool) -> StreamingQuery:
         """Start the query; with `once` it ends when everything that was there at its start has landed."""
+        self._bronze.refresh()
+        self._read_heads()
+        record_heads(self._engine, self._heads)
         frame = source.read(self._spark, self._settings.source, self._settings.ingest, self._paths.landing)
         writer = (
             frame.writeStream.queryName(StreamId("ingest", "main").query_name)
@@ -94,7 +96,13 @@ class Ingest:
 
     def close(self) -> None:
         """Keep the heads for a quick next start."""
-        write_snapshot(self._bronze, self._heads, self._snapshot)
+        if (self._bronze.cursor or 0) == self._heads_seq:
+            write_snapshot(self._bronze, self._heads, self._snapshot)
+
+    def _read_heads(self) -> None:
+        """Make the heads those of bronze as it is known now; a stale head would break a game's chain."""
+        self._heads = read_heads(self._bronze, self._snapshot)
+        self._heads_seq = self._bronze.cursor or 0
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
         """Land one micro-batch. Idempotent: bronze's txn of this generation is the batch id (law L1)."""
@@ -104,6 +112,8 @@ class Ingest:
         if done is not None and done >= batch_id:
             return
         expected = self._bronze.cursor
+        if (expected or 0) != self._heads_seq:
+            self._read_heads()  # another source was ingested meanwhile, or we failed between a commit and its telling
         job = self._job(batch_id, (expected or 0) + 1)
         reports = frame.coalesce(1).mapInArrow(partial(land, job=job), "report string").collect()
         if not reports:
@@ -141,6 +151,7 @@ class Ingest:
     def _remember(self, report: Mapping[str, Any], seq: int, started: float) -> None:
         """Tell the control store and the listeners; nothing here is needed for correctness."""
         self._heads.update(dict.fromkeys(report["counts"], seq))
+        self._heads_seq = seq
         record_seen(self._engine, report["routed"], seq)
         refused = sum(report["reasons"].values())
         record_commit(self._engine, seq, report["rows"], refused, report["oldest_source_at"])

@@ -17,7 +17,7 @@ from pipeline.ingest.producer import ensure_topic, write_kafka, write_landing
 from pipeline.ingest.simulator import Plan, Simulator, family, game_names, payload_schema
 from pipeline.settings import Paths, Settings
 
-_PARTITIONS = 4  # of a topic the simulator creates
+PARTITIONS = 4  # of a topic the simulator creates
 _BATCH_EVENTS = 5_000  # in one landing commit at full speed
 _BATCHES_PER_SECOND = 2  # at a given rate
 
@@ -47,7 +47,7 @@ def simulate(
     failed = 0
     if settings.source.kind == "kafka":
         source = settings.source
-        ensure_topic(source.bootstrap_servers, source.topic, _PARTITIONS)
+        ensure_topic(source.bootstrap_servers, source.topic, PARTITIONS)
         _, failed = write_kafka(
             source.bootstrap_servers, source.topic, batches, rate_per_second=rate, total=plan.events, stop=stop
         )

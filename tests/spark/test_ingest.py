@@ -12,11 +12,12 @@ from pyspark.errors import StreamingQueryException
 
 from pipeline.delta_table import CursorTable
 from pipeline.errors import Refused
-from pipeline.ingest import source
+from pipeline.ingest import query, source
 from pipeline.ingest.landing import IngestJob
 from pipeline.ingest.producer import LANDING
 from pipeline.names import MALFORMED, bronze_app_id, game_key
 from pipeline.settings import Source
+from pipeline.store.games import Assignment, assigned, register_group
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 HOSTILE = ["../x", "a b", "A B", "ü", "'; DROP TABLE x; --", "x" * 256, "{a,b}*", ".hidden", "=1"]
@@ -25,6 +26,11 @@ HOSTILE = ["../x", "a b", "A B", "ü", "'; DROP TABLE x; --", "x" * 256, "{a,b}*
 def _land(world: Any, values: list[bytes | None]) -> None:
     rows = pa.table({"key": [None] * len(values), "value": values}, schema=LANDING)
     write_deltalake(world.paths.landing, rows, mode="append")
+
+
+def assigned_anywhere(world: Any) -> list[Assignment]:
+    register_group(world.engine, "all")
+    return assigned(world.engine, "all")
 
 
 def _bronze(world: Any) -> list[dict[str, Any]]:
@@ -78,6 +84,36 @@ def test_the_chain_goes_on_over_restarts_and_a_lost_snapshot(world: Any) -> None
         if last.get(row["game_key"], 0) != row["seq"]:
             assert row["prev_seq"] == last.get(row["game_key"], 0)
             last[row["game_key"]] = row["seq"]
+
+
+def test_the_chain_survives_a_failure_between_commit_and_telling(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law L1: an ingest whose store fails right after a bronze commit goes on with the true heads and tells it."""
+    world.simulate(300, games=3)
+    ingest = world.ingest_query()
+
+    def fail(*_: object) -> None:
+        raise OSError("the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(query, "record_seen", fail)
+        patch.setattr(ingest, "_remember", lambda report, seq, _started: fail(report, seq))
+        with pytest.raises(StreamingQueryException, match="the store is away"):
+            ingest.start(once=True).awaitTermination()
+    world.simulate(300, games=3)
+    ingest.start(once=True).awaitTermination()
+    assert world.verify().totals.broken_chain == 0
+    assert {2} == {each.last_seq for each in assigned_anywhere(world)}
+
+
+def test_the_chain_survives_another_ingest_in_between(world: Any) -> None:
+    """Law L1: heads that another ingest has moved are read again before they are used."""
+    world.simulate(300, games=3)
+    waiting = world.ingest_query()
+    world.ingest()
+    world.simulate(300, games=3)
+    waiting.start(once=True).awaitTermination()
+    assert world.verify().totals.bronze_rows == 600
+    assert world.verify().totals.broken_chain == 0
 
 
 def test_a_second_ingest_cannot_give_a_seq_twice(world: Any) -> None:

@@ -1,4 +1,5 @@
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -152,6 +153,18 @@ def test_a_replayed_batch_changes_nothing(world: Any) -> None:
     assert rows == world.verify().totals
     quarantine = DeltaTable(world.paths.quarantine).to_pyarrow_table()
     assert quarantine.num_rows == rows.quarantined
+
+
+def test_a_table_that_was_moved_away_is_filled_again_from_bronze(world: Any) -> None:
+    """Law L7: a stream without a table is merely behind; its refused rows are not written twice."""
+    world.simulate(800, games=4, bad_share=0.2)
+    world.ingest()
+    world.split(world.group("a"))
+    before = world.verify().totals
+    shutil.move(world.paths.table(GAMES[0]), world.paths.root / "away")
+    world.split(world.group("a"))
+    assert before == world.verify().totals
+    assert before.quarantined == DeltaTable(world.paths.quarantine).to_pyarrow_table().num_rows
 
 
 @pytest.mark.parametrize("harm", ["deleted", "doubled", "moved"])

@@ -1,0 +1,266 @@
+"""`python -m bench.sustain`: does one machine keep up with a rate, and for how long is everything behind?
+
+Simulator, ingest driver and one group driver run as they do in production. While they run only CPU times are read;
+everything else is worked out afterwards from the tables' logs. See docs/performance.md.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from deltalake import DeltaTable
+
+from bench import cpu, machine
+from bench.load import GROUP, Arrivals, Load, Wanted, arrivals, books, landed, prepared, write_settings
+from bench.log import Commit, follow
+from bench.numbers import applied_at, backlog_age, block_means, held, quantile, theil_sen
+from bench.text import number, table
+from listeners.quantile import quantile as bucket_quantile
+from pipeline.settings import Paths
+
+_DRAIN_SECONDS = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at all processes: CPU seconds by process and role, resident memory by process."""
+
+    at: float
+    cpu_seconds: Mapping[str, Mapping[str, float]]
+    rss_bytes: Mapping[str, int]
+
+
+def main() -> None:
+    """Run, print and keep the result; the exit code says whether the rate was held and the books balance."""
+    options = _options()
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # so that every process is ended
+    with tempfile.TemporaryDirectory(prefix="turnout-bench-", dir=options.work) as folder:
+        result = _run(options, Path(folder) / "env")
+    print(_report(result))
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    sys.exit(0 if result["held"] and result["books"]["complete"] else 1)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.sustain", description=__doc__.splitlines()[0])
+    parser.add_argument("--games", type=int, default=300)
+    parser.add_argument("--rate", type=float, default=8000.0, help="events per second")
+    parser.add_argument("--minutes", type=float, default=5.0, help="length of the measured window")
+    parser.add_argument("--warm", type=float, default=120.0, help="seconds between the first event and the window")
+    parser.add_argument("--ingest-trigger", type=float, default=2.0, help="seconds")
+    parser.add_argument("--trigger", type=float, default=5.0, help="seconds between two passes")
+    parser.add_argument("--driver-memory", default="1g", help="heap of each driver")
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--work", type=Path, help="folder for the run's tables, deleted at the end")
+    parser.add_argument("--out", type=Path, help="JSON file for the result")
+    return parser.parse_args()
+
+
+def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
+    settings, paths = write_settings(
+        root,
+        {
+            "ingest": {"trigger_seconds": options.ingest_trigger},
+            "demux": {"trigger_seconds": options.trigger},
+            "spark": {"driver_memory": options.driver_memory, "master": options.master},
+        },
+    )
+    with prepared(settings, paths) as load:
+        load.start_ingest()
+        load.start("group", "group", "run", GROUP)
+        load.await_query(paths.checkpoints / "demux" / GROUP)
+        keys = load.send(Wanted(options.games, options.rate))
+        _say(f"{len(keys)} games are known; warming for {options.warm:g} s")
+        _watch(load, options.warm)
+        _say("measuring")
+        before, first = cpu.read_all(), _look(load)
+        _watch(load, options.minutes * 60)
+        after, last = cpu.read_all(), _look(load)
+        others = machine.others(before, after, last.at - first.at, os.getpid())
+        load.stop("simulate")
+        _say("draining")
+        drained_in = _drain(load)
+        load.stop("group")
+        load.stop("ingest")
+    _say("verifying")
+    result = _analyse(options, paths, keys, first, last)
+    proof = books(paths, "--complete")
+    return {
+        "machine": machine.describe(),
+        "options": {name: str(value) for name, value in vars(options).items() if name not in {"work", "out"}},
+        "other_cores": others,
+        "drained_in_seconds": drained_in,
+        **result,
+        "books": json.loads(proof.stdout.splitlines()[-1])
+        if proof.stdout
+        else {"complete": False, "said": proof.stderr},
+    }
+
+
+def _watch(load: Load, seconds: float) -> None:
+    """Let time pass, unless a process ends."""
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        load.look()
+        time.sleep(min(1.0, left))
+
+
+def _look(load: Load) -> Look:
+    stats = cpu.read_all()
+    trees = {name: (pid, cpu.tree(stats, pid)) for name, pid in load.pids().items()}
+    return Look(
+        at=time.time(),
+        cpu_seconds={name: cpu.by_role(members, pid) for name, (pid, members) in trees.items()},
+        rss_bytes={name: cpu.total(members).rss_bytes for name, (_, members) in trees.items()},
+    )
+
+
+def _drain(load: Load) -> float:
+    """Wait until ingest finds nothing more and every table has what bronze has; return how long it took."""
+    began = time.monotonic()
+    load.until(lambda: not load.landing_behind() and not load.games_behind(), "end of the backlog", _DRAIN_SECONDS)
+    return round(time.monotonic() - began, 1)
+
+
+def _analyse(options: argparse.Namespace, paths: Paths, keys: Sequence[str], first: Look, last: Look) -> dict[str, Any]:
+    work = arrivals(paths.bronze)
+    logs = follow(paths.table(key) for key in keys)
+    for log in logs.values():
+        log.read()
+    commits = {key: log.commits for key, log in logs.items()}
+    done = _done(work, commits)
+    at_landing, at_bronze = landed(paths)
+    seconds = last.at - first.at
+    moments = np.arange(first.at, last.at, 1.0).tolist()
+    ages = {
+        "landing to bronze": backlog_age(moments, at_landing.tolist(), at_bronze.tolist()),
+        "bronze to tables": backlog_age(moments, work.bronze_at.tolist(), done.tolist()),
+        "source to tables": backlog_age(moments, work.source_at.tolist(), done.tolist()),
+    }
+    block = max(1, round(4 * options.trigger))  # seconds: whole triggers, so that the saw tooth cancels out
+    backlog = {name: _judge(values, block, seconds, options.trigger) for name, values in ages.items()}
+    inside = [each for log in commits.values() for each in log if first.at <= each.at < last.at and each.rows]
+    bronze = follow([paths.bronze])["bronze"]
+    bronze_commits = [each for each in bronze.read() if first.at <= each.at < last.at and each.rows]
+    exact = (done - work.source_at)[(done >= first.at) & (done < last.at)]
+    told = _told(paths, first.at, last.at)
+    cores = {
+        name: {role: (used - first.cpu_seconds[name][role]) / seconds for role, used in roles.items()}
+        for name, roles in last.cpu_seconds.items()
+    }
+    group, ingest = sum(cores["group"].values()), sum(cores["ingest"].values())
+    return {
+        "held": all(each["held"] for each in backlog.values()),
+        "seconds": seconds,
+        "backlog_age_seconds": backlog,
+        "cores": cores,
+        "rss_mib": {name: size / 2**20 for name, size in last.rss_bytes.items()},
+        "events_per_second_into_bronze": sum(each.rows for each in bronze_commits) / seconds,
+        "events_per_second_into_tables": sum(each.rows for each in inside) / seconds,
+        "bronze_commits": len(bronze_commits),
+        "table_commits": len(inside),
+        "passes": told["passes"],
+        "pass_seconds_p50": told["pass_p50"],
+        "pass_seconds_max": told["pass_max"],
+        "group_cpu_ms_per_table_commit": group * seconds * 1000 / len(inside) if inside else None,
+        "ingest_cpu_ms_per_1000_events": ingest * seconds * 1e6 / sum(each.rows for each in bronze_commits),
+        "source_to_table_seconds": {
+            "metrics table p50": told["p50"],
+            "metrics table p99": told["p99"],
+            "logs p50 (oldest row of a game in a bronze commit)": quantile(exact, 0.5),
+            "logs p99": quantile(exact, 0.99),
+        },
+    }
+
+
+def _done(work: Arrivals, commits: Mapping[str, Sequence[Commit]]) -> Any:
+    """Return for each item of work when its game's table held it."""
+    done = np.full(work.seq.size, np.inf)
+    for index, key in enumerate(work.keys):
+        mine = work.game == index
+        reached = [(each.seq_to, each.at) for each in commits.get(key, ()) if each.seq_to is not None]
+        done[mine] = applied_at(work.seq[mine].tolist(), reached)
+    return done
+
+
+def _judge(ages: Sequence[float], block: int, seconds: float, trigger: float) -> dict[str, Any]:
+    """Judge one backlog by the slope of its age over blocks of seconds."""
+    means = block_means(ages, block)
+    slope = theil_sen([block * at for at in range(len(means))], means)
+    return {
+        "held": held(slope, seconds, trigger),
+        "slope_seconds_per_minute": slope.per_second * 60,
+        "slope_low": slope.low * 60,
+        "slope_high": slope.high * 60,
+        "first_block": means[0],
+        "last_block": means[-1],
+        "median": quantile(ages, 0.5),
+        "largest": max(ages),
+        "blocks": [round(mean, 2) for mean in means],
+    }
+
+
+def _told(paths: Paths, begin: float, end: float) -> dict[str, Any]:
+    """Return what the metrics table says of the window: latency from its histograms, and the passes' lengths."""
+    rows = DeltaTable(paths.metrics / "stream_batch").to_pandas(
+        columns=["run_id", "batch_id", "finished_at", "latency_counts", "pass_seconds"]
+    )
+    moments = [datetime.fromtimestamp(each, UTC) for each in (begin, end)]
+    rows = rows[(rows["finished_at"] >= moments[0]) & (rows["finished_at"] < moments[1])]
+    counts = np.sum([list(each) for each in rows["latency_counts"]], axis=0).tolist()
+    passes = rows.drop_duplicates(["run_id", "batch_id", "finished_at"])["pass_seconds"].tolist()
+    return {
+        "p50": bucket_quantile(counts, 0.5),
+        "p99": bucket_quantile(counts, 0.99),
+        "passes": len(passes),
+        "pass_p50": quantile(passes, 0.5),
+        "pass_max": max(passes),
+    }
+
+
+def _report(result: Mapping[str, Any]) -> str:
+    lines = [f"{name}: {value}" for part in ("machine", "options") for name, value in result[part].items()]
+    lines.append(f"others on the machine, cores: {result['other_cores'] or 'nobody'}\n")
+    rows = [
+        [name, "yes" if each["held"] else "NO", *(number(each[key]) for key in _BACKLOG)]
+        for name, each in result["backlog_age_seconds"].items()
+    ]
+    lines.append(table(["age of the backlog, seconds", "held", *(name.replace("_", " ") for name in _BACKLOG)], rows))
+    roles = ("driver", "jvm", "workers")
+    rows = [
+        [name, *(number(each[role]) for role in roles), number(sum(each.values())), number(result["rss_mib"][name])]
+        for name, each in result["cores"].items()
+    ]
+    lines += ["", table(["cores", "python driver", "JVM", "python workers", "sum", "RSS MiB"], rows), ""]
+    plain = {name: value for name, value in result.items() if isinstance(value, int | float)}
+    plain |= result["source_to_table_seconds"]
+    lines += [
+        f"{name.replace('_', ' ')}: {value if isinstance(value, bool) else number(value)}"
+        for name, value in plain.items()
+    ]
+    lines.append(f"books: {'complete' if result['books'].get('complete') else result['books']}")
+    lines.append("HELD" if result["held"] else "NOT held")
+    return "\n".join(lines)
+
+
+_BACKLOG = ("slope_seconds_per_minute", "slope_low", "slope_high", "first_block", "last_block", "median", "largest")
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
