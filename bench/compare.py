@@ -245,6 +245,7 @@ def _result(
 ) -> dict[str, Any]:
     contenders = {}
     for entrant in entrants:
+        entrant.fewest_commits()  # reads what was committed since the last look
         commits = {key: log.commits for key, log in entrant.logs.items()}
         own = [each for each in windows if each.contender == entrant.kind]
         measured = [window.measure(each, commits, work, options.trigger) for each in own]

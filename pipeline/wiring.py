@@ -7,6 +7,7 @@ on SIGTERM or Ctrl-C.
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy import Engine
@@ -143,11 +144,21 @@ class _Driver:
         self._name, self._stop, self._watchdog = name, stop, watchdog
         self._beaten_at = 0.0
 
-    def supervise(self, start, meanwhile, frontier, *, once: bool) -> int:  # type: ignore[no-untyped-def]
-        """Run the query until the stop event, its end, or too many failures in a row; return the exit code."""
+    def supervise(
+        self,
+        start: Callable[[], StreamingQuery],
+        meanwhile: Callable[[], None],
+        frontier: Callable[[], int],
+        *,
+        once: bool,
+    ) -> int:
+        """Run the query until the stop event, its end, or too many failures in a row; return the exit code.
+
+        `meanwhile` is called again and again while it runs, `frontier` tells how far it has come.
+        """
         failures = 0
         while not self._stop.is_set():
-            query: StreamingQuery = start()
+            query = start()
             if self._watchdog:
                 self._watchdog.started()
             began = time.monotonic()
