@@ -79,9 +79,9 @@ class Contender:
                 os.kill(member.pid, signal.SIGKILL)
         self._process.wait()
 
-    def run(self) -> None:
-        """Let it run."""
-        self._tell("run")
+    def run(self, trigger: float) -> None:
+        """Let it run with so many seconds between two micro-batches."""
+        self._tell(f"run {trigger}")
 
     def pause(self) -> None:
         """Let it end its work and stand still.
@@ -133,6 +133,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--trigger", type=float, default=10.0, help="seconds between micro-batches, for all")
     parser.add_argument("--contenders", default="tuned,shared", help=f"some of {','.join(contender.KINDS)}")
     parser.add_argument("--warm", type=int, default=60, help="table commits per game before the first window")
+    parser.add_argument("--warm-trigger", type=float, default=1.0, help="seconds between micro-batches while warming")
     parser.add_argument("--warm-minutes", type=float, default=30.0, help="longest warm-up")
     parser.add_argument("--settle", type=int, default=5, help="table commits per game before each window")
     parser.add_argument("--window", type=int, default=9, help="triggers in one window")
@@ -178,20 +179,20 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
 
 
 def _warm(entrants: Sequence[Contender], load: Load, options: argparse.Namespace) -> None:
-    """Run all at once until each has its commits; who has them stands still."""
+    """Run all at once, as fast as they can, until each has its commits; the quicker ones go on meanwhile."""
     for entrant in entrants:
-        entrant.run()
-    waiting = list(entrants)
+        entrant.run(options.warm_trigger)
     deadline = time.monotonic() + options.warm_minutes * 60
-    while waiting:
+    while time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
         load.look()
-        for entrant in list(waiting):
+        for entrant in entrants:
             entrant.warm_commits = entrant.fewest_commits()
-            if entrant.warm_commits >= options.warm or time.monotonic() > deadline:
-                _say(f"{entrant.kind} has {entrant.warm_commits} commits per game")
-                entrant.pause()
-                waiting.remove(entrant)
+        if all(entrant.warm_commits >= options.warm for entrant in entrants):
+            break
+    for entrant in entrants:
+        _say(f"{entrant.kind} has {entrant.warm_commits} commits per game")
+        entrant.pause()
 
 
 def _window(entrant: Contender, load: Load, options: argparse.Namespace, near: int) -> window.Window:
@@ -222,7 +223,7 @@ def _window(entrant: Contender, load: Load, options: argparse.Namespace, near: i
 def _settle(entrant: Contender, load: Load, options: argparse.Namespace, near: int) -> bool:
     """Let a contender run until it has caught up and worked a few triggers more; tell whether it has in time."""
     enough = entrant.fewest_commits() + options.settle
-    entrant.run()
+    entrant.run(options.trigger)
     deadline = time.monotonic() + _SETTLE_TRIGGERS * options.trigger
     while time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)

@@ -9,6 +9,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -50,25 +51,30 @@ def main() -> None:
     run = _shared(settings, paths) if arguments.kind == "shared" else _classic(arguments.kind, settings, paths)
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)  # too late a request to stop must not end us
     for line in sys.stdin:
-        if line.strip() == "run":
-            run()
+        word, _, trigger = line.strip().partition(" ")
+        if word == "run":
+            run(float(trigger))
             print(STOPPED, flush=True)
 
 
-def _shared(settings: Settings, paths: Paths) -> Callable[[], object]:
-    def run() -> None:
-        code = wiring.run_group(settings, paths, GROUP, once=False)
+def _shared(settings: Settings, paths: Paths) -> Callable[[float], object]:
+    def run(trigger: float) -> None:
+        code = wiring.run_group(_with(settings, trigger), paths, GROUP, once=False)
         if code:
             sys.exit(code)
 
     return run
 
 
-def _classic(kind: str, settings: Settings, paths: Paths) -> Callable[[], object]:
+def _with(settings: Settings, trigger: float) -> Settings:
+    return replace(settings, demux=replace(settings.demux, trigger_seconds=trigger))
+
+
+def _classic(kind: str, settings: Settings, paths: Paths) -> Callable[[float], object]:
     place = home(kind, paths)
     keys = json.loads((paths.root / "games.json").read_text("utf-8"))
     spark = classic.stock_session(settings, place) if kind == "stock" else spark_session(settings, paths, "bench-tuned")
-    return lambda: classic.run(spark, settings, paths, place, keys, stop_on_signals())
+    return lambda trigger: classic.run(spark, _with(settings, trigger), paths, place, keys, stop_on_signals())
 
 
 if __name__ == "__main__":

@@ -174,6 +174,7 @@ def _analyse(options: argparse.Namespace, paths: Paths, keys: Sequence[str], fir
         "passes": told["passes"],
         "pass_seconds_p50": told["pass_p50"],
         "pass_seconds_max": told["pass_max"],
+        "each_pass": told["each"],
         "group_cpu_ms_per_table_commit": group * seconds * 1000 / len(inside) if inside else None,
         "ingest_cpu_ms_per_1000_events": ingest * seconds * 1e6 / sum(each.rows for each in bronze_commits),
         "source_to_table_seconds": {
@@ -215,18 +216,28 @@ def _judge(ages: Sequence[float], block: int, seconds: float, trigger: float) ->
 def _told(paths: Paths, begin: float, end: float) -> dict[str, Any]:
     """Return what the metrics table says of the window: latency from its histograms, and the passes' lengths."""
     rows = DeltaTable(paths.metrics / "stream_batch").to_pandas(
-        columns=["run_id", "batch_id", "finished_at", "latency_counts", "pass_seconds"]
+        columns=["run_id", "batch_id", "finished_at", "latency_counts", "pass_seconds", "input_rows", "durations"]
     )
     moments = [datetime.fromtimestamp(each, UTC) for each in (begin, end)]
     rows = rows[(rows["finished_at"] >= moments[0]) & (rows["finished_at"] < moments[1])]
     counts = np.sum([list(each) for each in rows["latency_counts"]], axis=0).tolist()
-    passes = rows.drop_duplicates(["run_id", "batch_id", "finished_at"])["pass_seconds"].tolist()
+    ordered = rows.drop_duplicates(["run_id", "batch_id", "finished_at"]).sort_values("finished_at")
+    passes = ordered["pass_seconds"].tolist()
     return {
         "p50": bucket_quantile(counts, 0.5),
         "p99": bucket_quantile(counts, 0.99),
         "passes": len(passes),
         "pass_p50": quantile(passes, 0.5),
         "pass_max": max(passes),
+        "each": [
+            {
+                "at": round(row.finished_at.timestamp() - begin, 1),
+                "seconds": round(row.pass_seconds, 2),
+                "rows": None if row.input_rows != row.input_rows else int(row.input_rows),  # pandas' unknown is NaN
+                "durations_ms": None if row.durations is None else dict(row.durations),
+            }
+            for row in ordered.itertuples()
+        ],
     }
 
 

@@ -34,6 +34,10 @@ TUNED: Final = {  # reasons and measurements: docs/performance.md
     "spark.sql.session.timeZone": "UTC",
     "spark.scheduler.listenerbus.eventqueue.streams.capacity": "50000",
     "spark.locality.wait": "0",
+    # Small inputs are read by one task, so that a game's rows of several bronze commits go into one file.
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.files.openCostInBytes": "65536",
+    "spark.sql.files.maxPartitionBytes": "16m",
     # Without native Hadoop libraries the stock local file system starts a process for each chmod.
     "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
 }

@@ -122,7 +122,7 @@ def _write(bronze: pa.Table, detail: pa.Array, job: IngestJob) -> dict[str, Any]
     files = []
     for bucket in np.unique(buckets):
         chosen = bronze.filter(pa.array(buckets == bucket)).sort_by([("game_key", "ascending"), ("pos", "ascending")])
-        files.append(write_file(chosen, job.bronze, ["seq", "game_key"]).as_dict())
+        files.append(write_file(chosen, job.bronze, ["seq", "game_key"], "zstd").as_dict())
     refused = pc.is_valid(bronze.column("refused"))
     rejects = bronze.append_column("detail", detail).filter(refused)
     quarantine = None
