@@ -14,8 +14,6 @@ TUNED: Final = {  # reasons and measurements: docs/performance.md
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.adaptive.enabled": "false",
@@ -66,9 +64,11 @@ def spark_session(settings: Settings, paths: Paths, app_name: str, *, brief: boo
         .config("spark.driver.extraJavaOptions", f"{_JVM} {_BRIEF_JVM if brief else ''}".strip())
         .config("spark.sql.warehouse.dir", str(paths.root / "warehouse"))
     )
-    if not settings.spark.master.startswith("local"):
-        builder = builder.config("spark.jars", ",".join(str(jar) for jar in jars))
-    for key, value in {**TUNED, **settings.spark.conf}.items():
+    if settings.spark.master.startswith("local"):
+        place = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    else:
+        place = {"spark.jars": ",".join(str(jar) for jar in jars), "spark.executor.extraClassPath": class_path}
+    for key, value in {**TUNED, **place, **settings.spark.conf}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -147,6 +147,10 @@ def judged(group: str | None, told: Told | None, driver: Driver | None, now: flo
         return Verdict("STARTING", None, f"group {group} has not reported this game yet")
     if told.group != group:
         return Verdict("STARTING", None, f"assigned to group {group}, last reported by group {told.group}")
+    quiet = now - told.updated_at
+    if quiet > HEARTBEAT_LIMIT_SECONDS:
+        reason = f"group {group} beats, but told nothing of this game for {quiet:.0f} s; last told: {told.status}"
+        return Verdict("UNKNOWN", told.updated_at, reason)
     if told.status not in STATUSES:
         return Verdict("UNKNOWN", told.status_since, "its driver told a status this version does not know")
     return Verdict(told.status, told.status_since, None)
