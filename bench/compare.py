@@ -29,7 +29,7 @@ from pipeline.settings import Paths, Settings
 
 _LOOK_SECONDS = 1.0
 _PAUSE_SECONDS = 180.0
-_SETTLE_TRIGGERS = 60  # most triggers to wait for a contender to catch up before a window
+_SETTLE_TRIGGERS = 12  # most triggers to wait for a contender to catch up before a window
 
 
 def main() -> None:
