@@ -229,15 +229,18 @@ def _told(paths: Paths, begin: float, end: float) -> dict[str, Any]:
         "passes": len(passes),
         "pass_p50": quantile(passes, 0.5),
         "pass_max": max(passes),
-        "each": [
-            {
-                "at": round(row.finished_at.timestamp() - begin, 1),
-                "seconds": round(row.pass_seconds, 2),
-                "rows": None if row.input_rows != row.input_rows else int(row.input_rows),  # pandas' unknown is NaN
-                "durations_ms": None if row.durations is None else dict(row.durations),
-            }
-            for row in ordered.itertuples()
-        ],
+        "each": [_pass(row, begin) for row in ordered.to_dict("records")],
+    }
+
+
+def _pass(row: Mapping[Any, Any], begin: float) -> dict[str, Any]:
+    """Return one pass as plain values; what Spark did not tell is None."""
+    rows, durations = row["input_rows"], row["durations"]
+    return {
+        "at": round(row["finished_at"].timestamp() - begin, 1),
+        "seconds": round(row["pass_seconds"], 2),
+        "rows": int(rows) if rows is not None and rows >= 0 else None,  # pandas makes the unknown NaN
+        "durations_ms": None if durations is None else dict(durations),
     }
 
 
