@@ -54,6 +54,8 @@ def spark_session(settings: Settings, paths: Paths, app_name: str, *, brief: boo
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable  # workers would otherwise use another Python
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if settings.spark.master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else a machine that cannot resolve its own name fails
     jars = spark_jars()
     class_path = ":".join(str(jar) for jar in jars)
     builder = (
