@@ -133,7 +133,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--trigger", type=float, default=10.0, help="seconds between micro-batches, for all")
     parser.add_argument("--contenders", default="tuned,shared", help=f"some of {','.join(contender.KINDS)}")
     parser.add_argument("--warm", type=int, default=60, help="table commits per game before the first window")
-    parser.add_argument("--warm-trigger", type=float, default=1.0, help="seconds between micro-batches while warming")
+    parser.add_argument("--warm-trigger", type=float, help="the same while warming; as --trigger unless told")
     parser.add_argument("--warm-minutes", type=float, default=30.0, help="longest warm-up")
     parser.add_argument("--settle", type=int, default=5, help="table commits per game before each window")
     parser.add_argument("--window", type=int, default=9, help="triggers in one window")
@@ -179,20 +179,20 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
 
 
 def _warm(entrants: Sequence[Contender], load: Load, options: argparse.Namespace) -> None:
-    """Run all at once, as fast as they can, until each has its commits; the quicker ones go on meanwhile."""
+    """Run all at once until each has its commits; who has them stands still."""
     for entrant in entrants:
-        entrant.run(options.warm_trigger)
+        entrant.run(options.warm_trigger or options.trigger)
+    waiting = list(entrants)
     deadline = time.monotonic() + options.warm_minutes * 60
-    while time.monotonic() < deadline:
+    while waiting:
         time.sleep(_LOOK_SECONDS)
         load.look()
-        for entrant in entrants:
+        for entrant in list(waiting):
             entrant.warm_commits = entrant.fewest_commits()
-        if all(entrant.warm_commits >= options.warm for entrant in entrants):
-            break
-    for entrant in entrants:
-        _say(f"{entrant.kind} has {entrant.warm_commits} commits per game")
-        entrant.pause()
+            if entrant.warm_commits >= options.warm or time.monotonic() > deadline:
+                _say(f"{entrant.kind} has {entrant.warm_commits} commits per game")
+                entrant.pause()
+                waiting.remove(entrant)
 
 
 def _window(entrant: Contender, load: Load, options: argparse.Namespace, near: int) -> window.Window:
