@@ -152,6 +152,8 @@ class Ingest:
         """Tell the control store and the listeners; nothing here is needed for correctness."""
         self._heads.update(dict.fromkeys(report["counts"], seq))
         self._heads_seq = seq
+        if self._landing:
+            self._landing.consumed(report["oldest_source_at"])
         record_seen(self._engine, report["routed"], seq)
         refused = sum(report["reasons"].values())
         record_commit(self._engine, seq, report["rows"], refused, report["oldest_source_at"])

@@ -1,6 +1,7 @@
 """Where wrappers come from: a Kafka topic or a Delta landing table, read as one streaming DataFrame."""
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -14,13 +15,14 @@ from deltalake.schema import Schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipeline.delta_log import commits_after
 from pipeline.errors import Refused
 from pipeline.ingest.landing import INPUT
 from pipeline.ingest.producer import LANDING
 from pipeline.settings import Ingest, Source
 
 _CONNECT_SECONDS: Final = 5.0
-_READ_WITHIN_MS: Final = 3_600_000
+_CLOCK_SLACK_SECONDS: Final = 3600.0  # by which the clocks of landing's writers may differ
 
 
 def describe(source: Source, landing: Path) -> str:
@@ -78,24 +80,37 @@ class LandingTimes:
     def __init__(self, landing: Path) -> None:
         """Read nothing yet."""
         self._landing = landing
-        self._table: DeltaTable | None = None
-        self._floor = 0
+        self._version: int | None = None
+        self._times: dict[str, int] = {}
 
-    def read(self) -> dict[str, int]:
+    def read(self) -> Mapping[str, int]:
         """Return file name → time in microseconds of every file that may still be unread.
 
-        Files much older than the newest one of the last call are left out: they were read by then.
+        The first call reads the whole table, later ones only its new commits.
         """
-        if self._table is None:
-            self._table = DeltaTable(self._landing)
-        self._table.update_incremental()
-        actions = pa.table(self._table.get_add_actions(flatten=True))
-        times = dict(
-            zip(actions.column("path").to_pylist(), actions.column("modification_time").to_pylist(), strict=True)
-        )
-        recent = {unquote(path.rsplit("/", 1)[-1]): ms * 1000 for path, ms in times.items() if ms >= self._floor}
-        self._floor = max(times.values(), default=0) - _READ_WITHIN_MS
-        return recent
+        if self._version is None:
+            table = DeltaTable(self._landing)
+            actions = pa.table(table.get_add_actions(flatten=True))
+            files = zip(
+                actions.column("path").to_pylist(), actions.column("modification_time").to_pylist(), strict=True
+            )
+            self._times = {_file_name(path): ms * 1000 for path, ms in files}
+            self._version = table.version()
+        for version, commit in commits_after(self._landing, self._version):
+            added = [action["add"] for action in commit if "add" in action]
+            self._times.update({_file_name(add["path"]): add["modificationTime"] * 1000 for add in added})
+            self._version = version
+        return self._times
+
+    def consumed(self, oldest_source_at: float | None) -> None:
+        """Forget what is much older than a batch that was read (Unix seconds): commits are read in their order."""
+        if oldest_source_at is not None:
+            floor = (oldest_source_at - _CLOCK_SLACK_SECONDS) * 1e6
+            self._times = {name: time for name, time in self._times.items() if time >= floor}
+
+
+def _file_name(path: str) -> str:
+    return unquote(path.rsplit("/", 1)[-1])
 
 
 def _check_kafka(source: Source) -> None:
