@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta_table import Conflict, CursorTable, DataFile, discard, write_file
+from pipeline.errors import Refused
 from pipeline.quarantine import QUARANTINE, without_present
 from pipeline.settings import Paths
 from pipeline.streams.chain import Link, connects, merged
@@ -134,7 +135,7 @@ class Passes:
         except Conflict as error:
             stream.behind = True  # whatever the other owner did not do is caught up from the cursor it left
             report.error = str(error)
-        except (DeltaError, OSError, pa.ArrowException) as error:
+        except (Refused, DeltaError, OSError, pa.ArrowException) as error:
             stream.fail(f"{type(error).__name__}: {error}"[:500], time.time())
             report.error = stream.error
         if report.error is not None:

@@ -19,10 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.contracts.decode import decoder, pad
-from pipeline.contracts.schemas import SchemaSet
+from pipeline.contracts.schemas import Schema, SchemaSet
 from pipeline.contracts.shape import table_schema
 from pipeline.contracts.wrapper import open_wrappers
 from pipeline.delta_table import write_file
+from pipeline.names import GameKey
 from pipeline.quarantine import QUARANTINE
 
 READ: Final = (
@@ -58,12 +59,11 @@ class SplitJob:
 
 def target_schema(schema_set: SchemaSet, key: str) -> pa.Schema:
     """Return the columns of a game's table: our own, then the union of its registered schemas."""
-    ids = schema_set.games.get(key, ())  # type: ignore[call-overload]
-    return _target(tuple(schema_set.schemas[number] for number in ids))
+    return _target(schema_set.of(GameKey(key)))
 
 
 @lru_cache(maxsize=4096)
-def _target(schemas: tuple[Any, ...]) -> pa.Schema:
+def _target(schemas: tuple[Schema, ...]) -> pa.Schema:
     return pa.schema([*OWN_COLUMNS, *(table_schema(schemas) if schemas else ())])
 
 
