@@ -1,4 +1,4 @@
-"""Bronze: the append-only table of everything that arrived, payload untouched; its columns (law L1)."""
+"""Bronze, the append-only table of everything that arrived, payload untouched (law L1): its columns."""
 
 from typing import Final
 
@@ -28,3 +28,9 @@ BRONZE: Final = pa.schema(
         ("raw", pa.binary()),
     ]
 )
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array, which is what the parsers take."""
+    combined = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined

@@ -179,7 +179,7 @@ def dashboard(env_dir: Path, port: int | None) -> None:
     from pipeline.control.dashboard import serve
 
     settings, paths = load(env_dir)
-    sys.exit(serve(settings, paths, port or settings.dashboard.port))
+    sys.exit(serve(paths, port or settings.dashboard.port))
 
 
 @cli.command()

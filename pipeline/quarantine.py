@@ -1,6 +1,5 @@
 """The quarantine table: refused rows with reason, position and raw bytes; a set keyed by (game_key, seq, pos)."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -53,8 +52,3 @@ def without_present(rejects: pa.Table, quarantine: Path) -> pa.Table:
     span = (pc.field("seq") >= low) & (pc.field("seq") <= high)
     present = dataset.to_table(columns=["game_key", "seq", "pos"], filter=span)
     return rejects.join(present, ["game_key", "seq", "pos"], join_type="left anti") if present.num_rows else rejects
-
-
-def concat(parts: Iterable[pa.Table]) -> pa.Table:
-    """Return all rejects as one table, empty when there are none."""
-    return pa.concat_tables([QUARANTINE.empty_table(), *parts])

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,8 +26,6 @@ class Child:
     command: Sequence[str]
     log: Path
     process: subprocess.Popen[bytes] | None = None
-    starts: int = 0
-    failed_at: list[float] = field(default_factory=list)
 
 
 class Children:
@@ -63,7 +61,6 @@ class Children:
                 start_new_session=True,
                 preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call, before any thread of the child
             )
-        child.starts += 1
         return child
 
     def wait(self, names: Sequence[str], stop: threading.Event) -> dict[str, int]:

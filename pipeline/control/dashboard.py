@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from pipeline.errors import Refused
-from pipeline.settings import Paths, Settings
+from pipeline.settings import Paths
 
 APP = Path(__file__).resolve().parents[2] / "app" / "main.py"
 HOST = "127.0.0.1"
@@ -22,7 +22,7 @@ def command(paths: Paths, port: int) -> list[str]:
     ]
 
 
-def serve(_settings: Settings, paths: Paths, port: int) -> int:
+def serve(paths: Paths, port: int) -> int:
     """Run the dashboard until it is stopped; return its exit code.
 
     Raises:

@@ -24,7 +24,7 @@ from pipeline.ingest.producer import ensure_topic
 from pipeline.ingest.simulate import PARTITIONS
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
-from pipeline.store.games import generations
+from pipeline.store.games import generations, register_group
 
 GROUPS = ("a", "b")
 _PROMETHEUS_PORT = 9090
@@ -141,8 +141,6 @@ def _kept_port(paths: Paths) -> int | None:
 
 
 def _know_group(settings: Settings, paths: Paths, name: str) -> None:
-    from pipeline.store.games import register_group
-
     register_group(open_store(settings, paths), name)
 
 

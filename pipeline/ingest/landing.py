@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.bronze import BRONZE
+from pipeline.bronze import BRONZE, whole
 from pipeline.contracts.wrapper import open_wrappers
 from pipeline.delta_table import write_file
 from pipeline.names import MALFORMED, game_key
@@ -63,7 +63,7 @@ def _placed_in_landing(rows: pa.Table, times: Mapping[str, int]) -> pa.Table:
     Spark reads one file from start to end, so the number is the count so far; a file that has left the landing table
     since has no known time.
     """
-    files = _one(rows.column("topic")).dictionary_encode()
+    files = whole(rows.column("topic")).dictionary_encode()
     names = [unquote(uri.rsplit("/", 1)[-1]) for uri in files.dictionary.to_pylist()]
     of_row = files.indices.to_numpy()
     order = np.argsort(of_row, kind="stable")
@@ -83,7 +83,7 @@ def _placed_in_landing(rows: pa.Table, times: Mapping[str, int]) -> pa.Table:
 def _bronze_rows(rows: pa.Table, job: IngestJob) -> tuple[pa.Table, pa.Array]:
     """Return the rows with bronze's columns, and beside them the sentence that explains each refusal."""
     count = rows.num_rows
-    raw = _one(rows.column("value"))
+    raw = whole(rows.column("value"))
     opened = open_wrappers(raw)
     names = opened.batch.column("game").dictionary_encode()
     keys = [MALFORMED if name is None else game_key(name) for name in names.dictionary.to_pylist()]
@@ -106,7 +106,7 @@ def _bronze_rows(rows: pa.Table, job: IngestJob) -> tuple[pa.Table, pa.Array]:
     }
     for name in BRONZE.names:
         if name not in columns:
-            columns[name] = opened.batch.column(name) if name in opened.batch.schema.names else _one(rows.column(name))
+            columns[name] = opened.batch.column(name) if name in opened.batch.schema.names else whole(rows.column(name))
     table = pa.table({name: columns[name].cast(BRONZE.field(name).type) for name in BRONZE.names})
     return table, detail
 
@@ -153,8 +153,3 @@ def _quarantine_rows(rejects: pa.Table) -> pa.Table:
 def _seconds(moment: pa.Scalar) -> float | None:
     micros = moment.cast(pa.int64()).as_py()
     return None if micros is None else micros / 1e6
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined

@@ -72,9 +72,8 @@ class Group:
         self._bronze.refresh()
         self._fresh = True
         if not (self._checkpoint / "query" / "offsets").exists():
-            self.frontier_seq = (
-                self._bronze.cursor or 0
-            )  # what lies before the first micro-batch is catch-up's (law L2)
+            # What lies before the first micro-batch is catch-up's (law L2).
+            self.frontier_seq = self._bronze.cursor or 0
         frame = (
             self._spark.readStream.format("delta")
             .option("startingVersion", self._bronze.version)

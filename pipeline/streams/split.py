@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.bronze import whole
 from pipeline.contracts.decode import decoder, pad
 from pipeline.contracts.schemas import Schema, SchemaSet
 from pipeline.contracts.shape import table_schema
@@ -84,7 +85,7 @@ def split(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterator[pa.Recor
 
 def _of_my_games(rows: pa.Table, cursors: Mapping[str, int]) -> pa.Table:
     """Keep the rows above the cursor of each game of the job."""
-    keys = _one(rows.column("game_key")).dictionary_encode()
+    keys = whole(rows.column("game_key")).dictionary_encode()
     floor = np.array([cursors.get(key, np.iinfo(np.int64).max) for key in keys.dictionary.to_pylist()])
     return rows.filter(pa.array(rows.column("seq").to_numpy() > floor[keys.indices.to_numpy()]))
 
@@ -135,8 +136,8 @@ class _Split:
 
     def _decode(self, routed: pa.Table) -> dict[pa.Schema, list[pa.Table]]:
         """Decode by schema id, over all games at once, and lay each row out as its game's table wants it."""
-        opened = open_wrappers(_one(routed.column("raw"))).batch
-        keys = _one(routed.column("game_key")).dictionary_encode()
+        opened = open_wrappers(whole(routed.column("raw"))).batch
+        keys = whole(routed.column("game_key")).dictionary_encode()
         names = keys.dictionary.to_pylist()
         games = keys.indices.to_numpy()
         ids = routed.column("schema_id").to_numpy()
@@ -194,7 +195,7 @@ class _Split:
             [("game_key", "ascending"), ("_seq", "ascending"), ("_pos", "ascending")]
         ).combine_chunks()
         self._note_arrivals(table)
-        runs = pc.run_end_encode(_one(table.column("game_key")))
+        runs = pc.run_end_encode(whole(table.column("game_key")))
         start = 0
         for key, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
             rows = table.slice(start, end - start).select(target.names)
@@ -228,11 +229,6 @@ def _sentence(error: Exception) -> str:
 
 def _take(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
     return batch if rows.size == batch.num_rows else batch.take(pa.array(rows))
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
 def _ipc(table: pa.Table) -> Any:
