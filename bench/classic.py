@@ -6,6 +6,7 @@ the game's table as they are.
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -57,8 +58,8 @@ def run(
                 if not query.isActive and (error := query.exception()) is not None:
                     raise error
     finally:
-        for query in queries:
-            query.stop()
+        with ThreadPoolExecutor(len(queries)) as pool:  # each waits for its micro-batch
+            list(pool.map(lambda query: query.stop(), queries))
 
 
 def start(spark: SparkSession, settings: Settings, bronze: Path, home: Path, key: str) -> StreamingQuery:

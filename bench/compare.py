@@ -28,7 +28,7 @@ from bench.numbers import Spread
 from pipeline.settings import Paths, Settings
 
 _LOOK_SECONDS = 1.0
-_PAUSE_SECONDS = 180.0
+_PAUSE_SECONDS = 600.0  # a contender's queries end their micro-batches first
 _SETTLE_TRIGGERS = 12  # most triggers to wait for a contender to catch up before a window
 
 
@@ -131,6 +131,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--games", type=int, default=30)
     parser.add_argument("--rate", type=float, default=1000.0, help="events per second")
     parser.add_argument("--trigger", type=float, default=10.0, help="seconds between micro-batches, for all")
+    parser.add_argument("--ingest-trigger", type=float, help="seconds between bronze commits; as --trigger unless told")
     parser.add_argument("--contenders", default="tuned,shared", help=f"some of {','.join(contender.KINDS)}")
     parser.add_argument("--warm", type=int, default=60, help="table commits per game before the first window")
     parser.add_argument("--warm-trigger", type=float, help="the same while warming; as --trigger unless told")
@@ -153,6 +154,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
     settings, paths = write_settings(
         root,
         {
+            "ingest": {"trigger_seconds": options.ingest_trigger or options.trigger},
             "demux": {"trigger_seconds": options.trigger},
             "spark": {"driver_memory": options.driver_memory, "master": options.master},
         },
@@ -171,7 +173,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
             turn = repeat % len(entrants)
             for entrant in entrants[turn:] + entrants[:turn]:
                 windows.append(_window(entrant, load, options, near))
-                _say(f"window of {entrant.kind}: {windows[-1].cpu_seconds:.1f} CPU-s")
+                _say(f"window of {entrant.kind}: {json.dumps(asdict(windows[-1]))}")
         result = _result(options, settings, entrants, windows, arrivals(paths.bronze))
     if "shared" in options.contenders:
         result["books"] = "in balance" if books(paths).returncode == 0 else "NOT in balance"
