@@ -8,10 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.contracts.messages import describe
+from pipeline.contracts.messages import told_apart
+from pipeline.contracts.nested import parents, together
+from pipeline.contracts.oneofs import has_oneof, rows_with_several
 from pipeline.contracts.parsing import Parser, Refusal, Rows
-from pipeline.contracts.schemas import Schema
-from pipeline.contracts.shape import delta_schema, merge
+from pipeline.contracts.schemas import Placement, Schema
+from pipeline.contracts.shape import delta_schema, merge, placed_columns
 
 MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 """Largest payload that is decoded."""
@@ -34,8 +36,8 @@ class Decoder:
     """Decodes payloads of one schema.
 
     Whether a payload is refused depends on it alone. Refused are: nothing at all (`empty_payload`); bytes that are not
-    the message, are larger than MAX_PAYLOAD_BYTES, or hold a time outside the years 1 to 9999 or a duration beyond
-    10,000 years, which no reader of the table could show (`malformed_payload`).
+    the message, give one of its fields another wire type, are larger than MAX_PAYLOAD_BYTES, or hold a time outside the
+    years 1 to 9999 or a duration beyond 10,000 years, which no reader of the table could show (`malformed_payload`).
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -44,7 +46,8 @@ class Decoder:
         Raises:
             Refused: its definition is not valid or has no form as columns.
         """
-        self._parser = Parser(describe(schema.message, schema.descriptor))
+        self._message = told_apart(schema.message, schema.descriptor)
+        self._parser = Parser(self._message, check_wire_types=True)
         self.arrow_schema: pa.Schema = delta_schema(self._parser.schema)
         self._timed: Final = [field.name for field in self._parser.schema if _holds_time(field.type)]
 
@@ -60,11 +63,23 @@ class Decoder:
         parsed = self._parser.parse(payloads.take(pa.array(rows)) if refused else payloads)
         refused += [_malformed(int(rows[row]), detail) for row, detail in parsed.bad]
         batch, rows = parsed.batch, rows[parsed.rows]
+        if has_oneof(self._message):
+            batch = self._with_last_members(batch, payloads, rows)
         if unreal := self._unreal_times(batch):
             refused += [_malformed(int(rows[row]), f"a time out of range in {name}") for row, name in unreal.items()]
             kept = np.setdiff1d(np.arange(len(rows)), list(unreal), assume_unique=True)
             batch, rows = batch.take(pa.array(kept)), rows[kept]
         return Decoded(_cast(batch, self.arrow_schema), rows, sorted(refused))
+
+    def _with_last_members(self, batch: pa.RecordBatch, payloads: pa.BinaryArray, rows: Rows) -> pa.RecordBatch:
+        """Return the batch with one member of each oneof: the last that came, as the format says."""
+        several = rows_with_several(self._message, dict(zip(batch.schema.names, batch.columns, strict=True)))
+        if not len(several):
+            return batch
+        mended = self._parser.parse(self._parser.rewritten(payloads.take(pa.array(rows[several])))).batch
+        places = np.arange(batch.num_rows)
+        places[several] = batch.num_rows + np.arange(len(several))
+        return pa.concat_batches([batch, mended]).take(pa.array(places))
 
     def _unreal_times(self, batch: pa.RecordBatch) -> dict[int, str]:
         """Return the rows with a time or duration out of range, each with the first column that holds one."""
@@ -99,6 +114,31 @@ def pad(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     return _cast(batch, target)
 
 
+def placed(batch: pa.RecordBatch, schema: Schema, placement: Placement) -> pa.RecordBatch:
+    """Return a schema's decoded columns under the names they have in a game's table; values are not touched."""
+    if not placement.names:
+        return batch
+    target = placed_columns(schema, placement)
+    arrays = [_retitled(values, each.type) for values, each in zip(batch.columns, target, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def _retitled(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return an array with another naming of the same members."""
+    if values.type == kind:
+        return values
+    if values.offset:
+        values = pa.concat_arrays([values])  # a mask goes with whole arrays only
+    nulls = values.is_null()
+    if pa.types.is_struct(kind):
+        inside = [_retitled(values.field(index), kind.field(index).type) for index in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(inside, fields=list(kind), mask=nulls)
+    if pa.types.is_map(kind):
+        items = _retitled(values.items, kind.item_type)
+        return pa.MapArray.from_arrays(values.offsets, values.keys, items, type=kind, mask=nulls)
+    return pa.ListArray.from_arrays(values.offsets, _retitled(values.values, kind.value_type), type=kind, mask=nulls)
+
+
 def _cast(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     held = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns = []
@@ -129,23 +169,9 @@ def _rows_out_of_range(values: pa.Array) -> Rows:
         numbers = pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
         return np.flatnonzero((numbers < first) | (numbers > last)).astype(np.int64)
     if pa.types.is_struct(kind):
-        return _together([_rows_out_of_range(member) for member in values.flatten()])
+        return together([_rows_out_of_range(member) for member in values.flatten()])
     if pa.types.is_list(kind):
-        return _parents(values, _rows_out_of_range(values.values))
+        return parents(values, _rows_out_of_range(values.values))
     if pa.types.is_map(kind):
-        return _parents(values, _together([_rows_out_of_range(values.keys), _rows_out_of_range(values.items)]))
+        return parents(values, together([_rows_out_of_range(values.keys), _rows_out_of_range(values.items)]))
     return np.empty(0, dtype=np.int64)
-
-
-def _together(rows: list[Rows]) -> Rows:
-    return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *rows]))
-
-
-def _parents(values: pa.ListArray | pa.MapArray, children: Rows) -> Rows:
-    """Return the rows whose entries the children are."""
-    # Arrow's own list_parent_indices aborts the process when it meets a map.
-    if not len(children):
-        return children
-    offsets = values.offsets.to_numpy(zero_copy_only=False)
-    rows = np.unique(np.searchsorted(offsets, children, side="right").astype(np.int64) - 1)
-    return rows[(rows >= 0) & (rows < len(values))]

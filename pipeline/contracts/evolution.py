@@ -1,217 +1,273 @@
-"""May a new schema follow an old one? A pure decision over two message definitions.
+"""Plans how a game's table takes the next schema: what changes, by which policy, and what becomes of rows.
 
-A game's table only ever grows: a field keeps its number, name and type for good. Removing a field is breaking in this
-version, reserved or not: old rows have the column, so keep the field and stop filling it.
+A pure decision over the schemas the game has and a new one. A table only ever grows: a column keeps its name and type
+for good, and what does not fit into it gets a column beside it, or is refused.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final
 
-from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
-from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+import pyarrow as pa
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-MAX_COLUMNS: Final = 1000
-"""Most leaf columns a payload may spread into; a few messages that use each other twice would make millions."""
-MAX_DEPTH: Final = 32
-"""Most levels of nested messages."""
+from pipeline.contracts.defects import MAX_COLUMNS
+from pipeline.contracts.fields import Kind, by_number, enum_of, kind_of, struct_of, value_names
+from pipeline.contracts.layout import Level, Registered, Slot, layout, newest, reserved_by
+from pipeline.contracts.messages import describe, numbered_name, told_apart
+from pipeline.contracts.plans import KEEP, Step
+from pipeline.contracts.policies import Policies
+from pipeline.contracts.schemas import Placement, Schema
+from pipeline.contracts.shape import columns, members, type_text
+from pipeline.errors import Refused
 
-SCALAR_MESSAGES: Final = frozenset(  # messages that become one column
-    {
-        "google.protobuf.BoolValue",
-        "google.protobuf.BytesValue",
-        "google.protobuf.DoubleValue",
-        "google.protobuf.Duration",
-        "google.protobuf.FloatValue",
-        "google.protobuf.Int32Value",
-        "google.protobuf.Int64Value",
-        "google.protobuf.StringValue",
-        "google.protobuf.Timestamp",
-        "google.protobuf.UInt32Value",
-        "google.protobuf.UInt64Value",
-        "google.type.Date",
-        "google.type.TimeOfDay",
-    }
-)
-
-_KINDS: Final[Mapping[int, str]] = {
-    number: name.removeprefix("TYPE_").lower() for name, number in FieldDescriptorProto.Type.items()
-}
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
-
-
-@dataclass(frozen=True, slots=True)
-class Same:
-    """Both describe the same table and read the same bytes alike."""
-
-
-@dataclass(frozen=True, slots=True)
-class Additive:
-    """The new schema only adds; `fields` names what, by path."""
-
-    fields: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Breaking:
-    """The new schema cannot follow; each reason begins with the path of a field."""
-
-    reasons: tuple[str, ...]
-
-
-Change: TypeAlias = Same | Additive | Breaking
-
-
-def compare(old: Descriptor, new: Descriptor) -> Change:
-    """Tell what the new definition of a payload changes, with everything reachable from it.
-
-    Names of messages and files, comments, the order of declarations and moves into a oneof do not matter: neither the
-    bytes nor the table know of them. That a field may now be absent counts as an addition.
-    """
-    walk = _Walk()
-    walk.messages(old, new, "")
-    earlier = frozenset(defects(old))
-    reasons = [*walk.reasons, *(reason for reason in defects(new) if reason not in earlier)]
-    if reasons:
-        return Breaking(tuple(reasons))
-    return Additive(tuple(walk.added)) if walk.added else Same()
+_LONGEST_BASE: Final = 235  # characters of a made name's first part, so that the whole fits into 255
+_NULL: Final = "have null there"
 
 
 @lru_cache(maxsize=4096)
-def defects(message: Descriptor) -> tuple[str, ...]:
-    """Return why no table can hold such a payload, each reason with the path of a field; nothing when one can."""
-    measure = _Measure()
-    columns, depth = measure.message(message, "", ())
-    if measure.reasons:
-        return tuple(measure.reasons)
-    if depth > MAX_DEPTH:
-        return (f"{message.name}: nests messages {depth} levels deep, at most {MAX_DEPTH} are supported",)
-    if columns > MAX_COLUMNS:
-        return (f"{message.name}: spreads into {columns} columns, at most {MAX_COLUMNS} are supported",)
-    if not columns:
-        return (f"{message.name}: has no field that a table can hold",)
-    return ()
+def evolve(held: Registered, new: Schema, policies: Policies) -> tuple[tuple[Step, ...], Placement]:
+    """Return what a new schema changes in a game's table, and where its fields will lie.
+
+    Names of messages and files, comments, the order of declarations and moves into a oneof do not matter: neither the
+    bytes nor the table know of them. `held` are the schemas whose rows land; quarantined ones have no columns.
+
+    Raises:
+        Refused: the table would have too many columns.
+    """
+    walk = _Walk(policies)
+    given = describe(new.message, new.descriptor)
+    walk.message(_Place(layout(held), "", ""), told_apart(new.message, new.descriptor), given, columns(new))
+    steps = tuple(walk.steps)
+    if any(step.policy == "refuse" for step in steps):
+        return steps, Placement()
+    if parked := [step for step in steps if step.policy == "quarantine"]:
+        return steps, Placement(quarantined=str(parked[0]))
+    placement = Placement(tuple(sorted(walk.names.items())))
+    if (spread := layout((*held, (new, placement))).leaves()) > MAX_COLUMNS:
+        raise Refused(
+            f"The game's table would spread into {spread} columns, at most {MAX_COLUMNS} are supported. "
+            "Let the schema add fewer fields."
+        )
+    return steps, placement
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where a message is looked at: what is there, and the path to it in the schema's and in the table's words."""
+
+    level: Level
+    path: str
+    columns: str
+    taken: dict[str, int] = field(init=False)  # lower-case name of a column → the number of its field
+
+    def __post_init__(self) -> None:
+        self.taken = {slot.column.lower(): number for number, slots in self.level.slots.items() for slot in slots}
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """One field of the new schema."""
+
+    told: FieldDescriptor  # with the name it is decoded under
+    given: FieldDescriptor  # with the name it was given; another one when it has a twin
+    kind: Kind
+
+    @property
+    def name(self) -> str:
+        """The name it is decoded under."""
+        return str(self.told.name)
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+        return int(self.told.number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lands:
+    """Where the values of a changed field lie, when it is neither refused nor quarantined."""
+
+    column: str
+    type: str
+    old_rows: str = KEEP
+    new_rows: str = "have their value there"
 
 
 @dataclass(slots=True)
 class _Walk:
-    """Collects what differs between two definitions; each pair of messages is visited once."""
+    """Collects what a new schema changes, and which fields do not lie in the column of their name."""
 
-    added: list[str] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=list)
-    seen: set[tuple[str, str]] = field(default_factory=set)
+    policies: Policies
+    steps: list[Step] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+    quiet: bool = False  # inside what is new itself, additions are not told again
 
-    def messages(self, old: Descriptor, new: Descriptor, prefix: str) -> None:
-        if (pair := (old.full_name, new.full_name)) in self.seen:
-            return
-        self.seen.add(pair)
-        for before in _by_number(old):
-            after = new.fields_by_number.get(before.number)
-            if after is None:
-                moved = new.fields_by_name.get(before.name)
-                self.reasons.append(
-                    f"{prefix}{before.name}: its number changed from {before.number} to {moved.number}"
-                    if moved
-                    else f"{prefix}{before.name}: removed (number {before.number}); keep it and stop filling it"
-                )
+    def message(self, place: _Place, told: Descriptor, given: Descriptor, held: Iterable[pa.Field]) -> None:
+        """Compare a message, as it is decoded and as it was given, with what the table has for it.
+
+        `held` are the columns that its fields are decoded into.
+        """
+        for number in sorted(place.level.newest - {each.number for each in told.fields}):
+            slot = newest(place.level.slots[number])
+            hint = "" if reserved_by(told).numbered(number) else ", not reserved"
+            lands = _Lands(slot.column, _type(slot.kind), new_rows=_NULL)
+            self._note(place, slot.name, "remove", f"removed (number {number}{hint})", lands)
+        types = {each.name: each.type for each in held}
+        for each in by_number(told):
+            one = _Field(each, given.fields_by_number[each.number], kind_of(each, types.get(each.name)))
+            slots = place.level.slots.get(each.number, ())
+            if (why := _not_its_own(place.level, one, slots)) is not None:
+                self._note(place, one.name, "reuse", why)
+            elif slots:
+                self._known(place, one, slots)
             else:
-                self.fields(before, after, prefix)
-        self.added += [f"{prefix}{each.name}" for each in _by_number(new) if each.number not in old.fields_by_number]
+                self._new(place, one)
 
-    def fields(self, old: FieldDescriptor, new: FieldDescriptor, prefix: str) -> None:
-        path = f"{prefix}{old.name}"
-        if old.name != new.name:
-            self.reasons.append(f"{path}: its number {old.number} now belongs to the name {new.name}")
-        if (before := _kind(old)) != (after := _kind(new)):
-            self.reasons.append(f"{path}: its type changed from {before} to {after}")
-            return
-        if old.has_presence != new.has_presence and not old.is_repeated:
-            self.added.append(f"{path} (may be absent)" if new.has_presence else f"{path} (is never absent)")
-        if old.enum_type is not None and new.enum_type is not None:
-            self.enums(old.enum_type, new.enum_type, path)
-        if (inner := _struct(old)) is not None and (newer := _struct(new)) is not None:
-            self.messages(inner, newer, f"{path}.")
-
-    def enums(self, old: EnumDescriptor, new: EnumDescriptor, path: str) -> None:
-        # A column holds the value's name: the first declared one when several share a number.
-        before, after = _value_names(old), _value_names(new)
-        for number, name in sorted(before.items()):
-            if number not in after:
-                self.reasons.append(f"{path}: its value {name} was removed (number {number}); keep it")
-            elif after[number] != name:
-                self.reasons.append(f"{path}: its value {number} was renamed from {name} to {after[number]}")
-        self.added += [f"{path}={name}" for number, name in sorted(after.items()) if number not in before]
-
-
-@dataclass(slots=True)
-class _Measure:
-    """Checks every reachable message once and counts the columns and levels it spreads into."""
-
-    reasons: list[str] = field(default_factory=list)
-    done: dict[str, tuple[int, int]] = field(default_factory=dict)
-
-    def message(self, message: Descriptor, prefix: str, above: tuple[str, ...]) -> tuple[int, int]:
-        if message.full_name in self.done:
-            return self.done[message.full_name]
-        self.reasons += _name_defects(message, prefix)
-        columns, depth = 0, 0
-        for each in _by_number(message):
-            if each.type == FieldDescriptor.TYPE_GROUP:
-                self.reasons.append(f"{prefix}{each.name}: is a group, use a message instead")
-            elif (inner := _struct(each)) is None:
-                columns += 1
-            else:
-                inside = self._inner(inner, f"{prefix}{each.name}", (*above, message.full_name))
-                columns, depth = columns + inside[0], max(depth, inside[1])
-        self.done[message.full_name] = columns, depth + 1
-        return columns, depth + 1
-
-    def _inner(self, inner: Descriptor, path: str, above: tuple[str, ...]) -> tuple[int, int]:
-        if inner.full_name in above:
-            self.reasons.append(f"{path}: contains itself ({inner.full_name}), a table cannot hold a recursive type")
-        elif len(above) > MAX_DEPTH:  # stops here too, before the interpreter's own stack ends
-            self.reasons.append(f"{path}: lies deeper than {MAX_DEPTH} messages")
+    def _note(
+        self, place: _Place, name: str, kind: str, what: str, lands: _Lands | None = None, policy: str | None = None
+    ) -> None:
+        chosen = policy or self.policies.of(kind)
+        path = f"{place.path}{name}"
+        if chosen == "refuse":
+            step = Step(path, kind, chosen, what, new_rows="are not taken")
+        elif chosen == "quarantine" or lands is None:
+            step = Step(path, kind, chosen, what, new_rows="go to quarantine")
         else:
-            return self.message(inner, f"{path}.", above)
-        return 0, 0
+            column = f"{place.columns}{lands.column}"
+            step = Step(path, kind, chosen, what, column, lands.type, lands.old_rows, lands.new_rows)
+        self.steps.append(step)
+
+    def _new(self, place: _Place, one: _Field, renamed: str | None = None) -> None:
+        """Give a field a column that nothing was in before; `renamed` tells which name its number had."""
+        column, why = _free_name(place, one)
+        lands = _Lands(column, _type(one.kind), old_rows=_NULL)
+        if why is not None:
+            taken = column.lower() in place.taken
+            self._note(place, one.given.name, "name", why, lands, "refuse" if taken else None)
+        elif renamed is not None:
+            self._note(place, one.name, "rename", renamed, lands)
+        elif not self.quiet:
+            self._note(place, one.name, "add", "is new", lands)
+        self._lay(place, one, column, None)
+
+    def _known(self, place: _Place, one: _Field, slots: tuple[Slot, ...]) -> None:
+        """Find the column of a field whose number the table knows."""
+        slot = _fitting(one, slots)
+        there = slot or newest(slots)
+        if not any(one.name in every.names for every in slots):
+            what = f"its number {one.number} had the name {newest(slots).name}"
+            if self.policies.of("rename") == "add":
+                self._new(place, one, what)
+                return
+            self._note(place, one.name, "rename", what, _Lands(there.column, _type(there.kind)))
+        if one.number not in place.level.newest:
+            self._note(place, one.name, "add", "is back", _Lands(there.column, _type(there.kind)))
+        if slot is None or slot.kind.text != one.kind.text:
+            slot = self._retyped(place, one, slots, slot)
+        if slot is not None:
+            self._lay(place, one, slot.column, slot)
+            self._compare(place, one, slot)
+
+    def _retyped(self, place: _Place, one: _Field, slots: tuple[Slot, ...], narrower: Slot | None) -> Slot | None:
+        """Note a new type; return the column that can hold it, None when it gets one of its own or none at all."""
+        what = f"its type changed from {newest(slots).kind.text} to {one.kind.text}"
+        change = "incompatible" if narrower is None else "widen"
+        policy = self.policies.of(change)
+        if narrower is not None and policy == "widen" and narrower.kind.type == one.kind.type:
+            self._note(place, one.name, "widen", what, _Lands(narrower.column, _type(one.kind)))
+            return narrower
+        if policy == "widen":
+            policy = "side-column"  # a column's type never changes, and this one is too narrow
+        column = _side_name(place, slots)
+        self._note(place, one.name, change, what, _Lands(column, _type(one.kind), old_rows=_NULL), policy)
+        self._lay(place, one, column, None)
+        return None
+
+    def _compare(self, place: _Place, one: _Field, slot: Slot) -> None:
+        """Note what changes in a column that stays: presence, and the names of an enum's values."""
+        if one.told.has_presence != slot.optional and not one.told.is_repeated:
+            what = "may be absent now" if one.told.has_presence else "is never absent now"
+            self._note(place, one.name, "add", what, _Lands(slot.column, _type(slot.kind)))
+        if (enum := enum_of(one.told)) is None:
+            return
+        names = value_names(enum)
+        for number, name in sorted(slot.labels.items()):
+            if number not in names:
+                lands = _Lands(slot.column, "string", new_rows="have the number, if it comes")
+                self._note(place, one.name, "remove", f"its value {name} was removed (number {number})", lands)
+            elif names[number] != name:
+                lands = _Lands(slot.column, "string", new_rows="have the new name")
+                what = f"its value {number} was renamed from {name} to {names[number]}"
+                self._note(place, one.name, "value", what, lands)
+        for number, name in sorted(names.items()):
+            if number not in slot.labels:
+                self._note(place, one.name, "add", f"has the new value {name}", _Lands(slot.column, "string"))
+
+    def _lay(self, place: _Place, one: _Field, column: str, slot: Slot | None) -> None:
+        """Put a field into a column, and look into it when it holds messages."""
+        place.taken[column.lower()] = one.number
+        path = f"{place.path}{one.name}"
+        if column != one.name:
+            self.names[path] = column
+        told, given = struct_of(one.told), struct_of(one.given)
+        if told is None or given is None:
+            return
+        level = Level() if slot is None or slot.inside is None else slot.inside
+        was, self.quiet = self.quiet, self.quiet or slot is None
+        self.message(_Place(level, f"{path}.", f"{place.columns}{column}."), told, given, members(one.kind.type))
+        self.quiet = was
 
 
-def _name_defects(message: Descriptor, prefix: str) -> Iterator[str]:
-    twins: dict[str, str] = {}
-    for each in _by_number(message):
-        if not _NAME.fullmatch(each.name):
-            yield f"{prefix}{each.name}: a column needs a name of at most 255 letters, digits and '_'"
-        if not prefix and each.name.startswith("_"):
-            yield f"{each.name}: names that begin with '_' belong to the table's own columns"
-        twin = twins.setdefault(each.name.lower(), each.name)
-        if twin != each.name:
-            yield f"{prefix}{each.name}: differs from {twin} only by case, a table cannot tell them apart"
+def _not_its_own(level: Level, one: _Field, slots: tuple[Slot, ...]) -> str | None:
+    """Return why a field's number or name belongs to another field, None when both are its own."""
+    for number, others in level.slots.items():
+        if number != one.number and any(one.name in slot.names for slot in others):
+            return f"its number changed from {number} to {one.number}"
+    if one.number not in level.newest:
+        if level.reserved.numbered(one.number):
+            return f"its number {one.number} was reserved"
+        if one.name in level.reserved.names:
+            return "its name was reserved"
+    if not slots or any(one.name in slot.names for slot in slots):
+        return None
+    if one.number not in level.newest or _fitting(one, slots) is None:
+        return f"its number {one.number} belonged to the name {newest(slots).name} ({newest(slots).kind.text})"
+    return None
 
 
-def _by_number(message: Descriptor) -> list[FieldDescriptor]:
-    return [message.fields_by_number[number] for number in sorted(message.fields_by_number)]
+def _fitting(one: _Field, slots: tuple[Slot, ...]) -> Slot | None:
+    """Return the column that holds the same kind already, or else one whose kind this one widens."""
+    fitting = [slot for slot in slots if slot.kind.text == one.kind.text or one.kind.widens(slot.kind)]
+    return max(fitting, key=lambda slot: (slot.kind.text == one.kind.text, one.name in slot.names), default=None)
 
 
-def _struct(each: FieldDescriptor) -> Descriptor | None:
-    """Return the message that a field spreads into columns, None when the field is one column."""
-    inner = each.message_type
-    return None if inner is None or inner.full_name in SCALAR_MESSAGES else inner
+def _free_name(place: _Place, one: _Field) -> tuple[str, str | None]:
+    """Return the name of a new column, and why it is not the name that was given to the field, None when it is."""
+    top, given = not place.path, str(one.given.name)
+    if one.name != given:
+        why = "differs from another field of its message only by case or '_', a table cannot tell them apart"
+    elif not _NAME.fullmatch(given):
+        why = "a column needs a name of at most 255 letters, digits and '_'"
+    elif top and given.startswith("_"):
+        why = "names that begin with '_' belong to the table's own columns"
+    elif (twin := place.taken.get(given.lower())) is not None:
+        why = f"differs from the column of number {twin} at most by case, a table cannot tell them apart"
+    else:
+        return given, None
+    base = re.sub(r"[^A-Za-z0-9_]", "_", given)[:_LONGEST_BASE]
+    return numbered_name(base.lstrip("_") if top else base, one.number), why
 
 
-def _kind(each: FieldDescriptor) -> str:
-    """Return what a field is, as a person writes it; messages are compared by content, not by name."""
-    inner = each.message_type
-    if inner is not None and inner.GetOptions().map_entry:
-        entry = inner.fields_by_name
-        return f"map<{_kind(entry['key'])}, {_kind(entry['value'])}>"
-    kind = inner.full_name if inner is not None and inner.full_name in SCALAR_MESSAGES else _KINDS[each.type]
-    return f"repeated {kind}" if each.is_repeated else kind
+def _side_name(place: _Place, slots: tuple[Slot, ...]) -> str:
+    base, number = slots[0].column[:_LONGEST_BASE], len(slots) + 1
+    while f"{base}__v{number}".lower() in place.taken:
+        number += 1
+    return f"{base}__v{number}"
 
 
-def _value_names(enum: EnumDescriptor) -> dict[int, str]:
-    names: dict[int, str] = {}
-    for value in enum.values:
-        names.setdefault(value.number, value.name)
-    return names
+def _type(kind: Kind) -> str:
+    return "without members" if kind.type is None else type_text(kind.type)

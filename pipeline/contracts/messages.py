@@ -104,10 +104,43 @@ def describe(message: str, descriptor: bytes) -> Descriptor:
         raise Refused(f"The definition of {shown(message)} is not valid: {error}. Correct the .proto file.") from error
 
 
+@lru_cache(maxsize=4096)
+def told_apart(message: str, descriptor: bytes) -> Descriptor:
+    """Return the message of a canonical definition in which no two fields of a message are twins.
+
+    Twins differ by case or underscores only: tables cannot tell them apart by case, the Arrow parser by neither. Of
+    twins the one with the lowest number keeps its name, each other one gets its number as a suffix.
+
+    Raises:
+        Refused: the files do not fit together, or a made name is taken.
+    """
+    files = FileDescriptorSet.FromString(descriptor)
+    renamed = False
+    waiting = [each for file in files.file for each in file.message_type]
+    while waiting:
+        each = waiting.pop()
+        waiting += each.nested_type
+        taken: set[str] = set()
+        for field in sorted(each.field, key=lambda field: field.number):
+            if _bare_name(field.name) in taken:
+                field.name, renamed = numbered_name(field.name, field.number), True
+            taken.add(_bare_name(field.name))
+    return describe(message, files.SerializeToString(deterministic=True) if renamed else descriptor)
+
+
+def numbered_name(name: str, number: int) -> str:
+    """Return the name of a column for a field whose own name no column can have."""
+    return f"{name}__f{number}"
+
+
 def shown(text: str) -> str:
     """Return a text from outside as it may stand in a sentence: quoted, escaped, cut when long."""
     quoted = ascii(text)
     return quoted if len(quoted) <= _MAX_SHOWN else f"{quoted[: _MAX_SHOWN - 4]}...'"
+
+
+def _bare_name(name: str) -> str:
+    return name.lower().replace("_", "")
 
 
 def _add_well_known(pool: descriptor_pool.DescriptorPool, file: FileDescriptor) -> None:

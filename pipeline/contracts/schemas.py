@@ -4,7 +4,8 @@ Plain data, small and picklable: a pass pins a SchemaSet and sends parts of it t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from pipeline.names import GameKey
 
@@ -20,13 +21,35 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the fields of one schema lie in one game's table: each in the column of its name, but for these."""
+
+    names: tuple[tuple[str, str], ...] = ()  # (the field's path, the name of its column or member), sorted
+    quarantined: str | None = None  # why all rows of this schema go to quarantine; None: they land
+
+
+PLAIN: Final = Placement()
+
+
+@dataclass(frozen=True, slots=True)
 class SchemaSet:
     """Which schemas each game may use, as of one registration."""
 
     version: int  # the highest registration id in the set; 0 is the empty set
     games: Mapping[GameKey, tuple[int, ...]]  # schema ids in the order of their registration
     schemas: Mapping[int, Schema]
+    placements: Mapping[GameKey, Mapping[int, Placement]] = field(
+        default_factory=dict
+    )  # by schema id; few are not PLAIN
 
     def of(self, key: GameKey) -> tuple[Schema, ...]:
         """Return a game's schemas in the order of their registration; none when the game is unknown."""
         return tuple(self.schemas[schema_id] for schema_id in self.games.get(key, ()))
+
+    def placement(self, key: GameKey, schema_id: int) -> Placement:
+        """Return where a game's table has the fields of a schema."""
+        return self.placements.get(key, {}).get(schema_id, PLAIN)
+
+    def placed(self, key: GameKey) -> tuple[tuple[Schema, Placement], ...]:
+        """Return a game's schemas with their placements, in the order of their registration."""
+        return tuple((schema, self.placement(key, schema.schema_id)) for schema in self.of(key))

@@ -1,14 +1,14 @@
 """The columns that payloads become: only types Delta has, and for each game the union over its schemas."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
 
-from pipeline.contracts.messages import describe, shown
+from pipeline.contracts.messages import shown, told_apart
 from pipeline.contracts.parsing import Parser
-from pipeline.contracts.schemas import Schema
+from pipeline.contracts.schemas import PLAIN, Placement, Schema
 from pipeline.errors import Refused
 
 _UINT64: Final = pa.decimal128(20, 0)
@@ -17,8 +17,9 @@ _UINT64: Final = pa.decimal128(20, 0)
 def delta_schema(parsed: pa.Schema) -> pa.Schema:
     """Return parsed columns with the nearest types Delta has, every one nullable.
 
-    uint32 becomes int64, uint64 decimal(20, 0); durations and times of day become whole microseconds. A column of
-    messages without fields has nothing to hold and is left out.
+    Integers become int64, float and double float64, so that a field may widen in place (docs/decisions/0007); uint64
+    becomes decimal(20, 0), durations and times of day whole microseconds. A column of messages without fields has
+    nothing to hold and is left out.
     """
     return pa.schema(_delta_fields(parsed))
 
@@ -30,20 +31,60 @@ def columns(schema: Schema) -> pa.Schema:
     Raises:
         Refused: the definition has no form as columns.
     """
-    parser = Parser(describe(schema.message, schema.descriptor))
+    parser = Parser(told_apart(schema.message, schema.descriptor))
     return delta_schema(parser.schema)
 
 
-def table_schema(schemas: Iterable[Schema]) -> pa.Schema:
+def placed_columns(schema: Schema, placement: Placement = PLAIN) -> pa.Schema:
+    """Return the columns of one schema's payloads with the names they have in a game's table.
+
+    Raises:
+        Refused: the definition has no form as columns.
+    """
+    own = columns(schema)
+    return pa.schema(_renamed(own, dict(placement.names), "")) if placement.names else own
+
+
+def table_schema(placed: Iterable[tuple[Schema, Placement]]) -> pa.Schema:
     """Return the payload columns of a game's table: the union over its schemas, in the order of registration.
+
+    Schemas whose rows are quarantined have none.
 
     Raises:
         Refused: two schemas disagree on a column's type; registered ones never do.
     """
     result = pa.schema([])
-    for schema in schemas:
-        result = merge(result, columns(schema))
+    for schema, placement in placed:
+        if placement.quarantined is None:
+            result = merge(result, placed_columns(schema, placement))
     return result
+
+
+def members(kind: pa.DataType | None) -> list[pa.Field]:
+    """Return the fields of the messages that a column holds, one each, as a list, or as a map's values."""
+    if kind is None:
+        return []
+    if pa.types.is_list(kind):
+        return members(kind.value_type)
+    if pa.types.is_map(kind):
+        return members(kind.item_type)
+    return [kind.field(index) for index in range(kind.num_fields)]
+
+
+def type_text(kind: pa.DataType) -> str:
+    """Return a column's type in the words of docs/data.md."""
+    if pa.types.is_struct(kind):
+        inside = ", ".join(f"{each.name}: {type_text(each.type)}" for each in members(kind))
+        return f"struct<{inside}>"
+    if pa.types.is_list(kind):
+        return f"array<{type_text(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{type_text(kind.key_type)}, {type_text(kind.item_type)}>"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision}, {kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return "timestamp"
+    return {"int64": "long", "bool": "boolean", "date32[day]": "date"}.get(str(kind), str(kind))
 
 
 def merge(old: pa.Schema, new: pa.Schema) -> pa.Schema:
@@ -55,6 +96,21 @@ def merge(old: pa.Schema, new: pa.Schema) -> pa.Schema:
     return pa.schema(_merge_fields(list(old), list(new), ""))
 
 
+def _renamed(fields: Iterable[pa.Field], names: Mapping[str, str], prefix: str) -> list[pa.Field]:
+    paths = [(f"{prefix}{field.name}", field) for field in fields]
+    return [pa.field(names.get(path, each.name), _renamed_type(each.type, names, path)) for path, each in paths]
+
+
+def _renamed_type(kind: pa.DataType, names: Mapping[str, str], path: str) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct(_renamed(members(kind), names, f"{path}."))
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _renamed_type(kind.value_type, names, path)))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _renamed_type(kind.item_type, names, path))
+    return kind
+
+
 def _delta_fields(fields: Iterable[pa.Field]) -> list[pa.Field]:
     typed = [(field.name, _delta_type(field.type)) for field in fields]
     return [pa.field(name, kind) for name, kind in typed if kind is not None]
@@ -62,8 +118,10 @@ def _delta_fields(fields: Iterable[pa.Field]) -> list[pa.Field]:
 
 def _delta_type(kind: pa.DataType) -> pa.DataType | None:
     """Return the type Delta gets, or None when there is nothing to hold."""
-    if kind == pa.uint32() or pa.types.is_duration(kind) or pa.types.is_time(kind):
+    if kind in {pa.int32(), pa.uint32()} or pa.types.is_duration(kind) or pa.types.is_time(kind):
         return pa.int64()
+    if kind == pa.float32():
+        return pa.float64()
     if kind == pa.uint64():
         return _UINT64
     if pa.types.is_struct(kind):

@@ -1,25 +1,36 @@
 import pickle
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, event, func, select
 
+from pipeline.contracts.plans import rendered
+from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registry import LocalRegistry, Registered, Registration, SchemaSet
+from pipeline.contracts.schemas import PLAIN, Placement
 from pipeline.errors import Refused
 from pipeline.names import GameKey, game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
-from pipeline.store.tables import registrations, schemas
+from pipeline.store.tables import placements, registrations, schemas
 from tests.unit.test_contracts_messages import Fields, bundle, define
 
 FIELDS: Fields = {"a": (1, "int32")}
+SIDE = parse_policies(["incompatible=side-column"])
+PARKED = parse_policies(["incompatible=quarantine"])
+STRICT = parse_policies(["rename=refuse"])
 
 
 def definition(*more: str, name: str = "M") -> bytes:
     fields = {**FIELDS, **{field: (number, "string") for number, field in enumerate(more, start=2)}}
     return bundle(define({name: fields}))
+
+
+def retyped(kind: str) -> bytes:
+    return bundle(define({"M": {"a": (1, kind)}}))
 
 
 @pytest.fixture
@@ -61,9 +72,86 @@ def test_a_change_that_any_earlier_version_forbids_is_refused(registry: LocalReg
     registry.register("chess", "t.M", definition())
     registry.register("chess", "t.M", definition("b"))
     before = registry.snapshot()
-    with pytest.raises(Refused, match=r"(?s)version 2 of the game 'chess'.*b: its number 2 now belongs to the name c"):
-        registry.register_many([Registration("go", "t.M", definition()), Registration("chess", "t.M", definition("c"))])
+    with pytest.raises(Refused, match=r"(?s)version 2 of the game 'chess'.*a: its type changed from int32 to string"):
+        registry.register_many(
+            [Registration("go", "t.M", definition()), Registration("chess", "t.M", retyped("string"))]
+        )
     assert registry.snapshot() == before
+
+
+def test_a_registration_does_exactly_what_its_plan_shows(registry: LocalRegistry, engine: Engine) -> None:
+    """The plan writes nothing; with its hash, it is applied to the letter or refused when it is another one now."""
+    registry.register("chess", "t.M", definition())
+    wish = Registration("chess", "t.M", retyped("string"), SIDE)
+    shown = registry.plan(wish)
+    assert registry.latest_version() == 1
+    assert shown.placement == Placement((("a", "a__v2"),))
+    assert list(rendered(shown)) == [
+        "'t.M' as version 2 of the game 'chess'",
+        "  a: its type changed from int32 to string",
+        "      incompatible: side-column -> a__v2 string",
+        "      old rows have null there; new rows have their value there",
+        f"plan {shown.hash}",
+    ]
+    registry.register("chess", "t.M", retyped("bool"), SIDE)
+    with pytest.raises(Refused, match=r"Look at the plan again"):
+        registry.register_many([replace(wish, plan_hash=shown.hash)])
+    again = registry.plan(wish)
+    assert again.placement == Placement((("a", "a__v3"),))
+    (done,) = registry.register_many([replace(wish, plan_hash=again.hash)])
+    assert done == Registered(done.schema_id, 3, new=True)
+    assert registry.snapshot().placement(game_key("chess"), done.schema_id) == again.placement
+    with engine.connect() as connection:
+        kept = connection.execute(select(placements).order_by(placements.c.registration_id)).all()
+    assert [(row.registration_id, row.plan_hash) for row in kept][1] == (3, again.hash)
+
+
+def test_a_plan_tells_what_would_be_refused(registry: LocalRegistry) -> None:
+    """A plan may be looked at whatever is in it: refused changes are told, and the last line is its hash."""
+    registry.register("chess", "t.M", definition())
+    plan = registry.plan(Registration("chess", "t.M", retyped("string")))
+    assert [str(step) for step in plan.refused] == ["a: its type changed from int32 to string"]
+    assert any("refused because of 1 change" in line for line in rendered(plan))
+    assert not registry.plan(Registration("chess", "t.M", definition())).new
+
+
+def test_placements_are_part_of_a_schema_set(registry: LocalRegistry, engine: Engine) -> None:
+    """Law L5: where a schema's fields lie is pinned with the set, and no later registration changes it."""
+    first = registry.register("chess", "t.M", definition())
+    registry.register("go", "t.M", retyped("string"))
+    plain = registry.snapshot()
+    second = registry.register("chess", "t.M", retyped("string"), SIDE)
+    sided = registry.snapshot()
+    registry.register("chess", "t.M", retyped("bool"), SIDE)
+    key = game_key("chess")
+    other = LocalRegistry(engine)
+    assert other.snapshot(plain.version) == plain
+    assert other.snapshot(sided.version) == sided
+    assert plain.placements == {}
+    assert sided.placement(key, first.schema_id) == PLAIN
+    assert sided.placement(key, second.schema_id) == Placement((("a", "a__v2"),))
+    assert sided.placement(game_key("go"), second.schema_id) == PLAIN  # the same schema, another game
+    assert pickle.loads(pickle.dumps(sided)) == sided
+
+
+def test_a_quarantined_schema_may_be_let_in_later(registry: LocalRegistry) -> None:
+    """Quarantine is no dead end: the same schema registered with another policy lands from that version on."""
+    registry.register("chess", "t.M", definition())
+    parked = registry.register("chess", "t.M", retyped("string"), PARKED)
+    before = registry.snapshot()
+    assert (
+        before.placement(game_key("chess"), parked.schema_id).quarantined == "a: its type changed from int32 to string"
+    )
+    assert registry.register("chess", "t.M", retyped("string"), PARKED) == replace(parked, new=False)
+    with pytest.raises(Refused):
+        registry.register("chess", "t.M", retyped("string"))
+    landed = registry.register("chess", "t.M", retyped("string"), SIDE)
+    assert landed == Registered(parked.schema_id, 3, new=True)
+    after = registry.snapshot()
+    assert after.games == before.games
+    assert after.placement(game_key("chess"), parked.schema_id) == Placement((("a", "a__v2"),))
+    assert registry.snapshot(before.version) == before
+    assert registry.register("chess", "t.M", retyped("string"), SIDE) == replace(landed, new=False)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +248,7 @@ def test_racing_processes_agree(tmp_path: Path) -> None:
             registry.register(f"shared {game}", "t.M", definition())
             registry.register(f"own {number} {game}", "t.M", definition("b"))
             try:
-                registry.register(f"shared {game}", "t.M", definition(f"only_{number}"))
+                registry.register(f"shared {game}", "t.M", definition(f"only_{number}"), STRICT)
                 outcomes.append(f"won {game}")
             except Refused:
                 outcomes.append("refused")

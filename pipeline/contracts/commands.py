@@ -1,0 +1,76 @@
+"""The commands `turnout schemas …`; `pipeline.cli` takes them in and adds `--env-dir`."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from pipeline.settings import load
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _schema(command: _F) -> _F:
+    """Add the options that say which schema a game is to have, and what may change for it."""
+    parameters = (
+        click.option("--game", required=True, help="The game's exact name."),
+        click.option("--message", required=True, help="Full name of the payload's message."),
+        click.option("--policy", "policies", multiple=True, help="What to do about a change: kind=policy, repeatable."),
+        click.argument("descriptor_set", type=click.Path(exists=True, dir_okay=False, path_type=Path)),
+    )
+    for parameter in reversed(parameters):
+        command = parameter(command)
+    return command
+
+
+@click.group()
+def schemas() -> None:
+    """The schemas games may use."""
+
+
+@schemas.command("plan")
+@_schema
+def plan_schema(env_dir: Path, game: str, message: str, policies: tuple[str, ...], descriptor_set: Path) -> None:
+    """Show what `schemas register` would do with a schema, and change nothing."""
+    from pipeline.contracts.plans import rendered
+    from pipeline.contracts.policies import parse_policies
+    from pipeline.contracts.registry import LocalRegistry, Registration
+    from pipeline.store.engine import open_store
+
+    settings, paths = load(env_dir)
+    wish = Registration(game, message, descriptor_set.read_bytes(), parse_policies(policies))
+    plan = LocalRegistry(open_store(settings, paths)).plan(wish)
+    for line in rendered(plan):
+        click.echo(line)
+    sys.exit(1 if plan.refused else 0)
+
+
+@schemas.command("register")
+@_schema
+@click.option("--plan-hash", help="Register only if the plan is still the one with this hash.")
+def register_schema(
+    env_dir: Path, game: str, message: str, policies: tuple[str, ...], descriptor_set: Path, plan_hash: str | None
+) -> None:
+    """Register the next schema version of a game from a FileDescriptorSet (protoc --include_imports -o FILE)."""
+    from pipeline.contracts.policies import parse_policies
+    from pipeline.contracts.registry import LocalRegistry, Registration
+    from pipeline.store.engine import open_store
+
+    settings, paths = load(env_dir)
+    wish = Registration(game, message, descriptor_set.read_bytes(), parse_policies(policies), plan_hash)
+    (done,) = LocalRegistry(open_store(settings, paths)).register_many([wish])
+    said = "registered" if done.new else "was registered already"
+    click.echo(f"schema id {done.schema_id}: version {done.version} of {game!r} {said}")
+
+
+@schemas.command("list")
+def list_schemas(env_dir: Path) -> None:
+    """List every game's schema versions with their ids."""
+    from pipeline.store.engine import open_store
+    from pipeline.store.games import registered
+
+    settings, paths = load(env_dir)
+    for game, version, schema_id, message in registered(open_store(settings, paths)):
+        click.echo(f"{schema_id:>6}  {message}  v{version}  {game!r}")

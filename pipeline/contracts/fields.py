@@ -1,0 +1,108 @@
+"""What a field of a payload is: its kind as a person writes it, and whether a column can go on holding it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+
+SCALAR_MESSAGES: Final[Mapping[str, str]] = {  # messages that become one column, with what it holds
+    "google.protobuf.BoolValue": "bool",
+    "google.protobuf.BytesValue": "bytes",
+    "google.protobuf.DoubleValue": "double",
+    "google.protobuf.Duration": "duration",
+    "google.protobuf.FloatValue": "float",
+    "google.protobuf.Int32Value": "int32",
+    "google.protobuf.Int64Value": "int64",
+    "google.protobuf.StringValue": "string",
+    "google.protobuf.Timestamp": "timestamp",
+    "google.protobuf.UInt32Value": "uint32",
+    "google.protobuf.UInt64Value": "uint64",
+    "google.type.Date": "date",
+    "google.type.TimeOfDay": "time of day",
+}
+
+_KINDS: Final[Mapping[int, str]] = {
+    number: name.removeprefix("TYPE_").lower() for name, number in FieldDescriptorProto.Type.items()
+}
+_RANGES: Final[Mapping[str, tuple[int, int]]] = {
+    **dict.fromkeys(("int32", "sint32", "sfixed32"), (-(2**31), 2**31 - 1)),
+    **dict.fromkeys(("int64", "sint64", "sfixed64"), (-(2**63), 2**63 - 1)),
+    **dict.fromkeys(("uint32", "fixed32"), (0, 2**32 - 1)),
+    **dict.fromkeys(("uint64", "fixed64"), (0, 2**64 - 1)),
+}
+_WIDER: Final = frozenset({("float", "double"), ("date", "timestamp")})
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a field is. Messages are compared by content, not by name."""
+
+    text: str  # as a person writes it
+    shape: str  # empty, "repeated" or "map of <key>"
+    values: str  # what each value is: a scalar's name, or "message"
+    type: pa.DataType | None  # its column's, None when there is nothing to hold
+
+    def widens(self, old: "Kind") -> bool:
+        """Tell whether every value of the old kind is one of this kind."""
+        if self.shape != old.shape:
+            return False
+        if self.values in _RANGES and old.values in _RANGES:
+            (low, high), (old_low, old_high) = _RANGES[self.values], _RANGES[old.values]
+            return low <= old_low and old_high <= high
+        return self.values == old.values or (old.values, self.values) in _WIDER
+
+
+def kind_of(each: FieldDescriptor, column: pa.DataType | None) -> Kind:
+    """Return what a field is, whose column has this type."""
+    if (entry := entry_of(each)) is not None:
+        key, value = (entry.fields_by_name[name] for name in ("key", "value"))
+        inner = kind_of(value, None)
+        text = f"map<{kind_of(key, None).text}, {inner.text}>"
+        return Kind(text, f"map of {_KINDS[key.type]}", inner.values, column)
+    inner_message = each.message_type
+    text = _KINDS[each.type]
+    values = text
+    if inner_message is not None and inner_message.full_name in SCALAR_MESSAGES:
+        text, values = inner_message.full_name, SCALAR_MESSAGES[inner_message.full_name]
+    if each.is_repeated:
+        return Kind(f"repeated {text}", "repeated", values, column)
+    return Kind(text, "", values, column)
+
+
+def entry_of(each: FieldDescriptor) -> Descriptor | None:
+    """Return the message of a map's entries, None when the field is no map."""
+    inner = each.message_type
+    return inner if inner is not None and inner.GetOptions().map_entry else None
+
+
+def struct_of(each: FieldDescriptor) -> Descriptor | None:
+    """Return the message whose fields become members of the field's column, None when there is none.
+
+    For a map it is the message of the values.
+    """
+    if (entry := entry_of(each)) is not None:
+        return struct_of(entry.fields_by_name["value"])
+    inner = each.message_type
+    return None if inner is None or inner.full_name in SCALAR_MESSAGES else inner
+
+
+def enum_of(each: FieldDescriptor) -> EnumDescriptor | None:
+    """Return the enum of a field, or of its values when it is a map."""
+    entry = entry_of(each)
+    return each.enum_type if entry is None else enum_of(entry.fields_by_name["value"])
+
+
+def value_names(enum: EnumDescriptor) -> dict[int, str]:
+    """Return the name that a column holds for each number: the first declared one when several share it."""
+    names: dict[int, str] = {}
+    for value in enum.values:
+        names.setdefault(value.number, value.name)
+    return names
+
+
+def by_number(message: Descriptor) -> list[FieldDescriptor]:
+    """Return the fields in the order of their numbers: the order of declarations means nothing."""
+    return [message.fields_by_number[number] for number in sorted(message.fields_by_number)]

@@ -1,0 +1,21 @@
+"""From what is found deep in nested arrays back to the rows that hold it."""
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.contracts.parsing import Rows
+
+
+def together(rows: list[Rows]) -> Rows:
+    """Return rows found in several places, each once."""
+    return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *rows]))
+
+
+def parents(values: pa.ListArray | pa.MapArray, children: Rows) -> Rows:
+    """Return the rows whose entries the children are."""
+    # Arrow's own list_parent_indices aborts the process when it meets a map.
+    if not len(children):
+        return children
+    offsets = values.offsets.to_numpy(zero_copy_only=False)
+    rows = np.unique(np.searchsorted(offsets, children, side="right").astype(np.int64) - 1)
+    return rows[(rows >= 0) & (rows < len(values))]

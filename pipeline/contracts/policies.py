@@ -1,0 +1,56 @@
+"""What may happen when a schema changes: each kind of change has a policy. Chosen per registration, by default safe."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.contracts.messages import shown
+from pipeline.errors import Refused
+
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {  # docs/schemas.md says what each does; the first is the default
+    "add": ("add", "quarantine", "refuse"),
+    "widen": ("widen", "side-column", "quarantine", "refuse"),
+    "remove": ("keep", "quarantine", "refuse"),
+    "rename": ("keep", "add", "quarantine", "refuse"),
+    "value": ("refuse", "add", "quarantine"),
+    "incompatible": ("refuse", "side-column", "quarantine"),
+    "name": ("refuse", "side-column", "quarantine"),
+    "reuse": ("refuse", "quarantine"),
+}
+"""The kinds of change, each with the policies it may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The policy of every kind of change; what was not chosen has its default."""
+
+    chosen: tuple[tuple[str, str], ...] = ()  # (kind, policy), sorted
+
+    def of(self, kind: str) -> str:
+        """Return the policy of a kind of change."""
+        return dict(self.chosen).get(kind, CHOICES[kind][0])
+
+
+DEFAULTS: Final = Policies()
+
+
+def parse_policies(words: Iterable[str]) -> Policies:
+    """Read choices such as `incompatible=side-column`.
+
+    Raises:
+        Refused: naming every word that is not one, with what there is.
+    """
+    chosen: dict[str, str] = {}
+    problems: list[str] = []
+    for word in words:
+        kind, _, policy = word.partition("=")
+        if kind not in CHOICES:
+            problems.append(f"{shown(word)}: the kinds of change are {', '.join(CHOICES)}")
+        elif policy not in CHOICES[kind]:
+            problems.append(f"{shown(word)}: the policies of {kind} are {', '.join(CHOICES[kind])}")
+        elif chosen.setdefault(kind, policy) != policy:
+            problems.append(f"{shown(word)}: {kind} has the policy {chosen[kind]} already")
+    if problems:
+        lines = "".join(f"\n  - {problem}" for problem in problems)
+        raise Refused(f"{len(problems)} wrong choice(s) of a policy, write each as kind=policy:{lines}")
+    return Policies(tuple(sorted(chosen.items())))

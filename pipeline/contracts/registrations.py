@@ -1,0 +1,259 @@
+"""Registrations as the control store has them: read, planned on top of, and written in one transaction.
+
+Called by the registry only. Rows are added, never changed: one more registration of a schema takes the place of its
+earlier one in every schema set from then on.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, Select, insert, select, text
+
+from pipeline.contracts.defects import defects
+from pipeline.contracts.evolution import evolve
+from pipeline.contracts.messages import FORMAT, canonical, describe, fingerprint, shown
+from pipeline.contracts.plans import Plan
+from pipeline.contracts.policies import DEFAULTS, Policies
+from pipeline.contracts.schemas import PLAIN, Placement, Schema
+from pipeline.contracts.shape import columns
+from pipeline.errors import Refused
+from pipeline.names import GameKey, game_key, is_game_name
+from pipeline.store.tables import placements, registrations, schemas
+
+_IDS_PER_QUERY: Final = 10_000  # databases limit the parameters of a statement
+_SHOWN_REASONS: Final = 10
+
+
+_REGISTERED: Final[Select[Any]] = (
+    select(
+        registrations.c.game_key,
+        registrations.c.version,
+        registrations.c.schema_id,
+        placements.c.names,
+        placements.c.quarantined,
+    )
+    .join(placements, isouter=True)
+    .order_by(registrations.c.registration_id)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A wish to let a game send a message."""
+
+    game: str
+    message: str  # full name
+    descriptor_set: bytes  # a serialised FileDescriptorSet with all imports
+    policies: Policies = DEFAULTS
+    plan_hash: str | None = None  # of the plan that was shown; None: apply whatever the plan is now
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What became of it."""
+
+    schema_id: int
+    version: int  # counts the game's registrations: 1, 2, …
+    new: bool  # False when the game already had this very schema
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A registration whose names and definition are fine."""
+
+    game: str
+    key: GameKey
+    message: str
+    descriptor: bytes  # canonical
+    fingerprint: str
+    policies: Policies
+    plan_hash: str | None
+
+
+def ready(registering: Iterable[Registration]) -> list[Wish]:
+    """Check everything that needs no store; equal definitions are checked once.
+
+    Raises:
+        Refused: a name no game can have, or a definition no table can hold.
+    """
+    known: dict[tuple[str, bytes], tuple[bytes, str]] = {}
+    wishes = []
+    for each in registering:
+        _check_game(each.game)
+        source = (each.message, each.descriptor_set)
+        if source not in known:
+            descriptor = canonical(each.message, each.descriptor_set)
+            _check_columns(each.message, descriptor)
+            known[source] = descriptor, fingerprint(each.message, descriptor)
+        key = game_key(each.game)
+        wishes.append(Wish(each.game, key, each.message, *known[source], each.policies, each.plan_hash))
+    return wishes
+
+
+def read_placed(connection: Connection, up_to: int) -> dict[GameKey, dict[int, Placement]]:
+    """Return the schema ids of each game with their placements, in the order in which they were last registered."""
+    games: dict[GameKey, dict[int, Placement]] = {}
+    for row in connection.execute(_REGISTERED.where(registrations.c.registration_id <= up_to)):
+        _take_up(games.setdefault(GameKey(row.game_key), {}), row)
+    return games
+
+
+def read_schemas(connection: Connection, ids: set[int]) -> dict[int, Schema]:
+    """Return schemas by id."""
+    query = select(schemas.c.schema_id, schemas.c.format, schemas.c.message, schemas.c.descriptor)
+    wanted = sorted(ids)
+    found: dict[int, Schema] = {}
+    for start in range(0, len(wanted), _IDS_PER_QUERY):
+        some = query.where(schemas.c.schema_id.in_(wanted[start : start + _IDS_PER_QUERY]))
+        found |= {row.schema_id: Schema(*row) for row in connection.execute(some)}
+    return found
+
+
+class Book:
+    """What the store holds of the wishes' games; each wish is planned on top of it and of the wishes before."""
+
+    def __init__(self, connection: Connection, wishes: list[Wish]) -> None:
+        """Read what the wishes need."""
+        self._connection = connection
+        self._wishes = wishes
+        self._now = time.time()
+        keys = {wish.key for wish in wishes}
+        only = next(iter(keys)) if len(keys) == 1 else None
+        self._held: dict[GameKey, dict[int, Placement]] = {}
+        self._versions: dict[tuple[GameKey, int], int] = {}  # the newest of each game and schema
+        self._newest: dict[GameKey, int] = {}
+        self._read_registered(only)
+        self._ids = self._read_ids({wish.fingerprint for wish in wishes})
+        used = {schema_id for key in keys for schema_id in self._held.get(key, {})}
+        used |= {self._ids[wish.fingerprint] for wish in wishes if wish.fingerprint in self._ids}
+        self._schemas = read_schemas(connection, used)
+
+    def plan(self, wish: Wish) -> Plan:
+        """Return what a wish would do now."""
+        held = self._held.get(wish.key, {})
+        schema_id = self._ids.get(wish.fingerprint)
+        before = None if schema_id is None else held.get(schema_id)
+        if schema_id is not None and before is not None and before.quarantined is None:
+            version = self._versions[wish.key, schema_id]
+            return Plan(wish.game, wish.message, wish.fingerprint, version, new=False, steps=(), placement=before)
+        landing = tuple((self._schemas[each], place) for each, place in held.items() if place.quarantined is None)
+        steps, placement = evolve(landing, Schema(0, FORMAT, wish.message, wish.descriptor), wish.policies)
+        new = before is None or placement.quarantined is None
+        version = self._newest.get(wish.key, 0) + 1
+        return Plan(wish.game, wish.message, wish.fingerprint, version, new, steps, placement)
+
+    def write(self) -> list[Registered]:
+        """Register all wishes.
+
+        Raises:
+            Refused: a change is refused, or a plan is not the one that was shown.
+        """
+        return [self._write(wish) for wish in self._wishes]
+
+    def _write(self, wish: Wish) -> Registered:
+        plan = self.plan(wish)
+        if wish.plan_hash is not None and plan.hash != wish.plan_hash:
+            raise Refused(
+                f"The plan for {shown(wish.message)} of the game {shown(wish.game)} is {plan.hash} now, not "
+                f"{wish.plan_hash}: other schemas or policies came between. Look at the plan again."
+            )
+        if plan.refused:
+            raise Refused(
+                f"The message {shown(wish.message)} cannot follow version {plan.version - 1} of the game "
+                f"{shown(wish.game)}; keep what is there, or choose a policy:{_listed([str(e) for e in plan.refused])}"
+            )
+        schema_id = self._schema_id(wish)
+        if not plan.new:
+            return Registered(schema_id, self._versions[wish.key, schema_id], new=False)
+        values = {"game_key": wish.key, "game": wish.game, "version": plan.version}
+        query = insert(registrations).values(**values, schema_id=schema_id, created_at=self._now)
+        number = self._connection.execute(query.returning(registrations.c.registration_id)).scalar_one()
+        if plan.placement != PLAIN or wish.policies.chosen:
+            self._connection.execute(insert(placements).values(registration_id=number, **_row(plan, wish.policies)))
+        held = self._held.setdefault(wish.key, {})
+        held.pop(schema_id, None)
+        held[schema_id] = plan.placement
+        self._versions[wish.key, schema_id] = self._newest[wish.key] = plan.version
+        return Registered(schema_id, plan.version, new=True)
+
+    def _read_registered(self, key: GameKey | None) -> None:
+        """Read a game's registrations, or all games', in one statement.
+
+        Two would see two states of an SQLite store, and a version after somebody else's would be taken for free.
+        """
+        query = _REGISTERED if key is None else _REGISTERED.where(registrations.c.game_key == key)
+        for row in self._connection.execute(query):
+            _take_up(self._held.setdefault(GameKey(row.game_key), {}), row)
+            self._versions[row.game_key, row.schema_id] = self._newest[row.game_key] = row.version
+
+    def _read_ids(self, fingerprints: set[str]) -> dict[str, int]:
+        query = select(schemas.c.fingerprint, schemas.c.schema_id)
+        if len(fingerprints) == 1:
+            query = query.where(schemas.c.fingerprint == next(iter(fingerprints)))
+        return {row.fingerprint: row.schema_id for row in self._connection.execute(query)}
+
+    def _schema_id(self, wish: Wish) -> int:
+        if wish.fingerprint not in self._ids:
+            values = {
+                "fingerprint": wish.fingerprint,
+                "format": FORMAT,
+                "message": wish.message,
+                "descriptor": wish.descriptor,
+                "created_at": self._now,
+            }
+            query = insert(schemas).values(values).returning(schemas.c.schema_id)
+            schema_id = int(self._connection.execute(query).scalar_one())
+            self._ids[wish.fingerprint] = schema_id
+            self._schemas[schema_id] = Schema(schema_id, FORMAT, wish.message, wish.descriptor)
+        return self._ids[wish.fingerprint]
+
+
+def lock(connection: Connection) -> None:
+    """Let no other registration become visible out of order, or a schema set could still grow after it was pinned."""
+    if connection.dialect.name == "postgresql":  # SQLite has one writer at a time anyway
+        connection.execute(text("LOCK TABLE registrations IN SHARE ROW EXCLUSIVE MODE"))
+
+
+def _take_up(held: dict[int, Placement], row: Row[Any]) -> None:
+    """Add a registration to a game's; one more of a schema takes the place of its earlier one, at the end."""
+    held.pop(row.schema_id, None)
+    held[row.schema_id] = _placement(row)
+
+
+def _placement(row: Row[Any]) -> Placement:
+    if row.names is None:
+        return PLAIN
+    return Placement(tuple(sorted(json.loads(row.names).items())), row.quarantined)
+
+
+def _row(plan: Plan, policies: Policies) -> Mapping[str, str | None]:
+    return {
+        "names": json.dumps(dict(plan.placement.names)),
+        "quarantined": plan.placement.quarantined,
+        "policies": json.dumps(dict(policies.chosen)),
+        "plan_hash": plan.hash,
+    }
+
+
+def _check_game(game: str) -> None:
+    try:
+        game.encode()
+    except UnicodeEncodeError as error:
+        raise Refused(f"The game name {shown(game)} is not valid UTF-8 text. Correct its encoding.") from error
+    if not is_game_name(game):
+        raise Refused(f"{shown(game)} cannot name a game: use 1 to 256 bytes of UTF-8 without NUL.")
+
+
+def _check_columns(message: str, descriptor: bytes) -> None:
+    if reasons := defects(describe(message, descriptor)):
+        raise Refused(f"No table can hold the message {shown(message)}; change its definition:{_listed(reasons)}")
+    columns(Schema(0, FORMAT, message, descriptor))
+
+
+def _listed(reasons: Iterable[str]) -> str:
+    told = list(reasons)
+    more = [f"and {len(told) - _SHOWN_REASONS} more"] if len(told) > _SHOWN_REASONS else []
+    return "".join(f"\n  - {reason}" for reason in [*told[:_SHOWN_REASONS], *more])
