@@ -13,7 +13,7 @@ from typing import Final
 
 import duckdb
 
-from pipeline.books import ledger, rules
+from pipeline.books import homes, ledger, rules
 from pipeline.names import MALFORMED
 from pipeline.settings import Paths
 
@@ -116,6 +116,7 @@ def verify(paths: Paths, environment: str, generations: Mapping[str, int] | None
     """
     reading = ledger.pin(paths, environment, generations or {})
     with ledger.opened(reading) as database:
+        homes.bring_home(database, reading.bronze, key_of)
         database.execute(rules.ODD, {"once": reading.quarantine_before == reading.quarantine_after})
         database.execute(rules.BROKEN)
         database.execute(rules.TWICE)
@@ -154,7 +155,7 @@ def _games(database: duckdb.DuckDBPyConnection) -> dict[str, tuple[str | None, i
     rows = database.execute(
         "SELECT game_key, min(game), any_value(cursor) FROM places LEFT JOIN titles USING (game_key) GROUP BY game_key"
     ).fetchall()
-    return {key: (game, cursor) for key, game, cursor in rows}
+    return {key: (None if key == MALFORMED else game, cursor) for key, game, cursor in rows}
 
 
 def _counts(database: duckdb.DuckDBPyConnection) -> dict[str, Counts]:
@@ -182,13 +183,15 @@ def _problem(kind: str, key: str, game: str | None, seq: int | None, pos: int | 
 def _wrong_keys(database: duckdb.DuckDBPyConnection) -> list[tuple[str, str | None, int]]:
     """Return (key, name, rows) of bronze rows whose key is not their name's.
 
-    Refused rows may stand under the malformed key whatever their name: no table belongs to it.
+    Refused rows may stand under the malformed key whatever their name: no table belongs to it. There may be millions of
+    such names, so they are not even read.
     """
-    rows = database.execute("SELECT game_key, game, refused, rows FROM titles ORDER BY ALL").fetchall()
+    sql = "SELECT game_key, game, rows FROM titles WHERE game_key <> ? OR NOT refused ORDER BY ALL"
+    rows = database.execute(sql, [MALFORMED]).fetchall()
     return [
         (key, game, count)
-        for key, game, refused, count in rows
-        if not (key == MALFORMED and (game is None or refused)) and (game is None or key_of(game) != key)
+        for key, game, count in rows
+        if not (key == MALFORMED and game is None) and (game is None or key_of(game) != key)
     ]
 
 

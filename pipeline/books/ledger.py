@@ -209,10 +209,8 @@ def _pattern(path: str) -> str:
 
 
 def _cursor(table: DeltaTable, environment: str, key: str, generation: int | None) -> int | None:
-    """Return the cursor of a generation; when it is not told, of the newest one that has a cursor."""
-    if generation is not None:
-        return table.transaction_version(stream_app_id(environment, GameKey(key), generation))
-    newest, misses, number = None, 0, 1
+    """Return the cursor of the newest generation, from the told one on: a rebuild tells of itself after its commit."""
+    newest, misses, number = None, 0, generation or 1
     while misses < _GENERATIONS_TRIED:
         version = table.transaction_version(stream_app_id(environment, GameKey(key), number))
         newest, misses = (newest, misses + 1) if version is None else (version, 0)

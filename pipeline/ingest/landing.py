@@ -20,10 +20,14 @@ import pyarrow.compute as pc
 from pipeline.bronze import BRONZE, whole
 from pipeline.contracts.wrapper import open_wrappers
 from pipeline.delta_table import write_file
-from pipeline.names import MALFORMED, game_key
+from pipeline.ingest.name_sketch import sketched
+from pipeline.names import MALFORMED
 from pipeline.quarantine import QUARANTINE
+from pipeline.settings import Onboarding
 
 _TIME: Final = pa.timestamp("us", "UTC")
+_UNKNOWN: Final = "unknown_game"
+_CANDIDATES: Final = 100  # names under one prefix told of a micro-batch: an hour's games, with room for refused ones
 
 INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time")
 """What every source gives for a wrapper. A landing table gives the file as topic, and null for the rest."""
@@ -35,7 +39,8 @@ class IngestJob:
 
     seq: int
     heads: Mapping[str, int]  # the last seq of each game before this one
-    known: frozenset[str]  # keys of the games that have a registered schema
+    known: Mapping[str, str]  # exact name → key of the games; a key is never made of a name that is none
+    onboarding: Onboarding  # what to tell of names that are no games
     bronze: Path
     quarantine: Path
     bronze_files: int
@@ -86,14 +91,12 @@ def _bronze_rows(rows: pa.Table, job: IngestJob) -> tuple[pa.Table, pa.Array]:
     raw = whole(rows.column("value"))
     opened = open_wrappers(raw)
     names = opened.batch.column("game").dictionary_encode()
-    keys = [MALFORMED if name is None else game_key(name) for name in names.dictionary.to_pylist()]
+    keys = [job.known.get(name, MALFORMED) for name in names.dictionary.to_pylist()]
     ordinals = pc.fill_null(names.indices, len(keys)).to_numpy(zero_copy_only=False)
     keys.append(MALFORMED)
-    known = np.array([key in job.known or key == MALFORMED for key in keys])[ordinals]
-    refused = pc.if_else(pa.array(known), opened.refused, pc.coalesce(opened.refused, pa.scalar("unknown_game")))
-    detail = pc.if_else(
-        pc.equal(refused, "unknown_game"), pa.scalar("no schema is registered for this game"), opened.detail
-    )
+    known = np.array([key != MALFORMED for key in keys])[ordinals]
+    refused = pc.if_else(pa.array(known), opened.refused, pc.coalesce(opened.refused, pa.scalar(_UNKNOWN)))
+    detail = pc.if_else(pc.equal(refused, _UNKNOWN), pa.scalar("no game of this name is onboarded"), opened.detail)
     now = pa.scalar(int(time.time() * 1_000_000), _TIME)
     columns = {
         "game_key": pa.array(keys, pa.string()).take(pa.array(ordinals)),
@@ -129,16 +132,37 @@ def _write(bronze: pa.Table, detail: pa.Array, job: IngestJob) -> dict[str, Any]
     if rejects.num_rows:
         quarantine = write_file(_quarantine_rows(rejects), job.quarantine, ["seq", "game_key"]).as_dict()
     counts = pc.value_counts(bronze.column("game_key"))
-    routed = bronze.filter(pc.invert(refused)).group_by("game_key").aggregate([("game", "first")]).to_pylist()
+    routed = pc.unique(bronze.filter(pc.invert(refused)).column("game")).to_pylist()
     reasons = pc.value_counts(rejects.column("refused"))
     return {
         "files": files,
         "quarantine": quarantine,
         "rows": bronze.num_rows,
-        "routed": {row["game_key"]: row["game_first"] for row in routed},
+        "routed": {job.known[name]: name for name in routed},
         "counts": {item["values"]: item["counts"] for item in counts.to_pylist()},
         "reasons": {item["values"]: item["counts"] for item in reasons.to_pylist()},
+        "unknown": _unknown(rejects, job.onboarding),
         "oldest_source_at": _seconds(pc.min(bronze.column("source_time"))),
+    }
+
+
+def _unknown(rejects: pa.Table, limits: Onboarding) -> dict[str, Any] | None:
+    """Return what is told of names that are no games: a sketch, and the busiest names under each allowed prefix."""
+    names = rejects.filter(pc.equal(rejects.column("refused"), _UNKNOWN)).column("game")
+    if not len(names):
+        return None
+    counts = pc.value_counts(names)
+    distinct, rows = counts.field("values"), counts.field("counts")
+    order = pc.array_sort_indices(rows, "descending")
+    taken = pa.array(np.zeros(len(distinct), dtype=bool))
+    candidates = {}
+    for prefix in sorted(limits.prefixes, key=len, reverse=True):  # of two that fit, the longer one counts
+        fits = pc.and_not(pc.starts_with(distinct, prefix), taken)
+        taken = pc.or_(taken, fits)
+        candidates[prefix] = distinct.take(order.filter(fits.take(order))[:_CANDIDATES]).to_pylist()
+    return {
+        "sketch": sketched(distinct, rows, time.time(), limits.max_pending).dumps(),
+        "candidates": candidates,
     }
 
 

@@ -12,23 +12,26 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine
 
 from listeners.stream_id import StreamId
 from pipeline import names
 from pipeline.bronze import BRONZE
-from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta_table import Conflict, CursorTable, DataFile
 from pipeline.errors import Refused
+from pipeline.failpoints import hit
 from pipeline.ingest import source
+from pipeline.ingest.checkpoint import Landed as LandedBatches
 from pipeline.ingest.heads import read_heads, write_snapshot
 from pipeline.ingest.landing import IngestJob, land
+from pipeline.ingest.onboarding import Onboarding
+from pipeline.ingest.truth import refuse_closed, require
 from pipeline.pins import pin
 from pipeline.quarantine import QUARANTINE
 from pipeline.settings import Paths, Settings
 from pipeline.store.drivers import record_commit
 from pipeline.store.games import record_heads, record_seen
-from pipeline.store.tables import ingest_generations
+from pipeline.store.sources import open_generation
 
 _SNAPSHOT_EVERY = 100  # batches between two snapshots of the heads
 
@@ -59,18 +62,17 @@ class Ingest:
         """Open bronze and quarantine and find out where this source stopped.
 
         Raises:
-            Refused: the source cannot be read, or its checkpoint is gone while bronze holds its rows.
+            Refused: the source cannot be read.
         """
         source.check(settings.source, paths.landing)
         self._spark, self._settings, self._paths, self._engine, self._tell = spark, settings, paths, engine, tell
-        self._registry = LocalRegistry(engine)
-        self._generation = _generation(engine, source.describe(settings.source, paths.landing))
+        self._onboarding = Onboarding(engine, settings.onboarding)
+        self._generation = open_generation(engine, source.describe(settings.source, paths.landing))
         self._batch_app = names.ingest_app_id(settings.environment, self._generation)
         self._checkpoint = paths.checkpoints / "ingest" / str(self._generation)
         self._bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
         self._landing = source.LandingTimes(paths.landing) if settings.source.kind == "delta" else None
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, f"{self._batch_app}/quarantine")
-        self._refuse_lost_checkpoint()
         self._snapshot = paths.checkpoints / "ingest" / "heads.json"
         self._read_heads()
 
@@ -80,14 +82,23 @@ class Ingest:
         return self._bronze.cursor or 0
 
     def start(self, *, once: bool) -> StreamingQuery:
-        """Start the query; with `once` it ends when everything that was there at its start has landed."""
+        """Start the query; with `once` it ends when everything that was there at its start has landed.
+
+        Raises:
+            Refused: the source or the checkpoint is not what it was, or lacks what was not read yet.
+            Transient: the broker does not answer.
+        """
         self._bronze.refresh()
+        self._quarantine.refresh()
+        landed = LandedBatches(self._bronze.transaction_version(self._batch_app), self._quarantine.cursor)
+        query = self._checkpoint / "query"
+        begin = require(self._settings.source, self._paths, self._engine, self._generation, self._bronze, query, landed)
         self._read_heads()
         record_heads(self._engine, self._heads)
-        frame = source.read(self._spark, self._settings.source, self._settings.ingest, self._paths.landing)
+        frame = source.read(self._spark, self._settings.source, self._settings.ingest, self._paths.landing, begin)
         writer = (
             frame.writeStream.queryName(StreamId("ingest", "main").query_name)
-            .option("checkpointLocation", str(self._checkpoint / "query"))
+            .option("checkpointLocation", str(query))
             .foreachBatch(self._batch)
         )
         if once:
@@ -95,7 +106,8 @@ class Ingest:
         return writer.trigger(processingTime=f"{self._settings.ingest.trigger_seconds} seconds").start()
 
     def close(self) -> None:
-        """Keep the heads for a quick next start."""
+        """Keep the heads for a quick next start, and what was seen of names that are no games."""
+        self._onboarding.close()
         if (self._bronze.cursor or 0) == self._heads_seq:
             write_snapshot(self._bronze, self._heads, self._snapshot)
 
@@ -109,6 +121,7 @@ class Ingest:
         started = time.time()
         self._bronze.refresh()
         done = self._bronze.transaction_version(self._batch_app)
+        refuse_closed(self._generation, done)
         if done is not None and done >= batch_id:
             return
         expected = self._bronze.cursor
@@ -123,11 +136,13 @@ class Ingest:
         self._remember(report, job.seq, started)
 
     def _job(self, batch_id: int, seq: int) -> IngestJob:
-        version = pin(self._checkpoint / "pins", batch_id, self._registry.latest_version)
+        games = pin(self._checkpoint / "games", batch_id, lambda: self._onboarding.admit(time.time()))
+        hit("after_schema_pin")
         return IngestJob(
             seq=seq,
             heads=self._heads,
-            known=frozenset(self._registry.snapshot(version).games),
+            known=self._onboarding.known(games),
+            onboarding=self._settings.onboarding,
             bronze=self._paths.bronze,
             quarantine=self._paths.quarantine,
             bronze_files=self._settings.ingest.bronze_files,
@@ -147,6 +162,7 @@ class Ingest:
             raise Refused(
                 f"Another ingest writes to {self._paths.bronze}: seq {seq} is taken. Stop one of the two."
             ) from error
+        hit("after_bronze_write")
 
     def _remember(self, report: Mapping[str, Any], seq: int, started: float) -> None:
         """Tell the control store and the listeners; nothing here is needed for correctness."""
@@ -155,29 +171,10 @@ class Ingest:
         if self._landing:
             self._landing.consumed(report["oldest_source_at"])
         record_seen(self._engine, report["routed"], seq)
+        self._onboarding.note(report["unknown"], time.time())
         refused = sum(report["reasons"].values())
         record_commit(self._engine, seq, report["rows"], refused, report["oldest_source_at"])
         if seq % _SNAPSHOT_EVERY == 0:
             self.close()
         now = time.time()
         self._tell(Landed(seq, report["rows"], report["reasons"], report["oldest_source_at"], now, now - started))
-
-    def _refuse_lost_checkpoint(self) -> None:
-        landed = self._bronze.transaction_version(self._batch_app)
-        if landed is not None and not (self._checkpoint / "query" / "offsets").exists():
-            raise Refused(
-                f"Bronze holds {landed + 1} batches of this source, but the checkpoint {self._checkpoint} is gone: "
-                "starting anew would land everything twice. Put the checkpoint back, or use another --env-dir."
-            )
-
-
-def _generation(engine: Engine, described: str) -> int:
-    """Return the number of the generation that reads this source, giving it one at its first start."""
-    table = ingest_generations
-    with engine.begin() as connection:
-        number = connection.scalar(select(table.c.generation).where(table.c.source == described))
-        if number is not None:
-            return int(number)
-        number = (connection.scalar(select(func.max(table.c.generation))) or 0) + 1
-        connection.execute(table.insert().values(generation=number, source=described, created_at=time.time()))
-        return int(number)

@@ -4,11 +4,9 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import quote
 
 import pyarrow as pa
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from deltalake.schema import Schema
@@ -17,8 +15,12 @@ from pyspark.sql import functions as F
 
 from pipeline.delta_log import commits_after
 from pipeline.errors import Refused
+from pipeline.ingest.identity import Commits, Offsets, TopicSeen, offsets_json
 from pipeline.ingest.landing import INPUT
+from pipeline.ingest.landing_log import file_name
 from pipeline.ingest.producer import LANDING
+from pipeline.ingest.topic import CHECK_ONLY
+from pipeline.ingest.truth import Begin
 from pipeline.settings import Ingest, Source
 
 _CONNECT_SECONDS: Final = 5.0
@@ -28,8 +30,13 @@ _CLOCK_SLACK_SECONDS: Final = 3600.0  # by which the clocks of landing's writers
 def describe(source: Source, landing: Path) -> str:
     """Return one line that names what is read; another line means another ingest generation."""
     if source.kind == "kafka":
-        return f"kafka topic {source.topic} at {source.bootstrap_servers}"
+        return f"{describe_topic(source.topic)}{source.bootstrap_servers}"
     return f"landing table {landing}"
+
+
+def describe_topic(topic: str) -> str:
+    """Return how the description of a topic begins, at whatever brokers."""
+    return f"kafka topic {topic} at "
 
 
 def check(source: Source, landing: Path) -> None:
@@ -44,27 +51,17 @@ def check(source: Source, landing: Path) -> None:
         _check_landing(landing)
 
 
-def read(spark: SparkSession, source: Source, ingest: Ingest, landing: Path) -> DataFrame:
-    """Return the source as a stream with the columns of `bronze.INPUT`."""
+def read(spark: SparkSession, source: Source, ingest: Ingest, landing: Path, begin: Begin) -> DataFrame:
+    """Return the source as a stream with the columns of `bronze.INPUT`; without a checkpoint it starts at `begin`."""
     if source.kind == "kafka":
-        reader = (
-            spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", source.bootstrap_servers)
-            .option("subscribe", source.topic)
-            .option("startingOffsets", source.starting_offsets)
-            .option("maxOffsetsPerTrigger", ingest.max_rows)
-            .option("failOnDataLoss", "true")
-        )
-        for name, value in source.kafka_options.items():
-            reader = reader.option(f"kafka.{name.removeprefix('kafka.')}", value)
-        frame = reader.load().withColumnRenamed("timestamp", "source_time")
-        return frame.select(*INPUT)
+        return _read_topic(spark, source, ingest, begin)
     reader = spark.readStream.format("delta").option("maxBytesPerTrigger", ingest.max_bytes)
-    if (landing / "_delta_log" / f"{0:020}.json").exists():
-        # Its commits one by one: cheaper than a snapshot. A table whose old log was cleaned up begins with a snapshot.
-        reader = reader.option("startingVersion", 0)
+    start = begin.position if isinstance(begin.position, Commits) else Commits(0)
+    if start.version is not None and not begin.resumes:
+        # Its commits one by one: cheaper than a snapshot, which stands for what the log no longer tells.
+        reader = reader.option("startingVersion", start.version)
     frame = reader.option("failOnDataLoss", "true").load(str(landing))
-    return frame.select(
+    frame = frame.select(
         "key",
         "value",
         F.input_file_name().alias("topic"),
@@ -72,6 +69,29 @@ def read(spark: SparkSession, source: Source, ingest: Ingest, landing: Path) -> 
         F.lit(None).cast("long").alias("offset"),
         F.lit(None).cast("timestamp").alias("source_time"),
     )
+    if not start.skip:
+        return frame
+    written = sorted({*start.skip, *(quote(name) for name in start.skip)})  # as they are, and as a URI spells them
+    return frame.where(~F.element_at(F.split("topic", "/"), -1).isin(written))
+
+
+def _read_topic(spark: SparkSession, source: Source, ingest: Ingest, begin: Begin) -> DataFrame:
+    starting = source.starting_offsets
+    if isinstance(begin.position, Offsets):
+        seen = begin.seen if isinstance(begin.seen, TopicSeen) else None
+        starting = offsets_json(source.topic, begin.position, seen)
+    reader = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", source.bootstrap_servers)
+        .option("subscribe", source.topic)
+        .option("startingOffsets", starting)
+        .option("maxOffsetsPerTrigger", ingest.max_rows)
+        .option("failOnDataLoss", "true")
+    )
+    for name, value in source.kafka_options.items():
+        if (plain := name.removeprefix("kafka.")) not in CHECK_ONLY:
+            reader = reader.option(f"kafka.{plain}", value)
+    return reader.load().withColumnRenamed("timestamp", "source_time").select(*INPUT)
 
 
 class LandingTimes:
@@ -94,11 +114,11 @@ class LandingTimes:
             files = zip(
                 actions.column("path").to_pylist(), actions.column("modification_time").to_pylist(), strict=True
             )
-            self._times = {_file_name(path): ms * 1000 for path, ms in files}
+            self._times = {file_name(path): ms * 1000 for path, ms in files}
             self._version = table.version()
         for version, commit in commits_after(self._landing, self._version):
             added = [action["add"] for action in commit if "add" in action]
-            self._times.update({_file_name(add["path"]): add["modificationTime"] * 1000 for add in added})
+            self._times.update({file_name(add["path"]): add["modificationTime"] * 1000 for add in added})
             self._version = version
         return self._times
 
@@ -109,26 +129,11 @@ class LandingTimes:
             self._times = {name: time for name, time in self._times.items() if time >= floor}
 
 
-def _file_name(path: str) -> str:
-    return unquote(path.rsplit("/", 1)[-1])
-
-
 def _check_kafka(source: Source) -> None:
     servers = [server.strip() for server in source.bootstrap_servers.split(",")]
     if not any(_reachable(server) for server in servers):
         raise Refused(
             f"No Kafka broker answers at {source.bootstrap_servers}. Start it, or correct source.bootstrap_servers."
-        )
-    if source.kafka_options:
-        return  # the options speak Spark's dialect; Spark itself will say what is wrong with them
-    try:
-        topics = AdminClient({"bootstrap.servers": source.bootstrap_servers}).list_topics(timeout=10).topics
-    except KafkaException as error:
-        raise Refused(f"The Kafka broker at {source.bootstrap_servers} does not answer: {error}.") from error
-    if source.topic not in topics:
-        raise Refused(
-            f"The broker at {source.bootstrap_servers} has no topic {source.topic!r}. "
-            "Create it, or correct source.topic."
         )
 
 

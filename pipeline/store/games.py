@@ -8,6 +8,7 @@ from sqlalchemy import Engine, bindparam, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.names import GameKey
+from pipeline.store.onboarding import onboarded_names
 from pipeline.store.tables import games, groups, registrations, schemas
 
 
@@ -58,7 +59,7 @@ def record_heads(engine: Engine, heads: Mapping[str, int]) -> None:
 
     Repairs what a crash between a bronze commit and `record_seen` left untold.
     """
-    names = registered_names(engine)
+    names = onboarded_names(engine)
     known = known_games(engine)
     rows = [{"key": key, "seq": seq} for key, seq in heads.items() if key in known]
     if rows:
@@ -102,6 +103,13 @@ def known_games(engine: Engine) -> dict[str, str]:
         return {row.game_key: row.game for row in connection.execute(select(games.c.game_key, games.c.game))}
 
 
+def known_groups(engine: Engine) -> dict[str, str | None]:
+    """Return key → group of every game in the store, None where it waits for one."""
+    with engine.connect() as connection:
+        rows = connection.execute(select(games.c.game_key, games.c.group_name))
+        return {row.game_key: row.group_name for row in rows}
+
+
 def registered(engine: Engine) -> list[tuple[str, int, int, str]]:
     """Return (game, version, schema id, message) of every registration, by game and version."""
     columns = (registrations.c.game, registrations.c.version, schemas.c.schema_id, schemas.c.message)
@@ -110,18 +118,18 @@ def registered(engine: Engine) -> list[tuple[str, int, int, str]]:
         return [(game, version, schema_id, message) for game, version, schema_id, message in connection.execute(query)]
 
 
-def registered_names(engine: Engine) -> dict[str, str]:
-    """Return key → name of every game that has a schema."""
-    with engine.connect() as connection:
-        rows = connection.execute(select(registrations.c.game_key, registrations.c.game).distinct())
-        return {row.game_key: row.game for row in rows}
-
-
 def generations(engine: Engine) -> dict[str, int]:
     """Return the current generation of every game's table."""
     with engine.connect() as connection:
         rows = connection.execute(select(games.c.game_key, games.c.generation))
         return {row.game_key: row.generation for row in rows}
+
+
+def record_generation(engine: Engine, key: str, generation: int) -> None:
+    """Note the generation of a game's table, which never goes back; the table's own log is the truth."""
+    older = (games.c.game_key == key) & (games.c.generation < generation)
+    with engine.begin() as connection:
+        connection.execute(update(games).where(older).values(generation=generation))
 
 
 def record_one(engine: Engine, key: str, name: str, seq: int) -> None:

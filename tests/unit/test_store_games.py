@@ -5,9 +5,11 @@ import pytest
 from sqlalchemy import Engine
 
 from pipeline.errors import Refused
+from pipeline.names import GameKey
 from pipeline.settings import load
-from pipeline.store import games
+from pipeline.store import games, onboarding
 from pipeline.store.engine import open_store
+from pipeline.store.onboarding import Wish
 
 
 @pytest.fixture
@@ -55,3 +57,14 @@ def test_a_store_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     settings, paths = load(tmp_path, {"TURNOUT_STORE__URL": "postgresql+psycopg://nobody@127.0.0.1:1/none"})
     with pytest.raises(Refused, match=r"control store cannot be opened.*store\.url"):
         open_store(settings, paths)
+
+
+def test_only_onboarded_names_are_repaired_at_a_start(engine: Engine) -> None:
+    """A game whose first rows were not told before a crash is found again; a key of bronze that is no game's is not."""
+    onboarding.onboard(engine, [Wish(GameKey("g1"), "One", "approval")])
+    games.record_heads(engine, {"g1": 4, "g2": 5, "malformed_wrapper": 9})
+    assert games.known_games(engine) == {"g1": "One"}
+    assert games.known_groups(engine) == {"g1": None}
+    games.register_group(engine, "a")
+    assert games.known_groups(engine) == {"g1": "a"}
+    assert [each.last_seq for each in games.assigned(engine, "a")] == [4]

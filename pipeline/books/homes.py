@@ -1,0 +1,51 @@
+"""Finds the home of rows that came before their game was known: ingest refused them, a replay landed them later.
+
+Bronze and quarantine keep such a row under the key of no game; its place is counted with the game whose name it
+carries, once it is in that game's table. Called by `balance` between reading and judging.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import duckdb
+
+from pipeline.books import ledger
+from pipeline.names import MALFORMED
+
+# The places in tables that bronze does not have under that key: only those can be of such rows.
+_STRANGE: Final = """
+CREATE TEMP TABLE strange AS
+SELECT DISTINCT ord, seq, pos FROM entries WHERE side = 'table' AND seq >= 0
+EXCEPT SELECT ord, seq, pos FROM entries WHERE side = 'bronze'
+"""
+
+_UNKNOWN: Final = """
+FROM files(?) AS f JOIN strange USING (seq, pos) WHERE f.game_key = ? AND f.refused = 'unknown_game'
+"""
+_NAMES: Final = f"SELECT DISTINCT f.game {_UNKNOWN} AND f.game IS NOT NULL"
+_OF_NAME: Final = f"""
+CREATE TEMP TABLE moved AS
+SELECT DISTINCT seq, pos, strange.ord {_UNKNOWN}
+    AND strange.ord IN (SELECT ord FROM places WHERE game_key = ?) AND f.game = ?
+"""  # noqa: S608 - made of constants
+_MOVE: Final = """
+UPDATE entries SET ord = moved.ord FROM moved, places
+WHERE entries.seq = moved.seq AND entries.pos = moved.pos AND entries.side <> 'table'
+    AND entries.ord = places.ord AND places.game_key = ?
+"""
+
+
+def bring_home(database: duckdb.DuckDBPyConnection, bronze: ledger.Snapshot, key_of: Callable[[str], str]) -> None:
+    """Count rows that were refused as of no known game with the game they have landed in, if it is the one they name.
+
+    Raises:
+        Refused: a data file of bronze cannot be read.
+    """
+    database.execute(_STRANGE)
+    (strange,) = database.execute("SELECT count(*) FROM strange").fetchall()[0]
+    if not strange:
+        return
+    for (game,) in ledger.execute(database, _NAMES, bronze, bronze, MALFORMED):
+        ledger.execute(database, _OF_NAME, bronze, bronze, MALFORMED, key_of(game), game)
+        database.execute(_MOVE, [MALFORMED])
+        database.execute("DROP TABLE moved")

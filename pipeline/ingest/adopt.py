@@ -1,0 +1,227 @@
+"""`turnout ingest adopt`: gives a source a new ingest generation that goes on where bronze ends.
+
+For a checkpoint that is gone or damaged, and, with `--accept-loss`, for a source that lost what was not read yet.
+In this order, so that it can be killed anywhere and run again: close the old generation in bronze, find out where
+bronze ends, record the new generation.
+"""
+
+import getpass
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from pipeline import names
+from pipeline.bronze import BRONZE
+from pipeline.delta_table import Conflict, CursorTable
+from pipeline.errors import Refused, Transient
+from pipeline.ingest import checkpoint, identity, landed, landing_log, source, truth
+from pipeline.ingest.checkpoint import Landed
+from pipeline.ingest.identity import Commits, Known, Offsets, Position, Seen, TopicSeen, Trouble
+from pipeline.settings import Paths, Settings
+from pipeline.store import sources
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """What an adoption did."""
+
+    generation: int
+    position: Position
+    gaps: tuple[sources.AcceptedGap, ...]
+    new: bool  # False: the source was ready to be read already
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """Where bronze ends for this source, and what is wrong with the source there."""
+
+    known: sources.Identity
+    seen: Seen
+    position: Position
+    trouble: Trouble | None
+
+
+def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool) -> Adopted:
+    """Let ingest go on from what bronze has, in a generation of its own; nothing is lost or landed twice by it.
+
+    Without `accept_loss`, a source that has lost what was not read yet is refused; with it, the loss is recorded.
+    Running it twice, or again after it was killed, is the same as running it once.
+
+    Raises:
+        Refused: this source was never ingested, something would be lost, or the broker cannot be asked.
+        Transient: the broker does not answer, or somebody else writes to bronze all the time.
+    """
+    source.check(settings.source, paths.landing)
+    described = source.describe(settings.source, paths.landing)
+    number = sources.generation(engine, described)
+    if number is None or not (paths.bronze / "_delta_log").exists():
+        raise Refused(f"There is nothing to adopt: {described} was never ingested here. Start ingest.")
+    bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
+    batches = names.ingest_app_id(settings.environment, number)
+    found = _find(settings, paths, engine, number, bronze)
+    _refuse_loss(found.trouble, accept_loss=accept_loss)
+    unread = bronze.transaction_version(batches) is None
+    if unread and found.trouble is None and not (paths.checkpoints / "ingest" / str(number)).exists():
+        return Adopted(number, found.position, (), new=False)
+    seq = _close(bronze, batches)
+    truth.forget_refused(paths.quarantine, seq)
+    found = _find(settings, paths, engine, number, bronze)
+    _refuse_loss(found.trouble, accept_loss=accept_loss)
+    return _replace(engine, described, found, bronze.table_id, seq)
+
+
+def describe(adopted: Adopted) -> str:
+    """Return an adoption in words."""
+    if isinstance(adopted.position, Offsets):
+        each = sorted(adopted.position.next.items())
+        where = "offsets " + ", ".join(f"{number}: {offset}" for number, offset in each)
+    elif adopted.position.version is None:
+        where = "the table as it is"
+    else:
+        where = f"commit {adopted.position.version}"
+        if adopted.position.skip:
+            where += f", without {len(adopted.position.skip)} of its files, which are in bronze"
+    verb = "goes on" if adopted.new else "was ready to go on"
+    lines = [f"ingest generation {adopted.generation} {verb} from {where}"]
+    return "\n".join([*lines, *(f"accepted gap: {describe_gap(gap)}" for gap in adopted.gaps)])
+
+
+def describe_gap(gap: sources.AcceptedGap) -> str:
+    """Return an accepted gap as one line."""
+    at = datetime.fromtimestamp(gap.accepted_at, UTC).isoformat(timespec="seconds")
+    what = identity.describe_gap(gap.partition, gap.first, gap.last)
+    return f"{at}  {gap.source}: {what} ({gap.reason}), accepted by {gap.actor}"
+
+
+def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze: CursorTable) -> _Finding:
+    """Find out where bronze ends for a generation, and judge the source from there."""
+    known = sources.identity(engine, number) or sources.Identity(number, None, None, bronze.table_id, 0, None)
+    if known.bronze_id != bronze.table_id:
+        raise Refused(
+            f"Bronze was deleted and made anew: the id of {bronze.path} is {bronze.table_id}, it was "
+            f"{known.bronze_id}. It does not tell where to go on; put the old one back, or use another --env-dir."
+        )
+    start = identity.parse(known.start) if known.start else None
+    seen = truth.look(settings.source, paths.landing, None)
+    if seen is None:
+        raise Refused(
+            "The broker cannot be asked with these source.kafka_options, so what it still has is unknown. "
+            "Add the missing ones for the check (docs/kafka.md, Security)."
+        )
+    position: Position
+    if isinstance(seen, TopicSeen):
+        _refuse_namesakes(settings, engine, bronze, seen)
+        position = _topic_position(paths.bronze, known, start, seen)
+    elif known.source_id not in {None, seen.id}:
+        position = _read_of_old(settings, paths, number) or start or Commits(0)
+    else:
+        position = _landing_position(paths, known, start)
+        seen = truth.look(settings.source, paths.landing, position) or seen
+    trouble = identity.judge(Known(known.source_id, known.partitions), position, seen)
+    return _Finding(known, seen, position, trouble)
+
+
+def _refuse_loss(trouble: Trouble | None, *, accept_loss: bool) -> None:
+    if trouble is not None and not accept_loss:
+        raise Refused(f"{trouble.sentence} To go on without that, add --accept-loss: it records what is missing.")
+
+
+def _refuse_namesakes(settings: Settings, engine: Engine, bronze: CursorTable, seen: TopicSeen) -> None:
+    """Refuse when bronze has rows of another cluster's topic with this name: which offsets are whose is not known."""
+    ours = source.describe(settings.source, Path())
+    for number, text, source_id in sources.generations(engine):
+        named_alike = text.startswith(source.describe_topic(seen.name)) and not text.startswith(ours)
+        batches = names.ingest_app_id(settings.environment, number)
+        if named_alike and source_id != seen.id and bronze.transaction_version(batches) is not None:
+            raise Refused(
+                f"Bronze also has rows of another topic of this name ({text}), so it does not tell how far this one "
+                "was read. Put the checkpoint back, or use another --env-dir."
+            )
+
+
+def _topic_position(bronze: Path, known: sources.Identity, start: Position | None, seen: TopicSeen) -> Offsets:
+    """Return for each partition the offset after the last one in bronze, or where it began when there is none."""
+    same = known.source_id in {None, seen.id}
+    begun = dict(start.next) if isinstance(start, Offsets) else {}
+    written = {number for number, end in seen.latest.items() if end > begun.get(number, 0)}
+    wanted = written if same else set(range(known.partitions or 0))
+    last = landed.last_offsets(bronze, seen.name, known.since_seq, wanted)
+    if start is None and same:  # from before starts were recorded: what bronze has nothing of begins where it can
+        begun = dict(seen.earliest)
+    return Offsets({**begun, **{number: offset + 1 for number, offset in last.items()}})
+
+
+def _landing_position(paths: Paths, known: sources.Identity, start: Position | None) -> Commits:
+    """Return the commit after the last one in bronze; one that is there in part, without the files that are there."""
+    begun = start if isinstance(start, Commits) else Commits(0)
+    if begun.version is None:  # the table as it was is not read in the order of commits: the files' names tell
+        every = landed.last_commit(paths.bronze, known.since_seq, {})
+        done = begun.skip | (every.files if every else frozenset())
+        if done <= landing_log.files_now(paths.landing):
+            return Commits(None, done)
+    files = landing_log.files_by_commit(paths.landing)
+    commit_of = {name: version for version, names in files.items() for name in names}
+    last = landed.last_commit(paths.bronze, known.since_seq, commit_of)
+    if last is None:
+        return begun
+    done = last.files | begun.skip
+    if last.version >= 0:
+        here = set(files[last.version])
+        return Commits(last.version, done & here) if here - done else Commits(last.version + 1)
+    return Commits(None, done)  # the log no longer tells when the last file came; the names of all of them do
+
+
+def _read_of_old(settings: Settings, paths: Paths, number: int) -> Position | None:
+    """Return how far a landing table that is no more was read, None when its checkpoint no longer tells.
+
+    Only names where the gap begins: bronze has file names, and of this table no log that gives their commits.
+    """
+    query = paths.checkpoints / "ingest" / str(number) / "query"
+    try:
+        return truth.passed(settings.source, checkpoint.passed_offset(query, Landed(None, None)))
+    except Refused:
+        return None
+
+
+def _close(bronze: CursorTable, batches: str) -> int:
+    """End a generation in bronze by a commit without rows, and return that commit's seq.
+
+    A late writer of it either came before, and is seen from now on, or finds the seq taken (law L4).
+    """
+    for _ in range(100):
+        bronze.refresh()
+        batch = bronze.transaction_version(batches)
+        if batch is not None and batch >= truth.CLOSED:
+            return batch - truth.CLOSED
+        expected = bronze.cursor
+        seq = (expected or 0) + 1
+        try:
+            bronze.commit([], expected, seq, also={batches: truth.CLOSED + seq})
+        except Conflict:
+            continue
+        return seq
+    raise Transient("Somebody writes to bronze all the time. Stop ingest, then adopt again.")
+
+
+def _replace(engine: Engine, described: str, found: _Finding, bronze_id: str, seq: int) -> Adopted:
+    """Record the generation that goes on, and what is missing before it."""
+    actor, now = getpass.getuser(), time.time()
+    trouble = found.trouble
+    position = found.position if trouble is None else trouble.onward
+    missing = () if trouble is None else trouble.gaps
+    reason = "" if trouble is None else trouble.reason
+    gaps = tuple(
+        sources.AcceptedGap(0, described, gap.partition, gap.first, gap.last, reason, actor, now) for gap in missing
+    )
+    new = sources.Identity(
+        0, found.seen.id, truth.partitions(found.seen), bronze_id, seq, identity.render(position), actor
+    )
+    number = sources.replace_generation(engine, described, found.known.generation, new, gaps)
+    return Adopted(number, position, tuple(sources.AcceptedGap(number, *_rest(gap)) for gap in gaps), new=True)
+
+
+def _rest(gap: sources.AcceptedGap) -> tuple[str, int | None, int, int | None, str, str, float]:
+    return gap.source, gap.partition, gap.first, gap.last, gap.reason, gap.actor, gap.accepted_at

@@ -1,0 +1,92 @@
+"""How far bronze has a source, read from bronze's own columns: the newest files first, and no more than it must."""
+
+import math
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from pipeline.bronze import whole
+
+
+@dataclass(frozen=True, slots=True)
+class LastCommit:
+    """The newest landing commit of which bronze has files."""
+
+    version: int
+    files: frozenset[str]  # those bronze has of it
+
+
+def last_offsets(bronze: Path, topic: str, since_seq: int, wanted: AbstractSet[int]) -> dict[int, int]:
+    """Return the last offset of each partition of a topic among the rows above a seq; none for one without rows.
+
+    Reads until each wanted partition was seen; offsets grow with seq, so older files cannot hold a later one.
+    """
+    found: dict[int, tuple[int, int]] = {}  # partition → seq and offset of its last row
+    for newest, file in _newest_first(bronze, since_seq):
+        if wanted <= found.keys() and all(seq > newest for seq, _ in found.values()):
+            break
+        rows = pq.read_table(file, columns=["seq", "topic", "partition", "offset"])
+        mine = pc.and_(pc.equal(rows["topic"], topic), pc.is_valid(rows["partition"]))
+        rows = rows.filter(pc.and_(mine, pc.greater(rows["seq"], since_seq)))
+        last = rows.group_by("partition").aggregate([("seq", "max"), ("offset", "max")])
+        for row in last.to_pylist():
+            before = found.get(row["partition"], (0, -1))
+            found[row["partition"]] = max(before, (row["seq_max"], row["offset_max"]))
+    return {number: offset for number, (_, offset) in found.items()}
+
+
+def last_commit(bronze: Path, since_seq: int, commits: Mapping[str, int]) -> LastCommit | None:
+    """Return the newest landing commit with files among the rows above a seq; None when there are no landing rows.
+
+    `commits` gives the commit of each file the landing table's log still has; of others, version -1 is told.
+    Reads until a file of an older commit was seen; commits are read in their order.
+    """
+    newest_of = _NewestCommit()
+    for newest, file in _newest_first(bronze, since_seq):
+        if newest < newest_of.older_seq:
+            break
+        rows = pq.read_table(file, columns=["seq", "topic", "partition"])
+        rows = rows.filter(pc.and_(pc.is_null(rows["partition"]), pc.greater(rows["seq"], since_seq)))
+        for row in rows.group_by("topic").aggregate([("seq", "max")]).to_pylist():
+            newest_of.take(row["topic"], commits.get(row["topic"], -1), row["seq_max"])
+    return newest_of.found
+
+
+class _NewestCommit:
+    """Collects (file, commit, seq) and keeps the files of the newest commit."""
+
+    def __init__(self) -> None:
+        self.found: LastCommit | None = None
+        self.older_seq = -math.inf  # a seq with a file of an older commit: below it there is nothing newer
+        self._seq = -math.inf
+
+    def take(self, file: str, version: int, seq: int) -> None:
+        if self.found is None or version > self.found.version:
+            if self.found is not None:
+                self.older_seq = max(self.older_seq, self._seq)
+            self.found, self._seq = LastCommit(version, frozenset({file})), seq
+        elif version == self.found.version:
+            self.found = LastCommit(version, self.found.files | {file})
+            self._seq = max(self._seq, seq)
+        else:
+            self.older_seq = max(self.older_seq, seq)
+
+
+def _newest_first(bronze: Path, since_seq: int) -> Iterator[tuple[float, Path]]:
+    """Yield the largest seq and the place of each file with rows above a seq; a file without statistics comes first."""
+    actions = pa.table(DeltaTable(bronze).get_add_actions(flatten=True))
+    if actions.num_rows == 0:
+        return
+    paths = whole(actions.column("path")).to_pylist()
+    known = "max.seq" in actions.column_names
+    tops = whole(actions.column("max.seq")).to_pylist() if known else [None] * len(paths)
+    newest = [(math.inf if top is None else top, path) for top, path in zip(tops, paths, strict=True)]
+    for top, path in sorted(newest, reverse=True):
+        if top > since_seq:
+            yield top, bronze / path

@@ -1,0 +1,79 @@
+"""What a landing table's own log says: its id, which commits are there, and what they did besides adding rows.
+
+Asked before ingest reads, and by `adopt`. Compaction (`dataChange: false`) is neither adding nor changing.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import unquote
+
+from deltalake import DeltaTable
+
+from pipeline.delta_log import Action, commits_after
+from pipeline.ingest.identity import Commits, LandingSeen
+
+
+def look(landing: Path, position: Commits | None) -> LandingSeen:
+    """Describe the table; with a position, also what the commits from there on changed, and which files are gone."""
+    table = DeltaTable(landing)
+    first = _first(landing, table.version())
+    changed: dict[int, str] = {}
+    missing: dict[int, str] = {}
+    if position is not None and position.version is not None:
+        for version, actions in commits_after(landing, max(position.version, first) - 1):
+            if removed := [action["remove"] for action in actions if _changes(action.get("remove"))]:
+                changed[version] = f"({_operation(actions)}) took away {len(removed)} of its files"
+            gone = (name for name, file in _added(landing, actions) if name not in position.skip and not file.exists())
+            if (name := next(gone, None)) is not None:
+                missing[version] = name
+    replaced = None
+    if position is not None and position.version is None:
+        replaced = min(position.skip - files_now(landing), default=None)
+    return LandingSeen(str(landing), str(table.metadata().id), first, table.version(), changed, missing, replaced)
+
+
+def files_by_commit(landing: Path) -> Mapping[int, tuple[str, ...]]:
+    """Return the names of the files with new rows of each commit that is still in the log; without files is ()."""
+    first = _first(landing, DeltaTable(landing).version())
+    return {
+        version: tuple(name for name, _ in _added(landing, actions))
+        for version, actions in commits_after(landing, first - 1)
+    }
+
+
+def files_now(landing: Path) -> frozenset[str]:
+    """Return the names of the files that are in the table now."""
+    return frozenset(file_name(uri) for uri in DeltaTable(landing).file_uris())
+
+
+def file_name(path: str) -> str:
+    """Return the name of a file from its place in a log, or from its URI."""
+    return unquote(path.rsplit("/", 1)[-1])
+
+
+def _first(landing: Path, last: int) -> int:
+    """Return the oldest commit from which the log goes on without a gap."""
+    log = landing / "_delta_log"
+    there = {int(file.stem) for file in log.glob("*.json") if file.stem.isdigit()}
+    first = last
+    while first - 1 in there:
+        first -= 1
+    return first
+
+
+def _added(landing: Path, actions: list[Action]) -> Iterator[tuple[str, Path]]:
+    """Yield name and place of each file with new rows; a file elsewhere than on this machine is taken to be there."""
+    for add in (action["add"] for action in actions if _changes(action.get("add"))):
+        if add["path"].startswith("file:") or "://" not in add["path"]:
+            yield file_name(add["path"]), landing / unquote(add["path"].removeprefix("file://").removeprefix("file:"))
+        else:
+            yield file_name(add["path"]), landing
+
+
+def _changes(action: Action | None) -> bool:
+    return action is not None and bool(action.get("dataChange", True))
+
+
+def _operation(actions: list[Action]) -> str:
+    told = (action["commitInfo"].get("operation") for action in actions if "commitInfo" in action)
+    return next((str(name) for name in told if name), "unknown operation")

@@ -1,0 +1,199 @@
+"""Who becomes a game: who has a registered schema, an allowed name or prefix, or was approved by a person.
+
+The ingest query asks before each micro-batch and pins the answer. A name that is no game costs nothing that grows:
+its rows are refused, and all that is kept of it is its place in a bounded sketch.
+"""
+
+import copy
+import logging
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Engine
+
+from pipeline import settings
+from pipeline.errors import Refused
+from pipeline.ingest import name_sketch
+from pipeline.names import GameKey, game_key
+from pipeline.store import onboarding as store
+from pipeline.store.onboarding import Onboarded, RefusedName, Wish
+
+_log = logging.getLogger("turnout")
+_HOUR: Final = 3600.0
+_PREFIX_SHARE: Final = 0.5  # of all games; the rest stays free for those that somebody registered, named or approved
+_INVISIBLE: Final = {"Cc", "Cf", "Zs"}  # controls, formats such as a joiner of no width, blanks
+_SAVE_SECONDS: Final = 10.0  # between two writes of the sketch; a crash forgets at most so much of it
+
+
+class Roll:
+    """The games and the refused names, and whether a name may join them. In memory only."""
+
+    def __init__(self, games: Iterable[Onboarded] = (), refused: Mapping[str, RefusedName] | None = None) -> None:
+        """Begin with what is in the store."""
+        self.games: dict[GameKey, str] = {}
+        self.refused = dict(refused or {})
+        self._by_prefix: list[tuple[float, str]] = []  # (when, prefix), in order
+        self._looks: dict[str, list[str]] = defaultdict(list)
+        for each in games:
+            self.add(each.wish, each.onboarded_at)
+
+    def add(self, wish: Wish, at: float) -> None:
+        """Take a name for a game from now on."""
+        self.games[wish.game_key] = wish.game
+        self._looks[look(wish.game)].append(wish.game)
+        if wish.prefix is not None:
+            self._by_prefix.append((at, wish.prefix))
+
+    def twins(self, name: str) -> list[str]:
+        """Return the games that a person may take for this name: same letters in another case, form or width."""
+        return [game for game in self._looks.get(look(name), ()) if game != name]
+
+    def plan(self, wishes: Sequence[Wish], limits: settings.Onboarding, now: float) -> list[Wish]:
+        """Return the wishes that may be granted, in their order: each counts for those after it."""
+        trial = copy.deepcopy(self)
+        granted = []
+        for wish in wishes:
+            if wish.game_key in trial.games or trial.obstacle(wish, limits, now) is not None:
+                continue
+            trial.add(wish, now)
+            granted.append(wish)
+        return granted
+
+    def obstacle(self, wish: Wish, limits: settings.Onboarding, now: float) -> str | None:
+        """Return why a name cannot become a game now, as the end of a sentence; None when it can."""
+        owner = self.games.get(wish.game_key)
+        if owner is not None and owner != wish.game:
+            return f"its key {wish.game_key} belongs to the game {owner!r}: rename one of the two"
+        refusal = self.refused.get(wish.game)
+        if refusal is not None and wish.how != "approval":
+            return f"{refusal.actor} refused it: approve it to take that back"
+        if len(self.games) >= limits.max_games:
+            return f"there are {len(self.games)} games, the most that onboarding.max_games allows: raise it"
+        return self._obstacle_by_prefix(wish.prefix, wish.game, limits, now) if wish.prefix is not None else None
+
+    def _obstacle_by_prefix(self, prefix: str, name: str, limits: settings.Onboarding, now: float) -> str | None:
+        """What nobody looked at is onboarded slowly, up to a share, and not when it looks like something else."""
+        if twins := self.twins(name):
+            return f"it looks like {twins[0]!r}: approve it if both are meant"
+        if len(self._by_prefix) >= limits.max_games * _PREFIX_SHARE:
+            return "games by prefix fill their half of onboarding.max_games: approve it"
+        recent = Counter(each for at, each in self._by_prefix if at > now - _HOUR)
+        if recent[prefix] >= limits.hourly_per_prefix:
+            return f"the prefix {prefix!r} has used up onboarding.hourly_per_prefix: wait, or approve it"
+        return None
+
+
+def look(name: str) -> str:
+    """Return what names that people confuse have in common: neither case, form, width, blanks nor invisible marks.
+
+    Letters of different scripts that are drawn alike are not found.
+    """
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return "".join(letter for letter in folded if unicodedata.category(letter) not in _INVISIBLE)
+
+
+def wished(name: str, limits: settings.Onboarding, registered: Mapping[GameKey, str]) -> Wish | None:
+    """Return by what right a name would become a game without a person, None when by none."""
+    key = game_key(name)
+    if registered.get(key) == name:
+        return Wish(key, name, "schema")
+    if name in limits.names:
+        return Wish(key, name, "name")
+    fitting = [prefix for prefix in limits.prefixes if name.startswith(prefix)]
+    return Wish(key, name, "prefix", max(fitting, key=len)) if fitting else None
+
+
+class Onboarding:
+    """What the ingest driver knows of games and of names that are none."""
+
+    def __init__(self, engine: Engine, limits: settings.Onboarding) -> None:
+        """Read what is in the store."""
+        self._engine, self._limits = engine, limits
+        self._history: list[Onboarded] = []
+        self._roll = Roll()
+        self._known: tuple[int, Mapping[str, GameKey]] = (0, {})
+        self._registration = 0  # registrations up to this id have been looked at
+        self._warned: set[tuple[str, str]] = set()  # of names somebody registered or allowed, so it cannot grow long
+        kept = store.read_sketch(engine)
+        self._sketch = name_sketch.EMPTY if kept is None else name_sketch.loads(kept)
+        self._saved, self._saved_at = self._sketch, 0.0
+
+    def admit(self, now: float) -> int:
+        """Make games of the names that need nobody's look; return the number of the last game.
+
+        These are names with a registered schema and allowed names, whether or not they have come yet.
+        """
+        last, registered = store.registered_above(self._engine, self._registration)
+        wishes = [Wish(key, name, "schema") for key, name in registered]
+        wishes += [Wish(game_key(name), name, "name") for name in self._limits.names]
+        self._onboard(wishes, now)
+        self._registration = last
+        return self._history[-1].number if self._history else 0
+
+    def known(self, number: int) -> Mapping[str, GameKey]:
+        """Return exact name → key of the games up to a number: the same number gives the same games for ever.
+
+        Raises:
+            Refused: there is no such number, because the store is older than the micro-batch that pinned it.
+        """
+        if self._known[0] == number:
+            return self._known[1]
+        if number and (not self._history or self._history[-1].number < number):
+            self._read()
+        if number and (not self._history or self._history[-1].number < number):
+            raise Refused(
+                f"A micro-batch was begun with the games up to number {number}, but the control store has fewer: "
+                "it is an older copy. Restore the newest one."
+            )
+        games = {each.wish.game: each.wish.game_key for each in self._history if each.number <= number}
+        self._known = (number, games)
+        return games
+
+    def note(self, unknown: Mapping[str, Any] | None, now: float) -> None:
+        """Take what one micro-batch's task tells of names that are no games.
+
+        Those that came under an allowed prefix become games, the busiest first, as far as the limits go; their rows
+        are routed from the next micro-batch on.
+        """
+        if unknown is None:
+            return
+        candidates: Mapping[str, Sequence[str]] = unknown["candidates"]
+        wishes = [Wish(game_key(name), name, "prefix", prefix) for prefix in candidates for name in candidates[prefix]]
+        self._onboard(wishes, now)
+        came = name_sketch.loads(unknown["sketch"])
+        together = name_sketch.merged(self._sketch, came, self._limits.max_pending)
+        self._sketch = together.without([*self._roll.games.values(), *store.refusals(self._engine)])
+        if now - self._saved_at >= _SAVE_SECONDS:
+            self.close()
+            self._saved_at = now
+
+    def close(self) -> None:
+        """Write the sketch, if it has changed."""
+        if self._sketch is not self._saved:
+            store.write_sketch(self._engine, self._sketch.dumps())
+            self._saved = self._sketch
+
+    def _onboard(self, wishes: Sequence[Wish], now: float) -> None:
+        self._read()
+        wishes = [wish for wish in wishes if self._roll.games.get(wish.game_key) != wish.game]
+        if not wishes:
+            return
+        self._roll.refused = store.refusals(self._engine)
+        granted = self._roll.plan(wishes, self._limits, now)
+        store.onboard(self._engine, granted, now)
+        self._read()
+        for wish in wishes:
+            if wish.how != "prefix" and self._roll.games.get(wish.game_key) != wish.game:
+                self._warn(wish.game, self._roll.obstacle(wish, self._limits, now))
+
+    def _warn(self, name: str, obstacle: str | None) -> None:
+        if obstacle is not None and (name, obstacle) not in self._warned:
+            self._warned.add((name, obstacle))
+            _log.warning("%r does not become a game: %s", name, obstacle)
+
+    def _read(self) -> None:
+        for each in store.onboarded(self._engine, self._history[-1].number if self._history else 0):
+            self._history.append(each)
+            self._roll.add(each.wish, each.onboarded_at)

@@ -1,0 +1,179 @@
+"""What people see and say of names: the games, the names that wait and why, approving and refusing one.
+
+Called by the command line; the ingest driver acts on it at its next micro-batch.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import Engine
+
+from pipeline import settings
+from pipeline.errors import Refused
+from pipeline.ingest import name_sketch
+from pipeline.ingest.onboarding import Roll, look, wished
+from pipeline.names import MAX_NAME_BYTES, GameKey, game_key, is_game_name
+from pipeline.store import onboarding as store
+from pipeline.store.games import known_groups
+from pipeline.store.onboarding import Onboarded, RefusedName, Wish
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """A game as a person sees it."""
+
+    game_key: str
+    game: str
+    how: str  # schema, name, prefix or approval
+    since: float  # Unix seconds
+    group: str | None  # None: no row of it has arrived, or no group exists yet
+    looks_like: tuple[str, ...]  # other games that a person may take for it
+    by: str | None  # who approved it
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A name that is no game. The true number of its rows lies between `rows - error` and `rows`."""
+
+    game_key: str
+    game: str
+    rows: int
+    error: int
+    first_seen: float  # Unix seconds; since when it is in the list
+    last_seen: float
+    why: str
+    looks_like: tuple[str, ...]  # games and other waiting names that a person may take for it
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The names that are no games, as far as they are remembered."""
+
+    names: tuple[Waiting, ...]  # the ones with the most rows for certain first
+    distinct: int  # about how many there ever were, refused and meanwhile onboarded ones included
+    rows: int  # of all of them
+    refused: tuple[RefusedName, ...]  # the newest first
+
+
+def games(engine: Engine) -> list[Game]:
+    """Return every game in the order of its onboarding."""
+    onboarded = store.onboarded(engine)
+    roll, groups = Roll(onboarded), known_groups(engine)
+    return [_game(each, roll, groups.get(each.wish.game_key)) for each in onboarded]
+
+
+def pending(engine: Engine, limits: settings.Onboarding, now: float | None = None) -> Pending:
+    """Return the names that wait, with the reason of each."""
+    kept = store.read_sketch(engine)
+    sketch = name_sketch.EMPTY if kept is None else name_sketch.loads(kept)
+    refused = store.refusals(engine)
+    roll = Roll(store.onboarded(engine), refused)
+    _, registered = store.registered_above(engine, 0)
+    by_key = dict(reversed(registered))  # the first name of a key owns it
+    waiting = sketch.without([*roll.games.values(), *refused]).names
+    alike: dict[str, list[str]] = {}
+    for name in waiting:
+        alike.setdefault(look(name), []).append(name)
+    moment = time.time() if now is None else now
+    rows = []
+    for name, seen in waiting.items():
+        twins = roll.twins(name) + [other for other in alike[look(name)] if other != name]
+        why = _why(name, wished(name, limits, by_key), roll, limits, moment)
+        rows.append(Waiting(game_key(name), name, *seen, why, tuple(twins)))
+    rows.sort(key=lambda row: (row.error - row.rows, row.first_seen, row.game))
+    newest = sorted(refused.values(), key=lambda each: -each.refused_at)
+    return Pending(tuple(rows), sketch.distinct, sketch.rows, tuple(newest))
+
+
+def approve(
+    engine: Engine, limits: settings.Onboarding, name: str, actor: str, reason: str | None, now: float | None = None
+) -> Game:
+    """Make a game of a name, whether or not it has come; a refusal of it is taken back.
+
+    Raises:
+        Refused: it cannot name a game, is one already, its key is another game's, or there are too many games.
+    """
+    moment = time.time() if now is None else now
+    wish = Wish(_checked(name), name, "approval", None, actor, reason)
+    roll = Roll(store.onboarded(engine))
+    if roll.games.get(wish.game_key) == name:
+        raise Refused(f"{name!r} is a game already; `turnout games list` shows it.")
+    obstacle = roll.obstacle(wish, limits, moment)
+    if obstacle is not None:
+        raise Refused(f"{name!r} cannot become a game: {obstacle}.")
+    if not store.approve(engine, wish, moment):
+        raise Refused(f"{name!r} or its key became a game just now; look at `turnout games list`.")
+    roll.add(wish, moment)
+    return _game(Onboarded(0, wish, moment), roll, None)
+
+
+def refuse(engine: Engine, name: str, actor: str, reason: str | None, now: float | None = None) -> None:
+    """Note that a name shall not become a game and need not be listed, until somebody approves it.
+
+    Raises:
+        Refused: it cannot name a game, or is one.
+    """
+    if store.onboarded_names(engine).get(_checked(name)) == name:
+        raise Refused(f"{name!r} is a game: only names that wait can be refused.")
+    store.refuse(engine, RefusedName(name, actor, reason, time.time() if now is None else now))
+
+
+def render_games(known: Sequence[Game]) -> str:
+    """Return the games as lines of text; names are quoted, with everything invisible escaped."""
+    lines = [f"{_day(each.since)}  {each.how:<8}  {each.group or '-':<12}  {each.game_key:<54}  {_named(each)}"
+             for each in known]  # fmt: skip
+    return "\n".join([*lines, f"{len(known)} game(s)"])
+
+
+def render_pending(seen: Pending, limit: int) -> str:
+    """Return the waiting names as lines of text; names are quoted, with everything invisible escaped."""
+    lines = []
+    for each in seen.names[:limit]:
+        count = f"{each.rows:,}" if not each.error else f"{each.rows - each.error:,} to {each.rows:,}"
+        lines.append(f"{count} rows  {_day(each.first_seen)} to {_day(each.last_seen)}  {_named(each)}: {each.why}")
+    rest = len(seen.names) - limit
+    more = [f"… and {rest} more in the list"] if rest > 0 else []
+    more += [f"refused by {each.actor}: {each.game!r}" for each in seen.refused[:limit]]
+    return "\n".join([*lines, *more, f"about {seen.distinct:,} names that are no games sent {seen.rows:,} rows"])
+
+
+def games_as_json(known: Sequence[Game]) -> str:
+    """Return the games as a JSON list."""
+    return json.dumps([asdict(each) for each in known])
+
+
+def pending_as_json(seen: Pending, limit: int) -> str:
+    """Return the waiting names as one JSON object with `names`, `distinct`, `rows` and `refused`."""
+    return json.dumps({**asdict(seen), "names": [asdict(each) for each in seen.names[:limit]]})
+
+
+def _game(each: Onboarded, roll: Roll, group: str | None) -> Game:
+    wish = each.wish
+    twins = tuple(roll.twins(wish.game))
+    return Game(wish.game_key, wish.game, wish.how, each.onboarded_at, group, twins, wish.actor, wish.reason)
+
+
+def _why(name: str, wish: Wish | None, roll: Roll, limits: settings.Onboarding, now: float) -> str:
+    """Return why a name is no game."""
+    if wish is None:
+        obstacle = roll.obstacle(Wish(game_key(name), name, "approval"), limits, now)
+        return obstacle or "no schema is registered and nothing allows it: approve or refuse it"
+    return roll.obstacle(wish, limits, now) or "it becomes a game when its next rows come"
+
+
+def _checked(name: str) -> GameKey:
+    if not is_game_name(name) or any("\ud800" <= letter <= "\udfff" for letter in name):  # bytes that are no UTF-8
+        raise Refused(f"{name!r} cannot name a game: use 1 to {MAX_NAME_BYTES} bytes of UTF-8 without NUL.")
+    return game_key(name)
+
+
+def _named(each: Game | Waiting) -> str:
+    like = f"  LOOKS LIKE {', '.join(map(repr, each.looks_like))}" if each.looks_like else ""
+    return f"{each.game!r}{like}"
+
+
+def _day(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))

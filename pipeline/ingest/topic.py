@@ -1,0 +1,145 @@
+"""What a Kafka broker tells of the source's topic: its id, its partitions, and which offsets are there.
+
+Asked before ingest reads. Spark's options are the Java client's; those that matter for a connection are put into the
+words of the client used here. Where that is not possible, the topic cannot be looked at, and that is said.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from pipeline.errors import Refused, Transient
+from pipeline.ingest.identity import TopicSeen
+from pipeline.settings import Source
+
+_log = logging.getLogger("turnout")
+_ANSWER_SECONDS: Final = 10.0
+
+CHECK_ONLY: Final = frozenset({
+    "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location",
+    "ssl.key.pem", "sasl.username", "sasl.password",
+})  # fmt: skip
+"""Options only the client used here knows. They may stand in `source.kafka_options`; Spark is not given them."""
+
+_SAME: Final = CHECK_ONLY | {
+    "security.protocol", "sasl.mechanism", "sasl.kerberos.service.name", "ssl.key.password", "client.id",
+}  # fmt: skip
+_RENAMED: Final = {
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+}
+_NOT_NEEDED: Final = frozenset({  # they restrict a connection, or belong to an option that is judged by itself
+    "ssl.protocol", "ssl.enabled.protocols", "ssl.cipher.suites", "ssl.provider", "ssl.truststore.type",
+    "ssl.truststore.password", "ssl.keystore.type", "ssl.keystore.password", "ssl.trustmanager.algorithm",
+    "ssl.keymanager.algorithm", "ssl.secure.random.implementation",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Options for the client used here, and the names of those that have no counterpart."""
+
+    options: Mapping[str, str]
+    untold: tuple[str, ...]
+
+
+def look(source: Source) -> TopicSeen | None:
+    """Ask the broker about the source's topic; None when the options do not allow to ask.
+
+    Raises:
+        Refused: there is no such topic.
+        Transient: the broker does not answer, or not for all partitions.
+    """
+    connection = translate(source.kafka_options)
+    if connection.untold:
+        _log.warning(
+            "the topic cannot be checked before it is read: no counterpart for %s (docs/kafka.md, Security)",
+            ", ".join(connection.untold),
+        )
+        return None
+    known: dict[str, Any] = {"bootstrap.servers": source.bootstrap_servers, "log_level": 0, "error_cb": _told_otherwise}
+    try:
+        return _describe({**known, **connection.options}, source.topic)
+    except KafkaException as error:
+        reason: KafkaError = error.args[0]
+        if reason.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise Refused(
+                f"The broker at {source.bootstrap_servers} has no topic {source.topic!r}. "
+                "Create it, or correct source.topic."
+            ) from error
+        raise Transient(
+            f"The Kafka broker at {source.bootstrap_servers} does not tell of topic {source.topic!r}: {reason.str()}."
+        ) from error
+
+
+def translate(options: Mapping[str, str]) -> Connection:
+    """Return Kafka's Java options of a connection as the client used here wants them."""
+    given = {name.removeprefix("kafka."): value for name, value in options.items()}
+    told = {name: value for name, value in given.items() if name in _SAME}
+    told |= {_RENAMED[name]: value for name, value in given.items() if name in _RENAMED}
+    told |= _stores(given) | _login(given.get("sasl.jaas.config", ""))
+    if "ssl.endpoint.identification.algorithm" in given:
+        told["ssl.endpoint.identification.algorithm"] = given["ssl.endpoint.identification.algorithm"] or "none"
+    untold = [name for name in sorted(given) if name.startswith(("ssl.", "sasl.")) and not _covered(name, told)]
+    return Connection(told, tuple(untold))
+
+
+def _stores(given: Mapping[str, str]) -> dict[str, str]:
+    """Return what can be said of key and trust stores: the client reads PEM, and keys from PKCS12, but no JKS."""
+    told = {}
+    trust, keys = given.get("ssl.truststore.location"), given.get("ssl.keystore.location")
+    if trust and given.get("ssl.truststore.type") == "PEM":
+        told["ssl.ca.location"] = trust
+    if keys and given.get("ssl.keystore.type") == "PEM":
+        told |= {"ssl.certificate.location": keys, "ssl.key.location": keys}
+    if keys and given.get("ssl.keystore.type") == "PKCS12":
+        told |= {"ssl.keystore.location": keys, "ssl.keystore.password": given.get("ssl.keystore.password", "")}
+    return told
+
+
+def _login(jaas: str) -> dict[str, str]:
+    """Return the name and password of a JAAS entry that has them."""
+    found = dict(re.findall(r'\b(username|password)="((?:[^"\\]|\\.)*)"', jaas))
+    if found.keys() < {"username", "password"}:
+        return {}
+    return {f"sasl.{name}": re.sub(r"\\(.)", r"\1", value) for name, value in found.items()}
+
+
+def _covered(name: str, told: Mapping[str, str]) -> bool:
+    """Tell whether an option is said in the other client's words, by itself or by its counterpart."""
+    counterparts = {
+        "ssl.truststore.location": ("ssl.ca.location", "ssl.ca.pem"),
+        "ssl.keystore.location": ("ssl.keystore.location", "ssl.certificate.location", "ssl.certificate.pem"),
+        "sasl.jaas.config": ("sasl.password",),
+    }
+    wanted = counterparts.get(name, (_RENAMED.get(name, name),))
+    return name in _NOT_NEEDED or any(each in told for each in wanted)
+
+
+def _describe(options: Mapping[str, Any], topic: str) -> TopicSeen:
+    admin = AdminClient(dict(options))  # by name: without one it would be gone before the answer
+    found = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
+    # It never joins the group it has to name.
+    consumer = Consumer({**options, "group.id": "turnout-check", "enable.auto.commit": False})
+    try:
+        ends = {part.id: _ends(consumer, TopicPartition(topic, part.id)) for part in found.partitions}
+    finally:
+        consumer.close()
+    earliest = {number: first for number, (first, _) in ends.items()}
+    return TopicSeen(topic, str(found.topic_id), earliest, {number: end for number, (_, end) in ends.items()})
+
+
+def _ends(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """Return the first offset of a partition that is there, and the one after the last."""
+    first, end = consumer.get_watermark_offsets(place, timeout=_ANSWER_SECONDS)
+    return first, end
+
+
+def _told_otherwise(_: KafkaError) -> None:
+    """Keep the client's errors off stderr: what was asked fails with the same reason."""

@@ -1,0 +1,154 @@
+"""Before anything is read: does the source still fit what its generation recorded, and from where does it go on.
+
+Called by the ingest query at each of its starts. What does not fit is refused in one sentence with the way out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from deltalake import DeltaTable
+from sqlalchemy import Engine
+
+from pipeline.delta_table import CursorTable
+from pipeline.errors import Refused
+from pipeline.ingest import checkpoint, identity, landing_log, topic
+from pipeline.ingest.checkpoint import Landed
+from pipeline.ingest.identity import Commits, Known, LandingSeen, Offsets, Position, Seen, TopicSeen
+from pipeline.settings import Paths, Source
+from pipeline.store import sources
+
+CLOSED: Final = 2**52
+"""Added to a seq, the batch that `adopt` writes for a generation that shall write nothing any more."""
+
+_WAY_OUT: Final = "To go on without that, run `turnout ingest adopt --accept-loss`: it records what is missing."
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Where the query begins, or once began."""
+
+    position: Position | None  # None: not known, as the broker could not be asked; Spark reads the setting itself
+    seen: Seen | None
+    resumes: bool  # its checkpoint holds a later place, which wins
+
+
+def require(
+    source: Source, paths: Paths, engine: Engine, generation: int, bronze: CursorTable, query: Path, landed: Landed
+) -> Begin:
+    """Check the source and the checkpoint of a generation, and record what the source is.
+
+    Raises:
+        Refused: something is missing, changed or made anew; the sentence names it exactly and says how to go on.
+        Transient: the broker does not answer.
+    """
+    refuse_closed(generation, landed.bronze)
+    known = sources.identity(engine, generation)
+    if known is not None and known.bronze_id != bronze.table_id:
+        raise Refused(
+            f"Bronze was deleted and made anew since this source was last read: the id of {bronze.path} is "
+            f"{bronze.table_id}, it was {known.bronze_id}. Put the old one back, or use another --env-dir."
+        )
+    if known is not None and known.actor is not None:
+        forget_refused(paths.quarantine, known.since_seq)  # a late writer of the generation before may have left some
+    checkpoint.mend(query, landed)
+    read = checkpoint.passed_offset(query, landed)
+    start = identity.parse(known.start) if known and known.start else None
+    position = passed(source, read) or start
+    seen = look(source, paths.landing, position or Commits(0))
+    if position is None and landed.bronze is None:
+        start = position = _first(source, seen)
+    if seen is not None and position is not None:
+        recorded = Known(_source_id(source, read, known), known.partitions if known else None)
+        trouble = identity.judge(recorded, position, seen)
+        if trouble is not None:
+            raise Refused(f"{trouble.sentence} {_WAY_OUT}")
+    since = 0 if landed.bronze is not None else bronze.cursor or 0
+    sources.record_identity(engine, _identity(generation, known, seen, bronze.table_id, since, start))
+    resumes = read is not None or _begin_at_the_end(query, start, seen)
+    return Begin(start, seen, resumes=resumes)
+
+
+def _begin_at_the_end(query: Path, start: Position | None, seen: Seen | None) -> bool:
+    """Let a landing table be read from a commit that does not exist yet, which Spark takes from no option."""
+    if not isinstance(start, Commits) or not isinstance(seen, LandingSeen) or (start.version or 0) <= seen.last:
+        return False
+    offset = {
+        "sourceVersion": 1,
+        "reservoirId": seen.id,
+        "reservoirVersion": start.version,
+        "index": -1,  # before its first file
+        "isStartingVersion": False,
+    }
+    checkpoint.begin_behind(query, offset)
+    return True
+
+
+def refuse_closed(generation: int, batch: int | None) -> None:
+    """Refuse to write for a generation that was replaced, or whose replacement was cut short."""
+    if batch is not None and batch >= CLOSED:
+        raise Refused(
+            f"`turnout ingest adopt` has closed ingest generation {generation}. "
+            "If it was cut short, run it again; then start ingest."
+        )
+
+
+def forget_refused(quarantine: Path, seq: int) -> None:
+    """Delete the refused rows of a batch that never came into bronze: its seq is one without rows."""
+    if (quarantine / "_delta_log").exists():
+        DeltaTable(quarantine).delete(f"seq = {seq}")
+
+
+def look(source: Source, landing: Path, position: Position | None) -> Seen | None:
+    """Look at the source; None when the broker cannot be asked with the given options."""
+    if source.kind == "kafka":
+        return topic.look(source)
+    return landing_log.look(landing, position if isinstance(position, Commits) else None)
+
+
+def partitions(seen: Seen | None) -> int | None:
+    """Return how many partitions a topic has."""
+    return len(seen.earliest) if isinstance(seen, TopicSeen) else None
+
+
+def passed(source: Source, offset: Mapping[str, Any] | None) -> Position | None:
+    """Return the position behind everything that is through by Spark's checkpoint; None at its beginning."""
+    if offset is None:
+        return None
+    if source.kind == "kafka":
+        return Offsets({int(number): at for number, at in offset[source.topic].items()})
+    # A snapshot is followed by the commit after it.
+    return Commits(offset["reservoirVersion"] + bool(offset["isStartingVersion"]))
+
+
+def _first(source: Source, seen: Seen | None) -> Position | None:
+    if isinstance(seen, TopicSeen):
+        return identity.first_offsets(source.starting_offsets, seen)
+    if isinstance(seen, LandingSeen):
+        # A table that was not only appended to begins with what is in it now.
+        return Commits(0 if seen.first == 0 and not seen.changed and not seen.missing else None)
+    return None
+
+
+def _source_id(source: Source, read: Mapping[str, Any] | None, known: sources.Identity | None) -> str | None:
+    """Return the recorded id; a checkpoint on a landing table tells it, too."""
+    if known is not None and known.source_id is not None:
+        return known.source_id
+    return str(read["reservoirId"]) if read is not None and source.kind == "delta" else None
+
+
+def _identity(
+    generation: int, known: sources.Identity | None, seen: Seen | None, bronze_id: str, since: int,
+    start: Position | None,
+) -> sources.Identity:  # fmt: skip
+    """Return what to record: what was recorded before stays, but for partitions that were added."""
+    begin = None if start is None else identity.render(start)
+    if known is None:
+        return sources.Identity(generation, seen.id if seen else None, partitions(seen), bronze_id, since, begin)
+    return replace(
+        known,
+        source_id=known.source_id or (seen.id if seen else None),
+        partitions=partitions(seen) or known.partitions,
+        start=known.start or begin,
+    )

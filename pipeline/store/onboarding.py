@@ -1,0 +1,153 @@
+"""Which names became games, which shall not, and the picture of those that wait.
+
+Onboardings are append-only, so "the games up to number n" never changes: ingest pins n for each micro-batch. A game's
+key belongs to the name that was onboarded under it first, for ever.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from sqlalchemy import Engine, delete, func, insert, select, text, update
+from sqlalchemy.exc import IntegrityError
+
+from pipeline.names import GameKey
+from pipeline.store.tables import name_sketches, onboardings, refused_names, registrations
+
+How = Literal["schema", "name", "prefix", "approval"]
+"""Why a name became a game: it has a registered schema, its name or a prefix of it is allowed, somebody approved it."""
+
+_SKETCH = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A name that would become a game."""
+
+    game_key: GameKey
+    game: str
+    how: How
+    prefix: str | None = None
+    actor: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Onboarded:
+    """A name that became a game, as the number-th one."""
+
+    number: int
+    wish: Wish
+    onboarded_at: float  # Unix seconds
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedName:
+    """A name that shall not become a game until somebody approves it."""
+
+    game: str
+    actor: str
+    reason: str | None
+    refused_at: float  # Unix seconds
+
+
+def onboard(engine: Engine, wishes: Iterable[Wish], now: float | None = None) -> None:
+    """Make games of these names. A name that is one already, or whose key is another's, is left as it is."""
+    rows = [_row(wish, now) for wish in wishes]
+    if not rows:
+        return
+    try:
+        _insert(engine, rows)
+    except IntegrityError:  # another process onboarded some of them at the same moment
+        for row in rows:
+            try:
+                _insert(engine, [row])
+            except IntegrityError:
+                continue
+
+
+def approve(engine: Engine, wish: Wish, now: float | None = None) -> bool:
+    """Make a game of a name and forget that it was refused; return False, with nothing done, where its key is taken."""
+    try:
+        _insert(engine, [_row(wish, now)])
+    except IntegrityError:
+        return False
+    return True
+
+
+def onboarded(engine: Engine, above: int = 0) -> list[Onboarded]:
+    """Return the onboardings with a number greater than `above`, in their order."""
+    table = onboardings
+    columns = (table.c.game_key, table.c.game, table.c.how, table.c.prefix, table.c.actor, table.c.reason)
+    query = select(table.c.onboarding_id, table.c.onboarded_at, *columns).where(table.c.onboarding_id > above)
+    with engine.connect() as connection:
+        rows = connection.execute(query.order_by(table.c.onboarding_id)).all()
+    return [Onboarded(number, Wish(*wish), at) for number, at, *wish in rows]
+
+
+def onboarded_names(engine: Engine) -> dict[GameKey, str]:
+    """Return key → exact name of every game."""
+    with engine.connect() as connection:
+        rows = connection.execute(select(onboardings.c.game_key, onboardings.c.game))
+        return {GameKey(row.game_key): row.game for row in rows}
+
+
+def registered_above(engine: Engine, registration: int) -> tuple[int, list[tuple[GameKey, str]]]:
+    """Return the last registration's id, and key and name of each game with one above the given id, in their order."""
+    table = registrations
+    with engine.connect() as connection:
+        last = connection.scalar(select(func.max(table.c.registration_id))) or 0
+        if last <= registration:
+            return last, []
+        new = (table.c.registration_id > registration) & (table.c.registration_id <= last)
+        first = func.min(table.c.registration_id)
+        query = select(table.c.game_key, table.c.game).where(new).group_by(table.c.game_key, table.c.game)
+        return last, [(GameKey(row.game_key), row.game) for row in connection.execute(query.order_by(first))]
+
+
+def refuse(engine: Engine, refusal: RefusedName) -> None:
+    """Note that a name shall not become a game; the newest refusal counts."""
+    values = asdict(refusal)
+    mine = refused_names.c.game == refusal.game
+    with engine.begin() as connection:
+        connection.execute(delete(refused_names).where(mine))
+        connection.execute(insert(refused_names).values(values))
+
+
+def refusals(engine: Engine) -> dict[str, RefusedName]:
+    """Return every refusal by exact name."""
+    table = refused_names
+    columns = (table.c.game, table.c.actor, table.c.reason, table.c.refused_at)
+    with engine.connect() as connection:
+        return {row.game: RefusedName(*row) for row in connection.execute(select(*columns))}
+
+
+def read_sketch(engine: Engine) -> str | None:
+    """Return the picture of the names that wait, None when none ever waited."""
+    with engine.connect() as connection:
+        found: str | None = connection.scalar(select(name_sketches.c.sketch))
+    return found
+
+
+def write_sketch(engine: Engine, sketch: str) -> None:
+    """Replace the picture of the names that wait."""
+    values = {"sketch": sketch, "written_at": time.time()}
+    with engine.begin() as connection:
+        if not connection.execute(update(name_sketches).values(values)).rowcount:
+            connection.execute(insert(name_sketches).values(sketch_id=_SKETCH, **values))
+
+
+def _row(wish: Wish, now: float | None) -> dict[str, object]:
+    return {**asdict(wish), "onboarded_at": time.time() if now is None else now}
+
+
+def _insert(engine: Engine, rows: list[dict[str, object]]) -> None:
+    with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":
+            # Numbers must become visible in their order, or a set of games could still grow after it was pinned.
+            connection.execute(text("LOCK TABLE onboardings IN SHARE ROW EXCLUSIVE MODE"))
+        connection.execute(insert(onboardings), rows)
+        approved = [row["game"] for row in rows if row["how"] == "approval"]
+        if approved:
+            connection.execute(delete(refused_names).where(refused_names.c.game.in_(approved)))

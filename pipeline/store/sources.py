@@ -1,0 +1,121 @@
+"""What is kept of the sources of ingest: which generation reads which, what it was when it was read, accepted gaps."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import Connection, Engine, func, select, update
+from sqlalchemy.exc import IntegrityError
+
+from pipeline.errors import Refused
+from pipeline.store.tables import ingest_gaps, ingest_generations, ingest_identities
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What one generation reads, as it was recorded before its first row."""
+
+    generation: int
+    source_id: str | None  # of the topic or the landing table; None: could not be looked at
+    partitions: int | None  # of the topic; None for a landing table, or when it could not be looked at
+    bronze_id: str
+    since_seq: int  # every bronze row of this generation has a larger seq
+    start: str | None  # where it begins, see `pipeline/ingest/identity.py`; None: where Spark takes the setting to be
+    actor: str | None = None  # who adopted the source; None for a first start
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedGap:
+    """Something a source no longer had when somebody let ingest go on without it."""
+
+    generation: int  # the one that goes on behind the gap
+    source: str
+    partition: int | None  # None for the landing table
+    first: int  # offset or commit
+    last: int | None  # None: nobody can know how far it went
+    reason: str
+    actor: str
+    accepted_at: float  # Unix seconds
+
+
+def generation(engine: Engine, source: str) -> int | None:
+    """Return the number of the generation that reads this source, None when it was never read."""
+    table = ingest_generations
+    with engine.connect() as connection:
+        number = connection.scalar(select(table.c.generation).where(table.c.source == source))
+        return None if number is None else int(number)
+
+
+def open_generation(engine: Engine, source: str) -> int:
+    """Return the number of the generation that reads this source, giving it one at its first start."""
+    known = generation(engine, source)
+    if known is not None:
+        return known
+    with engine.begin() as connection:
+        return _insert_generation(connection, source)
+
+
+def generations(engine: Engine) -> list[tuple[int, str, str | None]]:
+    """Return number, source and the source's id of every generation there ever was; the id is None when unknown."""
+    table, known = ingest_generations, ingest_identities
+    query = select(table.c.generation, table.c.source, known.c.source_id)
+    with engine.connect() as connection:
+        joined = query.outerjoin_from(table, known, table.c.generation == known.c.generation)
+        return [(number, source, source_id) for number, source, source_id in connection.execute(joined)]
+
+
+def identity(engine: Engine, number: int) -> Identity | None:
+    """Return what a generation's source was when it was last looked at; None when that was never recorded."""
+    query = select(*(ingest_identities.c[name] for name in Identity.__slots__))
+    with engine.connect() as connection:
+        row = connection.execute(query.where(ingest_identities.c.generation == number)).one_or_none()
+        return None if row is None else Identity(*row)
+
+
+def record_identity(engine: Engine, found: Identity) -> None:
+    """Keep what a generation's source is, before anything of it is read; what was kept before is replaced."""
+    values = {**asdict(found), "recorded_at": time.time()}
+    table = ingest_identities
+    with engine.begin() as connection:
+        mine = table.c.generation == found.generation
+        if not connection.execute(update(table).where(mine).values(values)).rowcount:
+            connection.execute(table.insert().values(values))
+
+
+def replace_generation(engine: Engine, source: str, before: int, found: Identity, gaps: Sequence[AcceptedGap]) -> int:
+    """Give a source a new generation, with its identity and the gaps before it, in one transaction.
+
+    The generation numbers in `found` and `gaps` are set here.
+
+    Raises:
+        Refused: somebody else has just replaced the generation.
+    """
+    table = ingest_generations
+    retired = f"{source} (until generation {before} was replaced)"
+    mine = (table.c.generation == before) & (table.c.source == source)
+    try:
+        with engine.begin() as connection:
+            if not connection.execute(update(table).where(mine).values(source=retired)).rowcount:
+                raise Refused("Somebody else has just adopted this source. Start ingest.")
+            number = _insert_generation(connection, source)
+            values = {**asdict(found), "generation": number, "recorded_at": time.time()}
+            connection.execute(ingest_identities.insert().values(values))
+            for gap in gaps:
+                connection.execute(ingest_gaps.insert().values({**asdict(gap), "generation": number}))
+    except IntegrityError as error:
+        raise Refused("Somebody else has just adopted this source. Start ingest.") from error
+    return number
+
+
+def accepted_gaps(engine: Engine) -> list[AcceptedGap]:
+    """Return every gap somebody accepted, oldest first."""
+    query = select(*(ingest_gaps.c[name] for name in AcceptedGap.__slots__)).order_by(ingest_gaps.c.gap_id)
+    with engine.connect() as connection:
+        return [AcceptedGap(*row) for row in connection.execute(query)]
+
+
+def _insert_generation(connection: Connection, source: str) -> int:
+    table = ingest_generations
+    number = int(connection.scalar(select(func.max(table.c.generation))) or 0) + 1
+    connection.execute(table.insert().values(generation=number, source=source, created_at=time.time()))
+    return number

@@ -1,0 +1,124 @@
+"""How far Spark's checkpoint of ingest says it is, what of its damage is mended, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import Refused
+from pipeline.ingest import checkpoint
+from pipeline.ingest.checkpoint import Landed
+
+
+def checkpoint_of(query: Path, planned: int, committed: int) -> Path:
+    """Write Spark's logs as they are after batch `planned` was planned and batch `committed` was committed."""
+    for folder, last in (("offsets", planned), ("commits", committed)):
+        (query / folder).mkdir(parents=True)
+        for number in range(last + 1):
+            body = f'{{"batchWatermarkMs":0}}\n{{"t":{{"0":{10 * number}}}}}' if folder == "offsets" else "{}"
+            (query / folder / str(number)).write_text(f"v1\n{body}")
+    (query / "metadata").write_text('{"id":"1"}')
+    return query
+
+
+def passed(query: Path, landed_batch: int | None, quarantined: int | None = None) -> int | None:
+    """Return the passed offset of partition 0, after mending."""
+    state = Landed(landed_batch, quarantined)
+    checkpoint.mend(query, state)
+    offset = checkpoint.passed_offset(query, state)
+    return None if offset is None else int(offset["t"]["0"])
+
+
+@pytest.mark.parametrize(
+    ("planned", "committed", "landed_batch", "offset"),
+    [
+        (3, 3, 3, 30),
+        (3, 2, 3, 30),
+        (3, 2, 2, 20),
+        (3, 3, 1, 30),
+        (0, -1, None, None),
+        (-1, -1, None, None),
+        (0, -1, 0, 0),
+    ],
+)
+def test_what_is_through_follows_from_commits_and_bronze(
+    tmp_path: Path, planned: int, committed: int, landed_batch: int | None, offset: int | None
+) -> None:
+    """A batch is through when Spark or bronze says so; a planned one that neither knows is still to be read."""
+    assert offset == passed(checkpoint_of(tmp_path, planned, committed), landed_batch)
+
+
+def test_a_lost_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
+    """A9: bronze ahead of the checkpoint means that reading on would double rows or skip them, so it does not start."""
+    with pytest.raises(Refused, match=r"the checkpoint .* is gone: .*twice.*turnout ingest adopt"):
+        passed(tmp_path / "none", 2)
+    with pytest.raises(Refused, match=r"ends at batch 3, but bronze has batch 5: it is an old copy.*adopt"):
+        passed(checkpoint_of(tmp_path, 3, 3), 5)
+
+
+@pytest.mark.parametrize("damage", [b"", b"v1", b"v1\n{", b"\xff\xfe", b"v1\n{}"])
+def test_damaged_last_offsets_are_put_aside_only_if_nothing_came_of_them(tmp_path: Path, damage: bytes) -> None:
+    """A13: unreadable offsets of a batch without a trace are planned anew; of any other batch the file is named."""
+    for name, landed_batch, quarantined, committed in (("b", 3, 2, 2), ("q", 2, 3, 2), ("c", 2, 2, 3)):
+        query = checkpoint_of(tmp_path / name, 3, committed)
+        (query / "offsets" / "3").write_bytes(damage)
+        with pytest.raises(Refused, match=r"offsets/3 is damaged.*turnout ingest adopt"):
+            passed(query, landed_batch, quarantined)
+        assert damage == (query / "offsets" / "3").read_bytes()
+    query = checkpoint_of(tmp_path / "free", 3, 2)
+    (query / "offsets" / "3").write_bytes(damage)
+    assert passed(query, 2, 2) == 20
+    assert damage == (query / "offsets" / "3.damaged").read_bytes()
+    assert not (query / "offsets" / "3").exists()
+
+
+def test_a_missing_offset_file_is_named(tmp_path: Path) -> None:
+    """A13: Spark needs the batch before the last, too; the sentence names that very file."""
+    query = checkpoint_of(tmp_path, 3, 3)
+    (query / "offsets" / "2").unlink()
+    with pytest.raises(Refused, match=r"offsets/2 is missing"):
+        passed(query, 3)
+    (query / "offsets" / "3").unlink()
+    with pytest.raises(Refused, match=r"no offsets of its last batch, 3"):
+        passed(query, 1)
+
+
+def test_damaged_and_missing_commits_only_repeat_a_batch(tmp_path: Path) -> None:
+    """A14, A16: a commit file that is empty is put aside; with or without three of them the position is the same."""
+    query = checkpoint_of(tmp_path, 5, 5)
+    (query / "commits" / "5").write_bytes(b"")
+    assert passed(query, 5) == 50
+    assert (query / "commits" / "5.damaged").exists()
+    assert not (query / "commits" / "5").exists()
+    for number in (3, 4):
+        (query / "commits" / str(number)).unlink()
+    assert passed(query, 5) == 50
+    assert passed(query, 4) == 40
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"{}", b"[1]"])
+def test_the_query_id_is_made_anew(tmp_path: Path, damage: bytes | None) -> None:
+    """A15: nothing hangs on Spark's query id, so a missing or damaged one is replaced; a good one stays."""
+    query = checkpoint_of(tmp_path, 1, 1)
+    assert passed(query, 1) == 10
+    assert (query / "metadata").read_text() == '{"id":"1"}'
+    (query / ".metadata.crc").write_bytes(b"Hadoop's checksum of the old one")
+    (query / "metadata").unlink()
+    if damage is not None:
+        (query / "metadata").write_bytes(damage)
+    assert passed(query, 1) == 10
+    assert json.loads((query / "metadata").read_text())["id"]
+    assert not (query / ".metadata.crc").exists()
+
+
+@pytest.mark.parametrize(
+    "files", [(), ("metadata",), ("metadata", "offsets/0"), ("metadata", "offsets/0", "commits/0")]
+)
+def test_a_beginning_that_was_written_half_way_is_written_again(tmp_path: Path, files: tuple[str, ...]) -> None:
+    """Killed between two files, the checkpoint of a query that is to begin behind everything is as good as none."""
+    checkpoint.begin_behind(tmp_path, {"t": {"0": 7}})
+    for file in {"metadata", "offsets/0", "commits/0"} - set(files):
+        (tmp_path / file).unlink()
+    assert passed(tmp_path, None) == (7 if "commits/0" in files else None)
+    checkpoint.begin_behind(tmp_path, {"t": {"0": 7}})
+    assert passed(tmp_path, None) == 7

@@ -1,0 +1,350 @@
+"""Is the source still the one that was read, how far is it read, and what may be mended: without Spark or a broker."""
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from deltalake.writer import write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine
+
+from pipeline.bronze import BRONZE
+from pipeline.delta_table import CursorTable, write_file
+from pipeline.errors import Refused
+from pipeline.ingest import identity, landed, landing_log, topic
+from pipeline.ingest.identity import Commits, Gap, Known, LandingSeen, Offsets, TopicSeen
+from pipeline.ingest.producer import LANDING
+from pipeline.settings import load
+from pipeline.store import sources
+from pipeline.store.engine import open_store
+
+# --------------------------------------------------------------------------------------------------- what is judged
+
+PARTITIONS = st.integers(0, 3)
+ENDS = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(sorted)
+
+
+@given(
+    ends=st.lists(ENDS, min_size=1, max_size=4),
+    read=st.dictionaries(PARTITIONS, st.integers(0, 20), max_size=4),
+)
+def test_gap_and_rest_are_all_there_was_to_read(ends: list[list[int]], read: dict[int, int]) -> None:
+    """A25, A26: each unread offset is in a named gap or still read, never both; what is there is never called a gap."""
+    seen = TopicSeen(
+        "t", "id", {n: low for n, (low, _) in enumerate(ends)}, {n: high for n, (_, high) in enumerate(ends)}
+    )
+    read = {number: min(at, seen.latest[number]) for number, at in read.items() if number in seen.latest}
+    trouble = identity.judge(Known("id", len(ends)), Offsets(read), seen)
+    onward = Offsets(read) if trouble is None else trouble.onward
+    assert isinstance(onward, Offsets)
+    gaps = () if trouble is None else trouble.gaps
+    for number, end in seen.latest.items():
+        unread = set(range(read.get(number, 0), end))
+        named = {at for gap in gaps if gap.partition == number for at in range(gap.first, (gap.last or 0) + 1)}
+        rest = set(range(onward.next.get(number, 0), end))
+        assert not named & rest
+        assert unread == {at for at in named | rest if at < end}
+        assert rest <= set(range(seen.earliest[number], end))
+        assert not named & set(range(seen.earliest[number], end))
+
+
+@pytest.mark.parametrize(
+    ("known", "read", "reason", "words", "gaps"),
+    [
+        (Known("new", 2), {0: 5, 1: 7}, None, "", ()),
+        (Known(None, None), {0: 5, 1: 7}, None, "", ()),
+        (
+            Known("old", 2), {0: 5, 1: 7}, "recreated",
+            "deleted and made anew: its id is new, ingest has read old.*partition 0 offsets from 5 on; partition 1",
+            (Gap(0, 5, None), Gap(1, 7, None), Gap(0, 0, 3), Gap(1, 0, 3)),
+        ),
+        (
+            Known("new", 3), {0: 5, 1: 7, 2: 9}, "partitions",
+            "had 3 partitions and now has 2: partition 2 vanished.*partition 2 offsets from 9 on", (Gap(2, 9, None),),
+        ),
+        (
+            Known("new", 2), {0: 2, 1: 3}, "retention",
+            "retention has removed partition 0 offsets 2 to 3; partition 1 offset 3", (Gap(0, 2, 3), Gap(1, 3, 3)),
+        ),
+        (
+            Known("new", 2), {0: 5, 1: 25}, "truncated",
+            "ingest has read partition 1 offsets 10 to 24, which it no longer has", (Gap(1, 10, 24),),
+        ),
+    ],
+)  # fmt: skip
+def test_a_topic_that_changed_is_named_exactly(
+    known: Known, read: dict[int, int], reason: str | None, words: str, gaps: tuple[Gap, ...]
+) -> None:
+    """A24, A25: the sentence names the topic, the partitions and both ends of what is missing."""
+    seen = TopicSeen("events", "new", {0: 4, 1: 4}, {0: 10, 1: 10})
+    trouble = identity.judge(known, Offsets(read), seen)
+    if reason is None:
+        assert trouble is None
+        return
+    assert trouble is not None
+    assert (reason, gaps) == (trouble.reason, trouble.gaps)
+    assert trouble.sentence.startswith("The Kafka topic 'events'")
+    assert re.search(words, trouble.sentence), trouble.sentence
+
+
+@pytest.mark.parametrize(
+    ("position", "seen", "reason", "words", "onward"),
+    [
+        (Commits(6), LandingSeen("L", "id", 0, 5), None, "", None),
+        (Commits(None), LandingSeen("L", "id", 3, 5), None, "", None),
+        (Commits(6), LandingSeen("L", "other", 0, 5), "recreated", "its id is other, ingest has read id", Commits(0)),
+        (Commits(6), LandingSeen("L", "other", 2, 5), "recreated", "commits from 6 on", Commits(None)),
+        (Commits(8), LandingSeen("L", "id", 0, 5), "truncated", "ends at commit 5, but .* commits 6 to 7", Commits(6)),
+        (Commits(2), LandingSeen("L", "id", 4, 5), "retention", "not read yet: commits 2 to 3", Commits(4)),
+        (
+            Commits(2), LandingSeen("L", "id", 0, 5, {3: "(DELETE) took away 1 of its files"}), "rewritten",
+            r"commit 3 \(DELETE\) took away 1 of its files\. To leave out: commits 2 to 3", Commits(4),
+        ),
+        (
+            Commits(None, frozenset("a")), LandingSeen("L", "id", 3, 5, replaced="a"), "rewritten",
+            "a is no longer in it. To leave out: commits 0 to 5", Commits(6),
+        ),
+        (
+            Commits(2), LandingSeen("L", "id", 0, 5, {}, {2: "a.parquet"}), "retention",
+            "commit 2 added a.parquet. To leave out: commit 2", Commits(3),
+        ),
+    ],
+)  # fmt: skip
+def test_a_landing_table_that_changed_is_named_exactly(
+    position: Commits, seen: LandingSeen, reason: str | None, words: str, onward: Commits | None
+) -> None:
+    """The sentence names the table, what happened, and the commits that would be left out."""
+    trouble = identity.judge(Known("id"), position, seen)
+    if reason is None:
+        assert trouble is None
+        return
+    assert trouble is not None
+    assert (reason, onward) == (trouble.reason, trouble.onward)
+    assert trouble.sentence.startswith("The landing table L ")
+    assert re.search(words, trouble.sentence), trouble.sentence
+
+
+@given(
+    st.one_of(
+        st.dictionaries(st.integers(0, 100), st.integers(0, 2**53)).map(Offsets),
+        st.builds(Commits, st.none() | st.integers(0, 2**53), st.frozensets(st.text())),
+    )
+)
+def test_a_position_is_read_back_as_it_was(position: Offsets | Commits) -> None:
+    """What the control store keeps is the very place where reading goes on."""
+    assert position == identity.parse(identity.render(position))
+
+
+def test_the_first_start_is_fixed_in_numbers() -> None:
+    """`latest` and Spark's JSON become offsets at the first start, so a lost checkpoint cannot move the beginning."""
+    seen = TopicSeen("t", "id", {0: 2, 1: 0}, {0: 9, 1: 4})
+    assert [
+        identity.first_offsets(setting, seen).next
+        for setting in ("earliest", "latest", '{"t": {"0": -1, "1": 3}}', '{"t": {"0": -2, "1": 4}}')
+    ] == [
+        {0: 2, 1: 0}, {0: 9, 1: 4}, {0: 9, 1: 3}, {0: 2, 1: 4},
+    ]  # fmt: skip
+    assert json.loads(
+        identity.offsets_json("t", Offsets({0: 2}), TopicSeen("t", "id", {0: 0, 1: 0, 2: 0}, {0: 9, 1: 9, 2: 9}))
+    ) == {"t": {"0": 2, "1": 0, "2": 0}}
+    for wrong in ("soon", '{"u": {"0": 1}}', '{"t": [1]}'):
+        with pytest.raises(Refused, match="expected earliest, latest, or JSON"):
+            identity.first_offsets(wrong, seen)
+    with pytest.raises(Refused, match="each of the 2 partitions of 't' and no other: correct partition 1"):
+        identity.first_offsets('{"t": {"0": 1}}', seen)
+
+
+# ----------------------------------------------------------------------------------------------- how a broker is asked
+
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="a\\"b";'
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "untold"),
+    [
+        ({}, {}, ()),
+        ({"max.poll.records": "10", "kafka.fetch.min.bytes": "1"}, {}, ()),
+        (
+            {"security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "sasl.jaas.config": JAAS},
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "ann",
+                "sasl.password": 'a"b',
+            },
+            (),
+        ),
+        ({"ssl.truststore.location": "t.jks", "ssl.truststore.password": "x"}, {}, ("ssl.truststore.location",)),
+        ({"ssl.truststore.location": "t.jks", "ssl.ca.location": "ca.pem"}, {"ssl.ca.location": "ca.pem"}, ()),
+        ({"ssl.truststore.location": "t", "ssl.truststore.type": "PEM"}, {"ssl.ca.location": "t"}, ()),
+        ({"ssl.keystore.location": "k"}, {}, ("ssl.keystore.location",)),
+        (
+            {"ssl.keystore.location": "k", "ssl.keystore.type": "PKCS12", "ssl.keystore.password": "p"},
+            {"ssl.keystore.location": "k", "ssl.keystore.password": "p"},
+            (),
+        ),
+        ({"ssl.endpoint.identification.algorithm": ""}, {"ssl.endpoint.identification.algorithm": "none"}, ()),
+        ({"sasl.jaas.config": "Krb5LoginModule required;"}, {}, ("sasl.jaas.config",)),
+        ({"sasl.login.callback.handler.class": "x"}, {}, ("sasl.login.callback.handler.class",)),
+    ],
+)
+def test_options_are_translated_or_named(
+    options: dict[str, str], told: dict[str, str], untold: tuple[str, ...]
+) -> None:
+    """An option of the connection is either put into the other client's words or named as one that cannot be."""
+    assert topic.Connection(told, untold) == topic.translate(options)
+
+
+# --------------------------------------------------------------------------------------------------- how far bronze is
+
+
+def bronze_of(folder: Path, commits: list[list[dict[str, Any]]], first_seq: int = 1) -> CursorTable:
+    """Write bronze commits of rows that only have a source position, some of them in two files."""
+    table = CursorTable.create(folder, BRONZE, "bronze")
+    for seq, rows in enumerate(commits, first_seq):
+        full = [{**dict.fromkeys(BRONZE.names), "seq": seq, "pos": pos, **row} for pos, row in enumerate(rows)]
+        halves = [full[::2], full[1::2]]
+        files = [write_file(pa.Table.from_pylist(half, BRONZE), folder, ["seq"]) for half in halves if half]
+        table.commit(files, table.cursor, seq)
+    return table
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 2**32))
+def test_last_offsets_are_those_of_all_rows(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Reading the newest files until each partition was seen finds what reading everything finds, also compacted."""
+    draw = random.Random(seed)
+    ends = {0: 0, 1: 0, 2: 0}
+    commits: list[list[dict[str, Any]]] = []
+    for _ in range(draw.randint(1, 6)):
+        rows: list[dict[str, Any]] = []
+        for _ in range(draw.randint(1, 4)):
+            number = draw.choice([0, 0, 0, 1, 2])
+            rows.append({"topic": "t", "partition": number, "offset": ends[number]})
+            ends[number] += draw.randint(1, 3)
+        commits.append([*rows, {"topic": "other", "partition": 0, "offset": 999}, {"topic": "t", "offset": 5}])
+    folder = tmp_path_factory.mktemp("bronze") / "bronze"
+    bronze_of(folder, commits)
+    if draw.random() < 0.3:
+        DeltaTable(folder).optimize.compact()
+    since = draw.randint(0, 2)
+    rows_above = [row for rows in commits[since:] for row in rows if row["topic"] == "t" and "partition" in row]
+    expected: dict[int, int] = {}
+    for row in rows_above:
+        expected[row["partition"]] = max(row["offset"], expected.get(row["partition"], -1))
+    assert expected == landed.last_offsets(folder, "t", since, {0, 1, 2})
+
+
+def test_the_last_offset_may_be_in_any_file_of_its_seq(tmp_path: Path) -> None:
+    """One bronze commit has several files; the last offset of a partition may be in the last one that is read."""
+    table = CursorTable.create(tmp_path, BRONZE, "bronze")
+    rows = [
+        {**dict.fromkeys(BRONZE.names), "seq": 1, "topic": "t", "partition": 0, "offset": offset}
+        for offset in range(20)
+    ]
+    table.commit([write_file(pa.Table.from_pylist([row], BRONZE), tmp_path, ["seq"]) for row in rows], None, 1)
+    assert landed.last_offsets(tmp_path, "t", 0, {0}) == {0: 19}
+
+
+def test_no_more_of_bronze_is_read_than_must_be(tmp_path: Path) -> None:
+    """What bronze has of a source is found in its newest files: old ones may be unreadable."""
+    rows = [[{"topic": "t", "partition": number, "offset": seq} for number in (0, 1)] for seq in range(5)]
+    bronze_of(tmp_path / "kafka", rows)
+    files = [[{"topic": f"file-{seq}", "offset": 0}, {"topic": f"file-{seq}", "offset": 1}] for seq in range(5)]
+    bronze_of(tmp_path / "landing", files)
+    for table in (tmp_path / "kafka", tmp_path / "landing"):
+        for action in pa.table(DeltaTable(table).get_add_actions(flatten=True)).to_pylist():
+            if action["max.seq"] <= 3:
+                (table / action["path"]).write_bytes(b"unreadable")
+    assert landed.last_offsets(tmp_path / "kafka", "t", 0, {0, 1}) == {0: 4, 1: 4}
+    commits = {f"file-{number}": number for number in range(9)}
+    assert landed.LastCommit(4, frozenset({"file-4"})) == landed.last_commit(tmp_path / "landing", 0, commits)
+
+
+def test_the_last_landing_commit_is_found_with_its_files(tmp_path: Path) -> None:
+    """Of a landing commit that is in bronze in part, exactly the files that are there are told."""
+    folder = tmp_path / "bronze"
+    bronze_of(folder, [[{"topic": "a"}, {"topic": "b"}], [{"topic": "c"}], [{"topic": "k", "partition": 0}]])
+    commits = {"a": 0, "b": 1, "c": 1, "d": 1}
+    assert landed.LastCommit(1, frozenset({"b", "c"})) == landed.last_commit(folder, 0, commits)
+    assert landed.LastCommit(1, frozenset({"c"})) == landed.last_commit(folder, 1, commits)
+    assert landed.LastCommit(-1, frozenset({"a", "b", "c"})) == landed.last_commit(folder, 0, {})
+    assert landed.last_commit(folder, 2, commits) is None
+
+
+# --------------------------------------------------------------------------------------------- what a landing log tells
+
+
+def land(path: Path, rows: int = 1) -> None:
+    values = pa.table({"key": [None] * rows, "value": [b"x"] * rows}, schema=LANDING)
+    write_deltalake(path, values, mode="append")
+
+
+def test_compaction_is_no_change_and_a_deletion_is_one(tmp_path: Path) -> None:
+    """A landing table that is compacted reads on; one that loses rows is told with commit, operation and files."""
+    for _ in range(3):
+        land(tmp_path)
+    DeltaTable(tmp_path).optimize.compact()
+    assert not landing_log.look(tmp_path, Commits(0)).changed
+    DeltaTable(tmp_path).delete()
+    land(tmp_path)
+    seen = landing_log.look(tmp_path, Commits(0))
+    assert seen.changed == {4: "(DELETE) took away 1 of its files"}
+    assert not landing_log.look(tmp_path, Commits(5)).changed
+    assert (seen.first, seen.last) == (0, 5)
+
+
+def test_files_and_commits_that_are_gone_are_told(tmp_path: Path) -> None:
+    """What is unread must be there: a vacuumed file and a log that was cleaned up are both seen beforehand."""
+    for _ in range(4):
+        land(tmp_path)
+    files = landing_log.files_by_commit(tmp_path)
+    (tmp_path / files[2][0]).unlink()
+    assert {2: files[2][0]} == landing_log.look(tmp_path, Commits(1)).missing
+    assert not landing_log.look(tmp_path, Commits(2, frozenset(files[2]))).missing
+    DeltaTable(tmp_path).create_checkpoint()
+    for version in (0, 1):
+        (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
+    assert landing_log.look(tmp_path, Commits(3)).first == 2
+    read = frozenset(files[3])
+    assert landing_log.look(tmp_path, Commits(None, read)).replaced is None
+    DeltaTable(tmp_path).delete()
+    assert landing_log.look(tmp_path, Commits(None, read)).replaced == files[3][0]
+
+
+# ------------------------------------------------------------------------------------------------- what the store keeps
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return open_store(*load(tmp_path / "env", {}))
+
+
+def test_a_replaced_generation_has_one_successor(engine: Engine) -> None:
+    """Of two adoptions at once the second is refused whole, and gap and identity belong to the new generation."""
+    assert tuple(sources.open_generation(engine, name) for name in ("a", "a", "b")) == (1, 1, 2)
+    found = sources.Identity(0, "id", 2, "bronze", 7, None, "ann")
+    gap = sources.AcceptedGap(0, "a", 1, 5, None, "recreated", "ann", 1.0)
+    assert sources.replace_generation(engine, "a", 1, found, [gap]) == 3
+    with pytest.raises(Refused, match="Somebody else has just adopted"):
+        sources.replace_generation(engine, "a", 1, found, [gap])
+    assert tuple(sources.generation(engine, name) for name in ("a", "b")) == (3, 2)
+    assert [sources.AcceptedGap(3, "a", 1, 5, None, "recreated", "ann", 1.0)] == sources.accepted_gaps(engine)
+    kept = sources.identity(engine, 3)
+    assert kept == sources.Identity(3, "id", 2, "bronze", 7, None, "ann")
+    assert sources.identity(engine, 1) is None
+
+
+def test_an_identity_is_replaced_not_doubled(engine: Engine) -> None:
+    """There is one truth per generation: what was seen last."""
+    for partitions in (2, 3):
+        sources.record_identity(engine, sources.Identity(1, "id", partitions, "bronze", 0, None))
+    kept = sources.identity(engine, 1)
+    assert kept is not None
+    assert kept.partitions == 3

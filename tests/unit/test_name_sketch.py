@@ -1,0 +1,145 @@
+"""That names which are no games cost nothing that grows: the sketch, the ingest task, a million names."""
+
+import gc
+import json
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.ingest import name_sketch, pending
+from pipeline.ingest.landing import IngestJob, land
+from pipeline.ingest.name_sketch import EMPTY, merged, sketched
+from pipeline.ingest.onboarding import Onboarding
+from pipeline.names import GameKey, game_key
+from pipeline.settings import Onboarding as Limits
+from pipeline.settings import load
+from pipeline.store import onboarding as store
+from pipeline.store.engine import open_store
+from protos.turnout.v1.wrapper_pb2 import Wrapper
+
+NOW = 1_800_000_000.0
+
+_BATCHES = st.lists(st.dictionaries(st.sampled_from("abcdefghij"), st.integers(1, 9), min_size=1), max_size=8)
+
+
+@settings(deadline=None)
+@given(_BATCHES, st.integers(1, 6))
+def test_the_list_is_bounded_and_its_counts_hold(batches: list[dict[str, int]], limit: int) -> None:
+    """However names come, no more are listed than allowed, and true counts lie within what is told of them."""
+    true: Counter[str] = Counter()
+    sketch = EMPTY
+    for at, batch in enumerate(batches):
+        true.update(batch)
+        one = sketched(pa.array(list(batch)), pa.array(list(batch.values())), float(at), limit)
+        sketch = name_sketch.loads(merged(sketch, one, limit).dumps())
+    assert len(sketch.names) <= limit
+    assert sum(true.values()) == sketch.rows
+    for name, seen in sketch.names.items():
+        assert seen.rows - seen.error <= true[name] <= seen.rows
+        assert 0 <= seen.first_seen <= seen.last_seen < len(batches)
+    assert all(count <= sketch.floor for name, count in true.items() if name not in sketch.names)
+    if len(true) <= limit:
+        assert dict(true) == {name: seen.rows for name, seen in sketch.names.items()}
+
+
+@pytest.mark.parametrize("count", [0, 1, 50, 3_000, 20_000, 300_000])
+def test_the_number_of_names_is_about_right(count: int) -> None:
+    """About how many names there were is told within 5 %, whether they came at once, in parts, or again."""
+    names = [f"name {number}" for number in range(count)]
+    parts = [names[: count // 2], names[count // 3 :]]
+    sketch = EMPTY
+    for part in parts:
+        sketch = merged(sketch, sketched(pa.array(part, pa.string()), pa.array([1] * len(part), pa.int64()), NOW, 5), 5)
+    assert sketch.distinct == pytest.approx(count, rel=0.05)
+
+
+def test_a_busy_name_is_found_in_a_flood() -> None:
+    """A name with real traffic stays on top of the list while a hundred thousand names come once each."""
+    sketch = EMPTY
+    for batch in range(20):
+        names = ["a real game", *(f"{batch} {number}" for number in range(5_000))]
+        rows = pa.array([8] + [1] * 5_000)
+        sketch = merged(sketch, sketched(pa.array(names), rows, NOW + batch, 1_000), 1_000)
+    busiest = max(sketch.names, key=lambda name: sketch.names[name].rows - sketch.names[name].error)
+    assert busiest == "a real game"
+    assert sketch.names[busiest] == (160, 0, NOW, NOW + 19)
+
+
+def _task(tmp_path: Path, names: Sequence[str], limits: Limits, known: dict[str, GameKey], seq: int = 1) -> Any:
+    """Land one row of each name, as an executor does, and return the report."""
+    values = [Wrapper(game=name, schema_id=1, payload=b"x").SerializeToString() for name in names]
+    count = len(values)
+    rows = {
+        "key": pa.nulls(count, pa.binary()),
+        "value": pa.array(values, pa.binary()),
+        "topic": pa.array(["t"] * count),
+        "partition": pa.array([0] * count, pa.int32()),
+        "offset": pa.array(range(count), pa.int64()),
+        "source_time": pa.nulls(count, pa.timestamp("us", "UTC")),
+    }
+    job = IngestJob(
+        seq=seq,
+        heads={"malformed_wrapper": seq - 1},
+        known=known,
+        onboarding=limits,
+        bronze=tmp_path / "bronze",
+        quarantine=tmp_path / "quarantine",
+        bronze_files=2,
+    )
+    return json.loads(next(land(iter([pa.RecordBatch.from_pydict(rows)]), job))["report"][0].as_py())
+
+
+def test_a_task_tells_names_under_a_prefix_busiest_first(tmp_path: Path) -> None:
+    """The longest prefix that fits gets the name, and a name that is a game or fits none is no candidate."""
+    names = ["p1", "pp1", "pp2", "pp2", "other", "pgame", "p2", "p2", "p1", "p1"]
+    report = _task(tmp_path, names, Limits(prefixes=("p", "pp")), {"pgame": game_key("pgame")})
+    assert report["unknown"]["candidates"] == {"pp": ["pp2", "pp1"], "p": ["p1", "p2"]}
+    assert {"malformed_wrapper": 9, game_key("pgame"): 1} == report["counts"]
+    assert {game_key("pgame"): "pgame"} == report["routed"]
+    assert report["reasons"] == {"unknown_game": 9}
+
+
+def _resident_bytes() -> int:
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.timeout(120)
+def test_a_million_names_cost_next_to_nothing(tmp_path: Path) -> None:
+    """Goal G10: what ingest keeps after a million random names is as small as after fifty thousand."""
+    limits = Limits(prefixes=("name 7",))
+    engine = open_store(*load(tmp_path / "env", {}))
+    ingest = Onboarding(engine, limits)
+    heads: dict[str, int] = {}
+    resident, longest = 0, 0
+    for seq in range(1, 22):
+        names = [f"name {number * 2_654_435_761 % 2**40:x}" for number in range(seq * 50_000, (seq + 1) * 50_000)]
+        report = _task(tmp_path, names, limits, dict(ingest.known(ingest.admit(NOW + seq))), seq)
+        shutil.rmtree(tmp_path / "bronze")
+        shutil.rmtree(tmp_path / "quarantine")
+        heads.update(dict.fromkeys(report["counts"], seq))
+        ingest.note(report["unknown"], NOW + seq)
+        longest = max(longest, len(str(report)))
+        if seq == 1:
+            resident = _resident_bytes()
+    ingest.close()
+    grown = _resident_bytes() - resident
+    seen = pending.pending(engine, limits, NOW)
+    assert grown < 50_000_000
+    assert len(store.onboarded(engine)) == 10  # an hour's games of the one prefix
+    assert len(heads) <= 11
+    assert longest < 200_000
+    assert len(seen.names) == 1_000
+    assert seen.distinct == pytest.approx(1_050_000, rel=0.05)
+    kept = store.read_sketch(engine)
+    assert kept is not None
+    assert len(kept) < 200_000
+    engine.dispose()

@@ -1,0 +1,343 @@
+"""Who becomes a game, and that a name that does not costs nothing that grows."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine, insert
+
+from pipeline.cli import cli
+from pipeline.errors import Refused
+from pipeline.ingest import pending
+from pipeline.ingest.name_sketch import sketched
+from pipeline.ingest.onboarding import Onboarding, Roll, look, wished
+from pipeline.names import game_key
+from pipeline.settings import Onboarding as Limits
+from pipeline.settings import load
+from pipeline.store import onboarding as store
+from pipeline.store.engine import open_store
+from pipeline.store.onboarding import How, Onboarded, RefusedName, Wish
+from pipeline.store.tables import registrations, schemas
+
+NOW = 1_800_000_000.0
+LIMITS = Limits()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    opened = open_store(*load(tmp_path / "env", {}))
+    with opened.begin() as connection:
+        row = {"fingerprint": "f", "format": "protobuf", "message": "m", "descriptor": b"", "created_at": NOW}
+        connection.execute(insert(schemas).values(schema_id=1, **row))
+    yield opened
+    opened.dispose()
+
+
+def _register(engine: Engine, *names: str, keys: Sequence[str] = ()) -> None:
+    """Give games a schema, as the registry does."""
+    rows = [
+        {"game_key": key, "game": name, "version": 1, "schema_id": 1, "created_at": NOW}
+        for name, key in zip(names, keys or [game_key(name) for name in names], strict=True)
+    ]
+    with engine.begin() as connection:
+        connection.execute(insert(registrations), rows)
+
+
+def _wish(name: str, how: How = "schema", prefix: str | None = None) -> Wish:
+    return Wish(game_key(name), name, how, prefix)
+
+
+def _told(rows: dict[str, int], limits: Limits = LIMITS, **candidates: list[str]) -> dict[str, Any]:
+    """Return what a task tells of names that are no games."""
+    made = sketched(pa.array(list(rows)), pa.array(list(rows.values())), NOW, limits.max_pending)
+    return {"sketch": made.dumps(), "candidates": candidates}
+
+
+def _names(engine: Engine) -> set[str]:
+    return set(store.onboarded_names(engine).values())
+
+
+# ------------------------------------------------------------------------------------------------------------ the plan
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("Foo", "foo", True),
+        ("Foo", "FOO", True),
+        ("café", "cafe\u0301", True),
+        ("Chess", "\uff23\uff48\uff45\uff53\uff53", True),
+        ("chess", "ch\u200bess", True),
+        ("chess", "\u202echess", True),
+        ("a b", "a\u00a0b", True),
+        ("straße", "STRASSE", True),
+        ("café", "cafe", False),
+        ("chess", "chess 2", False),
+    ],
+)
+def test_names_that_people_confuse_are_flagged_and_stay_apart(one: str, other: str, alike: bool) -> None:
+    """Case twins, NFC and NFD, full width and invisible marks: two games, two keys, and a person is told (C4)."""
+    assert game_key(one) != game_key(other)
+    assert alike is (look(one) == look(other))
+    roll = Roll([Onboarded(1, _wish(one), NOW)])
+    assert ([one] if alike else []) == roll.twins(other)
+    assert roll.twins(one) == []
+    assert [_wish(other)] == roll.plan([_wish(other)], LIMITS, NOW)  # who registers it means it
+    by_prefix = _wish(other, "prefix", other[0])
+    assert ([] if alike else [by_prefix]) == roll.plan([by_prefix], LIMITS, NOW)
+
+
+@pytest.mark.parametrize(
+    ("wish", "limits", "expected"),
+    [
+        (_wish("new"), LIMITS, None),
+        (_wish("old"), LIMITS, None),
+        (_wish("spam"), LIMITS, "ann refused it"),
+        (_wish("spam", "name"), LIMITS, "ann refused it"),
+        (_wish("spam", "approval"), LIMITS, None),
+        (Wish(game_key("old"), "twin of old", "approval"), LIMITS, "belongs to the game 'old'"),
+        (_wish("new", "approval"), replace(LIMITS, max_games=3), "there are 3 games"),
+        (_wish("p 3", "prefix", "p"), replace(LIMITS, hourly_per_prefix=3), None),
+        (_wish("p 3", "prefix", "p"), replace(LIMITS, hourly_per_prefix=1), "has used up onboarding.hourly_per_prefix"),
+        (_wish("q 1", "prefix", "q"), replace(LIMITS, hourly_per_prefix=1), None),
+        (_wish("p 3", "prefix", "p"), replace(LIMITS, max_games=4), "fill their half"),
+        (_wish("new"), replace(LIMITS, max_games=4), None),
+        (_wish("P 1", "prefix", "P"), LIMITS, "it looks like 'p 1'"),
+    ],
+)
+def test_why_a_name_does_not_become_a_game(wish: Wish, limits: Limits, expected: str | None) -> None:
+    """Each limit has its own sentence; a registered schema meets neither the hour's nor the prefixes' limit."""
+    earlier = [_wish("old"), _wish("p 1", "prefix", "p"), _wish("p 2", "prefix", "p")]
+    ages = [NOW - 9_000, NOW - 3_601, NOW - 3_599]
+    games = [Onboarded(number, wish, at) for number, (wish, at) in enumerate(zip(earlier, ages, strict=True), 1)]
+    roll = Roll(games, {"spam": RefusedName("spam", "ann", None, NOW)})
+    told = roll.obstacle(wish, limits, NOW)
+    assert (expected is None) == (told is None)
+    assert (expected or "") in (told or "")
+
+
+_WISHES = st.lists(
+    st.builds(
+        _wish,
+        st.sampled_from(["a", "A", "b", "c", "d", "e", "f"]),
+        st.sampled_from(["schema", "name", "approval"]),
+    )
+    | st.builds(_wish, st.sampled_from(["pa", "pb", "pc", "qa", "qb"]), st.just("prefix"), st.sampled_from("pq")),
+    max_size=20,
+)
+
+
+@settings(deadline=None)
+@given(_WISHES, st.integers(1, 8), st.integers(0, 3))
+def test_a_plan_keeps_every_limit_and_once_done_is_empty(wishes: list[Wish], most: int, hourly: int) -> None:
+    """No plan makes too many games, nor one key twice; after it was applied, planning again gives nothing."""
+    limits = Limits(max_games=most, hourly_per_prefix=hourly)
+    roll = Roll()
+    granted = roll.plan(wishes, limits, NOW)
+    assert not roll.games
+    assert len(granted) <= most
+    assert len({wish.game_key for wish in granted}) == len(granted)
+    by_prefix = Counter(wish.prefix for wish in granted if wish.prefix)
+    assert all(count <= hourly for count in by_prefix.values())
+    assert by_prefix.total() <= (most + 1) // 2
+    for wish in granted:
+        roll.add(wish, NOW)
+    assert roll.plan(wishes, limits, NOW) == []
+
+
+# ---------------------------------------------------------------------------------------------------------- the driver
+
+
+def test_registered_and_allowed_names_are_games_at_once(engine: Engine) -> None:
+    """A schema or a name in the settings needs nobody's look: the next micro-batch knows the game."""
+    _register(engine, "racer")
+    ingest = Onboarding(engine, replace(LIMITS, names=("puzzle", "racer")))
+    assert {"racer": game_key("racer"), "puzzle": game_key("puzzle")} == ingest.known(ingest.admit(NOW))
+    _register(engine, "late")
+    assert {"racer", "puzzle", "late"} == set(ingest.known(ingest.admit(NOW)))
+    assert [(each.wish.game, each.wish.how) for each in store.onboarded(engine)] == [
+        ("racer", "schema"),
+        ("puzzle", "name"),
+        ("late", "schema"),
+    ]
+
+
+def test_a_number_stands_for_the_same_games_for_ever(engine: Engine) -> None:
+    """Law L5: a repeated micro-batch judges names as its first attempt did, whatever became a game meanwhile."""
+    _register(engine, "one")
+    ingest = Onboarding(engine, LIMITS)
+    pinned = ingest.admit(NOW)
+    pending.approve(engine, LIMITS, "two", "ann", None, NOW)
+    later = ingest.admit(NOW)
+    assert {"one"} == set(ingest.known(pinned))
+    assert {"one", "two"} == set(ingest.known(later))
+    restarted = Onboarding(engine, LIMITS)
+    assert {"one"} == set(restarted.known(pinned))
+    assert restarted.known(0) == {}
+
+
+def test_an_older_store_is_refused(engine: Engine) -> None:
+    """A store that lacks games a micro-batch was begun with would refuse their rows, so it is not used."""
+    with pytest.raises(Refused, match=r"games up to number 7, but the control store has fewer.*Restore"):
+        Onboarding(engine, LIMITS).known(7)
+
+
+def test_a_registered_game_is_not_starved_by_a_flood(engine: Engine) -> None:
+    """Names that flood an allowed prefix take neither the hour of another prefix nor the place of a registered game."""
+    limits = Limits(prefixes=("bad/", "good/"), max_games=8, hourly_per_prefix=3)
+    ingest = Onboarding(engine, limits)
+    for hour in range(5):
+        flood = [f"bad/{hour} {number}" for number in range(50)]
+        told = _told(dict.fromkeys(flood, 9), limits, **{"bad/": flood})
+        ingest.note(told, NOW + 3_600 * hour)
+        assert len(_names(engine)) == min(3 * hour + 3, 4)
+    ingest = Onboarding(engine, replace(limits, max_games=10))
+    ingest.note(_told({"good/x": 1}, limits, **{"good/": ["good/x"], "bad/": flood}), NOW + 4 * 3_600)
+    assert "good/x" in _names(engine)
+    _register(engine, "real")
+    assert "real" in ingest.known(ingest.admit(NOW))
+
+
+def test_a_name_that_was_refused_waits_for_an_approval(engine: Engine) -> None:
+    """A refusal holds against schema, name and prefix, and is taken back by approving the name, which says by whom."""
+    pending.refuse(engine, "spam", "ann", "no such game", NOW)
+    _register(engine, "spam")
+    limits = Limits(names=("spam",), prefixes=("sp",))
+    ingest = Onboarding(engine, limits)
+    ingest.note(_told({"spam": 5, "span": 2}, limits, sp=["spam"]), NOW)
+    assert ingest.known(ingest.admit(NOW)) == {}
+    ingest.close()
+    seen = pending.pending(engine, limits, NOW)
+    assert [each.game for each in seen.names] == ["span"]
+    assert [each.game for each in seen.refused] == ["spam"]
+    pending.approve(engine, limits, "spam", "bob", "it is one", NOW)
+    assert {"spam"} == set(ingest.known(ingest.admit(NOW)))
+    assert pending.pending(engine, limits, NOW).refused == ()
+    game = pending.games(engine)[0]
+    assert (game.how, game.by, game.reason) == ("approval", "bob", "it is one")
+
+
+def test_a_key_never_belongs_to_two_names(engine: Engine) -> None:
+    """A forced collision (C7): the second name is refused on every way in, so it never reaches the first's table."""
+    key = game_key("second")
+    store.onboard(engine, [Wish(key, "first", "schema")], NOW)
+    _register(engine, "second", keys=[key])
+    limits = Limits(names=("second",), prefixes=("sec",))
+    ingest = Onboarding(engine, limits)
+    ingest.note(_told({"second": 3}, limits, sec=["second"]), NOW)
+    assert {"first": key} == ingest.known(ingest.admit(NOW))
+    ingest.close()
+    waiting = pending.pending(engine, limits, NOW).names
+    assert [each.game for each in waiting] == ["second"]
+    assert "belongs to the game 'first'" in waiting[0].why
+    with pytest.raises(Refused, match=r"'second' cannot become a game: its key .* belongs to the game 'first'"):
+        pending.approve(engine, limits, "second", "ann", None, NOW)
+    assert store.approve(engine, Wish(key, "second", "approval"), NOW) is False
+    store.onboard(engine, [Wish(key, "second", "schema"), _wish("third")], NOW)
+    assert {"first", "third"} == _names(engine)
+
+
+def test_slugs_that_clash_are_kept_apart_by_the_hash() -> None:
+    """Names made to share the readable part of their key, also when it is cut off, have keys of their own (C6)."""
+    clashing = ["a b", "a-b", "A_B", " a.b ", "a/b", "ä b", *("x" * length for length in range(40, 60))]
+    assert len({game_key(name).rpartition("_")[0] for name in clashing}) == 2
+    assert len({game_key(name) for name in clashing}) == len(clashing)
+
+
+def test_what_waits_is_told_with_its_reason(engine: Engine) -> None:
+    """The busiest come first, each with why it waits and what it may be taken for; names are printed escaped."""
+    _register(engine, "Chess")
+    limits = Limits(prefixes=("studio/",), hourly_per_prefix=0)
+    ingest = Onboarding(engine, limits)
+    ingest.admit(NOW)
+    ingest.note(_told({"chess": 3, "studio/x": 7, "evil\n\u202eemag": 5, "Chess": 1}, limits), NOW)
+    seen = pending.pending(engine, limits, NOW)
+    assert [each.game for each in seen.names] == ["studio/x", "evil\n\u202eemag", "chess"]
+    assert [
+        next(word for word in ("hourly_per_prefix", "no schema is registered") if word in each.why)
+        for each in seen.names
+    ] == ["hourly_per_prefix", "no schema is registered", "no schema is registered"]
+    assert seen.names[2].looks_like == ("Chess",)
+    assert (seen.distinct, seen.rows) == (4, 16)
+    text = pending.render_pending(seen, 2)
+    assert "'evil\\n\\u202eemag'" in text
+    assert "and 1 more" in text
+    assert "LOOKS LIKE" not in pending.render_games(pending.games(engine))
+    pending.approve(engine, limits, "chess", "ann", None, NOW)
+    assert "'chess'  LOOKS LIKE 'Chess'" in pending.render_games(pending.games(engine))
+
+
+@pytest.mark.parametrize("name", ["", "x" * 257, "a\0b", "bytes \udcff"])
+def test_what_cannot_name_a_game_is_not_approved(engine: Engine, name: str) -> None:
+    """The command line takes any bytes; a name that no wrapper can carry is refused."""
+    with pytest.raises(Refused, match="cannot name a game"):
+        pending.approve(engine, LIMITS, name, "ann", None)
+    with pytest.raises(Refused, match="cannot name a game"):
+        pending.refuse(engine, name, "ann", None)
+
+
+def test_a_game_is_neither_approved_again_nor_refused(engine: Engine) -> None:
+    """Both are told instead of done: a game that runs is not stopped by a word about its name."""
+    pending.approve(engine, LIMITS, "one", "ann", None)
+    with pytest.raises(Refused, match="is a game already"):
+        pending.approve(engine, LIMITS, "one", "ann", None)
+    with pytest.raises(Refused, match="only names that wait"):
+        pending.refuse(engine, "one", "ann", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("r", ("schema", None)), ("n", ("name", None)), ("pp1", ("prefix", "pp")), ("p1", ("prefix", "p")), ("x", None)],
+)
+def test_the_strongest_right_counts(name: str, expected: tuple[str, str | None] | None) -> None:
+    """A schema before a name before the longest prefix that fits; nothing else makes a game by itself."""
+    wish = wished(name, Limits(names=("n", "r"), prefixes=("p", "pp", "n")), {game_key("r"): "r"})
+    assert expected == (None if wish is None else (wish.how, wish.prefix))
+
+
+def test_lists_of_names_are_read_from_file_and_environment(tmp_path: Path) -> None:
+    """A name may hold commas and quotes, so a list is written as TOML writes it, in both places."""
+    (tmp_path / "turnout.toml").write_text('[onboarding]\nnames = ["a, b", "c"]\nprefixes = ["x/"]\n')
+    read, _ = load(tmp_path, {"TURNOUT_ONBOARDING__PREFIXES": '["y,", "z]"]'})
+    assert (read.onboarding.names, read.onboarding.prefixes) == (("a, b", "c"), ("y,", "z]"))
+
+
+@pytest.mark.parametrize("wrong", ['names = "a"', "names = [1]", 'names = [""]', 'prefixes = [""]', "max_games = 0"])
+def test_wrong_settings_of_onboarding_are_refused(tmp_path: Path, wrong: str) -> None:
+    """An empty prefix would let every name in, so it is refused like any other mistake, by name."""
+    (tmp_path / "turnout.toml").write_text(f"[onboarding]\n{wrong}\n")
+    with pytest.raises(Refused, match=f"onboarding.{wrong.partition(' ')[0]}: expected"):
+        load(tmp_path, {})
+    with pytest.raises(Refused, match=r"onboarding\.names: expected a list of texts"):
+        load(tmp_path / "none", {"TURNOUT_ONBOARDING__NAMES": "a, b"})
+
+
+def test_the_commands_act_on_the_store_and_speak_json(engine: Engine, tmp_path: Path) -> None:
+    """`turnout games …` approves, refuses and lists by exact name, and its JSON can be read by a script."""
+    ingest = Onboarding(engine, LIMITS)
+    ingest.note(_told({"Foo": 2, "foo": 3, "spam": 1}), NOW)
+
+    def turnout(*arguments: str) -> str:
+        done = CliRunner().invoke(
+            cli, ["games", *arguments, "--env-dir", str(tmp_path / "env")], catch_exceptions=False
+        )
+        assert done.exit_code == 0
+        return done.output
+
+    assert "'Foo'" in turnout("approve", "Foo", "--reason", "asked for")
+    assert "'spam' is refused" in turnout("refuse", "spam")
+    listed = json.loads(turnout("list", "--json"))
+    assert [(each["game"], each["how"], each["reason"]) for each in listed] == [("Foo", "approval", "asked for")]
+    waiting = json.loads(turnout("pending", "--json"))
+    assert [(each["game"], each["rows"], each["looks_like"]) for each in waiting["names"]] == [("foo", 3, ["Foo"])]
+    assert (waiting["distinct"], waiting["rows"], waiting["refused"][0]["game"]) == (3, 6, "spam")
+    assert turnout("list").endswith("1 game(s)\n")
+    assert "refused by" in turnout("pending", "--limit", "1")
