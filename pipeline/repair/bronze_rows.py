@@ -1,0 +1,93 @@
+"""Reads a game's rows from bronze without Spark, in bounded chunks, as a pass would get them (laws L1 and L2)."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from pipeline import names
+from pipeline.bronze import BRONZE
+from pipeline.errors import Refused
+from pipeline.repair.game import Game, keys_of
+from pipeline.repair.places import Seqs, files_with
+from pipeline.streams.split import READ
+
+_CHUNK_ROWS: Final = 50_000
+_CHUNK_BYTES: Final = 32 * 1024 * 1024
+_BATCH_ROWS: Final = 2_048  # payloads may be a megabyte each
+_READ: Final = pa.schema([BRONZE.field(name) for name in READ])
+UNKNOWN_GAME: Final = "unknown_game"
+
+
+class BronzeRows:
+    """Bronze as of one version, seen from one game.
+
+    Rows that ingest refused because the game was not known then are the game's all the same: they carry its exact
+    name, perhaps under the key that no game owns. They are given as if the game had been known; the column
+    `bronze_key` has the key that bronze has, and `was_unknown` marks them.
+    """
+
+    def __init__(self, bronze: Path, environment: str, game: Game) -> None:
+        """Look at the newest version.
+
+        Raises:
+            Refused: there is no bronze table.
+        """
+        try:
+            self._table = DeltaTable(bronze)
+        except TableNotFoundError as error:
+            raise Refused(f"There is no bronze table at {bronze}. Start ingest first.") from error
+        self._folder, self._game = bronze, game
+        self.head_seq = int(self._table.transaction_version(names.bronze_app_id(environment)) or 0)
+
+    def between(self, low: int, high: int) -> Iterator[pa.Table]:
+        """Yield the game's rows of seqs above `low` up to `high`, in chunks."""
+        return self._read(range(low + 1, high + 1), (pc.field("seq") > low) & (pc.field("seq") <= high))
+
+    def of_seqs(self, seqs: npt.NDArray[np.int64]) -> Iterator[pa.Table]:
+        """Yield the game's rows of these seqs, in chunks; a seq above the head is of a commit that is not done."""
+        return self._read(seqs, pc.field("seq").isin(pa.array(seqs)) & (pc.field("seq") <= self.head_seq))
+
+    def _read(self, seqs: Seqs, span: pc.Expression) -> Iterator[pa.Table]:
+        files = files_with(self._table, self._folder, "seq", seqs, keys_of(self._game))
+        if not files:
+            return
+        was_unknown = (pc.field("refused") == UNKNOWN_GAME) & (pc.field("game") == self._game.name)
+        rows = ds.dataset(files, schema=_READ).scanner(
+            filter=span & ((pc.field("game_key") == self._game.key) | was_unknown),
+            batch_size=_BATCH_ROWS,
+            batch_readahead=1,
+            fragment_readahead=1,
+        )
+        for batches in _bounded(rows.to_batches()):
+            yield self._as_known(pa.Table.from_batches(batches))
+
+    def _as_known(self, rows: pa.Table) -> pa.Table:
+        """Give rows the game's key, and lift the refusal that came from not knowing it."""
+        was_unknown = pc.fill_null(pc.equal(rows.column("refused"), UNKNOWN_GAME), fill_value=False)
+        lifted = pc.if_else(was_unknown, pa.scalar(None, pa.string()), rows.column("refused"))
+        bronze_key = rows.column("game_key")
+        keys = pa.chunked_array([pa.repeat(pa.scalar(str(self._game.key)), rows.num_rows)])
+        rows = rows.set_column(rows.column_names.index("refused"), "refused", lifted)
+        rows = rows.set_column(rows.column_names.index("game_key"), "game_key", keys)
+        return rows.append_column("bronze_key", bronze_key).append_column("was_unknown", was_unknown)
+
+
+def _bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Gather batches until they are enough for one file."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+        if sum(each.num_rows for each in held) >= _CHUNK_ROWS or sum(each.nbytes for each in held) >= _CHUNK_BYTES:
+            yield held
+            held = []
+    if held:
+        yield held

@@ -1,0 +1,152 @@
+"""The commands `turnout quarantine …` and `turnout rebuild`; `pipeline.cli` takes them in and adds `--env-dir`."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from pipeline.errors import Refused
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _time(text: str) -> datetime:
+    """Read a moment in ISO 8601; UTC where no zone is given."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no time; write it like 2026-01-31 or 2026-01-31T12:00:00") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _selection(command: _F) -> _F:
+    """Add the options that choose rows of quarantine."""
+    options = (
+        click.option("--game", help="Only of this game: its exact name or its key."),
+        click.option("--reason", help="Only refused for this reason, see `turnout quarantine list`."),
+        click.option("--since", type=_time, metavar="TIME", help="Only first seen at or after this time (ISO 8601)."),
+        click.option("--until", type=_time, metavar="TIME", help="Only first seen before this time."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.group()
+def quarantine() -> None:
+    """The rows that were refused, and their way back."""
+
+
+@quarantine.command("list")
+@_selection
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Most lines to print.")
+def list_quarantine(
+    env_dir: Path, game: str | None, reason: str | None, since: datetime | None, until: datetime | None,
+    as_json: bool, limit: int,
+) -> None:  # fmt: skip
+    """Count refused rows by game and reason, the most first."""
+    from pipeline.repair import telling
+    from pipeline.repair.quarantined import opened
+
+    desk = _Desk(env_dir)
+    with opened(desk.paths, desk.known, desk.selection(game, reason, since, until)) as found:
+        counts, (rows, lines) = found.counts(limit), found.totals()
+    click.echo(telling.counts_as_json(counts, rows) if as_json else telling.render_counts(counts, rows, lines))
+
+
+@quarantine.command("show")
+@_selection
+@click.option(
+    "--rows", "limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Most rows to print."
+)
+@click.option(
+    "--bytes", "most_bytes", type=click.IntRange(0, 16 * 1024 * 1024), default=64, show_default=True,
+    help="Most bytes of each wrapper to print: as hex, in JSON as base64.",
+)  # fmt: skip
+def show_quarantine(
+    env_dir: Path, game: str | None, reason: str | None, since: datetime | None, until: datetime | None,
+    as_json: bool, limit: int, most_bytes: int,
+) -> None:  # fmt: skip
+    """Show refused rows with their bytes, the newest first."""
+    from pipeline.repair import telling
+    from pipeline.repair.quarantined import opened
+
+    desk = _Desk(env_dir)
+    with opened(desk.paths, desk.known, desk.selection(game, reason, since, until)) as found:
+        rows, (total, _) = found.rows(limit, most_bytes), found.totals()
+    click.echo(telling.rows_as_json(rows, total) if as_json else telling.render_rows(rows, total))
+
+
+@quarantine.command("replay")
+@_selection
+@click.option("--dry-run", is_flag=True, help="Change nothing; tell what would happen.")
+def replay_quarantine(
+    env_dir: Path, game: str | None, reason: str | None, since: datetime | None, until: datetime | None,
+    as_json: bool, dry_run: bool,
+) -> None:  # fmt: skip
+    """Decode refused rows with today's schemas and put what decodes into its game's table, exactly once."""
+    from pipeline.repair import telling
+    from pipeline.repair.replay import replay_all
+
+    desk = _Desk(env_dir)
+    chosen = desk.selection(game, reason, since, until)
+    done = replay_all(desk.paths, desk.environment, desk.registry.snapshot(), desk.known, chosen, dry_run=dry_run)
+    click.echo(telling.replays_as_json(done) if as_json else telling.render_replays(done, dry_run=dry_run))
+    sys.exit(1 if any(each.error for each in done) else 0)
+
+
+@click.command()
+@click.argument("game")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def rebuild(env_dir: Path, game: str, as_json: bool) -> None:
+    """Make the table of GAME (its exact name or its key) anew from bronze, in one atomic switch."""
+    from pipeline.repair import telling
+    from pipeline.repair.game import find
+    from pipeline.repair.rebuild import rebuild as run
+
+    desk = _Desk(env_dir)
+    if not desk.paths.bronze.exists():
+        raise Refused(f"There is nothing to rebuild from: {desk.paths.bronze} does not exist. Start ingest first.")
+    done = run(desk.paths, desk.environment, desk.engine, desk.registry.snapshot(), find(game, desk.known))
+    click.echo(json.dumps(asdict(done)) if as_json else telling.render_rebuilt(done))
+
+
+class _Desk:
+    """What every repair needs of an environment."""
+
+    def __init__(self, env_dir: Path) -> None:
+        from pipeline.contracts.registry import LocalRegistry
+        from pipeline.settings import load
+        from pipeline.store.engine import open_store
+        from pipeline.store.games import known_games, registered
+        from pipeline.store.onboarding import onboarded_names
+
+        settings, self.paths = load(env_dir)
+        self.environment = settings.environment
+        self.engine = open_store(settings, self.paths)
+        self.registry = LocalRegistry(self.engine)
+        self.known: dict[str, str] = _keyed({name for name, *_ in registered(self.engine)})
+        self.known |= {str(key): name for key, name in onboarded_names(self.engine).items()}
+        self.known |= known_games(self.engine)
+
+    def selection(self, game: str | None, reason: str | None, since: datetime | None, until: datetime | None) -> Any:
+        """Return which rows the options choose."""
+        from pipeline.quarantine import REASONS
+        from pipeline.repair.game import find
+        from pipeline.repair.quarantined import Selection
+
+        if reason is not None and reason not in REASONS:
+            raise Refused(f"{reason!r} is no reason for a refusal; there are {', '.join(REASONS)}.")
+        return Selection(find(game, self.known) if game is not None else None, reason, since, until)
+
+
+def _keyed(names: set[str]) -> dict[str, str]:
+    from pipeline.names import game_key
+
+    return {game_key(name): name for name in names}

@@ -1,0 +1,35 @@
+"""The game a repair is about, found by its exact name or its key."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.contracts.messages import shown
+from pipeline.errors import Refused
+from pipeline.names import MALFORMED, GameKey
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """A game by both of its identifiers."""
+
+    key: GameKey
+    name: str  # exact; data, never part of a path or a statement
+
+
+def find(text: str, known: Mapping[str, str]) -> Game:
+    """Return the game that has this key or, when no key is meant, this exact name; `known` is key to name.
+
+    Raises:
+        Refused: no such game is known.
+    """
+    if text in known:
+        return Game(GameKey(text), known[text])
+    for key, name in known.items():
+        if name == text:
+            return Game(GameKey(key), name)
+    raise Refused(f"No game {shown(text)} is known here. Give a game's exact name or its key, see `turnout paths`.")
+
+
+def keys_of(game: Game) -> tuple[str, str]:
+    """Return the keys under which bronze and quarantine may have a game's rows: from before it was known, no game's."""
+    return game.key, MALFORMED

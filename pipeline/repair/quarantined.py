@@ -1,0 +1,206 @@
+"""Reads quarantine as the set it is, without Spark: each place once, and none that is in its game's table (law L5)."""
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from pipeline.names import GameKey
+from pipeline.quarantine import QUARANTINE
+from pipeline.repair.game import Game
+from pipeline.repair.places import PLACES, landed
+from pipeline.settings import Paths
+
+SCHEMA_IDS_SHOWN: Final = 10
+_MEMORY_LIMIT: Final = "512MB"  # more is spilled to a temporary folder
+
+# Of several rows of one place the newest tells the reason, and the oldest since when it is refused.
+_READ: Final = """
+CREATE TABLE refused AS
+SELECT game_key, game, seq, pos, reason, schema_id, first_seen FROM (
+    SELECT game_key, game, seq, pos, reason, schema_id, min(epoch_us(quarantined_at)) OVER place AS first_seen,
+        row_number() OVER newest AS number
+    FROM rows
+    WINDOW place AS (PARTITION BY game_key, seq, pos),
+        newest AS (PARTITION BY game_key, seq, pos ORDER BY quarantined_at DESC, reason)
+) WHERE number = 1 AND ($game IS NULL OR game = $game) AND ($reason IS NULL OR reason = $reason)
+    AND ($since IS NULL OR first_seen >= $since) AND ($until IS NULL OR first_seen < $until)
+"""
+_COUNT: Final = """
+SELECT game_key, game, reason, count(*) AS rows, min(first_seen), max(first_seen),
+    list_sort(list_distinct(list(schema_id)))[:$ids], count(DISTINCT schema_id)
+FROM refused GROUP BY game_key, game, reason ORDER BY rows DESC, game_key, game, reason LIMIT $limit
+"""
+_TOTAL: Final = "SELECT count(*), count(DISTINCT (game_key, game, reason)) FROM refused"
+_SHOW: Final = """
+WITH chosen AS (SELECT * FROM refused ORDER BY seq DESC, pos DESC, game_key LIMIT $limit)
+SELECT chosen.game_key, chosen.game, chosen.seq, chosen.pos, chosen.reason, arg_max(detail, quarantined_at),
+    chosen.schema_id, any_value(topic), any_value("partition"), any_value("offset"),
+    epoch_us(any_value(source_time)), chosen.first_seen, any_value(octet_length(raw)), any_value(raw[:$bytes])
+FROM chosen JOIN rows USING (game_key, seq, pos)
+GROUP BY ALL ORDER BY chosen.seq DESC, chosen.pos DESC, chosen.game_key
+"""
+_PLACES: Final = """
+SELECT DISTINCT seq, pos FROM refused
+WHERE game = ? AND coalesce(reason, '') NOT IN (SELECT unnest(?::VARCHAR[]))
+"""
+_LEAVE_OUT: Final = """
+DELETE FROM refused USING gone WHERE refused.game = ? AND refused.seq = gone.seq AND refused.pos = gone.pos
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which rows of quarantine; None is no restriction."""
+
+    game: Game | None = None
+    reason: str | None = None
+    since: datetime | None = None  # first seen at or after
+    until: datetime | None = None  # first seen before
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many rows of one game were refused for one reason."""
+
+    game_key: str
+    game: str | None  # None: no name could be read
+    reason: str
+    rows: int
+    first_seen: datetime
+    last_seen: datetime
+    schema_ids: tuple[int | None, ...]  # at most SCHEMA_IDS_SHOWN of them
+    schemas: int  # how many there are
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One refused row."""
+
+    game_key: str
+    game: str | None
+    seq: int
+    pos: int
+    reason: str
+    detail: str | None
+    schema_id: int | None
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    source_time: datetime | None
+    first_seen: datetime
+    size: int  # bytes of the wrapper
+    raw: bytes  # its beginning
+
+
+_ROW: Final = tuple(item.name for item in fields(Row))
+
+
+class Quarantined:
+    """The refused rows of one selection, as of one moment."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
+        """Use `opened`."""
+        self._database = database
+
+    def counts(self, limit: int) -> list[Count]:
+        """Count the rows by game and reason, the most first; at most `limit` counts."""
+        found = self._database.execute(_COUNT, {"ids": SCHEMA_IDS_SHOWN, "limit": limit}).fetchall()
+        return [
+            Count(key, game, reason, rows, _time(first), _time(last), tuple(ids), schemas)
+            for key, game, reason, rows, first, last, ids, schemas in found
+        ]
+
+    def totals(self) -> tuple[int, int]:
+        """Return how many rows there are, and how many counts."""
+        rows, counts = self._database.execute(_TOTAL).fetchall()[0]
+        return int(rows), int(counts)
+
+    def rows(self, limit: int, most_bytes: int) -> list[Row]:
+        """Return the newest rows, at most `limit`, each with at most so many bytes of its wrapper."""
+        found = self._database.execute(_SHOW, {"limit": limit, "bytes": most_bytes}).fetchall()
+        return [_row(dict(zip(_ROW, values, strict=True))) for values in found]
+
+    def games(self) -> list[str]:
+        """Return the exact names of the games the rows are of."""
+        sql = "SELECT DISTINCT game FROM refused WHERE game IS NOT NULL ORDER BY game"
+        return [name for (name,) in self._database.execute(sql).fetchall()]
+
+    def places(self, name: str, skipped: Sequence[str] = ()) -> pa.Table:
+        """Return the places of a game's rows but those refused for a reason to skip."""
+        found = self._database.execute(_PLACES, [name, list(skipped)]).fetchnumpy()
+        return pa.table({name: pa.array(found[name]) for name in PLACES.names}).cast(PLACES)
+
+    def leave_out(self, name: str, places: pa.Table) -> None:
+        """Take rows of a game out of the selection."""
+        self._database.register("gone", places)
+        self._database.execute(_LEAVE_OUT, [name])
+        self._database.unregister("gone")
+
+
+@contextmanager
+def opened(
+    paths: Paths, known: Mapping[str, str], selection: Selection, *, twins: bool = False
+) -> Iterator[Quarantined]:
+    """Read the selected rows.
+
+    Args:
+        paths: where the environment keeps its tables; nothing is written there.
+        known: key to exact name of the games whose tables are looked at for twins.
+        selection: which rows.
+        twins: also those that are in their game's table already.
+    """
+    with tempfile.TemporaryDirectory(prefix="turnout-quarantine-") as folder:
+        database = duckdb.connect(config={"memory_limit": _MEMORY_LIMIT, "temp_directory": folder})
+        try:
+            database.register("rows", _dataset(paths))
+            game = selection.game.name if selection.game else None
+            span = {"since": _micros(selection.since), "until": _micros(selection.until)}
+            database.execute(_READ, {"game": game, "reason": selection.reason, **span})
+            result = Quarantined(database)
+            if not twins:
+                _leave_out_twins(paths, known, result)
+            yield result
+        finally:
+            database.close()
+
+
+def _dataset(paths: Paths) -> Any:
+    try:
+        return DeltaTable(paths.quarantine).to_pyarrow_dataset()
+    except TableNotFoundError:
+        return QUARANTINE.empty_table()
+
+
+def _leave_out_twins(paths: Paths, known: Mapping[str, str], quarantined: Quarantined) -> None:
+    keys = {name: GameKey(key) for key, name in known.items()}
+    for name in quarantined.games():
+        if name not in keys:
+            continue
+        folder = paths.table(keys[name])
+        try:
+            table = DeltaTable(folder)
+        except TableNotFoundError:
+            continue
+        quarantined.leave_out(name, landed(table, folder, quarantined.places(name)))
+
+
+def _row(values: dict[str, Any]) -> Row:
+    for name in ("source_time", "first_seen"):
+        values[name] = None if values[name] is None else _time(values[name])
+    return Row(**values)
+
+
+def _micros(moment: datetime | None) -> int | None:
+    return None if moment is None else int(moment.timestamp() * 1_000_000)
+
+
+def _time(micros: int) -> datetime:
+    return datetime.fromtimestamp(micros / 1_000_000, UTC)

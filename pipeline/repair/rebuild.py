@@ -1,0 +1,186 @@
+"""Rebuilds a game's table from bronze as a new generation, in one atomic switch (law L12).
+
+Until the switch the old table serves and grows; a rebuild that is killed leaves files that no table has. After it the
+old generation's owner finds a conflict, sees the new generation, and goes on from its cursor.
+"""
+
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from sqlalchemy import Engine
+
+from pipeline import generation, names
+from pipeline.contracts.schemas import SchemaSet
+from pipeline.delta_table import Conflict, CursorTable, DataFile, discard, write_file
+from pipeline.errors import Refused, Transient
+from pipeline.failpoints import hit
+from pipeline.quarantine import QUARANTINE, without_present
+from pipeline.repair import switch, twins
+from pipeline.repair.bronze_rows import BronzeRows
+from pipeline.repair.decoding import decode
+from pipeline.repair.game import Game
+from pipeline.settings import Paths
+from pipeline.store.games import record_generation
+from pipeline.streams.split import target_schema
+
+_ATTEMPTS: Final = 5  # each reads all of the game's bronze
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What a rebuild made."""
+
+    game_key: str
+    generation: int
+    cursor: int  # of the new generation
+    rows: int
+    files: int
+    refused: int  # rows that are in quarantine instead
+    removed: int  # rows that landed now and left quarantine
+    seconds: float
+
+
+def rebuild(paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game) -> Rebuilt:
+    """Rebuild a game's table with these schemas, from all that bronze holds of the game.
+
+    Raises:
+        Refused: there is no table or no schema, or bronze does not hold all of the game's rows.
+        Transient: others repaired the game at each attempt.
+    """
+    if game.key not in schemas.games:
+        raise Refused(f"No schema is registered for {game.key}: all its rows would be refused. Register one first.")
+    for _ in range(_ATTEMPTS):
+        try:
+            return _Rebuild(paths, environment, engine, schemas, game).run()
+        except Conflict:
+            continue
+    raise Transient(f"others repaired {game.key} at each of {_ATTEMPTS} attempts; run the rebuild again")
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What was read of bronze so far."""
+
+    through: int = 0  # the last seq that was read
+    rows: int = 0
+    files: list[DataFile] = field(default_factory=list)
+    rejects: list[DataFile] = field(default_factory=list)  # in quarantine's folder, not yet in quarantine
+    links: list[pa.Table] = field(default_factory=list)  # (seq, prev_seq) of the game's own rows
+
+
+class _Rebuild:
+    """One attempt; what the table and quarantine are before it is read here, first of all."""
+
+    def __init__(self, paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game) -> None:
+        self._paths, self._environment, self._engine, self._schemas = paths, environment, engine, schemas
+        self._game, self._folder = game, paths.table(game.key)
+        app = names.repair_app_id(environment, game.key)
+        try:
+            table = DeltaTable(self._folder)
+        except TableNotFoundError as error:
+            raise Refused(f"{game.key} has no table yet. Its stream makes one from bronze; start its group.") from error
+        self._repairs = table.transaction_version(app)
+        self._generation = generation.newest(table.transaction_version, environment, game.key)
+        self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, app)
+        self._removals = self._quarantine.cursor
+        deadly = twins.quarantined_places(DeltaTable(paths.quarantine), paths.quarantine, game, "kills_worker")
+        self._deadly = frozenset(zip(deadly.column("seq").to_pylist(), deadly.column("pos").to_pylist(), strict=True))
+        self._gathered = _Gathered()
+
+    def run(self) -> Rebuilt:
+        started = time.perf_counter()
+        record_generation(self._engine, self._game.key, self._generation)  # an earlier rebuild may have died before
+        gathered = self._gathered
+        try:
+            cursor = self._read()
+            self._quarantine_refused()
+            hit("in_rebuild_switch")
+            while not switch.publish(self._folder, self._switch(cursor)):
+                cursor = self._read()  # the stream went on meanwhile, and readers shall not lose what they saw
+                self._quarantine_refused()
+        except (Conflict, Refused):
+            discard(self._folder, gathered.files)
+            discard(self._paths.quarantine, gathered.rejects)
+            raise
+        hit("in_rebuild_switch")
+        record_generation(self._engine, self._game.key, self._generation + 1)
+        removed = twins.remove(self._paths, self._environment, self._game)
+        rows = sum(file.rows for file in gathered.files)
+        return Rebuilt(
+            game_key=self._game.key,
+            generation=self._generation + 1,
+            cursor=cursor,
+            rows=rows,
+            files=len(gathered.files),
+            refused=gathered.rows - rows,
+            removed=removed,
+            seconds=time.perf_counter() - started,
+        )
+
+    def _read(self) -> int:
+        """Read on up to bronze's head, and return the game's cursor there."""
+        gathered, bronze = self._gathered, BronzeRows(self._paths.bronze, self._environment, self._game)
+        if bronze.head_seq <= gathered.through:
+            raise Refused(
+                f"The table of {self._game.key} is ahead of bronze, which ends at seq {bronze.head_seq}: "
+                "it was made from another bronze. Run `turnout verify` and restore bronze first."
+            )
+        for chunk in bronze.between(gathered.through, bronze.head_seq):
+            self._gather(chunk)
+        gathered.through = bronze.head_seq
+        if not gathered.rows:
+            raise Refused(f"Bronze holds no rows of {self._game.key}: a rebuild would empty its table.")
+        return self._end_of_chain() or bronze.head_seq
+
+    def _gather(self, chunk: pa.Table) -> None:
+        gathered = self._gathered
+        own = chunk.filter(pc.equal(chunk.column("bronze_key"), str(self._game.key)))
+        gathered.links.append(own.group_by(["seq", "prev_seq"]).aggregate([]))
+        gathered.rows += chunk.num_rows
+        decoded = decode(chunk, self._game, self._schemas, self._paths.tables, self._deadly)
+        gathered.files += decoded.files
+        new = without_present(decoded.rejects, self._paths.quarantine).select(QUARANTINE.names)
+        if new.num_rows:
+            gathered.rejects.append(write_file(new, self._paths.quarantine, ["seq", "game_key"]))
+
+    def _end_of_chain(self) -> int:
+        """Return the last seq in which the game had rows of its own, 0 for none; bronze must hold all before it."""
+        links = pa.concat_tables(self._gathered.links).group_by(["seq", "prev_seq"]).aggregate([]).sort_by("seq")
+        self._gathered.links = [links]
+        seqs, before = links.column("seq").to_numpy(), links.column("prev_seq").to_numpy()
+        broken = np.flatnonzero(before != np.concatenate(([0], seqs[:-1])))
+        if broken.size:
+            raise Refused(
+                f"Bronze has a gap in the rows of {self._game.key} before seq {seqs[broken[0]]}: a rebuild would lose "
+                "what the table has of it. Run `turnout verify` and restore bronze first."
+            )
+        return int(seqs[-1]) if seqs.size else 0
+
+    def _quarantine_refused(self) -> None:
+        """Write what is refused now, and move the counter also when that is nothing: see `twins`.
+
+        Raises:
+            Conflict: rows were removed from quarantine since this attempt looked at it.
+        """
+        gathered = self._gathered
+        self._quarantine.commit(gathered.rejects, self._removals, (self._removals or 0) + 1)
+        self._removals = (self._removals or 0) + 1
+        gathered.rejects = []
+
+    def _switch(self, cursor: int) -> switch.Switch:
+        return switch.Switch(
+            environment=self._environment,
+            game=self._game,
+            repairs=self._repairs,
+            generation=self._generation,
+            cursor=cursor,
+            through=self._gathered.through,
+            files=self._gathered.files,
+            columns=target_schema(self._schemas, self._game.key),
+        )

@@ -1,0 +1,183 @@
+"""Replays quarantine: what decodes with today's schemas goes into its game's table, exactly once (law L5).
+
+A row lands by a compare-and-set on the table's repair counter and only if its place is not in the table; only then is
+it removed from quarantine. So a replay may be killed anywhere, run twice, and run beside passes and other repairs.
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from pipeline import generation, names
+from pipeline.contracts.schemas import SchemaSet
+from pipeline.delta_table import Conflict, CursorTable, DataFile, discard
+from pipeline.errors import Refused, Transient
+from pipeline.failpoints import hit
+from pipeline.names import GameKey
+from pipeline.repair import twins
+from pipeline.repair.bronze_rows import BronzeRows
+from pipeline.repair.decoding import decode
+from pipeline.repair.game import Game
+from pipeline.repair.places import PLACES, landed, within, without
+from pipeline.repair.quarantined import Selection, opened
+from pipeline.settings import Paths
+from pipeline.streams.split import target_schema
+
+KILLS_WORKER: Final = "kills_worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay did with the chosen rows of one game, or would do: each row is counted in one of the first five."""
+
+    landed: int = 0  # put into the table now
+    present: int = 0  # were in the table already
+    refused: Mapping[str, int] = field(default_factory=dict)  # still refused, by today's reason; they stay
+    waiting: int = 0  # above the table's cursor: their stream has yet to decide
+    not_in_bronze: int = 0  # bronze has no such row; verify calls them phantoms
+    removed: int = 0  # rows taken out of quarantine
+
+
+@dataclass(frozen=True, slots=True)
+class GameReplay:
+    """What a replay did with one game."""
+
+    game_key: str
+    game: str
+    done: Replayed
+    error: str | None = None  # why nothing was done
+
+
+def replay_all(
+    paths: Paths,
+    environment: str,
+    schemas: SchemaSet,
+    known: Mapping[str, str],
+    selection: Selection,
+    *,
+    dry_run: bool,
+) -> list[GameReplay]:
+    """Replay the chosen rows of every known game that has a schema; what fails for one does not stop the others.
+
+    Rows that killed a worker are left alone unless that reason is asked for: they would kill this process, too.
+    """
+    games = [Game(GameKey(key), name) for key, name in sorted(known.items()) if GameKey(key) in schemas.games]
+    with opened(paths, known, selection, twins=True) as found:
+        names_there = set(found.games())
+        skipped = () if selection.reason else (KILLS_WORKER,)
+        chosen = [(game, found.places(game.name, skipped)) for game in games if game.name in names_there]
+    replay = Replay(paths, environment, schemas, dry_run=dry_run)
+    return [_one(replay, game, places) for game, places in chosen if places.num_rows]
+
+
+def _one(replay: "Replay", game: Game, places: pa.Table) -> GameReplay:
+    try:
+        return GameReplay(game.key, game.name, replay.run(game, places))
+    except (Refused, Transient, DeltaError, OSError) as error:
+        return GameReplay(game.key, game.name, Replayed(), str(error))
+
+
+@dataclass(slots=True)
+class _Work:
+    """What an attempt has gathered."""
+
+    files: list[DataFile] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    waiting: int = 0
+    found: int = 0
+
+    @property
+    def landed(self) -> int:
+        return sum(file.rows for file in self.files)
+
+
+class Replay:
+    """Replays quarantine with one schema set."""
+
+    def __init__(self, paths: Paths, environment: str, schemas: SchemaSet, *, dry_run: bool) -> None:
+        """With `dry_run` nothing is changed, and everything is worked out that would be."""
+        self._paths, self._environment, self._schemas, self._dry_run = paths, environment, schemas, dry_run
+
+    def run(self, game: Game, chosen: pa.Table) -> Replayed:
+        """Replay the chosen places of a game's rows in quarantine.
+
+        Raises:
+            Refused: no schema is registered for the game, or its rows cannot be laid out as columns.
+            Transient: others repaired the game at each attempt.
+        """
+        if game.key not in self._schemas.games:
+            raise Refused(f"No schema is registered for {game.key}. Register one, then replay its rows.")
+        for _ in range(twins.ATTEMPTS):
+            try:
+                done = self._attempt(game, chosen)
+                break
+            except Conflict:
+                continue
+        else:
+            raise Transient(f"others repaired {game.key} at each of {twins.ATTEMPTS} attempts; run the replay again")
+        if self._dry_run or not (done.landed or done.present):
+            return done
+        hit("in_replay")
+        return replace(done, removed=twins.remove(self._paths, self._environment, game))
+
+    def _attempt(self, game: Game, chosen: pa.Table) -> Replayed:
+        folder = self._paths.table(game.key)
+        table = CursorTable.open(folder, names.repair_app_id(self._environment, game.key))
+        repairs = table.cursor if table else None  # before the look at what is there
+        present = landed(DeltaTable(folder), folder, chosen) if table else PLACES.empty_table()
+        work = _Work()
+        with self._tables() as tables:
+            self._decode(game, without(chosen, present), self._cursor(game, table), tables, work)
+            if work.files and not self._dry_run:
+                self._commit(game, table, repairs, work)
+        missing = chosen.num_rows - present.num_rows - work.found
+        return Replayed(work.landed, present.num_rows, dict(work.refused), work.waiting, missing)
+
+    @contextmanager
+    def _tables(self) -> Iterator[Path]:
+        """Give the folder in which files are written: the real one, or one to try things in."""
+        if not self._dry_run:
+            yield self._paths.tables
+            return
+        with tempfile.TemporaryDirectory(prefix="turnout-replay-") as folder:
+            yield Path(folder)
+
+    def _cursor(self, game: Game, table: CursorTable | None) -> int:
+        if table is None:
+            return 0
+        newest = generation.newest(table.transaction_version, self._environment, game.key)
+        return table.transaction_version(names.stream_app_id(self._environment, game.key, newest)) or 0
+
+    def _decode(self, game: Game, places: pa.Table, cursor: int, tables: Path, work: _Work) -> None:
+        """Write the rows that have been decided: at or below the cursor, or refused by ingest, which no pass reads."""
+        bronze = BronzeRows(self._paths.bronze, self._environment, game)
+        for chunk in bronze.of_seqs(pc.unique(places.column("seq")).to_numpy()):
+            rows = within(chunk, places)
+            decided = rows.filter((pc.field("seq") <= cursor) | pc.field("was_unknown"))
+            work.found += rows.num_rows
+            work.waiting += rows.num_rows - decided.num_rows
+            if decided.num_rows:
+                decoded = decode(decided, game, self._schemas, tables)
+                work.files += decoded.files
+                work.refused.update(decoded.rejects.column("reason").to_pylist())
+
+    def _commit(self, game: Game, table: CursorTable | None, repairs: int | None, work: _Work) -> None:
+        folder, target = self._paths.table(game.key), target_schema(self._schemas, game.key)
+        app = names.repair_app_id(self._environment, game.key)
+        table = table or CursorTable.create(folder, target, app, description=f"turnout game {game.name}")
+        table.add_missing_columns(target)
+        hit("in_replay")
+        try:
+            table.commit(work.files, repairs, (repairs or 0) + 1, note={"turnout": "replay of quarantine"})
+        except Conflict:
+            discard(folder, work.files)
+            raise

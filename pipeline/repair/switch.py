@@ -1,0 +1,98 @@
+"""The one commit of a rebuild: all files out, the new ones in, the new generation's cursor set (law L12)."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.schema import Schema
+from deltalake.transaction import AddAction
+
+from pipeline import names
+from pipeline.delta_table import Conflict, DataFile
+from pipeline.generation import RETIRED
+from pipeline.repair.game import Game
+
+ONCE: Final = 0
+"""Commit retries: the commit goes right after the version that was looked at, or fails."""
+
+QUIET: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """From which state to which: a game's table goes from one generation to the next."""
+
+    environment: str
+    game: Game
+    repairs: int | None  # how often the table was repaired when the rebuild began
+    generation: int  # the one to replace
+    cursor: int  # of the new one
+    through: int  # the last bronze seq that was read
+    files: Sequence[DataFile]
+    columns: pa.Schema
+
+    @property
+    def old_app(self) -> str:
+        """The application id of the old generation's cursor."""
+        return names.stream_app_id(self.environment, self.game.key, self.generation)
+
+    @property
+    def new_app(self) -> str:
+        """The application id of the new generation's cursor."""
+        return names.stream_app_id(self.environment, self.game.key, self.generation + 1)
+
+
+def publish(folder: Path, switch: Switch) -> bool:
+    """Commit a switch; return False, with nothing done, when the table has moved on and more of bronze is to be read.
+
+    The old generation's cursor becomes RETIRED in the same commit. Whatever commits between the look and the switch,
+    be it a pass, a compaction or a repair, makes it fail, and it looks again.
+
+    Raises:
+        Conflict: another replay or rebuild changed the table since this one began.
+    """
+    while True:
+        table = DeltaTable(folder)
+        repairs = table.transaction_version(names.repair_app_id(switch.environment, switch.game.key))
+        if repairs != switch.repairs:
+            raise Conflict(f"{folder.name}: repaired by somebody else meanwhile")
+        cursor = table.transaction_version(switch.old_app)
+        if cursor is not None and cursor > switch.through:
+            return False
+        try:
+            _commit(table, switch)
+        except CommitFailedError:
+            if DeltaTable(folder).version() == table.version():
+                raise  # nobody was first: it is the storage
+            continue
+        return True
+
+
+def _commit(table: DeltaTable, switch: Switch) -> None:
+    now_ms = int(time.time() * 1000)
+    held, wanted = table.schema(), Schema.from_arrow(switch.columns)
+    moved = {
+        switch.old_app: RETIRED,
+        switch.new_app: switch.cursor,
+        names.repair_app_id(switch.environment, switch.game.key): (switch.repairs or 0) + 1,
+    }
+    table.create_write_transaction(
+        [AddAction(file.path, file.size, {}, now_ms, True, file.stats) for file in switch.files],
+        mode="overwrite",
+        schema=held if _types(held) == _types(wanted) else wanted,
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction(app, version) for app, version in moved.items()],
+            custom_metadata={"turnout": f"rebuild: generation {switch.generation + 1}"},
+            max_commit_retries=ONCE,
+        ),
+        post_commithook_properties=QUIET,
+    )
+
+
+def _types(schema: Schema) -> dict[str, object]:
+    return {field.name: field.type for field in schema.fields}

@@ -1,0 +1,64 @@
+"""Replay of quarantine in a real environment: real ingest, real passes, the real command, really killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+
+from pipeline.contracts.registry import LocalRegistry
+from pipeline.failpoints import ENVIRON
+from pipeline.names import game_key
+from pipeline.store.tables import schemas
+
+LATE = "neznámá hra"
+"""A game the simulator sends and does not register."""
+
+
+def _replay(world: Any, failpoints: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pipeline", "quarantine", "replay", "--env-dir", str(world.paths.root)]
+    environ = {**os.environ, **({ENVIRON: str(failpoints)} if failpoints else {})}
+    return subprocess.run(command, env=environ, capture_output=True, text=True, start_new_session=True, timeout=120)
+
+
+def _register_late(world: Any) -> None:
+    """Give the game the schema its rows name."""
+    with world.engine.connect() as connection:
+        row = connection.execute(select(schemas).where(schemas.c.schema_id == 1)).one()
+    LocalRegistry(world.engine).register(LATE, row.message, row.descriptor)
+
+
+def test_a_game_that_was_not_known_gets_its_past_back_though_the_replay_is_killed_twice(
+    world: Any, tmp_path: Path
+) -> None:
+    """A29 and law L5: rows refused before the game was known land once, beside its live stream; verify never fails."""
+    world.simulate(3_000, games=6, bad_share=0.3)
+    world.ingest()
+    group = world.group("a")
+    world.split(group)
+    before = world.verify()
+    assert before.complete
+    assert before.by_reason["unknown_game"] > 100
+    _register_late(world)
+    folder = tmp_path / "failpoints"
+    folder.mkdir()
+    (folder / "armed").write_text("in_replay crash 1\nin_replay crash 3\n")
+    for _ in range(2):
+        assert _replay(world, folder).returncode == -signal.SIGKILL
+        assert world.verify().complete
+    assert (folder / "fired").read_text() == "in_replay crash 1\nin_replay crash 3\n"
+    done = _replay(world, folder)
+    assert done.returncode == 0, done.stderr
+    after = world.verify()
+    assert after.complete
+    assert after.totals.stale_twins == 0
+    gained = after.totals.landed - before.totals.landed
+    assert gained == world.spark.read.format("delta").load(str(world.paths.table(game_key(LATE)))).count() > 0
+    world.simulate(1_000, games=6, bad_share=0.3)
+    world.ingest()
+    world.split(group)
+    assert world.verify().complete
+    assert game_key(LATE) in group.streams

@@ -1,0 +1,218 @@
+"""A small environment without Spark: events get their place in bronze, and passes split them with the real parts."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from google.protobuf.message_factory import GetMessageClass
+from sqlalchemy import Engine, delete
+
+from pipeline.books.balance import Balance, verify
+from pipeline.bronze import BRONZE
+from pipeline.contracts.messages import canonical, describe
+from pipeline.contracts.registry import LocalRegistry
+from pipeline.delta_table import Conflict, CursorTable, DataFile, write_file
+from pipeline.names import MALFORMED, bronze_app_id, game_key
+from pipeline.quarantine import QUARANTINE, without_present
+from pipeline.repair.game import Game
+from pipeline.settings import Paths, Settings
+from pipeline.store.engine import open_store
+from pipeline.store.games import Assignment, generations, known_games, record_seen
+from pipeline.store.tables import registrations
+from pipeline.streams.split import READ, SplitJob, split, target_schema
+from pipeline.streams.stream import Stream, stream_of
+from protos.turnout.v1.wrapper_pb2 import Wrapper
+from tests.unit.test_contracts_messages import Fields, bundle, define
+
+CHESS = Game(game_key("Chess"), "Chess")
+GO = Game(game_key("Go\x1b[2J\u202e"), "Go\x1b[2J\u202e")
+"""A game whose name would clear a terminal and turn its text around."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A payload's definition."""
+
+    fields: Fields
+
+    @property
+    def descriptor_set(self) -> bytes:
+        return bundle(define({"M": self.fields}))
+
+    def payload(self, **values: Any) -> bytes:
+        made = GetMessageClass(describe("t.M", canonical("t.M", self.descriptor_set)))(**values)
+        return made.SerializeToString()
+
+
+FIRST = Message({"points": (1, "int64")})
+SECOND = Message({"points": (1, "int64"), "player": (2, "string")})
+OTHER = Message({"points": (1, "string")})
+"""Cannot follow the first two: a column would change its type."""
+
+BROKEN = b"\xff\xff\xff\xff"
+"""A payload that no message is."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One wrapper as it arrives."""
+
+    game: Game
+    schema_id: int
+    payload: bytes
+
+    @property
+    def raw(self) -> bytes:
+        return Wrapper(game=self.game.name, schema_id=self.schema_id, payload=self.payload).SerializeToString()
+
+
+def good(number: int, game: Game = CHESS) -> Event:
+    """An event of the first schema, which every world registers first."""
+    return Event(game, 1, FIRST.payload(points=number))
+
+
+def early(number: int, game: Game = CHESS) -> Event:
+    """An event of the second schema, which is registered later, if at all."""
+    return Event(game, 2, SECOND.payload(points=number, player=f"player {number}"))
+
+
+def broken(game: Game = CHESS) -> Event:
+    return Event(game, 1, BROKEN)
+
+
+@dataclass
+class World:
+    """Bronze, quarantine, game tables and the control store of one environment."""
+
+    paths: Paths
+    settings: Settings
+    engine: Engine
+    seq: int = 0
+    heads: dict[str, int] = field(default_factory=dict)
+    streams: dict[str, Stream] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> str:
+        return self.settings.environment
+
+    @property
+    def registry(self) -> LocalRegistry:
+        return LocalRegistry(self.engine)
+
+    def register(self, game: Game = CHESS, message: Message = FIRST) -> int:
+        return self.registry.register(game.name, "t.M", message.descriptor_set).schema_id
+
+    def forget(self, game: Game = CHESS) -> None:
+        """Take a game's schemas away, as no command can."""
+        with self.engine.begin() as connection:
+            connection.execute(delete(registrations).where(registrations.c.game_key == game.key))
+
+    def ingest(self, *events: Event) -> None:
+        """Give events their place: one bronze commit, quarantine first."""
+        self.seq += 1
+        known = self.registry.snapshot().games
+        rows = [self._placed(event, pos, event.game.key in known) for pos, event in enumerate(events)]
+        self.heads.update({row["game_key"]: self.seq for row in rows})
+        refused = [{**row, "reason": row["refused"], "detail": "nobody knows it"} for row in rows if row["refused"]]
+        if refused:
+            self.quarantine(refused)
+        table = pa.Table.from_pylist(sorted(rows, key=lambda row: (row["game_key"], row["pos"])), schema=BRONZE)
+        bronze = CursorTable.create(self.paths.bronze, BRONZE, bronze_app_id(self.environment))
+        bronze.commit([write_file(table, self.paths.bronze, ["seq", "game_key"])], bronze.cursor, self.seq)
+        seen = {str(event.game.key): event.game.name for event in events if event.game.key in known}
+        record_seen(self.engine, seen, self.seq)
+
+    def _placed(self, event: Event, pos: int, known: bool) -> dict[str, Any]:
+        key = event.game.key if known else MALFORMED
+        return {
+            "game_key": str(key),
+            "game": event.game.name,
+            "schema_id": event.schema_id,
+            "seq": self.seq,
+            "pos": pos,
+            "prev_seq": self.heads.get(key, 0),
+            "refused": None if known else "unknown_game",
+            "topic": "topic\x07",
+            "partition": 0,
+            "offset": self.seq * 1000 + pos,
+            "raw": event.raw,
+        }
+
+    def quarantine(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Append rows to quarantine."""
+        when = pa.scalar(1_800_000_000_000_000 + self.seq * 1_000_000, pa.timestamp("us", "UTC")).as_py()
+        table = pa.Table.from_pylist([{"quarantined_at": when, **row} for row in rows], schema=QUARANTINE)
+        self.append_quarantine(table)
+
+    def append_quarantine(self, table: pa.Table) -> None:
+        target = CursorTable.create(self.paths.quarantine, QUARANTINE, "test")
+        target.append([write_file(table, self.paths.quarantine, ["seq", "game_key"])])
+
+    def stream(self, game: Game) -> Stream:
+        """The stream as its driver holds it, with the generation the control store tells."""
+        known = generations(self.engine).get(game.key, 1)
+        held = self.streams.get(game.key)
+        if held is None or held.generation < known:
+            assignment = Assignment(game.key, game.name, 1, known, 0)
+            held = self.streams[game.key] = stream_of(assignment, self.environment, self.paths.table(game.key), 10)
+        return held
+
+    def split(self, game: Game = CHESS, through: int | None = None) -> None:
+        """Let a game's stream apply what bronze has for it, as its driver would: after a conflict once more."""
+        try:
+            self._split(self.stream(game), game, through)
+        except Conflict:
+            self._split(self.stream(game), game, through)
+
+    def _split(self, stream: Stream, game: Game, through: int | None) -> None:
+        """Quarantine first, then one commit."""
+        rows = DeltaTable(self.paths.bronze).to_pyarrow_table(columns=list(READ))
+        rows = rows.filter(pc.field("seq") <= (through or self.seq))
+        job = SplitJob({game.key: stream.cursor}, self.registry.snapshot(), self.paths.tables)
+        report, rejects = _done(rows, job)
+        if game.key not in report:
+            return
+        new = without_present(rejects, self.paths.quarantine).select(QUARANTINE.names)
+        if new.num_rows:
+            self.append_quarantine(new)
+        cursor = max(seq for seq, _ in report[game.key]["links"])
+        files = [DataFile(**file) for file in report[game.key]["files"]]
+        stream.commit(files, cursor, target_schema(job.schema_set, game.key))
+
+    def verify(self) -> Balance:
+        return verify(self.paths, self.environment, generations(self.engine))
+
+    def known(self) -> dict[str, str]:
+        return known_games(self.engine) | {str(game.key): game.name for game in (CHESS, GO)}
+
+    def rows(self, game: Game = CHESS) -> list[tuple[int, int]]:
+        """The places in a game's table."""
+        return sorted((row["_seq"], row["_pos"]) for row in self.contents(game))
+
+    def contents(self, game: Game = CHESS) -> list[dict[str, Any]]:
+        table = DeltaTable(self.paths.table(game.key)).to_pyarrow_table()
+        return sorted(table.to_pylist(), key=lambda row: (row["_seq"], row["_pos"]))
+
+    def refused(self) -> list[tuple[int, int]]:
+        """The places in quarantine, one for each of its rows."""
+        table = DeltaTable(self.paths.quarantine).to_pyarrow_table(columns=["seq", "pos"])
+        return sorted((row["seq"], row["pos"]) for row in table.to_pylist())
+
+
+def _done(rows: pa.Table, job: SplitJob) -> tuple[dict[str, Any], pa.Table]:
+    (done,) = split(iter(rows.combine_chunks().to_batches()), job)
+    report = json.loads(done.column("report")[0].as_py())["games"]
+    return report, pa.ipc.open_stream(done.column("rejects")[0].as_py()).read_all()
+
+
+def make_world(root: Path) -> World:
+    """An empty environment in which Chess has its first schema."""
+    paths, settings = Paths(root / "env=é x"), Settings()  # a name that readers may take for a partition
+    world = World(paths, settings, open_store(settings, paths))
+    assert world.register() == 1
+    return world
