@@ -1,0 +1,144 @@
+"""Merges the small files of a table into larger ones, kind by kind, each merge one commit (see `delta_rewrite`).
+
+A merge that loses against another writer is given up; the next round looks again.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from deltalake import DeltaTable, PostCommitHookProperties
+
+from pipeline.delta_rewrite import Overtaken, TableFile, replace_files, table_files
+from pipeline.delta_table import DataFile, discard
+from pipeline.failpoints import hit
+from pipeline.maintenance import plan
+from pipeline.maintenance.report import TableReport
+from pipeline.maintenance.rewrite import columns_of, opened, packed, queried, sorted_by_game
+from pipeline.maintenance.stats import told_columns
+from pipeline.settings import Maintenance
+
+_MEGABYTE: Final = 1_000_000
+_FRESH_BYTES: Final = 1_000_000  # files below are merged with their neighbours whatever the sizes
+_OPERATION: Final = "OPTIMIZE"
+
+QUIET: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+GAME: Final = ("_seq", "_pos")
+"""How the rows of a game's file are sorted; those of metrics are not."""
+
+_FIRST_COPIES: Final = """
+SELECT * EXCLUDE copy FROM (
+    SELECT *, row_number() OVER (PARTITION BY game_key, seq, pos ORDER BY quarantined_at, reason) AS copy FROM rows
+) WHERE copy = 1 ORDER BY game_key, seq, pos
+"""
+_COPIED: Final = """
+SELECT DISTINCT __filename FROM (
+    SELECT __filename, count(*) OVER (PARTITION BY game_key, seq, pos) AS copies FROM rows
+) WHERE copies > 1
+"""
+
+
+def merge_by_age(path: Path, table: DeltaTable, order: Sequence[str], wanted: Maintenance, report: TableReport) -> None:
+    """Merge small files of a game's table or a metrics table, within each partition."""
+    columns = columns_of(table)
+    told = told_columns(table)
+    for files in _partitions(table_files(table)):
+        for run in plan.runs(plan.by_age(files, _FRESH_BYTES), wanted.small_files, wanted.file_megabytes * _MEGABYTE):
+            old = _files(run)
+            _commit(path, columns, old, packed(path, columns, old, order, told), report)
+
+
+def merge_bronze(
+    path: Path, table: DeltaTable, last_seq: float, last_modified_ms: float, wanted: Maintenance, report: TableReport
+) -> None:
+    """Sort runs of bronze's commits by game, up to a seq and an age."""
+    columns = columns_of(table)
+    units = plan.by_seq(table_files(table), last_seq, last_modified_ms)
+    for run in plan.runs(units, wanted.bronze_commits, wanted.run_megabytes * _MEGABYTE):
+        old = _files(run)
+        _commit(path, columns, old, sorted_by_game(path, columns, old, wanted.file_megabytes * _MEGABYTE), report)
+
+
+def merge_quarantine(
+    path: Path, table: DeltaTable, wanted: Maintenance, report: TableReport, *, thorough: bool
+) -> None:
+    """Merge quarantine's small files; of the copies of a row, keep the one that came first.
+
+    Copies are looked for among the files that are merged, and with `thorough` among all.
+    """
+    columns = columns_of(table)
+    files = table_files(table)
+    runs = plan.runs(plan.by_age(files, _FRESH_BYTES), wanted.small_files, wanted.run_megabytes * _MEGABYTE)
+    merges = [_files(run) for run in runs]
+    copied = _with_copies(path, columns, files) if thorough else set()
+    if copied:
+        chosen = copied.union(file.path for merge in merges for file in merge)
+        merges = [[file for file in files if file.path in chosen]]
+    for old in merges:
+        new = sorted_by_game(path, columns, old, wanted.file_megabytes * _MEGABYTE, _FIRST_COPIES)
+        _commit(path, columns, old, new, report, set_of_rows=True)
+
+
+def merge_by_delta_rs(path: Path, wanted: Maintenance, report: TableReport) -> None:
+    """Merge the files of a table that is not plain: delta-rs knows every protocol, but sorts nothing."""
+    target = wanted.file_megabytes * _MEGABYTE
+    small = [file for file in table_files(DeltaTable(path)) if file.size < target // 2]
+    if len(small) < wanted.small_files:
+        return
+    hit("in_maintenance")
+    done = DeltaTable(path).optimize.compact(
+        target_size=target, max_concurrent_tasks=1, post_commithook_properties=QUIET
+    )
+    hit("in_maintenance")
+    report.files_merged += done["numFilesRemoved"]
+    report.files_written += done["numFilesAdded"]
+
+
+def _commit(
+    path: Path,
+    columns: pa.Schema,
+    old: Sequence[TableFile],
+    new: Sequence[DataFile],
+    report: TableReport,
+    *,
+    set_of_rows: bool = False,
+) -> None:
+    """Put new files in the place of old ones. What is written and not committed is an orphan, deleted by age."""
+    removed = opened(path, columns, old).count_rows() - sum(file.rows for file in new)
+    if removed and not set_of_rows:
+        discard(path, new)
+        raise RuntimeError(f"{len(old)} files would lose {removed} rows on being merged; nothing was changed")
+    hit("in_maintenance")
+    try:
+        replace_files(path, old, new, _OPERATION)
+    except Overtaken as error:
+        discard(path, new)
+        report.notes.append(f"a merge was given up, another writer was first ({error})")
+        return
+    hit("in_maintenance")
+    report.files_merged += len(old)
+    report.files_written += len(new)
+    report.rows_removed += removed
+
+
+def _with_copies(path: Path, columns: pa.Schema, files: Sequence[TableFile]) -> set[str]:
+    """Return the files that hold a row of which there is another copy."""
+    keys = ["game_key", "seq", "pos", "__filename"]
+    with queried(opened(path, columns, files), keys, _COPIED) as answer:
+        names = answer.read_all().column("__filename").to_pylist()
+    return {str(Path(name).relative_to(path)) for name in names}
+
+
+def _partitions(files: Sequence[TableFile]) -> list[list[TableFile]]:
+    def values(file: TableFile) -> list[tuple[str, str]]:
+        return sorted((name, value or "") for name, value in file.partition.items())
+
+    return [list(group) for _, group in groupby(sorted(files, key=values), key=values)]
+
+
+def _files(run: Sequence[plan.Unit]) -> list[TableFile]:
+    return [file for unit in run for file in unit.files]

@@ -1,0 +1,117 @@
+"""What maintenance decides: which files to merge, which log entries and files may go. Pure: no clock, no disk.
+
+Called by the modules beside it, which read the world and act.
+"""
+
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.delta_rewrite import TableFile, replaceable
+
+_VERSION: Final = re.compile(r"\.?(\d{20})\.")
+_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_DRAFT: Final = re.compile(r"_commit_.*\.tmp|\.\d{20}\..*\.tmp|\..*\.tmp\.crc")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Files that are merged together or not at all."""
+
+    files: tuple[TableFile, ...]
+    fresh: bool  # as it was appended: merged with its neighbours whatever their sizes
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+
+def runs(units: Sequence[Unit], fewest: int, most_bytes: int) -> list[tuple[Unit, ...]]:
+    """Choose neighbours to merge, each run of at least `fewest` (and two) units and at most so many bytes.
+
+    From the newest to the oldest, a unit joins what came before when it is fresh or no larger than that. So a row is
+    rewritten about as often as its table doubles, and merging what was merged again gives nothing to do.
+    """
+    found: list[list[Unit]] = [[]]
+    size = 0
+    for unit in reversed(units):
+        fits = size + unit.size <= most_bytes and (unit.fresh or unit.size <= size)
+        if found[-1] and not fits:
+            found.append([])
+            size = 0
+        found[-1].append(unit)
+        size += unit.size
+    return [tuple(reversed(run)) for run in reversed(found) if len(run) >= max(fewest, 2)]
+
+
+def by_age(files: Iterable[TableFile], fresh_bytes: int) -> list[Unit]:
+    """Return each file as a unit of its own, oldest first; small ones count as fresh."""
+    known = sorted((file for file in files if replaceable(file)), key=lambda file: (file.modified_ms, file.path))
+    return [Unit((file,), file.size < fresh_bytes) for file in known]
+
+
+def by_seq(files: Iterable[TableFile], last_seq: float, last_modified_ms: float) -> list[Unit]:
+    """Return bronze's files as units of whole seqs, in order of seq, up to the first that must be left alone.
+
+    Files whose seqs overlap are one unit, so that a game's rows of one seq are never divided (law L2).
+    """
+    known = [file for file in files if replaceable(file) and "seq" in file.low and "seq" in file.high]
+    groups: list[list[TableFile]] = []
+    high = -math.inf
+    for file in sorted(known, key=lambda file: (file.low["seq"], file.path)):
+        if file.low["seq"] > high:
+            groups.append([])
+        groups[-1].append(file)
+        high = max(high, file.high["seq"])
+    units = []
+    for group in groups:
+        last = max(file.high["seq"] for file in group)
+        if last > last_seq or max(file.modified_ms for file in group) > last_modified_ms:
+            break
+        units.append(Unit(tuple(group), fresh=group[0].low["seq"] == last))
+    return units
+
+
+def checkpoint_version(entries: Iterable[str]) -> int | None:
+    """Return the version of the newest checkpoint among the names of a log's files, None when there is none."""
+    return max(_checkpoints(entries), default=None)
+
+
+def oldest_checkpoint(entries: Iterable[str]) -> int | None:
+    """Return the version of the oldest checkpoint among the names of a log's files, None when there is none."""
+    return min(_checkpoints(entries), default=None)
+
+
+def expendable_log(entries: Mapping[str, float], cutoff: float) -> list[str]:
+    """Return the log entries (of name → modified, Unix seconds) that may go, in the order of deletion.
+
+    All before the newest checkpoint that is older than the cutoff: every version after the cutoff stays readable.
+    Drafts of killed writers go when they are older than the cutoff.
+    """
+    keep = checkpoint_version(name for name, modified in entries.items() if modified < cutoff)
+    versions = {name: int(match[1]) for name in entries if (match := _VERSION.match(name))}
+    behind = [name for name, version in versions.items() if keep is not None and version < keep]
+    drafts = {name for name, modified in entries.items() if _DRAFT.fullmatch(name) and modified < cutoff}
+    return sorted(behind, key=lambda name: (versions[name], name)) + sorted(drafts.difference(behind))
+
+
+def expendable_files(
+    found: Mapping[str, float], living: Collection[str], removed_at: Mapping[str, float], cutoff: float
+) -> list[str]:
+    """Return the data files (of path → modified, Unix seconds) that nobody can need any more.
+
+    Such a file is not in the table, was written before the cutoff, and left the table before the cutoff, if it ever
+    was in it. A younger one may be on its way into the table, or still be read.
+    """
+    return sorted(
+        path
+        for path, modified in found.items()
+        if path not in living and modified < cutoff and removed_at.get(path, modified) < cutoff
+    )
+
+
+def _checkpoints(entries: Iterable[str]) -> list[int]:
+    return [int(match[1]) for name in entries if (match := _CHECKPOINT.fullmatch(name))]

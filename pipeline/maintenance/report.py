@@ -1,0 +1,73 @@
+"""What a round of maintenance did, told to people (a table) and to machines (JSON)."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Final
+
+_COLUMNS: Final = ("files", "after", "MB", "merged", "into", "deleted", "log", "checkpoint")
+
+
+@dataclass(slots=True)
+class TableReport:
+    """What was done to one table; filled as it happens."""
+
+    table: str
+    files_before: int | None = None  # None: the table could not be opened
+    files_after: int | None = None
+    bytes: int | None = None  # of the files it has afterwards
+    files_merged: int = 0
+    files_written: int = 0
+    rows_removed: int = 0  # copies and stale twins; quarantine only
+    files_deleted: int = 0
+    bytes_deleted: int = 0
+    log_entries_deleted: int = 0
+    checkpoint: bool = False  # one was written
+    notes: list[str] = field(default_factory=list)
+    error: str | None = None
+
+    @property
+    def touched(self) -> bool:
+        """Tell whether anything was done, found or failed."""
+        done = self.files_merged + self.rows_removed + self.files_deleted + self.log_entries_deleted
+        return bool(done or self.checkpoint or self.notes or self.error)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One look at all tables of an environment."""
+
+    tables: Sequence[TableReport]
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether no table failed."""
+        return all(table.error is None for table in self.tables)
+
+
+def as_json(done: Round) -> str:
+    """Return the round as one line of JSON."""
+    tables = [asdict(table) for table in done.tables]
+    return json.dumps({"ok": done.ok, "seconds": round(done.seconds, 3), "tables": tables}, ensure_ascii=False)
+
+
+def render(done: Round) -> str:
+    """Return the round as text: a line per table that anything was done to, then what is to be known."""
+    shown = [table for table in done.tables if table.touched]
+    width = max([len("table"), *(len(table.table) for table in shown)])
+    lines = ["  ".join(["table".ljust(width), *(name.rjust(10) for name in _COLUMNS)])] if shown else []
+    lines += ["  ".join([table.table.ljust(width), *(cell.rjust(10) for cell in _cells(table))]) for table in shown]
+    lines += [f"{table.table}: {note}" for table in shown for note in table.notes]
+    lines += [f"{table.table}: FAILED: {table.error}" for table in shown if table.error]
+    quiet = len(done.tables) - len(shown)
+    return "\n".join([*lines, f"{quiet} table(s) need nothing; {done.seconds:.1f} s"])
+
+
+def _cells(table: TableReport) -> list[str]:
+    size = None if table.bytes is None else round(table.bytes / 1e6, 1)
+    numbers = (
+        table.files_before, table.files_after, size, table.files_merged, table.files_written,
+        table.files_deleted, table.log_entries_deleted,
+    )  # fmt: skip
+    return [*("?" if number is None else f"{number:,}" for number in numbers), "yes" if table.checkpoint else "-"]

@@ -1,0 +1,173 @@
+"""Writes the rows of a table's files into new, larger files beside them; commits nothing.
+
+Small runs are packed in memory. Runs of bronze and quarantine may be larger than memory: DuckDB sorts them, spilling
+to a temporary folder, and the sorted rows are cut into files by key.
+"""
+
+import json
+import tempfile
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from pipeline.delta_rewrite import TableFile
+from pipeline.delta_table import DataFile, write_file
+from pipeline.maintenance.stats import stats_of
+
+ROW_GROUP_ROWS: Final = 16_384  # a reader of one game reads whole row groups
+_MEMORY_LIMIT: Final = "512MB"  # of the sort; more is spilled
+IN_ORDER: Final = "SELECT * FROM rows ORDER BY game_key, seq, pos"
+
+
+def columns_of(table: DeltaTable) -> pa.Schema:
+    """Return the columns a table's data files have: all but those the table is partitioned by."""
+    partitions = set(table.metadata().partition_columns)
+    return pa.schema([field for field in pa.schema(table.schema().to_arrow()) if field.name not in partitions])
+
+
+def opened(path: Path, columns: pa.Schema, files: Sequence[TableFile]) -> ds.Dataset:
+    """Return files of a table as a dataset; a column that a file lacks is null."""
+    return ds.dataset([str(path / file.path) for file in files], schema=columns, format="parquet")
+
+
+def packed(
+    path: Path, columns: pa.Schema, files: Sequence[TableFile], order: Sequence[str], told: Collection[str]
+) -> list[DataFile]:
+    """Write the rows of files of one partition as one file, sorted where an order is given; it tells of columns."""
+    rows = opened(path, columns, files).to_table()
+    if order:
+        rows = rows.sort_by([(name, "ascending") for name in order])
+    folder = Path(files[0].path).parent
+    file = write_file(rows, path / folder, compression="zstd")
+    stats = stats_of(rows, [name for name in columns.names if name in told])
+    return [replace(file, path=str(folder / file.path), stats=stats)]
+
+
+def sorted_by_game(
+    path: Path, columns: pa.Schema, files: Sequence[TableFile], file_bytes: int, query: str = IN_ORDER
+) -> list[DataFile]:
+    """Write the rows of files in order of (game_key, seq, pos) as files of about so many bytes, each a range of games.
+
+    A game larger than a file goes on in the next one, but rows of one (game, seq) stay together (law L2). The query
+    selects from `rows`, which are the files' rows, in that order.
+    """
+    cutter = _Cutter(path, columns, file_bytes)
+    with queried(opened(path, columns, files), columns.names, query) as answer:
+        for batch in answer:
+            if batch.num_rows:
+                cutter.add(pa.Table.from_batches([batch]).select(columns.names).cast(columns))
+    return cutter.finish()
+
+
+@contextmanager
+def queried(dataset: ds.Dataset, names: Sequence[str], query: str) -> Iterator[pa.RecordBatchReader]:
+    """Give the answer to a query over columns of a dataset, named `rows`, with bounded memory."""
+    # One batch after the other: a dataset read ahead by all threads would hold far more than the sort does.
+    scanner = dataset.scanner(
+        columns=list(names), batch_size=ROW_GROUP_ROWS, batch_readahead=1, fragment_readahead=1, use_threads=False
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="turnout-maintain-") as folder,
+        duckdb.connect(config={"memory_limit": _MEMORY_LIMIT, "temp_directory": folder, "threads": 2}) as database,
+    ):
+        database.execute("SET TimeZone = 'UTC'")
+        database.register("rows", scanner.to_reader())
+        answer = database.sql(query).to_arrow_reader(ROW_GROUP_ROWS)
+        assert answer is not None
+        yield answer
+
+
+class _Cutter:
+    """Cuts rows that come in order of (game_key, seq) into files."""
+
+    def __init__(self, folder: Path, columns: pa.Schema, file_bytes: int) -> None:
+        self._folder, self._columns, self._file_bytes = folder, columns, file_bytes
+        self._open: _OpenFile | None = None
+        self._last: tuple[Any, Any] = (None, None)  # game and seq of the row before
+        self._done: list[DataFile] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Append rows to the open file; where it is large enough, begin another one at the next game."""
+        at = self._cut(rows) if self._open is not None and self._open.size >= self._file_bytes else None
+        if at is not None:
+            self._append(rows.slice(0, at))
+            self._close()
+        self._append(rows if at is None else rows.slice(at))
+        self._last = rows.column("game_key")[-1].as_py(), rows.column("seq")[-1].as_py()
+
+    def finish(self) -> list[DataFile]:
+        """Close the open file and return all."""
+        self._close()
+        return self._done
+
+    def _cut(self, rows: pa.Table) -> int | None:
+        """Return the first row that may begin a file: of another game, or of another seq in a file twice too large."""
+        assert self._open is not None
+        games = rows.column("game_key").combine_chunks().dictionary_encode().indices.to_numpy()
+        changes = np.append(rows.column("game_key")[0].as_py() != self._last[0], games[1:] != games[:-1])
+        if self._open.size >= 2 * self._file_bytes:
+            seqs = rows.column("seq").to_numpy()
+            changes |= np.append(seqs[0] != self._last[1], seqs[1:] != seqs[:-1])
+        found = np.flatnonzero(changes)
+        return int(found[0]) if found.size else None
+
+    def _append(self, rows: pa.Table) -> None:
+        if rows.num_rows:
+            if self._open is None:
+                self._open = _OpenFile(self._folder, self._columns)
+            self._open.append(rows)
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._done.append(self._open.close())
+            self._open = None
+
+
+class _OpenFile:
+    """A Parquet file that is being written; each call appends a row group."""
+
+    def __init__(self, folder: Path, columns: pa.Schema) -> None:
+        self._path = folder / f"part-{uuid.uuid4()}.parquet"
+        self._sink = pa.OSFile(str(self._path), "wb")
+        self._writer = pq.ParquetWriter(
+            self._sink, columns, compression="zstd", write_statistics=["game_key", "seq"], store_schema=False
+        )
+        self._rows = 0
+        self._games: list[str] = []
+        self._seqs: list[int] = []
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return int(self._sink.tell())
+
+    def append(self, rows: pa.Table) -> None:
+        """Append rows, which are not before those that are there."""
+        self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        self._rows += rows.num_rows
+        games, seqs = pc.min_max(rows.column("game_key")).as_py(), pc.min_max(rows.column("seq")).as_py()
+        self._games += [games["min"], games["max"]]
+        self._seqs += [seqs["min"], seqs["max"]]
+
+    def close(self) -> DataFile:
+        """End the file and describe it."""
+        self._writer.close()
+        self._sink.close()
+        stats = {
+            "numRecords": self._rows,
+            "minValues": {"game_key": min(self._games), "seq": min(self._seqs)},
+            "maxValues": {"game_key": max(self._games), "seq": max(self._seqs)},
+            "nullCount": {},
+        }
+        return DataFile(self._path.name, self._path.stat().st_size, self._rows, json.dumps(stats))

@@ -1,0 +1,79 @@
+"""What a file tells of its columns in the table's log, so that readers skip it. Pure.
+
+delta-rs takes a file that tells nothing of a column for one without matching rows, as soon as another file of the table
+does tell; so a merged file tells of every column that any file of its table tells of.
+"""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+_LONGEST: Final = 32  # characters of a text; more would bloat the log
+_LAST_CHARACTER: Final = "\U0010ffff"
+
+
+def told_columns(table: DeltaTable) -> set[str]:
+    """Return the columns that any file of a table tells of."""
+    names = [name.partition(".") for name in pa.table(table.get_add_actions(flatten=True)).column_names]
+    return {column for kind, _, column in names if kind in {"min", "max", "null_count"}}
+
+
+def stats_of(rows: pa.Table, columns: Sequence[str]) -> str:
+    """Return the statistics of rows as the Delta protocol describes them; a column without bounds has none."""
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for name in columns:
+        column = rows.column(name)
+        nulls[name] = column.null_count
+        bounds = _bounds(column)
+        if bounds is not None:
+            low[name], high[name] = bounds
+    return json.dumps({"numRecords": rows.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
+
+
+def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
+    kind = column.type
+    if pa.types.is_floating(kind) and not pc.all(pc.is_finite(column)).as_py():
+        return None
+    ordered = (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        or pa.types.is_string(kind) or pa.types.is_date(kind) or pa.types.is_boolean(kind)
+    )  # fmt: skip
+    if pa.types.is_timestamp(kind):
+        numbers = column.drop_null().cast(pa.int64()).to_numpy()
+        return (_moment(int(np.min(numbers)), 0), _moment(int(np.max(numbers)), 999)) if numbers.size else None
+    if not ordered:
+        return None
+    extremes = pc.min_max(column).as_py()
+    return None if extremes["min"] is None else (_low(extremes["min"]), _high(extremes["max"]))
+
+
+def _moment(micros: int, rounding: int) -> str:
+    """Return a time as the log writes it, in milliseconds: a lower bound cut down, an upper bound rounded up."""
+    millis = (micros + rounding) // 1000
+    moment = datetime.fromtimestamp(millis // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{moment}.{millis % 1000:03}Z"
+
+
+def _low(value: Any) -> Any:
+    return value[:_LONGEST] if isinstance(value, str) else _plain(value)
+
+
+def _high(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _LONGEST:
+        return value[:_LONGEST] + _LAST_CHARACTER
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value.isoformat() if isinstance(value, date) else value
