@@ -1,5 +1,6 @@
 """The command line. Exit codes: 0 fine, 1 the check or the work failed, 2 wrong use."""
 
+import getpass
 import json
 import logging
 import sys
@@ -10,7 +11,9 @@ from typing import Any, TypeVar
 
 import click
 
+from pipeline.contracts.commands import schemas
 from pipeline.errors import Refused, Transient
+from pipeline.repair.commands import quarantine, rebuild
 from pipeline.settings import Paths, Settings, load
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -104,37 +107,69 @@ def simulate(
     click.echo(json.dumps({"events": sent.events, **sent.by_kind}))
 
 
+for _command in schemas.commands.values():
+    _environment(_command)
+cli.add_command(schemas)
+
+
 @cli.group()
-def schemas() -> None:
-    """The schemas games may use."""
+def games() -> None:
+    """The games, and the names that wait to become one."""
 
 
-@schemas.command("register")
+@games.command("list")
 @_environment
-@click.option("--game", required=True, help="The game's exact name.")
-@click.option("--message", required=True, help="Full name of the payload's message.")
-@click.argument("descriptor_set", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-def register_schema(env_dir: Path, game: str, message: str, descriptor_set: Path) -> None:
-    """Register the next schema version of a game from a FileDescriptorSet (protoc --include_imports -o FILE)."""
-    from pipeline.contracts.registry import LocalRegistry
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_games(env_dir: Path, as_json: bool) -> None:
+    """List every game: since when, by what right, in which group, and what it may be taken for."""
+    from pipeline.ingest import pending
     from pipeline.store.engine import open_store
 
     settings, paths = load(env_dir)
-    done = LocalRegistry(open_store(settings, paths)).register(game, message, descriptor_set.read_bytes())
-    said = "registered" if done.new else "was registered already"
-    click.echo(f"schema id {done.schema_id}: version {done.version} of {game!r} {said}")
+    known = pending.games(open_store(settings, paths))
+    click.echo(pending.games_as_json(known) if as_json else pending.render_games(known))
 
 
-@schemas.command("list")
+@games.command("pending")
 @_environment
-def list_schemas(env_dir: Path) -> None:
-    """List every game's schema versions with their ids."""
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Most names to print.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def pending_games(env_dir: Path, limit: int, as_json: bool) -> None:
+    """List the names that came and are no games, the busiest first, each with the reason."""
+    from pipeline.ingest import pending
     from pipeline.store.engine import open_store
-    from pipeline.store.games import registered
 
     settings, paths = load(env_dir)
-    for game, version, schema_id, message in registered(open_store(settings, paths)):
-        click.echo(f"{schema_id:>6}  {message}  v{version}  {game!r}")
+    seen = pending.pending(open_store(settings, paths), settings.onboarding)
+    click.echo(pending.pending_as_json(seen, limit) if as_json else pending.render_pending(seen, limit))
+
+
+@games.command("approve")
+@_environment
+@click.option("--reason", help="Why, for those who ask later.")
+@click.argument("name")
+def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
+    """Make a game of NAME (exact); its rows are routed from ingest's next micro-batch on."""
+    from pipeline.ingest import pending
+    from pipeline.store.engine import open_store
+
+    settings, paths = load(env_dir)
+    game = pending.approve(open_store(settings, paths), settings.onboarding, name, getpass.getuser(), reason)
+    click.echo(pending.render_games([game]))
+
+
+@games.command("refuse")
+@_environment
+@click.option("--reason", help="Why, for those who ask later.")
+@click.argument("name")
+def refuse_game(env_dir: Path, reason: str | None, name: str) -> None:
+    """Keep NAME (exact) from becoming a game until somebody approves it."""
+    from pipeline.ingest import pending
+    from pipeline.store.engine import open_store
+
+    settings, paths = load(env_dir)
+    pending.refuse(open_store(settings, paths), name, getpass.getuser(), reason)
+    click.echo(f"{name!r} is refused")
 
 
 @cli.group()
@@ -154,6 +189,32 @@ def run_ingest(env_dir: Path, once: bool, source: str | None) -> None:
     sys.exit(wiring.run_ingest(settings, paths, once=once))
 
 
+@ingest.command("adopt")
+@_environment
+@click.option("--accept-loss", is_flag=True, help="Go on without what the source no longer has, and record the gap.")
+@click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind.")
+def adopt_source(env_dir: Path, accept_loss: bool, source: str | None) -> None:
+    """Let ingest go on from what bronze has: its checkpoint is gone or damaged, or the source lost something."""
+    from pipeline.ingest import adopt
+    from pipeline.store.engine import open_store
+
+    settings, paths = _load(env_dir, source)
+    click.echo(adopt.describe(adopt.adopt(settings, paths, open_store(settings, paths), accept_loss=accept_loss)))
+
+
+@ingest.command("gaps")
+@_environment
+def accepted_gaps(env_dir: Path) -> None:
+    """List what sources had lost unread when somebody let ingest go on without it."""
+    from pipeline.ingest.adopt import describe_gap
+    from pipeline.store.engine import open_store
+    from pipeline.store.sources import accepted_gaps as gaps
+
+    settings, paths = load(env_dir)
+    for gap in gaps(open_store(settings, paths)):
+        click.echo(describe_gap(gap))
+
+
 @cli.group()
 def group() -> None:
     """Cluster groups."""
@@ -169,6 +230,56 @@ def run_group(env_dir: Path, name: str, once: bool) -> None:
 
     settings, paths = load(env_dir)
     sys.exit(wiring.run_group(settings, paths, name, once=once))
+
+
+@cli.group()
+def stream() -> None:
+    """What is decided about single games' streams; a driver acts at its next pass."""
+
+
+@stream.command("pause")
+@_environment
+@click.argument("game")
+def pause_stream(env_dir: Path, game: str) -> None:
+    """Let nothing more into the table of GAME (its name or key) until it is resumed."""
+    from pipeline.store.decisions import ask
+
+    engine, key = _known_game(env_dir, game)
+    ask(engine, key, getpass.getuser(), desired="paused")
+
+
+@stream.command("resume")
+@_environment
+@click.argument("game")
+def resume_stream(env_dir: Path, game: str) -> None:
+    """Let a paused stream go on; it catches up from its table's cursor."""
+    from pipeline.store.decisions import ask
+
+    engine, key = _known_game(env_dir, game)
+    ask(engine, key, getpass.getuser(), desired="running")
+
+
+@stream.command("retry")
+@_environment
+@click.argument("game")
+def retry_stream(env_dir: Path, game: str) -> None:
+    """Let a stream that was parked, or that waits after a failure, run again at once."""
+    from pipeline.store.decisions import ask_retry
+
+    engine, key = _known_game(env_dir, game)
+    ask_retry(engine, key, getpass.getuser())
+
+
+@stream.command("own-query")
+@_environment
+@click.argument("game")
+@click.argument("wanted", type=click.Choice(["on", "off"]))
+def own_query(env_dir: Path, game: str, wanted: str) -> None:
+    """Give GAME a streaming query of its own, or take it back into its group's pass."""
+    from pipeline.store.decisions import ask
+
+    engine, key = _known_game(env_dir, game)
+    ask(engine, key, getpass.getuser(), own_query=wanted == "on")
 
 
 @cli.command()
@@ -195,6 +306,19 @@ def verify(env_dir: Path, as_json: bool, complete: bool) -> None:
     settings, paths = load(env_dir)
     numbers = generations(open_store(settings, paths)) if paths.bronze.exists() else {}
     sys.exit(run(paths, settings.environment, as_json=as_json, complete=complete, generations=numbers))
+
+
+@cli.command()
+@_environment
+@click.option("--once", is_flag=True, help="Look at every table once, then end.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per round, on one line.")
+def maintain(env_dir: Path, once: bool, as_json: bool) -> None:
+    """Merge small files, cut logs and delete old files of all tables, again and again."""
+    from pipeline.control.signals import stop_on_signals
+    from pipeline.maintenance.run import maintain as run
+
+    settings, paths = load(env_dir)
+    sys.exit(run(settings, paths, stop_on_signals(), once=once, as_json_lines=as_json))
 
 
 @cli.command()
@@ -235,6 +359,12 @@ def demo(
     sys.exit(runs.live(settings, known, plan, rate))
 
 
+for _command in (*quarantine.commands.values(), rebuild):
+    _environment(_command)
+cli.add_command(quarantine)
+cli.add_command(rebuild)
+
+
 def _load(env_dir: Path, source: str | None) -> tuple[Settings, Paths]:
     """Read the settings, with the source kind of the command line laid over them."""
     import os
@@ -243,3 +373,17 @@ def _load(env_dir: Path, source: str | None) -> tuple[Settings, Paths]:
     if source is not None:
         environ["TURNOUT_SOURCE__KIND"] = source
     return load(env_dir, environ)
+
+
+def _known_game(env_dir: Path, game: str) -> tuple[Any, str]:
+    """Open the control store and find a game by its exact name or its key."""
+    from pipeline.store.engine import open_store
+    from pipeline.store.games import known_games
+
+    settings, paths = load(env_dir)
+    engine = open_store(settings, paths)
+    known = known_games(engine)
+    for key, name in known.items():
+        if game in {key, name}:
+            return engine, key
+    raise Refused(f"No game is called {game!r} here ({len(known)} are known). Give its exact name or its key.")

@@ -22,6 +22,7 @@ from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
 from pipeline.delta_log import Action, commits_after, is_plain, publish_commit
+from pipeline.failpoints import hit
 
 _QUIET_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _COMMIT_RETRIES = 15  # against writers of other application ids, such as compaction
@@ -172,7 +173,9 @@ class CursorTable:
         wanted = {field.name for field in missing}
         fields = [field for field in Schema.from_arrow(target).fields if field.name in wanted]
         table = DeltaTable(self.path)
+        hit("in_schema_change")
         table.alter.add_columns(fields, post_commithook_properties=_QUIET_HOOKS)
+        hit("in_schema_change")
         self._adopt(DeltaTable(self.path))
         return True
 

@@ -62,3 +62,8 @@ def bronze_app_id(environment: str) -> str:
 def ingest_app_id(environment: str, generation: int) -> str:
     """Return the Delta transaction id under which bronze remembers the last ingested batch (law L1)."""
     return f"turnout/{environment}/ingest/{generation}"
+
+
+def repair_app_id(environment: str, key: GameKey) -> str:
+    """Return the Delta transaction id that counts the repairs of a game's table, so that they exclude each other."""
+    return f"turnout/{environment}/{key}/repair"

@@ -1,9 +1,10 @@
-"""The schema set of a micro-batch, pinned durably before its first write so that a replay classifies alike (law L5)."""
+"""The schema set of a pass or chunk, pinned durably before its first write: a replay classifies alike (law L5)."""
 
 import contextlib
+import json
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,3 +29,38 @@ def pin(folder: Path, batch_id: int, propose: Callable[[], int]) -> int:
     draft.unlink()
     (folder / f"{batch_id - _KEPT}").unlink(missing_ok=True)
     return int(file.read_text())
+
+
+class ChunkPin:
+    """The schema set and the end of the catch-up chunk that is being applied, for its repetition after a crash."""
+
+    def __init__(self, file: Path) -> None:
+        """Read what an earlier process left; a chunk that ended leaves nothing."""
+        self._file = file
+        self.version, self.high = 0, 0
+        self._games: frozenset[str] = frozenset()
+        try:
+            kept = json.loads(file.read_text("utf-8"))
+        except FileNotFoundError:
+            return
+        self.version, self.high, self._games = kept["version"], kept["high"], frozenset(kept["games"])
+
+    def holds(self, game_key: str, complete_through: int) -> bool:
+        """Tell whether the chunk was cut short for this game."""
+        return game_key in self._games and complete_through < self.high
+
+    def write(self, version: int, high: int, games: Sequence[str]) -> None:
+        """Pin a chunk durably, before its first write."""
+        self.version, self.high, self._games = version, high, frozenset(games)
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._file.with_suffix(".draft")
+        with draft.open("w", encoding="utf-8") as handle:
+            json.dump({"version": version, "high": high, "games": sorted(games)}, handle)
+            handle.flush()
+            os.fsync(handle.fileno())
+        draft.replace(self._file)
+
+    def clear(self) -> None:
+        """Forget the chunk: it ended, and what failed in it may be judged anew."""
+        self._games = frozenset()
+        self._file.unlink(missing_ok=True)

@@ -15,6 +15,8 @@ REASONS: Final = (
     "unknown_schema",  # the game has schemas, but not this one
     "empty_payload",  # the wrapper carries no payload
     "malformed_payload",  # the payload does not parse with its schema
+    "quarantined_schema",  # a change of the schema has the policy to keep its rows out of the game's table
+    "kills_worker",  # a worker that read this record died
 )
 
 QUARANTINE: Final = pa.schema(

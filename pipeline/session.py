@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -32,6 +33,7 @@ TUNED: Final = {  # reasons and measurements: docs/performance.md
     "spark.sql.session.timeZone": "UTC",
     "spark.scheduler.listenerbus.eventqueue.streams.capacity": "50000",
     "spark.locality.wait": "0",
+    "spark.scheduler.mode": "FAIR",  # a pass gets the next free core before a catch-up does: streams/pools.xml
     # Small inputs are read by one task, so that a game's rows of several bronze commits go into one file.
     "spark.sql.files.minPartitionNum": "1",
     "spark.sql.files.openCostInBytes": "65536",
@@ -40,6 +42,7 @@ TUNED: Final = {  # reasons and measurements: docs/performance.md
     "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
 }
 
+_POOLS: Final = Path(__file__).parent / "streams" / "pools.xml"
 _JVM: Final = "-XX:+UseSerialGC -XX:-UsePerfData"
 _BRIEF_JVM: Final = "-XX:TieredStopAtLevel=1"
 
@@ -64,6 +67,7 @@ def spark_session(settings: Settings, paths: Paths, app_name: str, *, brief: boo
         .config("spark.driver.memory", settings.spark.driver_memory)
         .config("spark.driver.extraClassPath", class_path)  # the file system class must be on the system class path
         .config("spark.driver.extraJavaOptions", f"{_JVM} {_BRIEF_JVM if brief else ''}".strip())
+        .config("spark.scheduler.allocation.file", _POOLS.as_uri())
         .config("spark.sql.warehouse.dir", str(paths.root / "warehouse"))
     )
     if settings.spark.master.startswith("local"):

@@ -3,6 +3,7 @@
 Everything wrong is reported in one message. Each field's comment is its entry in docs/settings.md.
 """
 
+import contextlib
 import dataclasses
 import os
 import tomllib
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.errors import Refused
+from pipeline.names import MAX_NAME_BYTES, is_game_name
 
 _T = typing.TypeVar("_T")
 
@@ -37,6 +39,17 @@ class Ingest:
     max_rows: int = 200_000  # most rows of one micro-batch from Kafka
     max_bytes: str = "64m"  # soft limit of one micro-batch from the landing table
     bronze_files: int = 2  # files one micro-batch writes; a game's rows always share one
+
+
+@dataclass(frozen=True, slots=True)
+class Onboarding:
+    """Which names become games without a registered schema and without a person, and how many."""
+
+    names: tuple[str, ...] = ()  # exact names that are games
+    prefixes: tuple[str, ...] = ()  # names that begin so become games when they come
+    max_games: int = 2_000  # most games
+    max_pending: int = 1_000  # most names that wait and are listed one by one
+    hourly_per_prefix: int = 10  # most games of each prefix within an hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +98,33 @@ class Dashboard:
 
 
 @dataclass(frozen=True, slots=True)
+class Maintenance:
+    """How tables are kept small and quick to read."""
+
+    every_minutes: float = 15.0  # time between two rounds
+    small_files: int = 10  # fewest small files of a table that are merged
+    bronze_commits: int = 1_000  # fewest bronze commits that are sorted into one run
+    bronze_age_minutes: float = 60.0  # younger bronze files are left alone
+    run_megabytes: int = 512  # most bytes of one run of bronze or quarantine
+    file_megabytes: int = 32  # about how large merged files become
+    file_retention_hours: float = 168.0  # files that are in no table are kept so long
+    log_retention_hours: float = 720.0  # Delta versions are kept so long
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of one environment."""
 
     environment: str = "local"  # name of the environment; part of every transaction id
     source: Source = field(default_factory=Source)
     ingest: Ingest = field(default_factory=Ingest)
+    onboarding: Onboarding = field(default_factory=Onboarding)
     demux: Demux = field(default_factory=Demux)
     spark: Spark = field(default_factory=Spark)
     store: Store = field(default_factory=Store)
     metrics: Metrics = field(default_factory=Metrics)
     dashboard: Dashboard = field(default_factory=Dashboard)
+    maintenance: Maintenance = field(default_factory=Maintenance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +234,9 @@ def _overlay(tree: dict[str, Any], environ: Mapping[str, str], problems: list[st
 
 
 RESERVED_VARIABLES: frozenset[str] = frozenset(
-    {"TURNOUT_HOME", "TURNOUT_ENV_DIR", "TURNOUT_JARS", "TURNOUT_IVY_SETTINGS"}
+    {"TURNOUT_HOME", "TURNOUT_ENV_DIR", "TURNOUT_JARS", "TURNOUT_IVY_SETTINGS", "TURNOUT_FAILPOINTS"}
 )
-"""Variables of the launcher, which are not settings of an environment."""
+"""Variables of the launcher and of tests, which are not settings of an environment."""
 
 
 class _Text(str):
@@ -249,6 +278,8 @@ def _typed(kind: Any, raw: Any) -> Any:
         if isinstance(raw, Mapping) and all(isinstance(value, (str, int, float)) for value in raw.values()):
             return types.MappingProxyType({key: str(value) for key, value in raw.items()})
         raise ValueError("a table of texts")
+    if origin is tuple:
+        return _texts(raw)
     if kind is str and isinstance(raw, str):
         return str(raw)
     if kind in (int, float):
@@ -262,6 +293,16 @@ def _typed(kind: Any, raw: Any) -> Any:
     raise ValueError("a text")
 
 
+def _texts(raw: Any) -> tuple[str, ...]:
+    """Return a list of texts; from the environment it comes as TOML writes it."""
+    if isinstance(raw, _Text):
+        with contextlib.suppress(tomllib.TOMLDecodeError):
+            raw = tomllib.loads(f"list = {raw}")["list"]
+    if isinstance(raw, list) and all(isinstance(text, str) for text in raw):
+        return tuple(raw)
+    raise ValueError('a list of texts such as ["a", "b"]')
+
+
 def _check(settings: Settings) -> list[str]:
     problems = []
     for name, low, high in _RANGES:
@@ -271,6 +312,12 @@ def _check(settings: Settings) -> list[str]:
             problems.append(f"{name}: expected a value from {low:g} to {high:g}, got {value:g}")
     if not settings.environment.replace("-", "").replace("_", "").isalnum():
         problems.append(f"environment: expected letters, digits, '-' and '_', got {settings.environment!r}")
+    problems += [
+        f"onboarding.{leaf}: expected 1 to {MAX_NAME_BYTES} bytes without NUL, got {text!r}"
+        for leaf in ("names", "prefixes")
+        for text in getattr(settings.onboarding, leaf)
+        if not is_game_name(text)
+    ]
     if settings.source.kind == "kafka" and not settings.source.topic:
         problems.append("source.topic: expected the name of a topic, got ''")
     return problems
@@ -280,6 +327,9 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("ingest.trigger_seconds", 0.1, 3600),
     ("ingest.max_rows", 1, 10_000_000),
     ("ingest.bronze_files", 1, 1024),
+    ("onboarding.max_games", 1, 100_000),
+    ("onboarding.max_pending", 1, 10_000),
+    ("onboarding.hourly_per_prefix", 0, 10_000),
     ("demux.trigger_seconds", 0.1, 3600),
     ("demux.catchup_seqs", 1, 100_000),
     ("demux.checkpoint_interval", 1, 1000),
@@ -288,4 +338,12 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("metrics.heartbeat_seconds", 0.5, 30),
     ("dashboard.port", 1, 65_535),
     ("dashboard.refresh_seconds", 1, 3600),
+    ("maintenance.every_minutes", 1, 1440),
+    ("maintenance.small_files", 2, 10_000),
+    ("maintenance.bronze_commits", 2, 100_000),
+    ("maintenance.bronze_age_minutes", 1, 100_000),
+    ("maintenance.run_megabytes", 1, 100_000),
+    ("maintenance.file_megabytes", 1, 1024),
+    ("maintenance.file_retention_hours", 24, 168),
+    ("maintenance.log_retention_hours", 24, 87_600),
 )

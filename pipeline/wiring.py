@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from listeners.listener import Attachment, attach
 from listeners.sample import PassResult
 from pipeline.control.signals import stop_on_signals
-from pipeline.errors import Refused
+from pipeline.errors import Refused, Transient
 from pipeline.ingest.query import Ingest, Landed
 from pipeline.names import is_group_name
 from pipeline.session import spark_session
@@ -29,7 +29,7 @@ from pipeline.telling import Telling
 
 _log = logging.getLogger("turnout")
 _LOOP_SECONDS = 0.5
-_RESTARTS = 3  # failures in a row after which the process gives up and its starter decides
+_RESTARTS = 3  # failures in a row, without any progress, after which the process gives up and its starter decides
 _RESTART_SECONDS = 5.0
 _IDLE_TRIGGERS = 3  # triggers without a new bronze commit after which everything there counts as passed
 
@@ -91,7 +91,7 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool) -> int
 
     def between_passes() -> None:
         idle.look(group)
-        group.catch_up()
+        group.tend()
 
     try:
         code = driver.supervise(lambda: group.start(once=once), between_passes, lambda: group.frontier_seq, once=once)
@@ -158,24 +158,13 @@ class _Driver:
         """
         failures = 0
         while not self._stop.is_set():
-            query = start()
-            if self._watchdog:
-                self._watchdog.started()
-            began = time.monotonic()
-            while query.isActive and not self._stop.wait(_LOOP_SECONDS):
-                self._beat("running", frontier(), active=True)
-                if not once:
-                    meanwhile()
-            if self._stop.is_set():
-                query.stop()
+            before = frontier()
+            sentence = self._run(start, meanwhile, frontier, once=once)
+            if sentence is None:
                 break
-            error = query.exception()
-            if error is None:
-                break
-            if time.monotonic() - began > 60 * _RESTART_SECONDS:
-                failures = 0
-            failures += 1
-            sentence = _one_line(str(error))
+            # A run that got further is no failure in a row: Delta's source, for one, fails now and then for no lasting
+            # reason, when a listing of a busy log shows a commit but not the one before it.
+            failures = 1 if frontier() > before else failures + 1
             _log.error("the %s query failed: %s", self._kind, sentence)
             if self._watchdog:
                 self._watchdog.failed(sentence)
@@ -185,6 +174,31 @@ class _Driver:
             self._stop.wait(_RESTART_SECONDS * failures)
         self._beat("stopped", frontier(), active=False, now=True)
         return 0
+
+    def _run(
+        self,
+        start: Callable[[], StreamingQuery],
+        meanwhile: Callable[[], None],
+        frontier: Callable[[], int],
+        *,
+        once: bool,
+    ) -> str | None:
+        """Run the query until its end or the stop event; return why it failed, None when it did not."""
+        try:
+            query = start()
+        except Transient as error:
+            return str(error)
+        if self._watchdog:
+            self._watchdog.started()
+        while query.isActive and not self._stop.wait(_LOOP_SECONDS):
+            self._beat("running", frontier(), active=True)
+            if not once:
+                meanwhile()
+        if self._stop.is_set():
+            query.stop()
+            return None
+        failure = query.exception()
+        return None if failure is None else _one_line(str(failure))
 
     def _beat(self, state: str, frontier: int, *, active: bool, error: str | None = None, now: bool = False) -> None:
         if not now and time.monotonic() - self._beaten_at < self._every:

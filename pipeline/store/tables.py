@@ -28,6 +28,22 @@ games = Table(  # every game found in bronze, with the group that carries it
     Column("discovered_at", Float, nullable=False),
 )
 
+decisions = Table(  # what was decided about a stream; no row means nothing was
+    "decisions",
+    metadata,
+    Column("game_key", String(64), primary_key=True),
+    Column("desired", String(16), nullable=False),  # running | paused
+    Column("own_query", Integer, nullable=False),  # 1: the game has a query of its own
+    Column("parked_at", Float),  # null: not parked
+    Column("failures", Integer, nullable=False),  # in a row
+    Column("failure_class", String(16)),  # of the last failure
+    Column("evidence", Text),  # what failed, with the rows it was about
+    Column("failed_at", Float),
+    Column("retry_at", Float, nullable=False),
+    Column("asked_by", Text),  # who last asked for a pause, a retry or an own query
+    Column("asked_at", Float),
+)
+
 groups = Table(  # cluster groups that may carry games
     "groups",
     metadata,
@@ -87,6 +103,63 @@ ingest_generations = Table(  # one per source that was ever ingested: each has a
     Column("created_at", Float, nullable=False),
 )
 
+ingest_identities = Table(  # what each generation's source was when it was last looked at, before anything was read
+    "ingest_identities",
+    metadata,
+    Column("generation", Integer, primary_key=True, autoincrement=False),
+    Column("source_id", String(64)),  # of the topic or the landing table; null: it could not be looked at
+    Column("partitions", Integer),  # of the topic; null for a landing table
+    Column("bronze_id", String(64), nullable=False),
+    Column("since_seq", BigInteger, nullable=False),  # the generation's rows have a larger seq
+    Column("start", Text),  # where it begins, JSON; null: where Spark takes source.starting_offsets to be
+    Column("actor", String(255)),  # who adopted the source; null for a first start
+    Column("recorded_at", Float, nullable=False),
+)
+
+ingest_gaps = Table(  # what a source had lost unread when somebody let ingest go on without it; append-only
+    "ingest_gaps",
+    metadata,
+    Column("gap_id", Integer, primary_key=True),
+    Column("generation", Integer, nullable=False),  # the one that goes on behind the gap
+    Column("source", Text, nullable=False),
+    Column("partition", Integer),  # null for a landing table
+    Column("first", BigInteger, nullable=False),  # offset, or commit of the landing table
+    Column("last", BigInteger),  # null: nobody can know how far it went
+    Column("reason", String(16), nullable=False),  # recreated | retention | partitions | truncated | rewritten
+    Column("actor", String(255), nullable=False),
+    Column("accepted_at", Float, nullable=False),
+)
+
+onboardings = Table(  # names that became games, in order; append-only, its ids number the sets of games ingest knows
+    "onboardings",
+    metadata,
+    Column("onboarding_id", Integer, primary_key=True),
+    Column("game_key", String(64), nullable=False, unique=True),  # so no key ever belongs to two names
+    Column("game", Text, nullable=False),
+    Column("how", String(16), nullable=False),  # schema | name | prefix | approval
+    Column("prefix", Text),  # the allowed prefix; null unless `how` is prefix
+    Column("actor", String(255)),  # who approved it; null unless `how` is approval
+    Column("reason", Text),  # why it was approved
+    Column("onboarded_at", Float, nullable=False),
+)
+
+refused_names = Table(  # names that shall not become games until somebody approves them
+    "refused_names",
+    metadata,
+    Column("game", String(256), primary_key=True),
+    Column("actor", String(255), nullable=False),
+    Column("reason", Text),
+    Column("refused_at", Float, nullable=False),
+)
+
+name_sketches = Table(  # one row: the bounded picture of the names that came and are no games
+    "name_sketches",
+    metadata,
+    Column("sketch_id", Integer, primary_key=True, autoincrement=False),
+    Column("sketch", Text, nullable=False),  # JSON, see `pipeline/ingest/name_sketch.py`
+    Column("written_at", Float, nullable=False),
+)
+
 schemas = Table(  # payload schemas; equal definitions share one id
     "schemas",
     metadata,
@@ -108,5 +181,14 @@ registrations = Table(  # which schemas a game may use, in order; append-only, i
     Column("schema_id", Integer, ForeignKey("schemas.schema_id"), nullable=False),
     Column("created_at", Float, nullable=False),
     UniqueConstraint("game_key", "version"),
-    UniqueConstraint("game_key", "schema_id"),
+)
+
+placements = Table(  # what a registration chose; no row means that each field lies in the column of its name
+    "placements",
+    metadata,
+    Column("registration_id", Integer, ForeignKey("registrations.registration_id"), primary_key=True),
+    Column("names", Text, nullable=False),  # JSON: the path of each field that lies elsewhere, and its column
+    Column("quarantined", Text),  # why rows of the schema go to quarantine; null: they land
+    Column("policies", Text, nullable=False),  # JSON: the policies that were asked for
+    Column("plan_hash", String(16), nullable=False),  # of the plan that was shown and applied
 )

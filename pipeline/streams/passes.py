@@ -16,20 +16,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta_table import Conflict, CursorTable, DataFile, discard, write_file
 from pipeline.errors import Refused
+from pipeline.failpoints import hit
 from pipeline.quarantine import QUARANTINE, without_present
 from pipeline.settings import Paths
 from pipeline.streams.chain import Link, connects, merged
+from pipeline.streams.lanes import Failure, classify
 from pipeline.streams.latency import spread
-from pipeline.streams.split import READ, REPORT, SplitJob, split, target_schema
+from pipeline.streams.split import READ, SplitJob, target_schema
 from pipeline.streams.stream import Stream
+from pipeline.streams.tasks import run
+
+_EVIDENCE_LIMIT = 500
 
 
 @dataclass
@@ -40,7 +43,7 @@ class GameReport:
     arrivals: list[tuple[int, float, float]] = field(default_factory=list)  # rows, oldest and newest source time
     files: list[DataFile] = field(default_factory=list)
     rejects: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    error: str | None = None
+    failure: Failure | None = None
 
 
 @dataclass
@@ -49,6 +52,7 @@ class Outcome:
 
     seq_to: int | None  # the last bronze seq read, None when there was none
     results: list[GameResult]
+    failures: dict[str, Failure]  # by game key; who only does not connect has none
     phases: dict[str, float]
 
 
@@ -79,20 +83,20 @@ class Passes:
         results = list(self._pool.map(lambda key: commit(streams[key], ready[key]), ready))
         seconds["commit"] = time.perf_counter() - started
         results += [_failed(streams[key], report, lane) for key, report in reports.items() if key not in ready]
-        return Outcome(seq_to, results, seconds)
+        failures = {key: report.failure for key, report in reports.items() if report.failure}
+        return Outcome(seq_to, results, failures, seconds)
 
     def _split(
         self, frame: DataFrame, streams: Mapping[str, Stream], schemas: SchemaSet
     ) -> tuple[dict[str, GameReport], list[pa.Table], int | None, dict[str, float]]:
-        """Run the tasks. When a worker dies of a game's rows, find that game by halving and go on without it."""
-        rows, culprits = _run(
-            frame.select(*READ), {key: stream.cursor for key, stream in streams.items()}, schemas, self._paths
-        )
+        """Run the tasks and gather what they report, by game."""
+        cursors = {key: stream.cursor for key, stream in streams.items()}
+        ran = run(frame.select(*READ), SplitJob(cursors, schemas, self._paths.tables))
         reports: dict[str, GameReport] = defaultdict(GameReport)
         rejects: list[pa.Table] = []
         seconds: dict[str, float] = defaultdict(float)
         seq_to: int | None = None
-        for row in rows:
+        for row in ran.rows:
             report = json.loads(row.report)
             seq_to = report["seq_to"] if seq_to is None else max(seq_to, report["seq_to"])
             for phase, value in report["seconds"].items():
@@ -100,20 +104,17 @@ class Passes:
             for key, game in report["games"].items():
                 _add(reports[key], game)
             rejects.append(pa.ipc.open_stream(row.rejects).read_all())
-        for key, error in culprits.items():
-            reports[key].error = error
+        for key, cause in ran.culprits.items():
+            reports[key].failure = Failure("fatal", cause)
         return reports, rejects, seq_to, seconds
 
     def _is_ready(self, stream: Stream, report: GameReport) -> bool:
         """Tell whether a game's rows may be committed; if not, its files are discarded and it is behind."""
         report.links = merged(report.links)
-        if report.error is None and connects(stream.cursor, report.links):
+        if report.failure is None and connects(stream.cursor, report.links):
             return True
         discard(stream.path, report.files)
-        if report.error is None:
-            stream.behind = True
-        else:
-            stream.fail(report.error, time.time())
+        stream.behind = True
         return False
 
     def _write_quarantine(
@@ -127,57 +128,22 @@ class Passes:
             return
         file = write_file(table, self._paths.quarantine, ["seq", "game_key"])
         self._quarantine.append([file])
+        hit("after_quarantine_write")
 
     def _commit(self, stream: Stream, report: GameReport, schemas: SchemaSet, lane: Lane) -> GameResult:
         started = time.perf_counter()
         try:
             stream.commit(report.files, report.links[-1].seq, target_schema(schemas, stream.game_key))
         except Conflict as error:
-            stream.behind = True  # whatever the other owner did not do is caught up from the cursor it left
-            report.error = str(error)
+            report.failure = Failure("expected", str(error))
         except (Refused, DeltaError, OSError, pa.ArrowException) as error:
-            stream.fail(f"{type(error).__name__}: {error}"[:500], time.time())
-            report.error = stream.error
-        if report.error is not None:
+            report.failure = Failure(classify(error), f"{type(error).__name__}: {error}"[:_EVIDENCE_LIMIT])
+        if report.failure is not None:
+            stream.behind = True  # what was not done now is caught up from the cursor the table has
             return _failed(stream, report, lane)
         now = time.time()
+        hit("between_table_commits")
         return _result(stream, report, lane, now, time.perf_counter() - started)
-
-
-def _run(
-    frame: DataFrame, cursors: Mapping[str, int], schemas: SchemaSet, paths: Paths
-) -> tuple[list[Any], dict[str, str]]:
-    """Run the split job over these games; return its rows and, for games whose rows kill a worker, the error."""
-
-    def collect(part: Mapping[str, int]) -> list[Any]:
-        job = SplitJob(part, schemas, paths.tables)
-        return list(frame.mapInArrow(partial(split, job=job), REPORT).collect())
-
-    try:
-        return collect(cursors), {}
-    except (Py4JJavaError, PySparkException):
-        collect({})  # what fails without any game is shared, and fails the query (law L6)
-    rows: list[Any] = []
-    culprits: dict[str, str] = {}
-    waiting = [dict(cursors)]
-    while waiting:
-        part = waiting.pop()
-        try:
-            rows += collect(part)
-        except (Py4JJavaError, PySparkException) as error:
-            if len(part) == 1:
-                culprits[next(iter(part))] = f"its rows kill the worker: {_root_cause(error)}"
-                continue
-            keys = list(part)
-            half = len(keys) // 2
-            waiting += [{key: part[key] for key in keys[:half]}, {key: part[key] for key in keys[half:]}]
-    return rows, culprits
-
-
-def _root_cause(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    return (causes[-1] if causes else lines[0])[:300]
 
 
 def _add(report: GameReport, game: Mapping[str, Any]) -> None:
@@ -186,7 +152,8 @@ def _add(report: GameReport, game: Mapping[str, Any]) -> None:
     report.files += [DataFile(**file) for file in game["files"]]
     for reason, count in game["rejects"].items():
         report.rejects[reason] += count
-    report.error = report.error or game["error"]
+    if game["error"] is not None:
+        report.failure = Failure(game["error"]["kind"], game["error"]["evidence"])
 
 
 def _result(stream: Stream, report: GameReport, lane: Lane, now: float, seconds: float) -> GameResult:
@@ -219,5 +186,5 @@ def _failed(stream: Stream, report: GameReport, lane: Lane) -> GameResult:
         committed_at=None,
         commit_seconds=0.0,
         latency_counts=(0,) * (len(LATENCY_EDGES_SECONDS) + 1),
-        error=report.error,
+        error=report.failure.evidence if report.failure else None,
     )

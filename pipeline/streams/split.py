@@ -12,20 +12,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.bronze import whole
-from pipeline.contracts.decode import decoder, pad
-from pipeline.contracts.schemas import Schema, SchemaSet
+from pipeline.contracts.decode import decoder, pad, placed
+from pipeline.contracts.schemas import Placement, Schema, SchemaSet
 from pipeline.contracts.shape import table_schema
 from pipeline.contracts.wrapper import open_wrappers
-from pipeline.delta_table import write_file
+from pipeline.delta_table import discard, write_file
+from pipeline.failpoints import hit
 from pipeline.names import GameKey
 from pipeline.quarantine import QUARANTINE
+from pipeline.streams.lanes import classify
 
 READ: Final = (
     "game_key", "game", "schema_id", "seq", "pos", "prev_seq", "refused",
@@ -48,6 +50,9 @@ OWN_COLUMNS: Final = pa.schema(
 REPORT: Final = "report string, rejects binary"
 _DETAIL_LIMIT: Final = 500
 
+Place: TypeAlias = tuple[int, int]
+"""A row of bronze: its seq and pos."""
+
 
 @dataclass(frozen=True, slots=True)
 class SplitJob:
@@ -56,15 +61,17 @@ class SplitJob:
     cursors: Mapping[str, int]
     schema_set: SchemaSet
     tables: Path
+    deadly: frozenset[Place] = frozenset()  # refused unread: each kills a worker
+    trial: tuple[Place, Place] | None = None  # does a worker survive these rows, first to last? nothing is kept
 
 
 def target_schema(schema_set: SchemaSet, key: str) -> pa.Schema:
     """Return the columns of a game's table: our own, then the union of its registered schemas."""
-    return _target(schema_set.of(GameKey(key)))
+    return _target(schema_set.placed(GameKey(key)))
 
 
 @lru_cache(maxsize=4096)
-def _target(schemas: tuple[Schema, ...]) -> pa.Schema:
+def _target(schemas: tuple[tuple[Schema, Placement], ...]) -> pa.Schema:
     return pa.schema([*OWN_COLUMNS, *(table_schema(schemas) if schemas else ())])
 
 
@@ -76,6 +83,8 @@ def split(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterator[pa.Recor
     rows = pa.Table.from_batches(parts)
     seqs = pc.min_max(rows.column("seq")).as_py()
     mine = _of_my_games(rows, job.cursors)
+    if job.trial is not None:
+        mine = _within(mine, *job.trial)
     worker = _Split(mine, job)
     worker.run()
     report = {"seq_from": seqs["min"], "seq_to": seqs["max"], "games": worker.games, "seconds": worker.seconds}
@@ -88,6 +97,11 @@ def _of_my_games(rows: pa.Table, cursors: Mapping[str, int]) -> pa.Table:
     keys = whole(rows.column("game_key")).dictionary_encode()
     floor = np.array([cursors.get(key, np.iinfo(np.int64).max) for key in keys.dictionary.to_pylist()])
     return rows.filter(pa.array(rows.column("seq").to_numpy() > floor[keys.indices.to_numpy()]))
+
+
+def _within(rows: pa.Table, first: Place, last: Place) -> pa.Table:
+    places = zip(rows.column("seq").to_pylist(), rows.column("pos").to_pylist(), strict=True)
+    return rows.filter(pa.array([first <= place <= last for place in places], pa.bool_()))
 
 
 class _Split:
@@ -108,12 +122,21 @@ class _Split:
         self._note_links()
         started = time.perf_counter()
         routed = self.rows.filter(pc.is_null(self.rows.column("refused")))
+        if self.job.deadly:
+            routed = self._without_deadly(routed)
         decoded = self._decode(routed) if routed.num_rows else {}
         self.seconds["decode"] += time.perf_counter() - started
         started = time.perf_counter()
         for target, tables in decoded.items():
             self._write(pa.concat_tables(tables), target)
         self.seconds["write"] += time.perf_counter() - started
+
+    def _without_deadly(self, routed: pa.Table) -> pa.Table:
+        places = zip(routed.column("seq").to_pylist(), routed.column("pos").to_pylist(), strict=True)
+        deadly = np.array([place in self.job.deadly for place in places], dtype=bool)
+        why = "a worker that read this record died"
+        self._refuse(routed, [(int(row), "kills_worker", why) for row in np.flatnonzero(deadly)])
+        return routed.filter(pa.array(~deadly))
 
     def _note_links(self) -> None:
         """Note which seqs the rows of each game come from, refused ones included: the cursor moves over them too."""
@@ -146,27 +169,27 @@ class _Split:
         refusals: list[tuple[int, str, str]] = []
         for schema_id in np.unique(ids):
             chosen = np.flatnonzero(ids == schema_id)
-            allowed = np.array([int(schema_id) in self.job.schema_set.games.get(name, ()) for name in names])[
-                games[chosen]
-            ]
-            unknown = f"schema {schema_id} is not registered for this game"
-            refusals += [(row, "unknown_schema", unknown) for row in chosen[~allowed].tolist()]
+            barred = {
+                game: why for game, name in enumerate(names) if (why := self._barred(name, int(schema_id))) is not None
+            }
+            allowed = np.array([game not in barred for game in range(len(names))])[games[chosen]]
+            refusals += [(row, *barred[int(games[row])]) for row in chosen[~allowed].tolist()]
             chosen = chosen[allowed]
             if not chosen.size:
                 continue
             try:
-                decoded = decoder(self.job.schema_set.schemas[int(schema_id)]).decode(
-                    opened.column("payload").take(pa.array(chosen))
-                )
+                schema = self.job.schema_set.schemas[int(schema_id)]
+                decoded = decoder(schema).decode(opened.column("payload").take(pa.array(chosen)))
                 good = chosen[decoded.rows]
-                for target, members in self._by_target(good, games, names).items():
-                    payload = pad(_take(decoded.batch, members), pa.schema(list(target)[len(OWN_COLUMNS) :]))
+                for target, placement, members in self._by_layout(good, games, names, int(schema_id)):
+                    payload = placed(_take(decoded.batch, members), schema, placement)
+                    payload = pad(payload, pa.schema(list(target)[len(OWN_COLUMNS) :]))
                     rows = pa.array(good[members])
                     columns = [*own.take(rows).columns, *payload.columns, routed.column("game_key").take(rows)]
                     result[target].append(pa.table(columns, names=[*target.names, "game_key"]))
             except Exception as error:  # noqa: BLE001 - law L6: games without this schema go on
                 for game in np.unique(games[chosen]):
-                    self.games[names[game]]["error"] = _sentence(error)
+                    self.games[names[game]]["error"] = _fault(error)
                 continue
             refusals += [(int(chosen[index]), reason, detail) for index, reason, detail in decoded.refused]
         self._refuse(routed, refusals)
@@ -177,18 +200,35 @@ class _Split:
         columns += [opened.column("event_time"), opened.column("event_id"), routed.column("source_time")]
         return pa.table(columns, names=OWN_COLUMNS.names).cast(OWN_COLUMNS)
 
-    def _by_target(self, good: np.ndarray, games: np.ndarray, names: list[str]) -> dict[pa.Schema, np.ndarray]:
-        """Group rows by the columns of their game's table: most games share a few layouts."""
-        present = np.unique(games[good])
-        targets = {int(game): target_schema(self.job.schema_set, names[game]) for game in present}
-        distinct = {id(target): target for target in targets.values()}
-        if len(distinct) == 1:
-            return {next(iter(distinct.values())): np.arange(good.size)}
+    def _barred(self, name: str, schema_id: int) -> tuple[str, str] | None:
+        """Return why a game's rows of a schema are refused unread, None when they are not."""
+        schema_set = self.job.schema_set
+        if schema_id not in schema_set.games.get(GameKey(name), ()):
+            return "unknown_schema", f"schema {schema_id} is not registered for this game"
+        why = schema_set.placement(GameKey(name), schema_id).quarantined
+        return None if why is None else ("quarantined_schema", why)
+
+    def _by_layout(
+        self, good: np.ndarray, games: np.ndarray, names: list[str], schema_id: int
+    ) -> list[tuple[pa.Schema, Placement, np.ndarray]]:
+        """Group rows by the columns of their game's table and where they lie there: most games share a few layouts."""
+        schema_set = self.job.schema_set
+        layouts: dict[tuple[int, Placement], tuple[pa.Schema, list[int]]] = {}
+        for game in np.unique(games[good]).tolist():
+            target = target_schema(schema_set, names[game])
+            key = id(target), schema_set.placement(GameKey(names[game]), schema_id)
+            layouts.setdefault(key, (target, []))[1].append(game)
+        if len(layouts) == 1:
+            (((_, placement), (target, _)),) = layouts.items()
+            return [(target, placement, np.arange(good.size))]
         marks = np.zeros(len(names), dtype=np.int64)
-        for game, target in targets.items():
-            marks[game] = id(target)
+        for mark, (_, members) in enumerate(layouts.values()):
+            marks[members] = mark
         of_row = marks[games[good]]
-        return {target: np.flatnonzero(of_row == mark) for mark, target in distinct.items()}
+        return [
+            (target, placement, np.flatnonzero(of_row == mark))
+            for mark, ((_, placement), (target, _)) in enumerate(layouts.items())
+        ]
 
     def _write(self, table: pa.Table, target: pa.Schema) -> None:
         table = table.sort_by(
@@ -202,9 +242,13 @@ class _Split:
             start = end
             try:
                 file = write_file(rows, self.job.tables / key, ["_seq"])
-                self.games[key]["files"].append(file.as_dict())
+                if self.job.trial is None:
+                    self.games[key]["files"].append(file.as_dict())
+                else:
+                    discard(self.job.tables / key, [file])
+                hit("mid_data_files")
             except Exception as error:  # noqa: BLE001 - law L6: whatever one game does, the others go on
-                self.games[key]["error"] = _sentence(error)
+                self.games[key]["error"] = _fault(error)
 
     def _refuse(self, routed: pa.Table, refusals: list[tuple[int, str, str]]) -> None:
         if not refusals:
@@ -223,8 +267,9 @@ class _Split:
             reasons[reason] = reasons.get(reason, 0) + 1
 
 
-def _sentence(error: Exception) -> str:
-    return "".join(traceback.format_exception_only(error)).strip()[:_DETAIL_LIMIT]
+def _fault(error: Exception) -> dict[str, str]:
+    evidence = "".join(traceback.format_exception_only(error)).strip()[:_DETAIL_LIMIT]
+    return {"kind": classify(error), "evidence": evidence}
 
 
 def _take(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:

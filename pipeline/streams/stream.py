@@ -1,27 +1,27 @@
 """One stream as its group's driver holds it: the game's table, its cursor, and how far it was seen to be complete."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 
 from listeners.sample import Lane
-from pipeline import names
+from pipeline import generation, names
 from pipeline.delta_table import Conflict, CursorTable, DataFile
 from pipeline.names import GameKey
+from pipeline.store.decisions import Decision
 from pipeline.store.games import Assignment
-
-_BACKOFF_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0)
+from pipeline.streams import lanes
 
 
 @dataclass
 class Stream:
-    """A game's stream. The lane follows from the chain alone: a stream that does not connect is behind (law L7)."""
+    """A game's stream. Whether it is behind follows from the chain alone (law L7)."""
 
     game_key: GameKey
     game: str
+    environment: str
     generation: int
-    app_id: str
     path: Path
     checkpoint_interval: int
     last_seq: int  # the game's last seq in bronze as the control store tells it
@@ -29,14 +29,23 @@ class Stream:
     cursor: int = 0  # the last seq wholly applied, 0 before the first commit
     complete_through: int = 0  # the last seq up to which bronze was seen to hold nothing more for this game
     behind: bool = False
-    error: str | None = None
-    failures: int = 0  # in a row
-    retry_at: float = 0.0
+    reading: bool = False  # a catch-up chunk holds it
+    decision: Decision = field(default_factory=Decision)  # what people and failures came to
 
     @property
     def lane(self) -> Lane:
         """How the stream is read now."""
-        return "CATCHUP" if self.behind else "RUN"
+        return lanes.lane(self.decision, behind=self.behind)
+
+    @property
+    def error(self) -> str | None:
+        """Why its last attempt failed, None when it did not."""
+        return self.decision.evidence
+
+    @property
+    def app_id(self) -> str:
+        """The Delta transaction id of the cursor."""
+        return names.stream_app_id(self.environment, self.game_key, self.generation)
 
     def open(self) -> None:
         """Read the cursor from the table; a table that does not exist yet has cursor 0."""
@@ -71,18 +80,19 @@ class Stream:
             self._read_cursor()
             raise
         self.cursor = self.complete_through = cursor
-        self.error, self.failures, self.retry_at = None, 0, 0.0
-
-    def fail(self, error: str, now: float) -> None:
-        """Park the stream until a later catch-up: only its cursor stalls (law L6)."""
-        self.behind = True
-        self.error = error
-        self.retry_at = now + _BACKOFF_SECONDS[min(self.failures, len(_BACKOFF_SECONDS) - 1)]
-        self.failures += 1
 
     def _read_cursor(self) -> None:
+        if self.table is not None:
+            self._follow_rebuild(self.table)
         self.cursor = (self.table.cursor if self.table else None) or 0
         self.complete_through = max(self.complete_through, self.cursor)
+
+    def _follow_rebuild(self, table: CursorTable) -> None:
+        """Take the generation that the table's own log says is current: a rebuild may have switched it (law L12)."""
+        current = generation.newest(table.transaction_version, self.environment, self.game_key, self.generation)
+        if current != self.generation:
+            self.generation = current
+            self.table = CursorTable.open(self.path, self.app_id, self.checkpoint_interval)
 
 
 def stream_of(assignment: Assignment, environment: str, table_path: Path, checkpoint_interval: int) -> Stream:
@@ -90,8 +100,8 @@ def stream_of(assignment: Assignment, environment: str, table_path: Path, checkp
     stream = Stream(
         game_key=assignment.game_key,
         game=assignment.game,
+        environment=environment,
         generation=assignment.generation,
-        app_id=names.stream_app_id(environment, assignment.game_key, assignment.generation),
         path=table_path,
         checkpoint_interval=checkpoint_interval,
         last_seq=assignment.last_seq,

@@ -93,10 +93,10 @@ class Watchdog:
     def _reading(self, stream: Stream, commits: list[tuple[int, float]], now: float, *, active: bool) -> Reading:
         durations = sorted(self._durations)
         facts = StreamFacts(
-            desired="running",
+            desired=stream.decision.desired,
             driver_heartbeat_at=now,
             driver_active=active,
-            last_run_failed=self.last_failure,
+            last_run_failed=stream.error if stream.lane == "QUARANTINED" else self.last_failure,
             failed_runs_15min=len(self._failures),
             lane=stream.lane,
             started_at=self._started_at,

@@ -1,6 +1,6 @@
 """One tuned session for all tests of this folder, and a small world to run real queries in."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,9 +51,9 @@ class World:
         ingest.start(once=True).awaitTermination()
         ingest.close()
 
-    def group(self, name: str) -> Group:
+    def group(self, name: str, tell: Callable[[PassResult], None] | None = None) -> Group:
         register_group(self.engine, name)
-        return Group(self.spark, self.settings, self.paths, self.engine, name, self.passes.append)
+        return Group(self.spark, self.settings, self.paths, self.engine, name, tell or self.passes.append)
 
     def split(self, group: Group) -> None:
         """Run the group over everything that is in bronze now."""

@@ -22,8 +22,7 @@ def test_metrics_page_and_metrics_table_tell_the_same_numbers(world: Any) -> Non
     """What a pass did is told once, to Prometheus and to the metrics table alike, with Spark's own progress of it."""
     telling = Telling(world.settings.metrics, world.paths, "group", "a")
     attachment = attach(world.spark, telling.event)
-    group = world.group("a")
-    group._tell = lambda result: (telling.passed if result.batch_id >= 0 else telling.caught_up)(result)
+    group = world.group("a", lambda result: (telling.passed if result.batch_id >= 0 else telling.caught_up)(result))
     watchdog = Watchdog(world.settings, world.engine, group, telling.states)
     world.simulate(2_000)
     world.ingest()

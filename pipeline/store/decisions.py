@@ -1,0 +1,85 @@
+"""What was decided about streams: paused, parked, retries used up. Who is behind is never kept (law L7).
+
+Drivers write what failed, people what they ask for; a stream about which nothing was decided has no row.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from sqlalchemy import Engine, select, update
+from sqlalchemy.exc import IntegrityError
+
+from pipeline.store.tables import decisions
+
+FailureClass = Literal["expected", "transient", "poison", "fatal"]
+"""`expected`: another owner was first, costs nothing. `transient`: storage, registry or disk. `poison`: the rows, the
+schema or the table. `fatal`: it killed a worker."""
+
+Desired = Literal["running", "paused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided about one stream and why; the default is a stream about which nothing was decided."""
+
+    desired: Desired = "running"
+    own_query: bool = False  # read by a query of its own, not in the pass
+    parked_at: float | None = None  # Unix seconds; None: it is not parked
+    failures: int = 0  # in a row
+    failure_class: FailureClass | None = None  # of the last failure
+    evidence: str | None = None  # what failed, with the rows it was about; one line
+    failed_at: float | None = None
+    retry_at: float = 0.0  # no attempt before
+
+
+_FIELDS = tuple(Decision.__dataclass_fields__)
+
+
+def decided(engine: Engine) -> dict[str, Decision]:
+    """Return every decision by game key."""
+    columns = [decisions.c[name] for name in ("game_key", *_FIELDS)]
+    with engine.connect() as connection:
+        return {
+            key: Decision(desired, bool(own_query), *rest)
+            for key, desired, own_query, *rest in connection.execute(select(*columns))
+        }
+
+
+def record_failures(engine: Engine, made: Mapping[str, Decision]) -> None:
+    """Keep what failures of these streams came to; what people asked for stays as it is."""
+    for key, decision in made.items():
+        values = asdict(decision)
+        _write(engine, key, {name: values[name] for name in _FIELDS if name not in {"desired", "own_query"}})
+
+
+def ask(engine: Engine, key: str, actor: str, *, desired: Desired | None = None, own_query: bool | None = None) -> None:
+    """Note what a person wants of a stream; its driver acts at its next pass."""
+    asked: dict[str, Any] = {"asked_by": actor, "asked_at": time.time()}
+    if desired is not None:
+        asked["desired"] = desired
+    if own_query is not None:
+        asked["own_query"] = int(own_query)
+    _write(engine, key, asked)
+
+
+def ask_retry(engine: Engine, key: str, actor: str) -> None:
+    """Let a parked or waiting stream run again at once, with its whole budget."""
+    fresh = asdict(Decision())
+    values = {name: fresh[name] for name in _FIELDS if name not in {"desired", "own_query"}}
+    _write(engine, key, {**values, "asked_by": actor, "asked_at": time.time()})
+
+
+def _write(engine: Engine, key: str, values: Mapping[str, Any]) -> None:
+    mine = update(decisions).where(decisions.c.game_key == key).values(values)
+    with engine.begin() as connection:
+        if connection.execute(mine).rowcount:
+            return
+    row = {**asdict(Decision()), "own_query": 0, **values}
+    try:
+        with engine.begin() as connection:
+            connection.execute(decisions.insert().values(game_key=key, **row))
+    except IntegrityError:  # another process decided at the same moment
+        with engine.begin() as connection:
+            connection.execute(mine)

@@ -1,0 +1,101 @@
+"""Catch-up: bounded reads of bronze for the streams of a group that are behind, for whatever reason (law L7).
+
+Runs beside the passes in a scheduler pool of its own. A chunk is cut at seqs, so it connects to what came before and
+to what comes after.
+"""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pyspark.sql import functions as F
+
+from pipeline.delta_table import CursorTable
+from pipeline.failpoints import hit
+from pipeline.pins import ChunkPin
+from pipeline.streams.demux import POOL_OF_CATCH_UP, Driver, told
+from pipeline.streams.lanes import Failure
+from pipeline.streams.passes import Outcome, Passes
+from pipeline.streams.roster import FrontierOf
+from pipeline.streams.stream import Stream
+
+_MOST_GAMES = 200  # in one chunk
+
+
+class CatchUp:
+    """Reads what passes will not bring again."""
+
+    def __init__(self, driver: Driver, checkpoint: Path, bronze: CursorTable, passes: Passes) -> None:
+        """Prepare; nothing is read before `step`."""
+        self._driver, self._bronze, self._passes = driver, bronze, passes
+        self._pin = ChunkPin(checkpoint / "chunk.json")
+        self._gate = threading.Lock()  # held during a chunk
+
+    def step(self, frontier_of: FrontierOf) -> bool:
+        """Read one chunk for the streams that are behind; tell whether there was anything to read.
+
+        A chunk may reach beyond the frontier, up to bronze's head: a pass leaves out what a cursor is past.
+        """
+        with self._gate:
+            behind = self._driver.roster.behind(frontier_of)
+            if not behind:
+                return False
+            self._bronze.refresh()
+            chunk, low, high, version = self._next(behind, self._bronze.cursor or 0)
+            if not chunk:
+                return False
+            for stream in chunk.values():
+                stream.reading = True
+            try:
+                self._read(chunk, low, high, version)
+            finally:
+                for stream in chunk.values():
+                    stream.reading = False
+            return True
+
+    def close(self) -> None:
+        """Wait for the chunk that is running; call after the last `step` was asked for."""
+        with self._gate:
+            pass
+
+    def _next(self, behind: Sequence[Stream], head: int) -> tuple[dict[str, Stream], int, int, int]:
+        """Choose streams, the seqs (low, high] and the schema set; a chunk that was cut short is repeated as it was."""
+        unfinished = [stream for stream in behind if self._pin.holds(stream.game_key, stream.complete_through)]
+        streams = unfinished or behind
+        low = streams[0].complete_through
+        high = min(low + self._driver.settings.demux.catchup_seqs, self._pin.high if unfinished else head)
+        chosen = [stream for stream in streams[:_MOST_GAMES] if stream.complete_through < high]
+        chunk: dict[str, Stream] = {stream.game_key: stream for stream in chosen}
+        version = self._pin.version if unfinished else self._driver.registry.latest_version()
+        return chunk, low, high, version
+
+    def _read(self, chunk: Mapping[str, Stream], low: int, high: int, version: int) -> None:
+        started = time.time()
+        self._pin.write(version, high, list(chunk))
+        hit("in_catch_up")
+        self._driver.spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL_OF_CATCH_UP)
+        frame = self._driver.spark.read.format("delta").load(str(self._bronze.path))
+        within = (F.col("seq") > low) & (F.col("seq") <= high) & F.col("game_key").isin(list(chunk))
+        schemas = self._driver.registry.snapshot(version)
+        outcome = self._passes.apply(frame.where(within), chunk, schemas, "CATCHUP", repeated=True)
+        hit("in_catch_up")
+        self._settle(chunk, high, outcome)
+        self._pin.clear()
+        self._driver.tell(told(self._driver.roster.group, outcome, started, "catch-up", -1, high))
+
+    def _settle(self, chunk: Mapping[str, Stream], high: int, outcome: Outcome) -> None:
+        """A stream whose chunk was committed, or held nothing for it, is complete up to the chunk's end."""
+        undone = {result.game_key for result in outcome.results if result.committed_at is None}
+        failures = dict(outcome.failures)
+        for key, stream in chunk.items():
+            if key not in undone:
+                stream.complete_through = max(stream.complete_through, high)
+            elif key not in failures:
+                before = stream.cursor
+                stream.reopen()
+                stream.complete_through = stream.cursor
+                if stream.cursor == before:  # nobody else moved it: bronze itself has a gap
+                    gap = f"bronze rows above seq {stream.cursor} do not connect to the table's cursor"
+                    failures[key] = Failure("poison", gap)
+        self._driver.roster.settle(failures, chunk.keys() - undone, len(chunk))

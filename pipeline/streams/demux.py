@@ -1,0 +1,150 @@
+"""One streaming query over bronze and its passes: the query many games of a group share, or one game's own."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from listeners.sample import PassResult
+from listeners.stream_id import StreamId
+from pipeline.contracts.registry import LocalRegistry
+from pipeline.delta_table import CursorTable
+from pipeline.failpoints import hit
+from pipeline.pins import pin
+from pipeline.settings import Settings
+from pipeline.streams.passes import Outcome, Passes
+from pipeline.streams.roster import Roster
+
+POOL_OF_PASSES = "pass"
+POOL_OF_CATCH_UP = "catch-up"
+"""Scheduler pools, see pools.xml: a pass gets the next free core before a catch-up does."""
+
+_STOP_SECONDS = 120.0
+
+Tell = Callable[[PassResult], None]
+
+
+class Stopping(Exception):
+    """The query is being stopped: the pass that would begin now does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """What all queries of one driver share."""
+
+    spark: SparkSession
+    settings: Settings
+    roster: Roster
+    registry: LocalRegistry
+    tell: Tell
+
+
+class Demux:
+    """A query and what its passes do. The cursors are in the tables, so its checkpoint holds nothing that matters."""
+
+    def __init__(
+        self, driver: Driver, stream_id: StreamId, checkpoint: Path, bronze: CursorTable, passes: Passes
+    ) -> None:
+        """Prepare a query; it starts with `start`. A query of kind `game` reads that game only."""
+        self._driver, self._id, self._checkpoint = driver, stream_id, checkpoint
+        self._bronze, self._passes = bronze, passes
+        self._key = stream_id.name if stream_id.kind == "game" else None
+        self._gate = threading.Lock()  # held during a pass
+        self._stopping = threading.Event()
+        self._fresh = True  # the next micro-batch may be a replay
+        self.frontier_seq = 0  # the last bronze seq passed
+        self.pass_since: float | None = None  # when the running pass began
+        self.query: StreamingQuery | None = None
+
+    def start(self, *, once: bool) -> StreamingQuery:
+        """Start the query; with `once` it ends when everything that was in bronze at its start is passed."""
+        self._bronze.refresh()
+        self._fresh = True
+        if not (self._checkpoint / "query" / "offsets").exists():
+            # What lies before the first micro-batch is catch-up's (law L2).
+            self.frontier_seq = self._bronze.cursor or 0
+        frame = (
+            self._driver.spark.readStream.format("delta")
+            .option("startingVersion", self._bronze.version)
+            .option("maxBytesPerTrigger", self._driver.settings.demux.max_bytes)
+            .option("failOnDataLoss", "true")
+            .load(str(self._bronze.path))
+        )
+        if self._key is not None:
+            frame = frame.where(F.col("game_key") == self._key)
+        writer = (
+            frame.writeStream.queryName(self._id.query_name)
+            .option("checkpointLocation", str(self._checkpoint / "query"))
+            .foreachBatch(self._batch)
+        )
+        self._driver.spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL_OF_PASSES)
+        trigger = f"{self._driver.settings.demux.trigger_seconds} seconds"
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger)
+        self.query = writer.start()
+        return self.query
+
+    def stop(self) -> None:
+        """End the query after the pass that is running; `query.stop` alone is no boundary between passes.
+
+        Raises:
+            TimeoutError: the pass does not end; nothing may be handed over.
+        """
+        self._stopping.set()
+        if not self._gate.acquire(timeout=_STOP_SECONDS):
+            raise TimeoutError(f"the pass of {self._id.query_name} has not ended within {_STOP_SECONDS:.0f} s")
+        self._gate.release()
+        if self.query is not None:
+            self.query.stop()
+
+    def advance(self, seq: int) -> None:
+        """Count everything up to a seq as passed: bronze has not grown while the query had time to read it."""
+        self.frontier_seq = max(self.frontier_seq, seq)
+
+    def _batch(self, frame: DataFrame, batch_id: int) -> None:
+        """Run one pass. Every game's cursor makes it idempotent; the batch id only names the pinned schema set."""
+        with self._gate:
+            if self._stopping.is_set():
+                raise Stopping
+            started = self.pass_since = time.time()
+            try:
+                self._pass(frame, batch_id, started)
+            finally:
+                self.pass_since = None
+
+    def _pass(self, frame: DataFrame, batch_id: int, started: float) -> None:
+        self._driver.roster.sync()
+        version = pin(self._checkpoint / "pins", batch_id, self._driver.registry.latest_version)
+        hit("after_schema_pin")
+        streams = self._driver.roster.for_pass(self.frontier_seq, self._key)
+        schemas = self._driver.registry.snapshot(version)
+        outcome = self._passes.apply(frame, streams, schemas, "RUN", repeated=self._fresh)
+        self._fresh = False
+        self.frontier_seq = max(self.frontier_seq, outcome.seq_to or 0)
+        self._driver.roster.settle(outcome.failures, committed(outcome), len(streams))
+        run_id = self._driver.spark.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
+        self._driver.tell(told(self._driver.roster.group, outcome, started, run_id, batch_id, self.frontier_seq))
+        hit("after_table_commits")
+
+
+def committed(outcome: Outcome) -> list[str]:
+    """Return the games whose cursor moved."""
+    return [result.game_key for result in outcome.results if result.committed_at is not None]
+
+
+def told(group: str, outcome: Outcome, started: float, run_id: str, batch_id: int, frontier_seq: int) -> PassResult:
+    """Return what a pass or chunk tells of itself."""
+    return PassResult(
+        group=group,
+        run_id=run_id,
+        batch_id=batch_id,
+        started_at=started,
+        finished_at=time.time(),
+        frontier_seq=frontier_seq,
+        games=tuple(outcome.results),
+        phases_seconds=outcome.phases,
+    )

@@ -1,0 +1,89 @@
+"""Which lane a stream is in, and what a failure does to it. Pure: `now` and the dice are arguments.
+
+Who is behind follows from the chain alone and is never kept (law L7); what was decided about a stream (paused,
+parked, retries used up) is a `Decision`, kept in the control store.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from listeners.sample import Lane
+from pipeline.store.decisions import Decision, FailureClass
+
+BUDGET: Final = {"transient": 10, "poison": 3, "fatal": 3}
+"""Failures in a row after which a stream is parked."""
+
+HEALTHY_SECONDS: Final = 600.0  # after which earlier failures no longer count
+_FIRST_SECONDS: Final = 5.0
+_LONGEST_SECONDS: Final = 300.0
+_SHARED_SHARE: Final = 0.3  # of a pass's streams that fail alike: the cause is shared, none of them is charged
+_SHARED_STREAMS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failure of one stream."""
+
+    kind: FailureClass
+    evidence: str
+
+
+def lane(decision: Decision, *, behind: bool) -> Lane:
+    """Return the lane: what was asked outranks what failed, and both outrank where the stream stands."""
+    if decision.desired == "paused":
+        return "PAUSED"
+    if decision.parked_at is not None:
+        return "QUARANTINED"
+    return "CATCHUP" if behind else "RUN"
+
+
+def may_run(decision: Decision, now: float) -> bool:
+    """Tell whether the stream may be read now, in whichever lane."""
+    return decision.desired == "running" and decision.parked_at is None and decision.retry_at <= now
+
+
+def failed(decision: Decision, failure: Failure, now: float, dice: float, *, charged: bool = True) -> Decision:
+    """Return the decision after a failure; `dice` in [0, 1) spreads the retries of many streams.
+
+    An expected failure is tried again at once. Others wait 5 s, doubled each time up to 300 s, with full jitter, and
+    use up the budget of their class; `charged` is False where the cause is shared by many streams.
+    """
+    if failure.kind == "expected":
+        return decision
+    earlier = 0 if decision.failed_at is None or now - decision.failed_at > HEALTHY_SECONDS else decision.failures
+    failures = earlier + 1 if charged else earlier
+    longest = min(_FIRST_SECONDS * 2.0 ** max(failures - 1, 0), _LONGEST_SECONDS)
+    return replace(
+        decision,
+        failures=failures,
+        failure_class=failure.kind,
+        evidence=failure.evidence,
+        failed_at=now,
+        retry_at=now + longest * (0.5 + dice / 2),
+        parked_at=now if failures >= BUDGET[failure.kind] else None,
+    )
+
+
+def succeeded(decision: Decision) -> Decision:
+    """Return the decision after a commit: nothing is held against the stream any more."""
+    if decision.failures == 0 and decision.evidence is None:
+        return decision
+    return Decision(decision.desired, decision.own_query)
+
+
+def retried(decision: Decision) -> Decision:
+    """Return the decision after an operator asked for another attempt: a parked stream may run with a full budget."""
+    return Decision(decision.desired, decision.own_query)
+
+
+def is_shared(failed_alike: int, streams: int) -> bool:
+    """Tell whether so many failures of one class in one pass point at something shared, such as full storage."""
+    return failed_alike >= _SHARED_STREAMS and failed_alike > _SHARED_SHARE * streams
+
+
+def classify(error: BaseException) -> FailureClass:
+    """Return the class of what a stream's own work raised."""
+    if isinstance(error, OSError):
+        return "transient"
+    name = type(error).__name__
+    return "transient" if name in {"CommitFailedError", "Transient", "OperationalError"} else "poison"

@@ -1,0 +1,105 @@
+"""Runs the split job over the rows of many games, and finds out which record kills a worker when one does.
+
+A worker that dies takes its whole task with it. The games are halved until the one is found, then its records; what
+is found is refused unread, and everybody else's rows are split in the same pass (law L6).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.streams.split import REPORT, Place, SplitJob, split
+
+_DEADLY_RECORDS: Final = 8  # most of one game in one pass; more, and the game is left behind as a whole
+_TRIALS: Final = 40  # most runs spent on finding them: one record of a thousand takes twenty
+_DIED = (Py4JJavaError, PySparkException)
+
+
+@dataclass
+class Ran:
+    """What the tasks reported, and the games whose rows could not be split."""
+
+    rows: list[Any] = field(default_factory=list)
+    culprits: dict[str, str] = field(default_factory=dict)  # game key → why, one line
+
+
+def run(frame: DataFrame, job: SplitJob) -> Ran:
+    """Split the rows of the job's games.
+
+    Raises:
+        PySparkException, Py4JJavaError: the rows cannot be read at all, whichever game they belong to.
+    """
+    try:
+        return Ran(_collect(frame, job))
+    except _DIED:
+        _collect(frame, replace(job, cursors={}))  # what fails without any game is shared, and fails the query
+    ran = Ran()
+    waiting = [dict(job.cursors)]
+    while waiting:
+        part = waiting.pop()
+        try:
+            ran.rows += _collect(frame, replace(job, cursors=part))
+        except _DIED as error:
+            keys = list(part)
+            if len(keys) > 1:
+                half = len(keys) // 2
+                waiting += [{key: part[key] for key in keys[:half]}, {key: part[key] for key in keys[half:]}]
+            else:
+                _without_deadly(frame, replace(job, cursors=part), keys[0], _root_cause(error), ran)
+    return ran
+
+
+def _without_deadly(frame: DataFrame, job: SplitJob, key: str, cause: str, ran: Ran) -> None:
+    """Split one game's rows without the records that kill a worker, or note why that cannot be."""
+    mine = frame.where((F.col("game_key") == key) & (F.col("seq") > job.cursors[key]))
+    places = sorted((row.seq, row.pos) for row in mine.select("seq", "pos").collect())
+    deadly = _deadly(frame, job, places)
+    if not deadly:
+        ran.culprits[key] = f"its {len(places)} rows above seq {job.cursors[key]} kill the worker: {cause}"
+        return
+    try:
+        ran.rows += _collect(frame, replace(job, deadly=frozenset(deadly)))
+    except _DIED as error:
+        ran.culprits[key] = f"its rows above seq {job.cursors[key]} kill the worker: {_root_cause(error)}"
+
+
+def _deadly(frame: DataFrame, job: SplitJob, places: Sequence[Place]) -> list[Place]:
+    """Return the records that kill a worker on their own, found by halving; none when there are too many to find."""
+    found: list[Place] = []
+    waiting, trials = [places], 0
+    while waiting:
+        part, trials = waiting.pop(), trials + 1
+        if trials > _TRIALS or len(found) > _DEADLY_RECORDS:
+            return []
+        if not part or _survives(frame, replace(job, trial=(part[0], part[-1]))):
+            continue
+        if len(part) == 1:
+            found.append(part[0])
+        else:
+            half = len(part) // 2
+            waiting += [part[:half], part[half:]]
+    return found
+
+
+def _survives(frame: DataFrame, job: SplitJob) -> bool:
+    try:
+        _collect(frame, job)
+    except _DIED:
+        return False
+    return True
+
+
+def _collect(frame: DataFrame, job: SplitJob) -> list[Any]:
+    return list(frame.mapInArrow(partial(split, job=job), REPORT).collect())
+
+
+def _root_cause(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    return (causes[-1] if causes else lines[0])[:300]

@@ -1,0 +1,158 @@
+"""Two owners of one game, as processes: what keeps them apart is the table, not a clock or a row in a store."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from pipeline.ingest.simulate import register_samples
+from pipeline.ingest.simulator import Plan, Simulator
+from pipeline.settings import Paths, load
+from pipeline.store.drivers import commits_since
+from pipeline.store.engine import open_store
+from pipeline.store.games import assigned, register_group
+from pipeline.store.tables import drivers, games
+from tests.faults.oracle import ProducerLog, judge, produce
+
+STOPPED_SECONDS = float(os.environ.get("TURNOUT_STOPPED_SECONDS", "120"))
+_READY_SECONDS = 120.0
+
+pytestmark = pytest.mark.timeout(600 + int(STOPPED_SECONDS))
+
+
+@contextmanager
+def driver(env: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a driver in a session of its own; it is killed with all it started when the block ends."""
+    command = [sys.executable, "-m", "pipeline", *arguments, "--env-dir", str(env)]
+    with (env / f"{arguments[0]}-{arguments[-1]}.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGCONT)
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def wait_for(what: Callable[[], bool], sentence: str) -> None:
+    deadline = time.monotonic() + _READY_SECONDS
+    while not what():
+        assert time.monotonic() < deadline, sentence
+        time.sleep(0.2)
+
+
+class Place:
+    """One environment with a producer whose acknowledged messages are known."""
+
+    def __init__(self, root: Path) -> None:
+        self.env = root / "env"
+        self.env.mkdir()
+        (self.env / "turnout.toml").write_text("[ingest]\ntrigger_seconds = 1\n[demux]\ntrigger_seconds = 1\n")
+        self.settings, self.paths = load(self.env, {})
+        self.engine = open_store(self.settings, self.paths)
+        plan = Plan(games=6, versions=3, events=50_000, seed=13, bad_share=0.02)
+        self.simulator = Simulator(plan, register_samples(self.engine, plan))
+        self.log = ProducerLog(self.env / "acknowledged.jsonl")
+
+    def produce(self, events: int = 600) -> None:
+        produce(self.simulator, self.paths.landing, self.log, events, batch=200)
+
+    def landed_seq(self) -> int:
+        """The last bronze seq, once everything that was sent is there."""
+        sent = len(self.log.read())
+        wait_for(lambda: _bronze_rows(self.paths) >= sent, "ingest does not land what was sent")
+        return max(seq for seq, _ in commits_since(self.engine, 1))
+
+    def passed(self, group: str, seq: int) -> bool:
+        """Tell whether a group's driver says it has passed a seq."""
+        with self.engine.connect() as connection:
+            rows = connection.execute(drivers.select().where(drivers.c.name == group)).all()
+        return any(row.kind == "group" and (row.frontier_seq or 0) >= seq for row in rows)
+
+    def give_all_to(self, group: str) -> None:
+        with self.engine.begin() as connection:
+            connection.execute(update(games).values(group_name=group, epoch=games.c.epoch + 1))
+
+
+def _bronze_rows(paths: Paths) -> int:
+    from deltalake import DeltaTable
+
+    if not (paths.bronze / "_delta_log").exists():
+        return 0
+    return sum(DeltaTable(paths.bronze).get_add_actions(flatten=True).column("num_records").to_pylist())
+
+
+def _finish(place: Place, group: str) -> None:
+    for arguments in (("ingest", "run", "--once"), ("group", "run", group, "--once")):
+        command = [sys.executable, "-m", "pipeline", *arguments, "--env-dir", str(place.env)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_a_driver_that_was_stopped_and_comes_back_after_its_games_moved_does_no_harm(tmp_path: Path) -> None:
+    """Law L4: a driver stands still while its games move; when it comes back its commits are refused by the tables."""
+    place = Place(tmp_path)
+    place.produce()
+    register_group(place.engine, "a")
+    with driver(place.env, "ingest", "run"), driver(place.env, "group", "run", "a") as zombie:
+        first = place.landed_seq()
+        wait_for(lambda: place.passed("a", first), "group a does not split")
+        place.produce()  # so that it has work in its hands
+        os.killpg(zombie.pid, signal.SIGSTOP)
+        stopped = time.monotonic()
+        place.give_all_to("b")
+        with driver(place.env, "group", "run", "b"):
+            while time.monotonic() - stopped < STOPPED_SECONDS:
+                place.produce(200)
+                seq = place.landed_seq()
+                wait_for(lambda seq=seq: place.passed("b", seq), "group b does not split")  # type: ignore[misc]
+            os.killpg(zombie.pid, signal.SIGCONT)
+            for _ in range(5):
+                place.produce(200)
+                seq = place.landed_seq()
+                wait_for(lambda seq=seq: place.passed("b", seq), "group b does not split")  # type: ignore[misc]
+            wait_for(lambda: place.passed("a", first), "the zombie does not beat")
+    assert not assigned(place.engine, "a")
+    _finish(place, "b")
+    verdict = judge(place.env, place.log)
+    assert verdict.clean, verdict
+
+
+def test_two_drivers_that_both_own_every_game_neither_lose_nor_double_a_row(tmp_path: Path) -> None:
+    """Law L4 without leases or assignments: two control stores, one set of tables, both drivers own all games."""
+    place = Place(tmp_path)
+    place.produce()
+    register_group(place.engine, "a")
+    _finish(place, "a")
+    twin = tmp_path / "twin"
+    twin.mkdir()
+    for shared in ("bronze", "quarantine", "tables", "landing", "turnout.toml"):
+        (twin / shared).symlink_to(place.env / shared)
+    with driver(place.env, "ingest", "run"):
+        place.engine.dispose()
+        shutil.copy(place.env / "control.db", twin / "control.db")
+        with driver(place.env, "group", "run", "a"), driver(twin, "group", "run", "a"):
+            settings, paths = load(twin, {})
+            other = open_store(settings, paths)
+            for _ in range(8):
+                place.produce(400)
+                seq = place.landed_seq()
+                wait_for(lambda seq=seq: place.passed("a", seq), "group a does not split")  # type: ignore[misc]
+            wait_for(lambda: bool(assigned(other, "a")), "the twin owns nothing")
+            with other.connect() as connection:
+                assert any(row.frontier_seq for row in connection.execute(drivers.select())), "the twin split nothing"
+    _finish(place, "a")
+    verdict = judge(place.env, place.log)
+    assert verdict.clean, verdict

@@ -1,0 +1,80 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.store.decisions import Decision
+from pipeline.streams.lanes import (
+    BUDGET,
+    HEALTHY_SECONDS,
+    Failure,
+    classify,
+    failed,
+    is_shared,
+    lane,
+    may_run,
+    retried,
+    succeeded,
+)
+
+KINDS = st.sampled_from(["transient", "poison", "fatal"])
+DICE = st.floats(0, 1, exclude_max=True)
+
+
+def test_what_was_asked_outranks_what_failed_and_both_outrank_where_a_stream_stands() -> None:
+    """The four lanes: paused, parked, behind, in the pass."""
+    parked = Decision(parked_at=1.0)
+    assert lane(Decision("paused", parked_at=1.0), behind=True) == "PAUSED"
+    assert lane(parked, behind=True) == "QUARANTINED"
+    assert lane(Decision(), behind=True) == "CATCHUP"
+    assert lane(Decision(), behind=False) == "RUN"
+    assert [may_run(each, 5) for each in (parked, Decision("paused"), Decision(retry_at=6))] == [False] * 3
+
+
+@given(KINDS, st.lists(DICE, min_size=1, max_size=12))
+def test_a_stream_is_parked_when_its_budget_is_used_up_and_not_before(kind: str, dice: list[float]) -> None:
+    """Retries are bounded: after the budget of the class in a row the stream waits for a person."""
+    decision, now = Decision(), 1_000.0
+    for number, roll in enumerate(dice, 1):
+        decision = failed(decision, Failure(kind, "why"), now, roll)  # type: ignore[arg-type]
+        assert (decision.parked_at is not None) == (number >= BUDGET[kind])
+        assert 2.5 <= decision.retry_at - now <= 300
+        now = decision.retry_at
+    assert retried(decision) == Decision()
+
+
+@given(KINDS, DICE)
+def test_old_failures_no_longer_count(kind: str, dice: float) -> None:
+    """Ten healthy minutes give the whole budget back, and so does a commit."""
+    now, worn = 10_000.0, Decision(failures=BUDGET[kind] - 1, failed_at=10_000.0 - HEALTHY_SECONDS - 1)
+    assert failed(worn, Failure(kind, "why"), now, dice).failures == 1  # type: ignore[arg-type]
+    assert succeeded(Decision("paused", failures=2, evidence="why", retry_at=9)) == Decision("paused")
+
+
+def test_retries_wait_longer_each_time() -> None:
+    """Backoff: a cause that lasts is asked after less and less often."""
+    decision, waits = Decision(), []
+    for _ in range(9):
+        decision = failed(decision, Failure("transient", "disk full"), 0.0, 0.0)
+        waits.append(decision.retry_at)
+    assert waits == [2.5, 5, 10, 20, 40, 80, 150, 150, 150]
+
+
+@given(st.floats(0, 1e6), DICE)
+def test_an_expected_failure_costs_nothing(now: float, dice: float) -> None:
+    """Another owner's commit is no fault of the stream: it is read again at once."""
+    assert failed(Decision(), Failure("expected", "conflict"), now, dice) == Decision()
+
+
+def test_a_shared_cause_is_charged_to_nobody() -> None:
+    """Full storage fails every stream at once: parking them all would need a person for each."""
+    assert is_shared(4, 10)
+    assert not is_shared(2, 2)
+    assert not is_shared(3, 10)
+    spared = failed(Decision(), Failure("transient", "disk full"), 0.0, 0.5, charged=False)
+    assert (spared.failures, spared.parked_at) == (0, None)
+    assert spared.retry_at > 0
+
+
+def test_failures_have_a_class() -> None:
+    """Storage and stores come back by themselves; rows and schemas do not."""
+    assert classify(OSError(28, "No space left on device")) == "transient"
+    assert classify(ValueError("a column has two types")) == "poison"
