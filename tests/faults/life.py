@@ -1,26 +1,52 @@
 """An environment that is fed, failed at and brought back, again and again."""
 
-from typing import Any
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
 
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorSet
 from pyspark.errors import StreamingQueryException
 
+from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.failpoints import Injected
 from pipeline.ingest.simulate import register_samples
-from pipeline.ingest.simulator import Plan, Simulator
-from pipeline.store.decisions import ask_retry
+from pipeline.ingest.simulator import Plan, Simulator, family, game_names, payload_schema
+from pipeline.maintenance.run import one_round
+from pipeline.names import game_key
+from pipeline.repair.game import Game
+from pipeline.repair.quarantined import Selection
+from pipeline.repair.rebuild import rebuild
+from pipeline.repair.replay import replay_all
+from pipeline.settings import Maintenance
+from pipeline.store.decisions import ask, ask_retry
 from tests.faults.faults import Faults
 from tests.faults.oracle import ProducerLog, produce
 
+GAMES: Final = 12
+_EAGER = Maintenance(small_files=3, bronze_commits=2, bronze_age_minutes=0.0)
+
 
 class Life:
-    """One such environment; the test's process is the driver of ingest and of group a."""
+    """One such environment; the test's process is the driver of ingest and of group a.
 
-    def __init__(self, world: Any, faults: Faults, events: int) -> None:
+    Besides its games there are `late` ones, which send from the beginning and are registered later, one by one.
+    """
+
+    def __init__(self, world: Any, faults: Faults, events: int, late: int = 0) -> None:
         self.world, self.faults = world, faults
-        plan = Plan(games=12, versions=4, events=events, seed=11, bad_share=0.02)
-        self.simulator = Simulator(plan, register_samples(world.engine, plan))
+        plan = Plan(games=GAMES, versions=4, events=events, seed=11, bad_share=0.02)
+        self.late = game_names(GAMES + late, plan.seed)[GAMES:]
+        known = register_samples(world.engine, plan)
+        ids = {(family(game), version): schema_id for (game, version), schema_id in known.items()}
+        versions = range(1, plan.versions + 1)
+        unknown = {(game, version): ids[family(game), version] for game in self.late for version in versions}
+        self.simulator = Simulator(replace(plan, games=GAMES + late), {**known, **unknown})
         self.log = ProducerLog(world.paths.root / "acknowledged.jsonl")
         self.group = world.group("a")
+        self._changes = 0
+        self._registered: str | None = None  # the last late game that was
 
     def produce(self, events: int) -> None:
         produce(self.simulator, self.world.paths.landing, self.log, events)
@@ -41,20 +67,109 @@ class Life:
         for _ in range(5):
             if self.attempt() and not any(stream.error for stream in self.group.streams.values()):
                 return
-            self._retry_all()
+            self.retry_all()
         raise AssertionError("the environment does not come to rest")
-
-    def fall_behind(self) -> None:
-        """Let the group miss what is in bronze, so that the next attempt catches up."""
-        self.world.ingest()
-        for stream in self.group.streams.values():
-            stream.behind = True
 
     def restart(self) -> None:
         """End the group and begin it anew: only what is on disk is known."""
         self.group.stop()
         self.group = self.world.group("a")
 
-    def _retry_all(self) -> None:
+    def retry_all(self) -> None:
         for key in self.group.streams:
             ask_retry(self.world.engine, key, "test")
+
+    # The ways to the fail-points that no pass leads to by itself.
+
+    def fall_behind(self) -> None:
+        """Let the group's query pass by what is in bronze, so that all of it is catch-up's; then catch up."""
+        for key in self.group.streams:
+            ask(self.world.engine, key, "test", desired="paused")
+        self.attempt()
+        for key in self.group.streams:
+            ask(self.world.engine, key, "test", desired="running")
+        self.attempt()
+
+    def change_schema(self) -> None:
+        """Give a game's newest schema one more field; the next commit of its table adds the column."""
+        self._changes += 1
+        game = self.simulator.games[self._changes % GAMES]
+        message, descriptor = payload_schema(family(game), self.simulator.plan.versions)
+        LocalRegistry(self.world.engine).register(game, message, _with_field(message, descriptor, self._changes))
+        self.attempt()
+
+    def rebuild(self) -> None:
+        """Make a game's table anew beside the group that owns it."""
+        self.attempt()
+        self._changes += 1
+        name = self.simulator.games[self._changes % GAMES]
+        with suppress(Injected):
+            rebuild(
+                self.world.paths,
+                self.world.settings.environment,
+                self.world.engine,
+                LocalRegistry(self.world.engine).snapshot(),
+                Game(game_key(name), name),
+            )
+
+    def replay(self) -> None:
+        """Replay quarantine, after one more late game was registered unless the last replay was cut short."""
+        self.attempt()
+        if self.late and not self._is_unfinished():
+            game = self.late.pop()
+            versions = range(1, self.simulator.plan.versions + 1)
+            wishes = [Registration(game, *payload_schema(family(game), version)) for version in versions]
+            LocalRegistry(self.world.engine).register_many(wishes)
+            self._registered = game
+        with suppress(Injected):
+            self._replay(dry_run=False)
+
+    def tend(self) -> None:
+        """Keep the tables small."""
+        self.attempt()
+        one_round(replace(self.world.settings, maintenance=_EAGER), self.world.paths, time.time(), thorough=True)
+
+    def _is_unfinished(self) -> bool:
+        return any(each.done.landed or each.done.present for each in self._replay(dry_run=True))
+
+    def _replay(self, *, dry_run: bool) -> Any:
+        names = [*self.simulator.games[:GAMES], *([self._registered] if self._registered else [])]
+        return replay_all(
+            self.world.paths,
+            self.world.settings.environment,
+            LocalRegistry(self.world.engine).snapshot(),
+            {game_key(name): name for name in names},
+            Selection(),
+            dry_run=dry_run,
+        )
+
+
+WAYS: Final[Mapping[str, Callable[[Life], object]]] = {
+    "after_bronze_write": Life.attempt,
+    "after_schema_pin": Life.attempt,
+    "after_quarantine_write": Life.attempt,
+    "mid_data_files": Life.attempt,
+    "between_table_commits": Life.attempt,
+    "after_table_commits": Life.attempt,
+    "in_schema_change": Life.change_schema,
+    "in_catch_up": Life.fall_behind,
+    "in_rebuild_switch": Life.rebuild,
+    "in_replay": Life.replay,
+    "in_maintenance": Life.tend,
+}
+"""How a life gets to each fail-point."""
+
+
+def _with_field(message: str, descriptor: bytes, number: int) -> bytes:
+    files = FileDescriptorSet.FromString(descriptor)
+    package, _, name = message.rpartition(".")
+    for file in files.file:
+        for each in file.message_type:
+            if file.package == package and each.name == name:
+                each.field.add(
+                    name=f"added_{number}",
+                    number=1000 + number,
+                    type=FieldDescriptorProto.TYPE_STRING,
+                    label=FieldDescriptorProto.LABEL_OPTIONAL,
+                )
+    return files.SerializeToString(deterministic=True)

@@ -41,7 +41,7 @@ def produce(simulator: Simulator, landing: Path, log: ProducerLog, events: int, 
 
     def acknowledged() -> Iterator[Sequence[Event]]:
         left = events
-        for each in simulator.batches(batch):
+        for each in simulator.batches(min(batch, events)):
             part = each[:left]
             yield part
             log.note(part)  # runs when the writer asks for the next batch: this one is in the table
@@ -71,32 +71,31 @@ class Verdict:
 def judge(env: Path, log: ProducerLog) -> Verdict:
     """Compare an environment that has come to rest with the producer's log."""
     sent = log.read()
-    bronze = _rows(env / "bronze", "game_key, game, seq, pos, raw, event_id, refused")
-    crcs = {(seq, pos): zlib.crc32(raw) for _, _, seq, pos, raw, _, _ in bronze}
-    wanted, arrived = Counter(crc for *_, crc in sent), Counter(crcs.values())
-    lost = sum((wanted - arrived).values())
+    bronze = {
+        (seq, pos): (game, zlib.crc32(raw)) for seq, pos, game, raw in _rows(env / "bronze", "seq, pos, game, raw")
+    }
+    wanted, arrived = Counter(crc for *_, crc in sent), Counter(crc for _, crc in bronze.values())
     surplus = arrived - wanted
+    lost = sum((wanted - arrived).values())
     duplicated = sum(count for crc, count in surplus.items() if crc in wanted)
     corrupted = sum(count for crc, count in surplus.items() if crc not in wanted)
-    quarantined = {(key, seq, pos) for key, seq, pos in _rows(env / "quarantine", "game_key, seq, pos")}
-    landed: Counter[tuple[str, int, int]] = Counter()
-    expected = {f"{game}|{sequence}" for game, sequence, kind, _ in sent if kind == GOOD}
-    found: Counter[str] = Counter()
-    names = {key: game for key, game, *_ in bronze}
+    landed: Counter[tuple[int, int]] = Counter()
+    found: Counter[tuple[str, int]] = Counter()
+    homes: dict[str, str] = {}  # game → its table
+    misrouted = 0
     for table in sorted((env / "tables").glob("*/_delta_log")):
-        key = table.parent.name
+        name = table.parent.name
         for seq, pos, event_id, number in _rows(table.parent, "_seq, _pos, _event_id, round"):
-            landed[key, seq, pos] += 1
-            found[f"{names.get(key)}|{number}"] += 1
+            game, _ = bronze.get((seq, pos), (None, 0))
+            misrouted += game is None or homes.setdefault(game, name) != name
+            landed[seq, pos] += 1
+            found[str(game), number] += 1
             corrupted += int(event_id.rsplit("-", 1)[1]) != number
-    for key, _, seq, pos, _, _, _ in bronze:
-        here = landed.pop((key, seq, pos), 0)
-        if here == 0 and (key, seq, pos) not in quarantined:
-            lost += 1
-        duplicated += max(here - 1, 0)
-    misrouted = sum(landed.values())
-    duplicated += sum(count - 1 for count in found.values() if count > 1)
-    misrouted += len(found.keys() - expected)
+    misrouted += len(homes) - len(set(homes.values()))
+    misrouted += len(found.keys() - {(game, sequence) for game, sequence, kind, _ in sent if kind == GOOD})
+    quarantined = set(_rows(env / "quarantine", "seq, pos"))
+    lost += len(bronze.keys() - landed.keys() - quarantined)
+    duplicated += sum((landed - Counter(set(landed))).values()) + sum((found - Counter(set(found))).values())
     return Verdict(len(sent), lost, duplicated, misrouted, corrupted, _verify(env))
 
 

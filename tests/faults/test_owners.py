@@ -22,7 +22,7 @@ from pipeline.store.games import assigned, register_group
 from pipeline.store.tables import drivers, games
 from tests.faults.oracle import ProducerLog, judge, produce
 
-STOPPED_SECONDS = float(os.environ.get("TURNOUT_STOPPED_SECONDS", "120"))
+STOPPED_SECONDS = float(os.environ.get("PROOF_STOPPED_SECONDS", "120"))
 _READY_SECONDS = 120.0
 
 pytestmark = pytest.mark.timeout(600 + int(STOPPED_SECONDS))

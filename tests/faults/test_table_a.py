@@ -1,0 +1,326 @@
+"""The fault table, part A: exactly once. Each test is named by the fault's id; docs/faults.md has them all."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from deltalake.schema import Field, PrimitiveType
+from pyspark.errors import StreamingQueryException
+from sqlalchemy import update
+
+from pipeline import delta_table
+from pipeline.bronze import BRONZE
+from pipeline.delta_log import publish_commit
+from pipeline.delta_table import CursorTable
+from pipeline.errors import Refused
+from pipeline.failpoints import Injected
+from pipeline.ingest import query as ingest_query
+from pipeline.names import game_key
+from pipeline.store.games import register_group
+from pipeline.store.tables import games
+from pipeline.streams import demux
+from tests.faults.faults import Faults
+from tests.faults.life import Life
+from tests.faults.oracle import judge
+from tests.faults.test_owners import Place, driver, wait_for
+from tests.spark.test_schema_changes import FIRST, KEY, WIDER, Producer
+
+EVENTS = 600
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def is_clean(life: Life) -> bool:
+    life.rest()
+    verdict = judge(life.world.paths.root, life.log)
+    assert verdict.clean, verdict
+    return True
+
+
+# ------------------------------------------------------------------------------------------- A1 to A7: one batch, cut
+
+
+@pytest.mark.parametrize("module", [demux, ingest_query])
+def test_a1_a_batch_that_was_only_planned_is_run_once(
+    world: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch, module: Any
+) -> None:
+    """A1: the driver dies when Spark has planned a batch and nothing is written, also at the very first batch."""
+    life = Life(world, faults, EVENTS * 4)
+    for _ in range(2):
+        life.produce(EVENTS)
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "pin", _die)
+            assert not life.attempt()
+        life.produce(EVENTS)
+        assert is_clean(life)
+
+
+def _die(*_: object) -> int:
+    raise Injected("before the pin")
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("after_schema_pin", id="A2"),
+        pytest.param("after_quarantine_write", id="A3"),
+        pytest.param("mid_data_files", id="A4"),
+        pytest.param("after_table_commits", id="A5"),
+        pytest.param("after_bronze_write", id="A5-ingest"),
+    ],
+)
+def test_a2_to_a5_a_batch_that_was_cut_short_is_repeated_without_a_trace(
+    world: Any, faults: Faults, point: str
+) -> None:
+    """A2 to A5: after the pin, between quarantine and tables, between files, between commit and Spark's commit log."""
+    life = Life(world, faults, EVENTS * 4)
+    life.produce(EVENTS)
+    assert life.attempt()
+    life.produce(EVENTS)
+    faults.arm(point, "raise", 2 if point == "mid_data_files" else 1)
+    whole = life.attempt() and not any(stream.error for stream in life.group.streams.values())
+    assert not whole
+    life.produce(EVENTS)
+    assert is_clean(life)
+    assert faults.fired()[point]
+
+
+@pytest.mark.parametrize("victim", ["a game's table", "quarantine", "bronze"])
+def test_a6_a_commit_whose_reply_was_lost_is_not_made_twice(
+    world: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch, victim: str
+) -> None:
+    """A6: the commit is in the log, its writer is told that it failed; who reads downstream sees each file once."""
+    life = Life(world, faults, EVENTS * 3)
+    life.produce(EVENTS)
+    assert life.attempt()
+    key = min(life.group.streams)
+    path = {
+        "a game's table": world.paths.table(key),
+        "quarantine": world.paths.quarantine,
+        "bronze": world.paths.bronze,
+    }
+    lost: list[int] = []
+
+    def publish(table: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
+        done = publish_commit(table, version, actions)
+        if table == path[victim] and done and not lost:
+            lost.append(version)
+            raise OSError(110, "the reply was lost")
+        return done
+
+    monkeypatch.setattr(delta_table, "publish_commit", publish)
+    life.produce(EVENTS)
+    life.attempt()
+    assert lost
+    assert is_clean(life)
+    added = Counter(_added(path[victim]))
+    assert set(added.values()) == {1}
+    assert sum(DeltaTable(path[victim]).get_add_actions(flatten=True).column("num_records").to_pylist()) == (
+        world.spark.read.format("delta").load(str(path[victim])).count()
+    )
+
+
+def _added(table: Path) -> list[str]:
+    """Return the path of every file that was ever added to a table, as often as it was."""
+    lines = [line for file in sorted((table / "_delta_log").glob("*.json")) for line in file.read_text().splitlines()]
+    actions = [json.loads(line) for line in lines if line]
+    return [action["add"]["path"] for action in actions if "add" in action]
+
+
+def test_a7_a_schema_that_comes_between_two_attempts_changes_nothing_of_their_batch(world: Any, faults: Faults) -> None:
+    """A7, law L5: a row that the first attempt refused is refused by the second, though its schema is known by now."""
+    producer, group = Producer(world), world.group("a")
+    first = producer.register(FIRST)
+    producer.classes[first + 1] = producer.classes[first]
+    faults.arm("after_quarantine_write", "raise")
+    with pytest.raises(StreamingQueryException, match="after_quarantine_write"):
+        producer.send(group, [producer.event(first, level=1), producer.event(first + 1, level=2)])
+    group.stop()
+    assert producer.register(WIDER) == first + 1
+    again = world.group("a")
+    world.split(again)
+    balance = world.verify()
+    assert balance.complete
+    assert dict(balance.by_reason) == {"unknown_schema": 1}
+    assert balance.totals.stale_twins == 0
+    producer.send(again, [producer.event(first + 1, level=3)])
+    again.stop()
+    assert DeltaTable(world.paths.table(KEY)).to_pyarrow_table()["level"].to_pylist() == [1, 3]
+
+
+# ----------------------------------------------------------------------------------- A11, A12, A18: who reads, and what
+
+
+def test_a11_two_drivers_on_one_checkpoint_neither_lose_nor_double_a_row(tmp_path: Path) -> None:
+    """A11: Spark ends one of the two queries, or both in turn; the tables take each row once.
+
+    Each driver has a control store of its own, so that no lease keeps the second one out.
+    """
+    place = Place(tmp_path)
+    place.produce()
+    register_group(place.engine, "a")
+    run_once(place.env, "ingest", "run")
+    run_once(place.env, "group", "run", "a")
+    twin = tmp_path / "twin"
+    twin.mkdir()
+    for shared in ("bronze", "quarantine", "tables", "landing", "checkpoints", "turnout.toml"):
+        (twin / shared).symlink_to(place.env / shared)
+    place.engine.dispose()
+    shutil.copy(place.env / "control.db", twin / "control.db")
+    with (
+        driver(place.env, "ingest", "run"),
+        driver(place.env, "group", "run", "a"),
+        driver(twin, "group", "run", "a"),
+    ):
+        for _ in range(8):
+            place.produce(300)
+            seq = place.landed_seq()
+            wait_for(lambda seq=seq: place.passed("a", seq), "group a does not split")  # type: ignore[misc]
+    texts = [(env / "group-a.log").read_text() for env in (place.env, twin)]
+    assert any("CONCURRENT_STREAM_LOG_UPDATE" in text for text in texts), texts
+    run_once(place.env, "ingest", "run")
+    run_once(place.env, "group", "run", "a")
+    verdict = judge(place.env, place.log)
+    assert verdict.clean, verdict
+
+
+def run_once(env: Path, *arguments: str) -> None:
+    command = [sys.executable, "-m", "pipeline", *arguments, "--once", "--env-dir", str(env)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_a12_a_group_that_is_started_twice_in_one_process_adds_nothing_twice(world: Any, faults: Faults) -> None:
+    """A12: Spark lets one of the two queries run; whichever it is, and whatever the other did, rows are there once."""
+    life = Life(world, faults, EVENTS * 3)
+    life.produce(EVENTS)
+    world.ingest()
+    older, newer = life.group, world.group("a")
+    first = older.start(once=False)
+    second = newer.start(once=False)
+    for _ in range(2):
+        life.produce(EVENTS)
+        world.ingest()
+    second.processAllAvailable()
+    assert not first.isActive
+    for group in (older, newer):
+        group.stop()
+    life.group = world.group("a")
+    assert is_clean(life)
+
+
+def test_a18_games_that_are_reassigned_between_two_attempts_lack_nothing(world: Any, faults: Faults) -> None:
+    """A18: the first attempt of a batch had all games, its repetition has half of them; the others are caught up."""
+    life = Life(world, faults, EVENTS * 3)
+    life.produce(EVENTS)
+    assert life.attempt()
+    life.produce(EVENTS)
+    faults.arm("between_table_commits", "raise", 3)
+    assert not life.attempt()
+    other = world.group("b")
+    moved = sorted(life.group.streams)[::2]
+    with world.engine.begin() as connection:
+        connection.execute(
+            update(games).where(games.c.game_key.in_(moved)).values(group_name="b", epoch=games.c.epoch + 1)
+        )
+    for _ in range(2):
+        world.split(life.group)
+        world.split(other)
+        life.produce(EVENTS // 2)
+        world.ingest()
+    assert set(moved) == set(other.streams)
+    world.split(other)
+    other.stop()
+    assert is_clean(life)
+
+
+# ----------------------------------------------------------------------------------------- A19, A22, A23: bronze itself
+
+
+def test_a19_rows_deleted_from_bronze_by_hand_disturb_no_stream_that_has_them(world: Any, faults: Faults) -> None:
+    """A19: the query goes on over the deletion, no game fails, and verify names what bronze lacks."""
+    life = Life(world, faults, EVENTS * 3)
+    life.produce(EVENTS)
+    assert life.attempt()
+    key = min(life.group.streams)
+    life.produce(EVENTS)
+    world.ingest()
+    DeltaTable(world.paths.bronze).delete(f"game_key = '{key}' and seq = 1")
+    assert life.attempt()
+    life.produce(EVENTS)
+    assert life.attempt()
+    balance = world.verify()
+    assert not balance.ok
+    assert {key} == {problem.game_key for problem in balance.problems}
+    assert balance.totals.pending == 0
+    assert not any(stream.error or stream.behind for stream in life.group.streams.values())
+
+
+def test_a19_rows_deleted_from_bronze_unread_stop_their_game_and_no_other(world: Any, faults: Faults) -> None:
+    """A19, laws L4 and L6: the game whose chain is broken waits and says so, for it would lack rows in silence."""
+    life = Life(world, faults, EVENTS * 3)
+    for _ in range(3):
+        life.produce(EVENTS)
+        world.ingest()
+    victim = min(game_key(name) for name in life.simulator.games)
+    DeltaTable(world.paths.bronze).delete(f"game_key = '{victim}' and seq = 2")
+    assert life.attempt()
+    stuck = {key for key, stream in life.group.streams.items() if stream.behind}
+    assert {victim} == stuck
+    assert "do not connect to the table's cursor" in (life.group.streams[victim].error or "")
+    waiting = {game.game_key for game in world.verify().games if game.counts.pending}
+    assert {victim} == waiting
+
+
+def test_a22_a_group_refuses_a_bronze_that_was_made_anew(world: Any, faults: Faults) -> None:
+    """A22: from a new bronze everything below the cursors would be skipped; with the old one back, all goes on."""
+    life = Life(world, faults, EVENTS * 2)
+    life.produce(EVENTS)
+    assert life.attempt()
+    away = world.paths.root / "away"
+    world.paths.bronze.replace(away)
+    attempts: list[Callable[[], object]] = [
+        lambda: life.group.start(once=True),
+        lambda: world.group("a"),
+        lambda: world.group("new"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(Refused, match=r"Bronze at .* is gone, .*Put the old one back"):
+            attempt()
+    assert not world.paths.bronze.exists()
+    CursorTable.create(world.paths.bronze, BRONZE, "somebody")
+    for attempt in attempts:
+        with pytest.raises(Refused, match=r"Bronze at .* was deleted and made anew: .*Put the old one back"):
+            attempt()
+    shutil.rmtree(world.paths.bronze)
+    away.replace(world.paths.bronze)
+    life.restart()
+    life.produce(EVENTS)
+    assert is_clean(life)
+
+
+def test_a23_a_column_that_bronze_gets_costs_one_restart_of_the_query(world: Any, faults: Faults) -> None:
+    """A23: Spark ends the query once, no stream is charged for it, and the next start has every row."""
+    life = Life(world, faults, EVENTS * 3)
+    life.produce(EVENTS)
+    assert life.attempt()
+    running = life.group.start(once=False)
+    life.produce(EVENTS)
+    DeltaTable(world.paths.bronze).alter.add_columns([Field("note", PrimitiveType("string"))])
+    world.ingest()
+    with pytest.raises(StreamingQueryException, match="DELTA_SCHEMA_CHANGED"):
+        running.processAllAvailable()
+    assert not any(stream.error for stream in life.group.streams.values())
+    again = life.group.start(once=False)
+    again.processAllAvailable()
+    life.group.stop()
+    life.restart()
+    life.produce(EVENTS)
+    assert is_clean(life)
