@@ -60,7 +60,6 @@ def _append(file: Path, line: str) -> int:
         fcntl.flock(handle, fcntl.LOCK_EX)
         handle.write(line + "\n")
         handle.flush()
-        os.fsync(handle.fileno())
         handle.seek(0)
         return sum(1 for _ in handle)
 

@@ -60,6 +60,7 @@ class Demux:
     max_bytes: str = "64m"  # soft limit of bronze read by one pass
     catchup_seqs: int = 200  # most bronze commits one catch-up chunk reads
     checkpoint_interval: int = 20  # commits between two Delta checkpoints of a game table
+    writer: Literal["direct", "spark"] = "direct"  # who commits to game tables: the driver itself, or Spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ class Store:
     """The control store."""
 
     url: str = ""  # SQLAlchemy URL; empty means `control.db` in the environment's folder
+    leases: bool = True  # whether a driver runs only while no other process is the same driver
+    lease_seconds: float = 30.0  # after so long without a renewal another process may take over what a driver does
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +283,8 @@ def _typed(kind: Any, raw: Any) -> Any:
         raise ValueError("a table of texts")
     if origin is tuple:
         return _texts(raw)
+    if kind is bool:
+        return _switch(raw)
     if kind is str and isinstance(raw, str):
         return str(raw)
     if kind in (int, float):
@@ -291,6 +296,15 @@ def _typed(kind: Any, raw: Any) -> Any:
                 pass
         raise ValueError("a whole number" if kind is int else "a number")
     raise ValueError("a text")
+
+
+def _switch(raw: Any) -> bool:
+    """Return a switch; from the environment it comes as TOML writes it."""
+    if isinstance(raw, _Text) and raw in {"true", "false"}:
+        return raw == "true"
+    if isinstance(raw, bool):
+        return raw
+    raise ValueError("true or false")
 
 
 def _texts(raw: Any) -> tuple[str, ...]:
@@ -318,6 +332,8 @@ def _check(settings: Settings) -> list[str]:
         for text in getattr(settings.onboarding, leaf)
         if not is_game_name(text)
     ]
+    if settings.demux.writer == "spark" and not settings.store.leases:
+        problems.append("demux.writer: expected 'direct' where store.leases is false, got 'spark', which needs them")
     if settings.source.kind == "kafka" and not settings.source.topic:
         problems.append("source.topic: expected the name of a topic, got ''")
     return problems
@@ -333,6 +349,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("demux.trigger_seconds", 0.1, 3600),
     ("demux.catchup_seqs", 1, 100_000),
     ("demux.checkpoint_interval", 1, 1000),
+    ("store.lease_seconds", 1, 3600),
     ("metrics.flush_seconds", 0.5, 3600),
     ("metrics.latency_objective_seconds", 0.1, 86_400),
     ("metrics.heartbeat_seconds", 0.5, 30),

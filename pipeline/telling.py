@@ -6,6 +6,7 @@ Everything here happens beside the streams: losing all of it never touches one.
 import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -88,7 +89,7 @@ class Telling:
         for told in self._joiner.release():
             self._publish_pass(told)
         self._tables.close(_CLOSE_SECONDS)
-        self._target.unlink(missing_ok=True)
+        _remove_target(self._target, self.address)
         if self._pusher:
             self._pusher.stop()
         self._stop_serving()
@@ -124,3 +125,10 @@ def _write_target(file: Path, address: str, kind: str, name: str) -> None:
     draft = file.with_suffix(".draft")
     draft.write_text(json.dumps([{"targets": [address], "labels": labels}]))
     draft.replace(file)
+
+
+def _remove_target(file: Path, address: str) -> None:
+    """Remove the file unless it is a successor's by now."""
+    with suppress(FileNotFoundError):
+        if json.loads(file.read_text("utf-8"))[0]["targets"] == [address]:
+            file.unlink()

@@ -7,7 +7,9 @@ on SIGTERM or Ctrl-C.
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy import Engine
@@ -23,7 +25,9 @@ from pipeline.settings import Paths, Settings
 from pipeline.store.drivers import Kind, beat, start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import register_group
+from pipeline.store.leases import Lease, leased
 from pipeline.streams.group import Group
+from pipeline.streams.outage import store_may_be_away
 from pipeline.streams.watchdog import Watchdog
 from pipeline.telling import Telling
 
@@ -34,21 +38,45 @@ _RESTART_SECONDS = 5.0
 _IDLE_TRIGGERS = 3  # triggers without a new bronze commit after which everything there counts as passed
 
 
+@dataclass(frozen=True, slots=True)
+class _Duty:
+    """What a process drives, until it is told to stop or another one has taken over."""
+
+    kind: Kind
+    name: str
+    engine: Engine
+    stop: threading.Event
+    lease: Lease | None  # None where leases are turned off
+
+    def require(self) -> None:
+        """Go on only while no other process is known to have taken over.
+
+        Raises:
+            LeaseLost: one has.
+        """
+        if self.lease is not None:
+            self.lease.check()
+
+
 def run_ingest(settings: Settings, paths: Paths, *, once: bool) -> int:
     """Run the ingest driver until it is told to stop, or with `once` until the source is read; return the exit code.
 
     Raises:
-        Refused: the source, the store or a setting cannot be used.
+        Refused: the source, the store or a setting cannot be used, or another process is the ingest driver.
     """
-    engine = open_store(settings, paths)
-    stop = stop_on_signals()
+    with _driving(settings, paths, "ingest", "main") as duty:
+        return _run_ingest(settings, paths, duty, once=once)
+
+
+def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> int:
+    engine = duty.engine
     spark = spark_session(settings, paths, "turnout-ingest", brief=once)
     telling = Telling(settings.metrics, paths, "ingest", "main")
     attachment = attach(spark, telling.event)
     start_driver(engine, "ingest", "main", telling.address)
     try:
         ingest = Ingest(spark, settings, paths, engine, lambda landed: _tell_landed(telling, landed))
-        driver = _Driver(settings, engine, telling, attachment, "ingest", "main", stop)
+        driver = _Driver(settings, duty, telling, attachment)
         code = driver.supervise(lambda: ingest.start(once=once), lambda: None, lambda: ingest.head_seq, once=once)
         ingest.close()
         return code
@@ -56,6 +84,8 @@ def run_ingest(settings: Settings, paths: Paths, *, once: bool) -> int:
         beat(engine, "ingest", "main", "failed", None, str(error))
         raise
     finally:
+        for query in spark.streams.active:
+            query.stop()
         attachment.detach()
         telling.close()
         spark.stop()
@@ -65,13 +95,17 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool) -> int
     """Run the driver of one cluster group; with `once` until all of its games have caught up with bronze.
 
     Raises:
-        Refused: the group's name, the store or a setting cannot be used.
+        Refused: the group's name, the store or a setting cannot be used, or another process drives the group.
     """
     if not is_group_name(name):
         raise Refused(f"{name!r} cannot name a cluster group: use 1 to 40 of a-z, 0-9 and '-', not starting with '-'.")
-    engine = open_store(settings, paths)
-    stop = stop_on_signals()
-    register_group(engine, name)
+    with _driving(settings, paths, "group", name) as duty:
+        register_group(duty.engine, name)
+        return _run_group(settings, paths, duty, once=once)
+
+
+def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> int:
+    engine, name = duty.engine, duty.name
     spark = spark_session(settings, paths, f"turnout-group-{name}", brief=once)
     telling = Telling(settings.metrics, paths, "group", name)
     attachment = attach(spark, telling.event)
@@ -84,9 +118,9 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool) -> int
         else:
             telling.caught_up(result)
 
-    group = Group(spark, settings, paths, engine, name, passed)
+    group = Group(spark, settings, paths, engine, name, passed, duty.lease)
     watchdog = Watchdog(settings, engine, group, telling.states)
-    driver = _Driver(settings, engine, telling, attachment, "group", name, stop, watchdog)
+    driver = _Driver(settings, duty, telling, attachment, watchdog)
     idle = _Idle(settings.demux.trigger_seconds * _IDLE_TRIGGERS)
 
     def between_passes() -> None:
@@ -97,6 +131,7 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool) -> int
         code = driver.supervise(lambda: group.start(once=once), between_passes, lambda: group.frontier_seq, once=once)
         if once and code == 0:
             group.finish()
+            duty.require()
             watchdog.evaluate(active=True)
         return code
     finally:
@@ -104,6 +139,14 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool) -> int
         attachment.detach()
         telling.close()
         spark.stop()
+
+
+@contextmanager
+def _driving(settings: Settings, paths: Paths, kind: Kind, name: str) -> Iterator[_Duty]:
+    engine = open_store(settings, paths)
+    stop = stop_on_signals()
+    with leased(engine, settings.store, kind, name) as lease:
+        yield _Duty(kind, name, engine, stop, lease)
 
 
 class _Idle:
@@ -130,18 +173,14 @@ class _Driver:
     def __init__(
         self,
         settings: Settings,
-        engine: Engine,
+        duty: _Duty,
         telling: Telling,
         attachment: Attachment,
-        kind: Kind,
-        name: str,
-        stop: threading.Event,
         watchdog: Watchdog | None = None,
     ) -> None:
         self._every = settings.metrics.heartbeat_seconds
-        self._engine, self._telling, self._attachment = engine, telling, attachment
-        self._kind: Kind = kind
-        self._name, self._stop, self._watchdog = name, stop, watchdog
+        self._duty, self._stop = duty, duty.stop
+        self._telling, self._attachment, self._watchdog = telling, attachment, watchdog
         self._beaten_at = 0.0
 
     def supervise(
@@ -155,9 +194,13 @@ class _Driver:
         """Run the query until the stop event, its end, or too many failures in a row; return the exit code.
 
         `meanwhile` is called again and again while it runs, `frontier` tells how far it has come.
+
+        Raises:
+            LeaseLost: another process has taken over; the running pass has not ended yet.
         """
         failures = 0
         while not self._stop.is_set():
+            self._duty.require()
             before = frontier()
             sentence = self._run(start, meanwhile, frontier, once=once)
             if sentence is None:
@@ -165,7 +208,7 @@ class _Driver:
             # A run that got further is no failure in a row: Delta's source, for one, fails now and then for no lasting
             # reason, when a listing of a busy log shows a commit but not the one before it.
             failures = 1 if frontier() > before else failures + 1
-            _log.error("the %s query failed: %s", self._kind, sentence)
+            _log.error("the %s query failed: %s", self._duty.kind, sentence)
             if self._watchdog:
                 self._watchdog.failed(sentence)
             self._beat("failed", frontier(), active=False, error=sentence, now=True)
@@ -201,13 +244,15 @@ class _Driver:
         return None if failure is None else _one_line(str(failure))
 
     def _beat(self, state: str, frontier: int, *, active: bool, error: str | None = None, now: bool = False) -> None:
+        self._duty.require()
         if not now and time.monotonic() - self._beaten_at < self._every:
             return
         self._beaten_at = time.monotonic()
-        beat(self._engine, self._kind, self._name, state, frontier or None, error)
         self._telling.tick(self._attachment.errors)
-        if self._watchdog and state != "stopped":
-            self._watchdog.evaluate(active=active)
+        with store_may_be_away("this heartbeat is not written"):
+            beat(self._duty.engine, self._duty.kind, self._duty.name, state, frontier or None, error)
+            if self._watchdog and state != "stopped":
+                self._watchdog.evaluate(active=active)
 
 
 def _tell_landed(telling: Telling, landed: Landed) -> None:

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from google.protobuf import message_factory
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
-from google.protobuf.unknown_fields import UnknownFieldSet
 from ptars import HandlerPool, PtarsConfig
 
 from pipeline.contracts.messages import shown
+from pipeline.contracts.mistyped import Mistyped
 from pipeline.errors import Refused
 
 MAX_DETAIL: Final = 500
@@ -30,17 +30,6 @@ _CONFIG: Final = PtarsConfig(
     enum_repr="string",
     list_value_name="element",
 )
-
-_FIXED32: Final = (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_FIXED32, FieldDescriptor.TYPE_SFIXED32)
-_FIXED64: Final = (FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_SFIXED64)
-_LENGTH: Final = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_MESSAGE)
-_WIRE_TYPES: Final[Mapping[int, int]] = {
-    **dict.fromkeys(range(1, 19), 0),  # varints, but for those that follow
-    **dict.fromkeys(_FIXED64, 1),
-    **dict.fromkeys(_LENGTH, 2),
-    FieldDescriptor.TYPE_GROUP: 3,
-    **dict.fromkeys(_FIXED32, 5),
-}
 
 Rows = npt.NDArray[np.int64]
 
@@ -74,16 +63,14 @@ class Parser:
     def __init__(self, message: Descriptor, *, check_wire_types: bool = False) -> None:
         """Prepare for a message's definition.
 
-        With `check_wire_types`, bytes in which a field of the message itself has another wire type than its definition
-        are bad: the parsers would take such a field for an unknown one and give its default.
+        With `check_wire_types`, bytes in which a field, at any depth, has another wire type than its definition are
+        bad: the parsers would take such a field for an unknown one and give its default. Keys and plain values of maps
+        are not looked at, as the parsers do not tell what they left out of an entry.
 
         Raises:
             Refused: the Arrow parser cannot read such messages.
         """
         self._class: Any = message_factory.GetMessageClass(message)
-        self._wire_types = (
-            {each.number: _WIRE_TYPES[each.type] for each in message.fields} if check_wire_types else None
-        )
         try:
             self._handler: Any = HandlerPool([message.file], config=_CONFIG).get_for_message(message)
             self.schema: pa.Schema = self._handler.schema()
@@ -94,6 +81,7 @@ class Parser:
             raise Refused(
                 f"Messages {shown(message.full_name)} cannot become columns: {sentence}. Change the definition."
             ) from error
+        self._mistyped = Mistyped(message) if check_wire_types else None
 
     def parse(self, messages: pa.BinaryArray) -> Parsed:
         """Open an array of messages, none of which may be null."""
@@ -120,7 +108,7 @@ class Parser:
     def _plain_failures(self, messages: pa.BinaryArray) -> dict[int, str]:
         """Return which messages the plain parser refuses, each with its sentence."""
         parse = self._class.FromString
-        checked = self._wire_types is not None
+        mistyped = self._mistyped
         failures: dict[int, str] = {}
         for row, content in enumerate(messages.to_pylist()):
             try:
@@ -128,17 +116,9 @@ class Parser:
             except DecodeError as error:
                 failures[row] = one_line(str(error))
                 continue
-            if checked and (unknown := UnknownFieldSet(parsed)) and (wrong := self._mistyped(unknown)):
+            if mistyped is not None and mistyped.is_suspect(parsed) and (wrong := mistyped.find(parse(content))):
                 failures[row] = wrong
         return failures
-
-    def _mistyped(self, unknown: UnknownFieldSet) -> str | None:
-        """Return which field of the message came with a wire type that is not its own, None when there is none."""
-        known = self._wire_types or {}
-        for each in (unknown[index] for index in range(len(unknown))):
-            if each.wire_type != known.get(each.field_number, each.wire_type):
-                return f"field {each.field_number} has wire type {each.wire_type}, which the schema does not give it"
-        return None
 
     def _bisect(self, messages: pa.BinaryArray, rows: Rows, bad: dict[int, str], good: list[pa.RecordBatch]) -> None:
         """Open the rows; halve what fails until each bad row stands alone. The two parsers rarely disagree."""

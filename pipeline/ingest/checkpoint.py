@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline import query_log
 from pipeline.errors import Refused
 
 _log = logging.getLogger("turnout")
@@ -34,7 +35,7 @@ def passed_offset(query: Path, landed: Landed) -> dict[str, Any] | None:
     Raises:
         Refused: the checkpoint is gone, damaged, or not the one that bronze was written with; it says how to go on.
     """
-    planned = _batches(query / "offsets")
+    planned = query_log.batches(query / "offsets")
     if not planned:
         if landed.bronze is not None:
             raise Refused(
@@ -42,7 +43,7 @@ def passed_offset(query: Path, landed: Landed) -> dict[str, Any] | None:
                 f"starting anew would land everything twice. {_WAY_OUT}"
             )
         return None
-    last, committed = planned[-1], _batches(query / "commits")
+    last, committed = planned[-1], query_log.batches(query / "commits")
     if landed.bronze is not None and landed.bronze > last:
         raise Refused(
             f"The checkpoint {query.parent} ends at batch {last}, but bronze has batch {landed.bronze}: it is an old "
@@ -64,7 +65,7 @@ def begin_behind(query: Path, offset: Mapping[str, Any]) -> None:
 
     For a beginning that is not there yet, which Spark takes from a checkpoint only. Killed half way, it is repeated.
     """
-    if not _has_id(query / "metadata"):
+    if not query_log.has_id(query / "metadata"):
         _renew_metadata(query / "metadata")
     times = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": {}}
     _write(query / "offsets" / "0", f"v1\n{json.dumps(times)}\n{json.dumps(offset)}")
@@ -73,14 +74,14 @@ def begin_behind(query: Path, offset: Mapping[str, Any]) -> None:
 
 def mend(query: Path, landed: Landed) -> None:
     """Mend what a crash of the machine or a hand may have damaged, where nothing can be lost or doubled by it."""
-    for number in _batches(query / "commits"):
+    for number in query_log.batches(query / "commits"):
         file = query / "commits" / str(number)
-        if _lines(file) is None:
+        if query_log.lines(file) is None:
             _put_aside(file, "the batch is repeated, and skipped if bronze has it")
-    planned = _batches(query / "offsets")
+    planned = query_log.batches(query / "offsets")
     if planned:
         _mend_last_offsets(query, planned[-1], landed)
-    if (planned or (query / "metadata").exists()) and not _has_id(query / "metadata"):
+    if (planned or (query / "metadata").exists()) and not query_log.has_id(query / "metadata"):
         _renew_metadata(query / "metadata")
         _log.warning("%s was missing or damaged and has a new query id now", query / "metadata")
 
@@ -90,7 +91,7 @@ def _mend_last_offsets(query: Path, last: int, landed: Landed) -> None:
     file = query / "offsets" / str(last)
     traces = [query / "commits" / str(last)] if (query / "commits" / str(last)).exists() else []
     untouched = all(done is None or done < last for done in (landed.bronze, landed.quarantine))
-    if _offset(file) is None and untouched and not traces:
+    if query_log.offset(file) is None and untouched and not traces:
         _put_aside(file, "the batch has written nothing and is planned anew")
 
 
@@ -125,41 +126,8 @@ def _put_aside(file: Path, reason: str) -> None:
 
 
 def _required(file: Path) -> dict[str, Any]:
-    offset = _offset(file)
+    offset = query_log.offset(file)
     if offset is None:
         state = "damaged" if file.exists() else "missing"
         raise Refused(f"The checkpoint file {file} is {state}, so Spark cannot go on from it. {_WAY_OUT}")
     return offset
-
-
-def _offset(file: Path) -> dict[str, Any] | None:
-    """Return the one source's offset in a file of planned offsets, None when it cannot be read."""
-    lines = _lines(file)
-    if lines is None or len(lines) != 2:
-        return None
-    return lines[1]
-
-
-def _lines(file: Path) -> list[dict[str, Any]] | None:
-    """Return what stands below the version line of one of Spark's log files, None when it is damaged or missing."""
-    try:
-        version, *lines = file.read_text("utf-8").splitlines()
-        told = [json.loads(line) for line in lines if line]
-    except (FileNotFoundError, ValueError):  # also no line at all, and bytes that are no text
-        return None
-    whole = version.startswith("v") and told and all(isinstance(each, dict) for each in told)
-    return told if whole else None
-
-
-def _has_id(metadata: Path) -> bool:
-    try:
-        return bool(json.loads(metadata.read_text("utf-8"))["id"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return False
-
-
-def _batches(folder: Path) -> list[int]:
-    """Return the numbers of the batches in one of Spark's logs, in order."""
-    if not folder.is_dir():
-        return []
-    return sorted(int(file.name) for file in folder.iterdir() if file.name.isdecimal())

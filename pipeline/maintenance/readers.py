@@ -3,14 +3,13 @@
 Files they still have to read by name are left alone; what a checkpoint says is what Spark will do after a restart.
 """
 
-import json
 import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from pipeline import query_log
 from pipeline.delta_log import commits_after, read_commit
 
 
@@ -53,27 +52,15 @@ def _queries(checkpoints: Path) -> Iterator[Path]:
 
 
 def _reader(folder: Path, name: str, table_id: str) -> Reader | None:
-    offsets, commits = _numbers(folder / "offsets"), _numbers(folder / "commits")
+    offsets, commits = query_log.batches(folder / "offsets"), query_log.batches(folder / "commits")
     if not offsets:
         return None
-    newest = _offset(folder / "offsets" / str(offsets[-1]))
-    if newest is None or newest.get("reservoirId") != table_id:
+    newest = query_log.offset(folder / "offsets" / str(offsets[-1]))
+    if newest is not None and newest.get("reservoirId") != table_id:
         return None
-    done = [number for number in offsets if commits and number <= commits[-1]]
-    ended = _offset(folder / "offsets" / str(done[-1])) if done else None
     touched_at = (folder / "offsets" / str(offsets[-1])).stat().st_mtime
+    if newest is None:  # damaged: what it has read cannot be known
+        return Reader(name, None, touched_at)
+    done = [number for number in offsets if commits and number <= commits[-1]]
+    ended = query_log.offset(folder / "offsets" / str(done[-1])) if done else None
     return Reader(name, None if ended is None else int(ended["reservoirVersion"]), touched_at)
-
-
-def _numbers(folder: Path) -> list[int]:
-    try:
-        return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit())
-    except FileNotFoundError:
-        return []
-
-
-def _offset(file: Path) -> dict[str, Any] | None:
-    """Return the source's offset of a micro-batch; None where the source is no Delta table."""
-    last = file.read_text("utf-8").splitlines()[-1]
-    parsed = json.loads(last) if last.startswith("{") else None
-    return parsed if isinstance(parsed, dict) else None

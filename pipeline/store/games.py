@@ -1,15 +1,16 @@
 """Games and their assignment to cluster groups in the control store."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Engine, bindparam, exists, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.names import GameKey
+from pipeline.store.leases import MARGIN, Lease, store_now
 from pipeline.store.onboarding import onboarded_names
-from pipeline.store.tables import games, groups, registrations, schemas
+from pipeline.store.tables import games, groups, leases, registrations, schemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,9 @@ class Assignment:
     epoch: int
     generation: int
     last_seq: int
+
+
+_ASSIGNMENT = tuple(games.c[name] for name in Assignment.__slots__)
 
 
 def record_seen(engine: Engine, seen: Mapping[str, str], seq: int) -> None:
@@ -91,10 +95,56 @@ def assign_waiting(engine: Engine) -> None:
 
 
 def assigned(engine: Engine, group: str) -> list[Assignment]:
-    """Return the games a group carries now."""
-    columns = (games.c.game_key, games.c.game, games.c.epoch, games.c.generation, games.c.last_seq)
+    """Return the games that are assigned to a group."""
     with engine.connect() as connection:
-        return [Assignment(*row) for row in connection.execute(select(*columns).where(games.c.group_name == group))]
+        return [Assignment(*row) for row in connection.execute(select(*_ASSIGNMENT).where(games.c.group_name == group))]
+
+
+def carried(engine: Engine, lease: Lease) -> list[Assignment]:
+    """Return the games of a group that its driver holds, after taking those that nobody holds.
+
+    A game stays with the driver that holds it until that one lets it go, or its lease has run out or is another's.
+    """
+    taken, free = _look(engine, lease)
+    if not free:
+        return taken
+    take = update(games).where(games.c.group_name == lease.name, _is_free(), lease.runs())
+    with engine.begin() as connection:
+        connection.execute(take.values(held_by=lease.name, held_epoch=lease.epoch))
+    return _look(engine, lease)[0]
+
+
+def let_go(engine: Engine, lease: Lease, keys: Iterable[str]) -> None:
+    """Let other groups have games that this driver holds, where they are assigned to another group."""
+    moved = games.c.group_name.is_distinct_from(lease.name) & _is_held(lease)
+    query = update(games).where(games.c.game_key == bindparam("key"), moved).values(held_by=None, held_epoch=None)
+    with engine.begin() as connection:
+        connection.execute(query, [{"key": key} for key in keys])
+
+
+def holds(engine: Engine, lease: Lease, key: str) -> bool:
+    """Tell whether a driver holds a game now, and its lease runs long enough to begin a write."""
+    query = select(games.c.game_key).where(games.c.game_key == key, _is_held(lease), lease.runs(lease.seconds * MARGIN))
+    with engine.connect() as connection:
+        return connection.scalar(query) is not None
+
+
+def _look(engine: Engine, lease: Lease) -> tuple[list[Assignment], bool]:
+    """Return the games of a group that its driver holds, and whether there are others that it may take."""
+    query = select(*_ASSIGNMENT, _is_held(lease), _is_free()).where(games.c.group_name == lease.name)
+    with engine.connect() as connection:
+        rows = connection.execute(query).all()
+    return [Assignment(*row) for *row, held, _ in rows if held], any(free and not held for *_, held, free in rows)
+
+
+def _is_held(lease: Lease) -> ColumnElement[bool]:
+    return (games.c.held_by == lease.name) & (games.c.held_epoch == lease.epoch)
+
+
+def _is_free() -> ColumnElement[bool]:
+    """Return the SQL condition that no driver which still may run holds a game."""
+    holder = (leases.c.kind == "group") & (leases.c.name == games.c.held_by) & (leases.c.epoch == games.c.held_epoch)
+    return ~exists().where(holder, leases.c.expires_at > store_now())
 
 
 def known_games(engine: Engine) -> dict[str, str]:

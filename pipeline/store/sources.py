@@ -72,6 +72,14 @@ def identity(engine: Engine, number: int) -> Identity | None:
         return None if row is None else Identity(*row)
 
 
+def bronze_id(engine: Engine) -> str | None:
+    """Return the id of the bronze table that ingest writes to, None when none was ever recorded."""
+    newest = select(ingest_identities.c.bronze_id).order_by(ingest_identities.c.generation.desc()).limit(1)
+    with engine.connect() as connection:
+        found: str | None = connection.scalar(newest)
+        return found
+
+
 def record_identity(engine: Engine, found: Identity) -> None:
     """Keep what a generation's source is, before anything of it is read; what was kept before is replaced."""
     values = {**asdict(found), "recorded_at": time.time()}

@@ -23,6 +23,8 @@ games = Table(  # every game found in bronze, with the group that carries it
     Column("game", Text, nullable=False),  # the exact name; data, never part of a path or a statement
     Column("group_name", String(40)),  # null until a group exists
     Column("epoch", Integer, nullable=False, default=1),  # grows with every assignment
+    Column("held_by", String(40)),  # the group whose driver carries it, until that lets it go; null: none does
+    Column("held_epoch", Integer),  # of that driver's lease
     Column("generation", Integer, nullable=False, default=1),
     Column("last_seq", BigInteger, nullable=False),  # the last bronze seq in which the game had rows
     Column("discovered_at", Float, nullable=False),
@@ -64,6 +66,21 @@ drivers = Table(  # running processes and their heartbeats
     Column("error", Text),  # why it failed; null when it did not
     Column("metrics_address", String(255)),
     Column("frontier_seq", BigInteger),  # the last bronze seq this driver has passed
+)
+
+leases = Table(  # which process should be each driver; its times are of the store's clock
+    "leases",
+    metadata,
+    Column("kind", String(16), primary_key=True),  # ingest | group
+    Column("name", String(40), primary_key=True),
+    Column("host", String(255), nullable=False),
+    Column("place", String(128)),  # where its pid means this process; null: nobody knows
+    Column("pid", Integer, nullable=False),
+    Column("started", BigInteger),  # in ticks since the machine's boot; null: nobody knows
+    Column("token", String(32), nullable=False),  # the holder's own
+    Column("epoch", Integer, nullable=False),  # grows with every new holder
+    Column("since", Float, nullable=False),
+    Column("expires_at", Float, nullable=False),
 )
 
 streams = Table(  # observed state of each stream, written by the driver that carries it

@@ -16,6 +16,7 @@ from pipeline.failpoints import hit
 from pipeline.pins import ChunkPin
 from pipeline.streams.demux import POOL_OF_CATCH_UP, Driver, told
 from pipeline.streams.lanes import Failure
+from pipeline.streams.outage import store_may_be_away
 from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import FrontierOf
 from pipeline.streams.stream import Stream
@@ -32,21 +33,20 @@ class CatchUp:
         self._pin = ChunkPin(checkpoint / "chunk.json")
         self._gate = threading.Lock()  # held during a chunk
 
-    def step(self, frontier_of: FrontierOf) -> bool:
+    def step(self, frontier_of: FrontierOf, reach_of: FrontierOf) -> bool:
         """Read one chunk for the streams that are behind; tell whether there was anything to read.
 
         A chunk may reach beyond the frontier, up to bronze's head: a pass leaves out what a cursor is past.
         """
         with self._gate:
-            behind = self._driver.roster.behind(frontier_of)
+            behind = self._driver.roster.behind(frontier_of, reach_of)
             if not behind:
                 return False
             self._bronze.refresh()
             chunk, low, high, version = self._next(behind, self._bronze.cursor or 0)
             if not chunk:
                 return False
-            for stream in chunk.values():
-                stream.reading = True
+            chunk = self._driver.roster.for_chunk(chunk)
             try:
                 self._read(chunk, low, high, version)
             finally:
@@ -67,7 +67,7 @@ class CatchUp:
         high = min(low + self._driver.settings.demux.catchup_seqs, self._pin.high if unfinished else head)
         chosen = [stream for stream in streams[:_MOST_GAMES] if stream.complete_through < high]
         chunk: dict[str, Stream] = {stream.game_key: stream for stream in chosen}
-        version = self._pin.version if unfinished else self._driver.registry.latest_version()
+        version = self._pin.version if unfinished else self._driver.schemas.latest_version()
         return chunk, low, high, version
 
     def _read(self, chunk: Mapping[str, Stream], low: int, high: int, version: int) -> None:
@@ -77,7 +77,7 @@ class CatchUp:
         self._driver.spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL_OF_CATCH_UP)
         frame = self._driver.spark.read.format("delta").load(str(self._bronze.path))
         within = (F.col("seq") > low) & (F.col("seq") <= high) & F.col("game_key").isin(list(chunk))
-        schemas = self._driver.registry.snapshot(version)
+        schemas = self._driver.schemas.snapshot(version)
         outcome = self._passes.apply(frame.where(within), chunk, schemas, "CATCHUP", repeated=True)
         hit("in_catch_up")
         self._settle(chunk, high, outcome)
@@ -98,4 +98,5 @@ class CatchUp:
                 if stream.cursor == before:  # nobody else moved it: bronze itself has a gap
                     gap = f"bronze rows above seq {stream.cursor} do not connect to the table's cursor"
                     failures[key] = Failure("poison", gap)
-        self._driver.roster.settle(failures, chunk.keys() - undone, len(chunk))
+        with store_may_be_away("what failures came to is not kept"):
+            self._driver.roster.settle(failures, chunk.keys() - undone, len(chunk))

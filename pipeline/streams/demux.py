@@ -12,11 +12,12 @@ from pyspark.sql.streaming import StreamingQuery
 
 from listeners.sample import PassResult
 from listeners.stream_id import StreamId
-from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta_table import CursorTable
 from pipeline.failpoints import hit
 from pipeline.pins import pin
 from pipeline.settings import Settings
+from pipeline.streams.checkpoint import goes_on
+from pipeline.streams.outage import KnownSchemas, store_may_be_away
 from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import Roster
 
@@ -40,7 +41,7 @@ class Driver:
     spark: SparkSession
     settings: Settings
     roster: Roster
-    registry: LocalRegistry
+    schemas: KnownSchemas
     tell: Tell
 
 
@@ -59,13 +60,14 @@ class Demux:
         self._fresh = True  # the next micro-batch may be a replay
         self.frontier_seq = 0  # the last bronze seq passed
         self.pass_since: float | None = None  # when the running pass began
+        self._ceiling = 0  # the running pass reads nothing beyond this bronze seq
         self.query: StreamingQuery | None = None
 
     def start(self, *, once: bool) -> StreamingQuery:
         """Start the query; with `once` it ends when everything that was in bronze at its start is passed."""
         self._bronze.refresh()
         self._fresh = True
-        if not (self._checkpoint / "query" / "offsets").exists():
+        if not goes_on(self._checkpoint / "query", self._bronze):
             # What lies before the first micro-batch is catch-up's (law L2).
             self.frontier_seq = self._bronze.cursor or 0
         frame = (
@@ -73,6 +75,8 @@ class Demux:
             .option("startingVersion", self._bronze.version)
             .option("maxBytesPerTrigger", self._driver.settings.demux.max_bytes)
             .option("failOnDataLoss", "true")
+            # Rows that a hand deleted from bronze stop the games that lack them, by their chain, not all the others.
+            .option("skipChangeCommits", "true")
             .load(str(self._bronze.path))
         )
         if self._key is not None:
@@ -101,6 +105,11 @@ class Demux:
         if self.query is not None:
             self.query.stop()
 
+    @property
+    def reach_seq(self) -> int:
+        """The last bronze seq that will have been passed at most when the running pass ends; without one, that was."""
+        return max(self.frontier_seq, self._ceiling)
+
     def advance(self, seq: int) -> None:
         """Count everything up to a seq as passed: bronze has not grown while the query had time to read it."""
         self.frontier_seq = max(self.frontier_seq, seq)
@@ -114,18 +123,24 @@ class Demux:
             try:
                 self._pass(frame, batch_id, started)
             finally:
+                self._driver.roster.end_pass(self._key)
                 self.pass_since = None
+                self._ceiling = 0
 
     def _pass(self, frame: DataFrame, batch_id: int, started: float) -> None:
-        self._driver.roster.sync()
-        version = pin(self._checkpoint / "pins", batch_id, self._driver.registry.latest_version)
+        with store_may_be_away("the streams of before stay this driver's"):
+            self._driver.roster.sync()
+        version = pin(self._checkpoint / "query" / "pins", batch_id, self._driver.schemas.latest_version)
         hit("after_schema_pin")
         streams = self._driver.roster.for_pass(self.frontier_seq, self._key)
-        schemas = self._driver.registry.snapshot(version)
+        self._bronze.refresh()
+        self._ceiling = self._bronze.cursor or 0
+        schemas = self._driver.schemas.snapshot(version)
         outcome = self._passes.apply(frame, streams, schemas, "RUN", repeated=self._fresh)
         self._fresh = False
         self.frontier_seq = max(self.frontier_seq, outcome.seq_to or 0)
-        self._driver.roster.settle(outcome.failures, committed(outcome), len(streams))
+        with store_may_be_away("what failures came to is not kept"):
+            self._driver.roster.settle(outcome.failures, committed(outcome), len(streams))
         run_id = self._driver.spark.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
         self._driver.tell(told(self._driver.roster.group, outcome, started, run_id, batch_id, self.frontier_seq))
         hit("after_table_commits")

@@ -16,14 +16,19 @@ from pipeline import names
 from pipeline.bronze import BRONZE
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta_table import CursorTable
+from pipeline.errors import Refused
 from pipeline.quarantine import QUARANTINE
 from pipeline.settings import Paths, Settings
+from pipeline.store.leases import Lease
+from pipeline.store.sources import bronze_id
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.demux import Demux, Driver, Tell
 from pipeline.streams.lanes import Failure
+from pipeline.streams.outage import KnownSchemas, store_may_be_away
 from pipeline.streams.passes import Passes
 from pipeline.streams.roster import Roster
 from pipeline.streams.stream import Stream
+from pipeline.streams.writers import writer_for
 
 _log = logging.getLogger("turnout")
 _COMMIT_THREADS = 4  # commits wait for storage, not for processors
@@ -35,15 +40,28 @@ class Group:
     """The streams one driver carries."""
 
     def __init__(
-        self, spark: SparkSession, settings: Settings, paths: Paths, engine: Engine, name: str, tell: Tell
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        paths: Paths,
+        engine: Engine,
+        name: str,
+        tell: Tell,
+        lease: Lease | None = None,
     ) -> None:
-        """Open the tables of the group's games; the queries start with `start`."""
-        self._settings, self._paths = settings, paths
+        """Open the tables of the group's games, under a lease or without one; the queries start with `start`.
+
+        Raises:
+            Refused: bronze is not the one that was ingested into.
+        """
+        self._settings, self._paths, self._engine = settings, paths, engine
         self.name = name
         self._checkpoint = paths.checkpoints / "demux" / name
         self._pool: Executor = ThreadPoolExecutor(_COMMIT_THREADS, thread_name_prefix="commit")
-        self.roster = Roster(settings, paths, engine, name)
-        self._driver = Driver(spark, settings, self.roster, LocalRegistry(engine), tell)
+        staging = self._checkpoint / "staging"
+        self._writer = writer_for(settings.demux, paths, spark, staging, self._may_write)
+        self.roster = Roster(settings, paths, engine, name, lease, self._writer)
+        self._driver = Driver(spark, settings, self.roster, KnownSchemas(LocalRegistry(engine)), tell)
         self._shared = self._demux(StreamId("demux", name), self._checkpoint)
         self._own: dict[str, Demux] = {}
         self._head = self._bronze()
@@ -68,7 +86,12 @@ class Group:
         return self._shared.pass_since
 
     def start(self, *, once: bool) -> StreamingQuery:
-        """Start the shared query; with `once` it ends when everything that was in bronze at its start is passed."""
+        """Start the shared query; with `once` it ends when everything that was in bronze at its start is passed.
+
+        Raises:
+            Refused: bronze is not the one that was ingested into.
+        """
+        self._bronze()
         query = self._shared.start(once=once)
         if not once and self._catcher is None:
             self._catcher = threading.Thread(target=self._keep_catching_up, name="catch-up", daemon=True)
@@ -87,17 +110,18 @@ class Group:
 
     def tend(self) -> None:
         """Start and stop the queries of single games as decided; called now and then while the shared query runs."""
-        wanted = {key for key, stream in list(self.streams.items()) if stream.decision.own_query}
-        for key in self._own.keys() - wanted:
+        wanted = {key: stream for key, stream in list(self.streams.items()) if stream.decision.own_query}
+        for key in self._own.keys() - wanted.keys():
             self._own.pop(key).stop()
-        for key in wanted:
+        for key, stream in wanted.items():
             demux = self._own.get(key)
             if demux is not None and demux.query is not None and demux.query.isActive:
                 continue
             if demux is not None and demux.query is not None and (error := demux.query.exception()) is not None:
                 del self._own[key]
-                self.roster.settle({key: Failure("transient", f"its own query ended: {error}"[:500])}, (), 1)
-            elif self.streams[key].lane in {"RUN", "CATCHUP"} and self.streams[key].decision.retry_at <= time.time():
+                with store_may_be_away("what failures came to is not kept"):
+                    self.roster.settle({key: Failure("transient", f"its own query ended: {error}"[:500])}, (), 1)
+            elif stream.lane in {"RUN", "CATCHUP"} and stream.decision.retry_at <= time.time():
                 self._start_own(key)
 
     def bronze_head(self) -> int:
@@ -116,11 +140,13 @@ class Group:
         while self.catch_up():
             pass
         self.roster.for_pass(self.frontier_seq)
+        self.roster.end_pass()
 
     def catch_up(self) -> bool:
         """Read one bounded chunk of bronze for the streams that are behind; tell whether there was one."""
-        self.roster.sync()
-        return self._catch_up.step(self._frontier_of)
+        with store_may_be_away("the streams of before are caught up"):
+            self.roster.sync()
+        return self._catch_up.step(self._frontier_of, self._reach_of)
 
     def _keep_catching_up(self) -> None:
         while not self._stopping.wait(_REST_SECONDS):
@@ -137,6 +163,10 @@ class Group:
         own = self._own.get(stream.game_key)
         return (own or self._shared).frontier_seq
 
+    def _reach_of(self, stream: Stream) -> int:
+        own = self._own.get(stream.game_key)
+        return (own or self._shared).reach_seq
+
     def _start_own(self, key: str) -> None:
         """Start a game's own query at bronze's newest commit: its cursor is in its table, catch-up does the rest."""
         checkpoint = self._checkpoint / "games" / key
@@ -148,9 +178,26 @@ class Group:
         return Demux(self._driver, stream_id, checkpoint, self._bronze(), self._passes())
 
     def _bronze(self) -> CursorTable:
-        """Open bronze; a `CursorTable` belongs to one thread."""
-        return CursorTable.create(self._paths.bronze, BRONZE, names.bronze_app_id(self._settings.environment))
+        """Open bronze; a `CursorTable` belongs to one thread.
+
+        Raises:
+            Refused: it is gone or was made anew: what a cursor is past in the old one would be skipped in the new one.
+        """
+        path, app_id = self._paths.bronze, names.bronze_app_id(self._settings.environment)
+        there, known = CursorTable.open(path, app_id), None
+        with store_may_be_away("bronze is taken for the one it was"):
+            known = bronze_id(self._engine)
+        if known is not None and (there is None or there.table_id != known):
+            state = "is gone" if there is None else f"was deleted and made anew: its id is {there.table_id}"
+            raise Refused(
+                f"Bronze at {path} {state}, ingest wrote to {known}. Put the old one back, or use another --env-dir."
+            )
+        return there or CursorTable.create(path, BRONZE, app_id)
+
+    def _may_write(self, key: str) -> bool:
+        return self.roster.holds(key)
 
     def _passes(self) -> Passes:
         app_id = f"turnout/{self._settings.environment}/quarantine/{self.name}"
-        return Passes(self._paths, CursorTable.create(self._paths.quarantine, QUARANTINE, app_id), self._pool)
+        quarantine = CursorTable.create(self._paths.quarantine, QUARANTINE, app_id)
+        return Passes(self._writer.folder, quarantine, self._pool)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,10 +22,9 @@ from pyspark.sql import DataFrame
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta_table import Conflict, CursorTable, DataFile, discard, write_file
-from pipeline.errors import Refused
+from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
 from pipeline.quarantine import QUARANTINE, without_present
-from pipeline.settings import Paths
 from pipeline.streams.chain import Link, connects, merged
 from pipeline.streams.lanes import Failure, classify
 from pipeline.streams.latency import spread
@@ -59,9 +59,9 @@ class Outcome:
 class Passes:
     """Applies bronze rows to game tables; one per group."""
 
-    def __init__(self, paths: Paths, quarantine: CursorTable, pool: Executor) -> None:
-        """Use `quarantine` for refused rows and `pool` for commits to different tables at once."""
-        self._paths, self._quarantine, self._pool = paths, quarantine, pool
+    def __init__(self, folder: Path, quarantine: CursorTable, pool: Executor) -> None:
+        """Let tasks write below `folder`; use `quarantine` for refused rows and `pool` for commits to many tables."""
+        self._folder, self._quarantine, self._pool = folder, quarantine, pool
 
     def apply(
         self, frame: DataFrame, streams: Mapping[str, Stream], schemas: SchemaSet, lane: Lane, *, repeated: bool
@@ -91,7 +91,7 @@ class Passes:
     ) -> tuple[dict[str, GameReport], list[pa.Table], int | None, dict[str, float]]:
         """Run the tasks and gather what they report, by game."""
         cursors = {key: stream.cursor for key, stream in streams.items()}
-        ran = run(frame.select(*READ), SplitJob(cursors, schemas, self._paths.tables))
+        ran = run(frame.select(*READ), SplitJob(cursors, schemas, self._folder))
         reports: dict[str, GameReport] = defaultdict(GameReport)
         rejects: list[pa.Table] = []
         seconds: dict[str, float] = defaultdict(float)
@@ -113,7 +113,7 @@ class Passes:
         report.links = merged(report.links)
         if report.failure is None and connects(stream.cursor, report.links):
             return True
-        discard(stream.path, report.files)
+        discard(self._folder / stream.game_key, report.files)
         stream.behind = True
         return False
 
@@ -123,10 +123,10 @@ class Passes:
         table = pa.concat_tables([QUARANTINE.empty_table(), *rejects])
         table = table.filter(pc.is_in(table.column("game_key"), pa.array(list(ready), pa.string())))
         if repeated:
-            table = without_present(table, self._paths.quarantine).select(QUARANTINE.names)
+            table = without_present(table, self._quarantine.path).select(QUARANTINE.names)
         if not table.num_rows:
             return
-        file = write_file(table, self._paths.quarantine, ["seq", "game_key"])
+        file = write_file(table, self._quarantine.path, ["seq", "game_key"])
         self._quarantine.append([file])
         hit("after_quarantine_write")
 
@@ -136,7 +136,7 @@ class Passes:
             stream.commit(report.files, report.links[-1].seq, target_schema(schemas, stream.game_key))
         except Conflict as error:
             report.failure = Failure("expected", str(error))
-        except (Refused, DeltaError, OSError, pa.ArrowException) as error:
+        except (Refused, Transient, DeltaError, OSError, pa.ArrowException) as error:
             report.failure = Failure(classify(error), f"{type(error).__name__}: {error}"[:_EVIDENCE_LIMIT])
         if report.failure is not None:
             stream.behind = True  # what was not done now is caught up from the cursor the table has

@@ -13,45 +13,72 @@ from sqlalchemy import Engine
 
 from pipeline.settings import Paths, Settings
 from pipeline.store.decisions import Decision, decided, record_failures
-from pipeline.store.games import assigned
+from pipeline.store.games import Assignment, assigned, carried, holds, let_go
+from pipeline.store.leases import Lease
 from pipeline.streams import lanes
 from pipeline.streams.lanes import Failure
 from pipeline.streams.stream import Stream, stream_of
+from pipeline.streams.writers import DirectWriter, Writer
 
 FrontierOf = Callable[[Stream], int]
-"""The last bronze seq that the query of this stream has passed."""
+"""The last bronze seq that the query of this stream has passed, or can reach in the pass that is running."""
 
 
 class Roster:
     """The streams of one cluster group."""
 
-    def __init__(self, settings: Settings, paths: Paths, engine: Engine, group: str) -> None:
-        """Open the tables of the group's games."""
+    def __init__(
+        self,
+        settings: Settings,
+        paths: Paths,
+        engine: Engine,
+        group: str,
+        lease: Lease | None,
+        writer: Writer | None = None,
+    ) -> None:
+        """Open the tables of the group's games; without a lease all that are assigned to the group are its own.
+
+        Without a writer the tables are written directly.
+        """
         self._settings, self._paths, self._engine, self.group = settings, paths, engine, group
+        self._lease = lease
+        self._writer = writer or DirectWriter(paths.tables, settings.demux.checkpoint_interval)
         self._lock = threading.RLock()
+        self._syncing = threading.Lock()
+        self._in_pass: dict[str | None, frozenset[str]] = {}  # by own query, None is the shared one
+        self._leaving: dict[str, Stream] = {}  # dropped, but a pass or chunk that has them is still running
         self.streams: dict[str, Stream] = {}
         self.sync()
 
     def sync(self) -> None:
-        """Take on games that were assigned to this group, drop those that were moved away, hear what was decided."""
-        wanted = {each.game_key: each for each in assigned(self._engine, self.group)}
-        decisions = decided(self._engine)
-        with self._lock:
-            for key in self.streams.keys() - wanted.keys():
-                del self.streams[key]
-            for key, assignment in wanted.items():
-                known = self.streams.get(key)
-                if known is None or known.generation < assignment.generation:
-                    interval = self._settings.demux.checkpoint_interval
-                    environment, path = self._settings.environment, self._paths.table(key)
-                    known = self.streams[key] = stream_of(assignment, environment, path, interval)
-                known.last_seq = max(known.last_seq, assignment.last_seq)
-                known.decision = decisions.get(key, Decision())
+        """Take on games that were assigned to this group, drop those that were moved away, hear what was decided.
+
+        A game is let go when no pass and no chunk has it any more, and taken on when no other driver holds it.
+        """
+        with self._syncing:
+            wanted: dict[str, Assignment] = {each.game_key: each for each in self._assigned()}
+            decisions = decided(self._engine)
+            with self._lock:
+                self._adopt(wanted, decisions)
+                over = [key for key, stream in self._leaving.items() if not self._is_read(stream)]
+            if over and self._lease is not None:
+                let_go(self._engine, self._lease, over)
+            for key in over:
+                del self._leaving[key]
+
+    def holds(self, key: str) -> bool:
+        """Tell whether a write to this game's table may begin; it is always so where leases are turned off.
+
+        True only while this driver's lease runs for a third of its time or longer, and the game is held under it. One
+        statement to the control store.
+        """
+        return self._lease is None or holds(self._engine, self._lease, key)
 
     def for_pass(self, frontier_seq: int, key: str | None = None) -> dict[str, Stream]:
         """Return the streams of the next pass: of the shared query, or with `key` of that game's own one.
 
         A stream that has caught up with what the query has passed rejoins it here, at a pass boundary and nowhere else.
+        None of them is let go before `end_pass`.
         """
         now = time.time()
         with self._lock:
@@ -63,16 +90,39 @@ class Roster:
             for stream in members.values():
                 if stream.behind and not stream.reading and stream.complete_through >= frontier_seq:
                     stream.behind = False
-            return {name: stream for name, stream in members.items() if not stream.behind}
+            running = {name: stream for name, stream in members.items() if not stream.behind}
+            self._in_pass[key] = frozenset(running)
+            return running
 
-    def behind(self, frontier_of: FrontierOf) -> list[Stream]:
-        """Return the streams that no pass will bring further, the furthest behind first."""
+    def end_pass(self, key: str | None = None) -> None:
+        """Note that the pass of the shared query, or of a game's own one, has ended, however it did."""
+        with self._lock:
+            self._in_pass.pop(key, None)
+
+    def for_chunk(self, chosen: Mapping[str, Stream]) -> dict[str, Stream]:
+        """Return those of the chosen streams that are still carried, as being read; the reader says when no longer."""
+        with self._lock:
+            chunk = {key: stream for key, stream in chosen.items() if self.streams.get(key) is stream}
+            for stream in chunk.values():
+                stream.reading = True
+            return chunk
+
+    def behind(self, frontier_of: FrontierOf, reach_of: FrontierOf) -> list[Stream]:
+        """Return the streams that no pass will bring further, the furthest behind first.
+
+        One that has come as far as the running pass can reach waits for the next one: were it read on and on, there
+        would be no pass boundary at which it can rejoin.
+        """
         now = time.time()
         with self._lock:
             for stream in self.streams.values():
                 if stream.complete_through < min(stream.last_seq, frontier_of(stream)):
                     stream.behind = True
-            ready = [each for each in self.streams.values() if each.behind and lanes.may_run(each.decision, now)]
+            ready = [
+                each
+                for each in self.streams.values()
+                if each.behind and each.complete_through < reach_of(each) and lanes.may_run(each.decision, now)
+            ]
             return sorted(ready, key=lambda stream: stream.complete_through)
 
     def settle(self, failures: Mapping[str, Failure], committed: Iterable[str], carried: int) -> None:
@@ -97,3 +147,22 @@ class Roster:
             for key, decision in changed.items():
                 self.streams[key].decision = decision
         record_failures(self._engine, changed)
+
+    def _assigned(self) -> list[Assignment]:
+        return assigned(self._engine, self.group) if self._lease is None else carried(self._engine, self._lease)
+
+    def _adopt(self, wanted: Mapping[str, Assignment], decisions: Mapping[str, Decision]) -> None:
+        for key in self.streams.keys() - wanted.keys():
+            self._leaving[key] = self.streams.pop(key)
+        for key, assignment in wanted.items():
+            if (back := self._leaving.pop(key, None)) is not None:
+                self.streams[key] = back
+            known = self.streams.get(key)
+            if known is None or known.generation < assignment.generation:
+                environment, path = self._settings.environment, self._paths.table(key)
+                known = self.streams[key] = stream_of(assignment, environment, path, self._writer)
+            known.last_seq = max(known.last_seq, assignment.last_seq)
+            known.decision = decisions.get(key, Decision())
+
+    def _is_read(self, stream: Stream) -> bool:
+        return stream.reading or any(stream.game_key in members for members in self._in_pass.values())

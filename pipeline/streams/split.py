@@ -60,7 +60,7 @@ class SplitJob:
 
     cursors: Mapping[str, int]
     schema_set: SchemaSet
-    tables: Path
+    tables: Path  # below it each game's files are written, into a folder with the name of its key
     deadly: frozenset[Place] = frozenset()  # refused unread: each kills a worker
     trial: tuple[Place, Place] | None = None  # does a worker survive these rows, first to last? nothing is kept
 

@@ -7,11 +7,12 @@ import pyarrow as pa
 
 from listeners.sample import Lane
 from pipeline import generation, names
-from pipeline.delta_table import Conflict, CursorTable, DataFile
+from pipeline.delta_table import Conflict, DataFile
 from pipeline.names import GameKey
 from pipeline.store.decisions import Decision
 from pipeline.store.games import Assignment
 from pipeline.streams import lanes
+from pipeline.streams.writers import GameTable, Writer
 
 
 @dataclass
@@ -23,9 +24,9 @@ class Stream:
     environment: str
     generation: int
     path: Path
-    checkpoint_interval: int
+    writer: Writer
     last_seq: int  # the game's last seq in bronze as the control store tells it
-    table: CursorTable | None = None
+    table: GameTable | None = None
     cursor: int = 0  # the last seq wholly applied, 0 before the first commit
     complete_through: int = 0  # the last seq up to which bronze was seen to hold nothing more for this game
     behind: bool = False
@@ -49,7 +50,7 @@ class Stream:
 
     def open(self) -> None:
         """Read the cursor from the table; a table that does not exist yet has cursor 0."""
-        self.table = CursorTable.open(self.path, self.app_id, self.checkpoint_interval)
+        self.table = self.writer.open(self.path, self.app_id)
         self._read_cursor()
 
     def reopen(self) -> None:
@@ -67,9 +68,7 @@ class Stream:
             Conflict: another owner moved the cursor; the stream has its new value.
         """
         if self.table is None:
-            self.table = CursorTable.create(
-                self.path, target, self.app_id, self.checkpoint_interval, description=f"turnout game {self.game}"
-            )
+            self.table = self.writer.create(self.path, target, self.app_id, f"turnout game {self.game}")
             if (self.table.cursor or 0) != self.cursor:
                 self._read_cursor()
                 raise Conflict(f"{self.game_key}: another owner created the table")
@@ -87,15 +86,15 @@ class Stream:
         self.cursor = (self.table.cursor if self.table else None) or 0
         self.complete_through = max(self.complete_through, self.cursor)
 
-    def _follow_rebuild(self, table: CursorTable) -> None:
+    def _follow_rebuild(self, table: GameTable) -> None:
         """Take the generation that the table's own log says is current: a rebuild may have switched it (law L12)."""
         current = generation.newest(table.transaction_version, self.environment, self.game_key, self.generation)
         if current != self.generation:
             self.generation = current
-            self.table = CursorTable.open(self.path, self.app_id, self.checkpoint_interval)
+            self.table = self.writer.open(self.path, self.app_id)
 
 
-def stream_of(assignment: Assignment, environment: str, table_path: Path, checkpoint_interval: int) -> Stream:
+def stream_of(assignment: Assignment, environment: str, table_path: Path, writer: Writer) -> Stream:
     """Return the stream of an assigned game, with the cursor its table holds."""
     stream = Stream(
         game_key=assignment.game_key,
@@ -103,7 +102,7 @@ def stream_of(assignment: Assignment, environment: str, table_path: Path, checkp
         environment=environment,
         generation=assignment.generation,
         path=table_path,
-        checkpoint_interval=checkpoint_interval,
+        writer=writer,
         last_seq=assignment.last_seq,
     )
     stream.open()

@@ -1,26 +1,3 @@
-"""Fixtures of the proof by crashes: the session and world of the Spark tests, and the fail-points' folder."""
+"""Fixtures of the proof by crashes: those of the Spark tests."""
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
-from pipeline.failpoints import ENVIRON
-from tests.faults.faults import Faults
-from tests.spark.conftest import spark, world  # noqa: F401 - fixtures
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _failpoints_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Name the folder before the session's JVM starts: its Python workers inherit it."""
-    os.environ[ENVIRON] = str(tmp_path_factory.mktemp("failpoints"))
-    yield
-    del os.environ[ENVIRON]
-
-
-@pytest.fixture
-def faults() -> Faults:
-    armed = Faults(Path(os.environ[ENVIRON]))
-    armed.disarm()
-    return armed
+from tests.spark.conftest import failpoints, faults, spark, world  # noqa: F401 - fixtures

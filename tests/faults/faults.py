@@ -23,6 +23,11 @@ class Faults:
     def disarm(self) -> None:
         (self.folder / "armed").write_text("", "utf-8")
 
+    def forget(self) -> None:
+        """Disarm, and count from zero again."""
+        for file in self.folder.iterdir():
+            file.unlink()
+
     def hits(self) -> Mapping[str, int]:
         """How often each point was reached."""
         return {point: _lines(self.folder / f"{point}.hits") for point in POINTS}

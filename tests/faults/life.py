@@ -1,6 +1,8 @@
 """An environment that is fed, failed at and brought back, again and again."""
 
+import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -22,7 +24,7 @@ from pipeline.repair.replay import replay_all
 from pipeline.settings import Maintenance
 from pipeline.store.decisions import ask, ask_retry
 from tests.faults.faults import Faults
-from tests.faults.oracle import ProducerLog, produce
+from tests.faults.oracle import ProducerLog, judge, produce, tell
 
 GAMES: Final = 12
 _EAGER = Maintenance(small_files=3, bronze_commits=2, bronze_age_minutes=0.0)
@@ -158,6 +160,36 @@ WAYS: Final[Mapping[str, Callable[[Life], object]]] = {
     "in_maintenance": Life.tend,
 }
 """How a life gets to each fail-point."""
+
+
+_SEVERAL_HITS: Final = {"mid_data_files", "between_table_commits", "in_maintenance"}  # in each life's step
+_TWO_HITS: Final = {"in_schema_change", "in_catch_up", "in_rebuild_switch", "in_replay"}  # before and after the act
+
+
+def fail_everywhere(world: Any, faults: Faults, count: int, events: int) -> Counter[str]:
+    """Live with so many faults, spread over all points, and return how many went off at each.
+
+    Raises:
+        AssertionError: a row was lost, doubled, misrouted or corrupted, or the books do not balance.
+    """
+    life = Life(world, faults, events, late=count // (2 * len(WAYS)) + 1)
+    draw = random.Random(5)
+    life.produce(events // count)
+    life.rest()  # so that there are games to change, to rebuild and to tend
+    for number in range(1, count):
+        point = list(WAYS)[number % len(WAYS)]
+        life.produce(events // count)
+        latest = 3 if point in _SEVERAL_HITS else 2 if point in _TWO_HITS else 1
+        faults.arm(point, "raise", draw.randint(1, latest))
+        WAYS[point](life)
+        if number % 4 == 3:
+            life.rest()
+    life.rest()
+    verdict, fired = judge(world.paths.root, life.log), faults.fired()
+    tell(verdict, fired)
+    assert verdict.clean, verdict
+    assert verdict.events == events // count * count
+    return fired
 
 
 def _with_field(message: str, descriptor: bytes, number: int) -> bytes:

@@ -124,7 +124,8 @@ def no_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
 def commit_before_write(monkeypatch: pytest.MonkeyPatch) -> None:
     def early(self: Stream, files: list[DataFile], cursor: int, target: Any) -> None:
         if self.table is None:
-            self.table = CursorTable.create(self.path, target, self.app_id)
+            self.table = self.writer.create(self.path, target, self.app_id, self.game)
+        assert isinstance(self.table, CursorTable)
         self.table.commit([], self.cursor or None, cursor)
         self.cursor = self.complete_through = cursor
         hit("between_table_commits")

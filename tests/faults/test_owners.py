@@ -56,13 +56,14 @@ def wait_for(what: Callable[[], bool], sentence: str) -> None:
 class Place:
     """One environment with a producer whose acknowledged messages are known."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, events: int = 50_000, *, leases: bool = True) -> None:
         self.env = root / "env"
         self.env.mkdir()
-        (self.env / "turnout.toml").write_text("[ingest]\ntrigger_seconds = 1\n[demux]\ntrigger_seconds = 1\n")
+        triggers = "[ingest]\ntrigger_seconds = 1\n[demux]\ntrigger_seconds = 1\n"
+        (self.env / "turnout.toml").write_text(f"{triggers}[store]\nleases = {str(leases).lower()}\n")
         self.settings, self.paths = load(self.env, {})
         self.engine = open_store(self.settings, self.paths)
-        plan = Plan(games=6, versions=3, events=50_000, seed=13, bad_share=0.02)
+        plan = Plan(games=6, versions=3, events=events, seed=13, bad_share=0.02)
         self.simulator = Simulator(plan, register_samples(self.engine, plan))
         self.log = ProducerLog(self.env / "acknowledged.jsonl")
 
@@ -85,6 +86,13 @@ class Place:
         with self.engine.begin() as connection:
             connection.execute(update(games).values(group_name=group, epoch=games.c.epoch + 1))
 
+    def finish(self, *groups: str) -> None:
+        """Let ingest and these groups work off what is left."""
+        for arguments in (("ingest", "run"), *(("group", "run", group) for group in groups)):
+            command = [sys.executable, "-m", "pipeline", *arguments, "--once", "--env-dir", str(self.env)]
+            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+            assert done.returncode == 0, done.stderr[-2000:]
+
 
 def _bronze_rows(paths: Paths) -> int:
     from deltalake import DeltaTable
@@ -94,16 +102,12 @@ def _bronze_rows(paths: Paths) -> int:
     return sum(DeltaTable(paths.bronze).get_add_actions(flatten=True).column("num_records").to_pylist())
 
 
-def _finish(place: Place, group: str) -> None:
-    for arguments in (("ingest", "run", "--once"), ("group", "run", group, "--once")):
-        command = [sys.executable, "-m", "pipeline", *arguments, "--env-dir", str(place.env)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=200)
-        assert done.returncode == 0, done.stderr[-2000:]
-
-
-def test_a_driver_that_was_stopped_and_comes_back_after_its_games_moved_does_no_harm(tmp_path: Path) -> None:
+@pytest.mark.parametrize("leases", [True, False], ids=["with leases", "without leases"])
+def test_a_driver_that_was_stopped_and_comes_back_after_its_games_moved_does_no_harm(
+    tmp_path: Path, leases: bool
+) -> None:
     """Law L4: a driver stands still while its games move; when it comes back its commits are refused by the tables."""
-    place = Place(tmp_path)
+    place = Place(tmp_path, leases=leases)
     place.produce()
     register_group(place.engine, "a")
     with driver(place.env, "ingest", "run"), driver(place.env, "group", "run", "a") as zombie:
@@ -125,17 +129,17 @@ def test_a_driver_that_was_stopped_and_comes_back_after_its_games_moved_does_no_
                 wait_for(lambda seq=seq: place.passed("b", seq), "group b does not split")  # type: ignore[misc]
             wait_for(lambda: place.passed("a", first), "the zombie does not beat")
     assert not assigned(place.engine, "a")
-    _finish(place, "b")
+    place.finish("b")
     verdict = judge(place.env, place.log)
     assert verdict.clean, verdict
 
 
 def test_two_drivers_that_both_own_every_game_neither_lose_nor_double_a_row(tmp_path: Path) -> None:
     """Law L4 without leases or assignments: two control stores, one set of tables, both drivers own all games."""
-    place = Place(tmp_path)
+    place = Place(tmp_path, leases=False)
     place.produce()
     register_group(place.engine, "a")
-    _finish(place, "a")
+    place.finish("a")
     twin = tmp_path / "twin"
     twin.mkdir()
     for shared in ("bronze", "quarantine", "tables", "landing", "turnout.toml"):
@@ -153,6 +157,6 @@ def test_two_drivers_that_both_own_every_game_neither_lose_nor_double_a_row(tmp_
             wait_for(lambda: bool(assigned(other, "a")), "the twin owns nothing")
             with other.connect() as connection:
                 assert any(row.frontier_seq for row in connection.execute(drivers.select())), "the twin split nothing"
-    _finish(place, "a")
+    place.finish("a")
     verdict = judge(place.env, place.log)
     assert verdict.clean, verdict

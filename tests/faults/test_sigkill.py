@@ -28,7 +28,7 @@ POINTS = {  # fail-point → the driver that comes there
 }
 _END_SECONDS = 120.0
 
-pytestmark = pytest.mark.timeout(300 + KILLS * 60)
+pytestmark = pytest.mark.timeout(300 + KILLS * 150)
 
 
 class Drivers:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from deltalake.schema import Field, PrimitiveType
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import IllegalArgumentException, StreamingQueryException
 from sqlalchemy import update
 
 from pipeline import delta_table
@@ -152,12 +152,13 @@ def test_a7_a_schema_that_comes_between_two_attempts_changes_nothing_of_their_ba
     assert balance.totals.stale_twins == 0
     producer.send(again, [producer.event(first + 1, level=3)])
     again.stop()
-    assert DeltaTable(world.paths.table(KEY)).to_pyarrow_table()["level"].to_pylist() == [1, 3]
+    assert sorted(DeltaTable(world.paths.table(KEY)).to_pyarrow_table()["level"].to_pylist()) == [1, 3]
 
 
 # ----------------------------------------------------------------------------------- A11, A12, A18: who reads, and what
 
 
+@pytest.mark.timeout(600)
 def test_a11_two_drivers_on_one_checkpoint_neither_lose_nor_double_a_row(tmp_path: Path) -> None:
     """A11: Spark ends one of the two queries, or both in turn; the tables take each row once.
 
@@ -179,7 +180,7 @@ def test_a11_two_drivers_on_one_checkpoint_neither_lose_nor_double_a_row(tmp_pat
         driver(place.env, "group", "run", "a"),
         driver(twin, "group", "run", "a"),
     ):
-        for _ in range(8):
+        for _ in range(5):
             place.produce(300)
             seq = place.landed_seq()
             wait_for(lambda seq=seq: place.passed("a", seq), "group a does not split")  # type: ignore[misc]
@@ -197,21 +198,25 @@ def run_once(env: Path, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_a12_a_group_that_is_started_twice_in_one_process_adds_nothing_twice(world: Any, faults: Faults) -> None:
-    """A12: Spark lets one of the two queries run; whichever it is, and whatever the other did, rows are there once."""
-    life = Life(world, faults, EVENTS * 3)
+def test_a12_a_group_that_is_started_twice_in_one_process_is_refused(world: Any, faults: Faults) -> None:
+    """A12: Spark takes no second query of one name; the older run is untouched, before its first batch and after."""
+    life = Life(world, faults, EVENTS * 4)
     life.produce(EVENTS)
     world.ingest()
-    older, newer = life.group, world.group("a")
-    first = older.start(once=False)
-    second = newer.start(once=False)
-    for _ in range(2):
-        life.produce(EVENTS)
-        world.ingest()
-    second.processAllAvailable()
-    assert not first.isActive
-    for group in (older, newer):
-        group.stop()
+    running = life.group.start(once=False)
+    newer = world.group("a")
+    try:
+        for _ in range(2):
+            with pytest.raises(IllegalArgumentException, match="already active"):
+                newer.start(once=False)
+            life.produce(EVENTS)
+            world.ingest()
+            running.processAllAvailable()
+            assert running.isActive
+        assert len(world.spark.streams.active) == 1
+    finally:
+        newer.stop()
+        life.group.stop()
     life.group = world.group("a")
     assert is_clean(life)
 

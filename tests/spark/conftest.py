@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 
 from listeners.sample import PassResult
 from pipeline.books.balance import Balance, verify
+from pipeline.failpoints import ENVIRON
 from pipeline.ingest.query import Ingest, Landed
 from pipeline.ingest.simulate import Simulated, simulate
 from pipeline.ingest.simulator import Plan
@@ -18,10 +19,29 @@ from pipeline.settings import Paths, Settings, load
 from pipeline.store.engine import open_store
 from pipeline.store.games import generations, register_group
 from pipeline.streams.group import Group
+from tests.faults.faults import Faults
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Name the fail-points' folder before the session's JVM starts, so that its Python workers inherit it."""
+    folder = tmp_path_factory.mktemp("failpoints")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(ENVIRON, str(folder))
+        yield folder
+
+
+@pytest.fixture
+def faults(failpoints: Path) -> Iterator[Faults]:
+    """Fail-points to arm; none is armed when the test ends."""
+    armed = Faults(failpoints)
+    armed.forget()
+    yield armed
+    armed.forget()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, failpoints: Path) -> Iterator[SparkSession]:
     settings, paths = load(tmp_path_factory.mktemp("session"), {})
     session = spark_session(settings, paths, "turnout-tests", brief=True)
     yield session

@@ -26,6 +26,7 @@ from pipeline.store.games import Assignment, generations, known_games, record_se
 from pipeline.store.tables import registrations
 from pipeline.streams.split import READ, SplitJob, split, target_schema
 from pipeline.streams.stream import Stream, stream_of
+from pipeline.streams.writers import DirectWriter
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.unit.test_contracts_messages import Fields, bundle, define
 
@@ -159,7 +160,9 @@ class World:
         held = self.streams.get(game.key)
         if held is None or held.generation < known:
             assignment = Assignment(game.key, game.name, 1, known, 0)
-            held = self.streams[game.key] = stream_of(assignment, self.environment, self.paths.table(game.key), 10)
+            writer = DirectWriter(self.paths.tables, checkpoint_interval=10)
+            path = self.paths.table(game.key)
+            held = self.streams[game.key] = stream_of(assignment, self.environment, path, writer)
         return held
 
     def split(self, game: Game = CHESS, through: int | None = None) -> None:

@@ -154,7 +154,7 @@ def test_command_lines_can_be_typed(path: Path) -> None:
     known = dict(commands())
     for line in re.findall(r"^\s*\./turnout (.+)$", path.read_text("utf-8"), re.MULTILINE):
         words = shlex.split(line.partition("#")[0])
-        if words[0] in {"setup", "test"}:  # the launcher's own
+        if words[0] in {"setup", "test", "test-faults"}:  # the launcher's own
             continue
         name = next((each for each in (f"turnout {words[0]}", f"turnout {' '.join(words[:2])}") if each in known), None)
         assert name is not None, line
@@ -285,6 +285,32 @@ def test_every_promise_names_its_law_and_a_test() -> None:
     for promise, law, proof in rows:
         assert re.fullmatch(r"L\d+(, L\d+)*|-", law), promise
         assert [function for _, function in PLACE.findall(proof) if function.startswith("test_")], promise
+
+
+_FAULT_IDS = re.compile(r"\b([AB])(\d+)(?:(?: to |–)\1(\d+))?\b")
+
+
+def fault_ids(text: str) -> set[str]:
+    """Return the ids of faults that a text names, also as `A2 to A5`."""
+    spans = [(part, int(first), int(last or first)) for part, first, last in _FAULT_IDS.findall(text)]
+    return {f"{part}{number}" for part, first, last in spans for number in range(first, last + 1)}
+
+
+def test_every_fault_has_a_line_and_a_test_that_names_it() -> None:
+    """docs/faults.md has each fault once, in order; what applies names a test whose own text has the fault's id."""
+    rows = [row for body in entries(page("faults.md")).values() for row in table_rows(body)]
+    assert [row[0] for row in rows] == [*(f"A{n}" for n in range(1, 30)), *(f"B{n}" for n in range(1, 26))]
+    for name, _, outcome, proof in rows:
+        tests = PLACE.findall(proof)
+        assert outcome.startswith("does not apply") == (proof == "-"), name
+        assert all(function for _, function in tests), name
+        assert proof == "-" or name in {each for place in tests for each in fault_ids(docstring(*place))}, name
+
+
+def docstring(file: str, function: str) -> str:
+    tree = ast.parse((ROOT / file).read_text("utf-8"))
+    (found,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
+    return ast.get_docstring(found) or ""
 
 
 def test_decisions_are_numbered_and_short() -> None:

@@ -1,0 +1,80 @@
+"""Finds fields that came with another wire type than their definition's, in messages that are parsed already.
+
+A parser takes such a field for one it does not know, and gives its default in silence.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final, Literal, TypeAlias
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+_FIXED32: Final = (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_FIXED32, FieldDescriptor.TYPE_SFIXED32)
+_FIXED64: Final = (FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_SFIXED64)
+_LENGTH: Final = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_MESSAGE)
+_WIRE_TYPES: Final[dict[int, int]] = {
+    **dict.fromkeys(range(1, 19), 0),  # varints, but for those that follow
+    **dict.fromkeys(_FIXED64, 1),
+    **dict.fromkeys(_LENGTH, 2),
+    FieldDescriptor.TYPE_GROUP: 3,
+    **dict.fromkeys(_FIXED32, 5),
+}
+
+_Kind: TypeAlias = Literal["one", "many", "by key"]
+
+
+class Mistyped:
+    """What to look for in messages of one definition and in those inside them."""
+
+    def __init__(self, message: Descriptor, made: dict[str, "Mistyped"] | None = None) -> None:
+        """Prepare for a message's definition; `made` holds those of the messages around it, by full name."""
+        made = {} if made is None else made
+        made[message.full_name] = self
+        self._wire_types = {each.number: _WIRE_TYPES[each.type] for each in message.fields}
+        self._inside = [(each.name, *inner) for each in message.fields if (inner := _inner(each, made)) is not None]
+
+    def is_suspect(self, parsed: Any) -> bool:
+        """Tell whether there is anything to find; drops from the message what is unknown in it.
+
+        Every message of a pass is asked. A walk through what is inside costs more, and much more for a hostile payload.
+        """
+        if not self._inside:
+            return bool(UnknownFieldSet(parsed))
+        size = parsed.ByteSize()
+        parsed.DiscardUnknownFields()
+        return bool(parsed.ByteSize() != size)
+
+    def find(self, parsed: Any) -> str | None:
+        """Return which field came with a wire type that is not its own, None when there is none."""
+        if (unknown := UnknownFieldSet(parsed)) and (wrong := self._wrong(unknown)):
+            return wrong
+        for name, kind, below in self._inside:
+            for inner in _held(parsed, name, kind):
+                if wrong := below.find(inner):
+                    return f"in {name}: {wrong}"
+        return None
+
+    def _wrong(self, unknown: UnknownFieldSet) -> str | None:
+        for index in range(len(unknown)):
+            each = unknown[index]
+            if each.wire_type != self._wire_types.get(each.field_number, each.wire_type):
+                return f"field {each.field_number} has wire type {each.wire_type}, which the schema does not give it"
+        return None
+
+
+def _held(parsed: Any, name: str, kind: _Kind) -> Iterable[Any]:
+    if kind == "one":
+        return (getattr(parsed, name),) if parsed.HasField(name) else ()
+    held: Iterable[Any] = getattr(parsed, name).values() if kind == "by key" else getattr(parsed, name)
+    return held
+
+
+def _inner(field: FieldDescriptor, made: dict[str, Mistyped]) -> tuple[_Kind, Mistyped] | None:
+    """Return how a field holds messages and what to look for in them, None where it holds none."""
+    inner = field.message_type
+    kind: _Kind = "many" if field.is_repeated else "one"
+    if inner is not None and inner.GetOptions().map_entry:
+        inner, kind = inner.fields_by_name["value"].message_type, "by key"
+    if inner is None:
+        return None
+    return kind, made.get(inner.full_name) or Mistyped(inner, made)

@@ -1,0 +1,40 @@
+"""What Spark keeps in a query's checkpoint, read file by file; what is damaged is None, never an exception.
+
+Used to judge a checkpoint before Spark takes it up, as Spark itself dies of a damaged file.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def batches(folder: Path) -> list[int]:
+    """Return the numbers of the batches in one of Spark's logs (`offsets`, `commits`), in order."""
+    if not folder.is_dir():
+        return []
+    return sorted(int(file.name) for file in folder.iterdir() if file.name.isdecimal())
+
+
+def lines(file: Path) -> list[dict[str, Any]] | None:
+    """Return what stands below the version line of one of Spark's log files, None when it is damaged or missing."""
+    try:
+        version, *rest = file.read_text("utf-8").splitlines()
+        told = [json.loads(line) for line in rest if line]
+    except (FileNotFoundError, ValueError):  # also no line at all, and bytes that are no text
+        return None
+    whole = version.startswith("v") and told and all(isinstance(each, dict) for each in told)
+    return told if whole else None
+
+
+def offset(file: Path) -> dict[str, Any] | None:
+    """Return the one source's offset in a file of planned offsets, None when it cannot be read."""
+    told = lines(file)
+    return None if told is None or len(told) != 2 else told[1]
+
+
+def has_id(metadata: Path) -> bool:
+    """Tell whether the file holds a query's id, without which Spark does not start."""
+    try:
+        return bool(json.loads(metadata.read_text("utf-8"))["id"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return False

@@ -1,0 +1,269 @@
+"""Who should run: one lease per driver in the control store, judged by the store's own clock and no other.
+
+Leases save work and keep a driver from running twice. No row depends on them: the tables' compare-and-set sees to that
+(law L4), with leases or without.
+"""
+
+import logging
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Self
+
+from sqlalchemy import ColumnElement, Engine, Float, exists, select, true, update
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from pipeline.errors import Refused
+from pipeline.settings import Store
+from pipeline.store.drivers import Kind
+from pipeline.store.tables import leases
+
+_log = logging.getLogger("turnout")
+_RENEWALS: Final = 3  # within the time of one lease, so that one or two may fail
+MARGIN: Final = 1 / _RENEWALS
+"""The share of its time that a lease must still have before something is begun that nothing else protects."""
+
+
+class LeaseLost(Refused):
+    """Another process has taken over what this one drove."""
+
+
+class store_now(FunctionElement[float]):  # noqa: N801 - a function of SQL
+    """The time by the store's clock, in Unix seconds."""
+
+    type = Float()
+    inherit_cache = True
+
+
+@compiles(store_now, "sqlite")
+def _sqlite_now(*_arguments: Any, **_options: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(store_now, "postgresql")
+def _postgresql_now(*_arguments: Any, **_options: Any) -> str:
+    # Not now(): that is when the transaction began, which may have waited for another since.
+    return "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process, told apart from every other one there was."""
+
+    host: str
+    place: str | None  # this boot of the machine and its space of pids; None where the system does not tell
+    pid: int
+    started: int | None  # ticks of the machine since its boot, so that a pid used again is not taken for it
+
+    @classmethod
+    def this(cls) -> Self:
+        """Return the process we are."""
+        pid = os.getpid()
+        stat = _stat(pid)
+        return cls(socket.gethostname(), _place(), pid, stat.started if stat else None)
+
+    def is_dead(self) -> bool:
+        """Tell whether it has certainly ended; of another machine's or container's process nobody here knows."""
+        if self.place is None or self.place != _place():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass  # there is such a process, of another user
+        stat = _stat(self.pid)
+        return stat is not None and (stat.is_over or stat.started != self.started)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A driver's lease as the store has it; times are Unix seconds of the store's clock."""
+
+    process: Process
+    token: str
+    epoch: int
+    since: float
+    expires_at: float
+
+    def __str__(self) -> str:
+        where = f"process {self.process.pid} on {self.process.host}"
+        return f"{where}, since {_moment(self.since)}, with a lease until {_moment(self.expires_at)}"
+
+
+class Lease:
+    """A driver's lease on ingest or on one group. Every write of it is a compare-and-set on its holder and epoch."""
+
+    def __init__(self, engine: Engine, kind: Kind, name: str, seconds: float, process: Process | None = None) -> None:
+        """Prepare a lease for this process, or for another one; `acquire` takes it."""
+        self._engine, self._kind, self.name, self.seconds = engine, kind, name, seconds
+        self._process = process or Process.this()
+        self._token = secrets.token_hex(16)
+        self.epoch = 0  # grows with every new holder; 0 before the first `acquire`
+        self._lost: LeaseLost | None = None
+
+    def acquire(self) -> None:
+        """Take the lease, if it is free, has run out, or is held by a process of this machine that has ended.
+
+        Raises:
+            Refused: another process has it.
+        """
+        seen = self.look()
+        if seen is not None and seen.token == self._token:  # an earlier attempt got it, only its answer was lost
+            self.epoch = seen.epoch
+            self.renew()
+        elif not (self._insert() if seen is None else self._replace(seen)):
+            raise Refused(
+                f"Another process drives {self.what}: {self.look()}, which it renews as long as it lives. "
+                "Stop that process first; if it has ended already, wait until then."
+            )
+
+    def renew(self) -> None:
+        """Let the lease run for its whole time again; one that has run out but was not taken is renewed as well.
+
+        Raises:
+            LeaseLost: another process has taken it.
+        """
+        query = update(leases).where(self._mine).values(expires_at=store_now() + self.seconds)
+        with self._engine.begin() as connection:
+            if connection.execute(query).rowcount:
+                return
+        self._lost = LeaseLost(
+            f"This process no longer drives {self.what}: it had not renewed its lease for {self.seconds:g} s, and "
+            f"another has taken it ({self.look() or 'which has ended since'}). Leave it to that one."
+        )
+        raise self._lost
+
+    def release(self) -> None:
+        """Let the lease run out now; does nothing when another process has it."""
+        with self._engine.begin() as connection:
+            connection.execute(update(leases).where(self._mine).values(expires_at=store_now()))
+
+    def check(self) -> None:
+        """Go on only while no renewal has found another holder; asks nobody.
+
+        Raises:
+            LeaseLost: one has.
+        """
+        if self._lost is not None:
+            raise self._lost
+
+    def look(self) -> Holding | None:
+        """Return who has the lease, or had it last; None when nobody ever did."""
+        query = select(*(leases.c[name] for name in (*Process.__slots__, "token", "epoch", "since", "expires_at")))
+        with self._engine.connect() as connection:
+            row = connection.execute(query.where(self._row)).one_or_none()
+        return None if row is None else Holding(Process(*row[:4]), *row[4:])
+
+    def runs(self, margin_seconds: float = 0.0) -> ColumnElement[bool]:
+        """Return the SQL condition that this lease is not taken and runs for so much longer."""
+        return exists().where(self._mine, leases.c.expires_at > store_now() + margin_seconds)
+
+    @property
+    def what(self) -> str:
+        """What it is a lease on, for people."""
+        return f"group {self.name}" if self._kind == "group" else self._kind
+
+    @property
+    def _row(self) -> ColumnElement[bool]:
+        return (leases.c.kind == self._kind) & (leases.c.name == self.name)
+
+    @property
+    def _mine(self) -> ColumnElement[bool]:
+        return self._row & (leases.c.token == self._token) & (leases.c.epoch == self.epoch)
+
+    def _insert(self) -> bool:
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(leases.insert().values(kind=self._kind, name=self.name, **self._values(1)))
+        except IntegrityError:  # another process was the first, just now
+            return False
+        self.epoch = 1
+        return True
+
+    def _replace(self, seen: Holding) -> bool:
+        free = true() if seen.process.is_dead() else leases.c.expires_at <= store_now()
+        as_seen = self._row & (leases.c.token == seen.token) & (leases.c.epoch == seen.epoch)
+        with self._engine.begin() as connection:
+            done = connection.execute(update(leases).where(as_seen, free).values(self._values(seen.epoch + 1)))
+        if done.rowcount:
+            self.epoch = seen.epoch + 1
+        return bool(done.rowcount)
+
+    def _values(self, epoch: int) -> dict[str, Any]:
+        times = {"since": store_now(), "expires_at": store_now() + self.seconds}
+        return {**asdict(self._process), "token": self._token, "epoch": epoch, **times}
+
+
+@contextmanager
+def leased(engine: Engine, wanted: Store, kind: Kind, name: str) -> Iterator[Lease | None]:
+    """Hold a driver's lease while the block runs, whatever keeps its thread busy; None when leases are turned off.
+
+    Raises:
+        Refused: another process has it.
+    """
+    if not wanted.leases:
+        yield None
+        return
+    lease = Lease(engine, kind, name, wanted.lease_seconds)
+    lease.acquire()
+    ended = threading.Event()
+    keeper = threading.Thread(target=_keep, args=(lease, ended), name="lease", daemon=True)
+    keeper.start()
+    try:
+        yield lease
+    finally:
+        ended.set()
+        keeper.join()
+        try:
+            lease.release()
+        except SQLAlchemyError as error:
+            _log.warning("the lease on %s is not given back, it will run out: %s", lease.what, error)
+
+
+def _keep(lease: Lease, ended: threading.Event) -> None:
+    """Renew a lease until it is given back or lost."""
+    while not ended.wait(lease.seconds / _RENEWALS):
+        try:
+            lease.renew()
+        except LeaseLost:
+            return  # `check` tells the driver
+        except SQLAlchemyError as error:
+            _log.warning("the lease on %s is not renewed, trying again: %s", lease.what, error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    is_over: bool  # only its parent still has to hear of its end
+    started: int
+
+
+def _stat(pid: int) -> _Stat | None:
+    """Return what the system tells of a process, None when it tells nothing."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()  # the name before it may hold anything
+    return _Stat(is_over=fields[0] in "ZX", started=int(fields[19]))
+
+
+def _place() -> str | None:
+    """Return where a pid means the same process: this boot, this space of pids."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return None
+
+
+def _moment(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"

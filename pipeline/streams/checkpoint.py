@@ -1,0 +1,62 @@
+"""The checkpoint of a demux query: Spark's place in bronze, and the schema sets pinned for its batches.
+
+The cursors are in the tables, so nothing in it is needed: one that Spark could not go on from is dropped whole, and
+the streams catch up from their cursors (law L7).
+"""
+
+import logging
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipeline import query_log
+from pipeline.delta_log import read_commit
+from pipeline.delta_table import CursorTable
+
+_log = logging.getLogger("turnout")
+
+
+def goes_on(query: Path, bronze: CursorTable) -> bool:
+    """Tell whether Spark can go on from a query's checkpoint, dropping one from which it cannot.
+
+    The pins are in the same folder and go with it: they are told apart by batch numbers, which begin anew.
+    """
+    dropped = query.with_name(f"{query.name}-dropped")
+    shutil.rmtree(dropped, ignore_errors=True)  # an earlier drop was cut short
+    if not any(query_log.batches(query / log) for log in ("offsets", "commits", "pins")):
+        return False  # it never planned a batch; another driver may be about to plan its first
+    flaw = next(_flaws(query, bronze), None)
+    if flaw is None:
+        return True
+    _log.warning("the checkpoint %s %s: it begins anew, and the streams catch up from their tables", query, flaw)
+    query.replace(dropped)
+    shutil.rmtree(dropped)
+    return False
+
+
+def _flaws(query: Path, bronze: CursorTable) -> Iterator[str]:
+    """Yield why Spark could not go on, or would go on with something else than bronze."""
+    committed = query_log.batches(query / "commits")  # before the offsets, which another driver may be writing
+    planned = query_log.batches(query / "offsets")
+    if not planned:
+        yield "has no offsets"
+        return
+    last = planned[-1]
+    if not query_log.has_id(query / "metadata"):
+        yield "has no query id"
+    if committed and query_log.lines(query / "commits" / str(committed[-1])) is None:
+        yield f"has a damaged file: commits/{committed[-1]}"
+    if committed and committed[-1] > last:
+        yield f"lacks the offsets of its last batch, {committed[-1]}"
+    for number in range(max(last - 1, 0), last + 1):  # Spark looks at the last batch again, also when it is committed
+        offset = query_log.offset(query / "offsets" / str(number))
+        if offset is None:
+            yield f"has a damaged or missing file: offsets/{number}"
+        elif offset.get("reservoirId") != bronze.table_id:
+            yield "is about another table than bronze"
+        elif _is_cut(int(offset["reservoirVersion"]), bronze):
+            yield f"needs commit {offset['reservoirVersion']} of bronze, which its log no longer has"
+
+
+def _is_cut(version: int, bronze: CursorTable) -> bool:
+    return version <= bronze.version and read_commit(bronze.path, version) is None

@@ -1,0 +1,57 @@
+"""What a driver does while the control store does not answer: its passes go on with what it last heard.
+
+Nothing in the store is needed for rows to land exactly once (law L4); it says who should run, and what was decided.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from pipeline.contracts.registry import LocalRegistry
+from pipeline.contracts.schemas import SchemaSet
+
+_log = logging.getLogger("turnout")
+
+
+@contextmanager
+def store_may_be_away(meanwhile: str) -> Iterator[None]:
+    """Go on behind the block where the control store does not answer in it; `meanwhile` tells with what."""
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        reason = str(error.orig).splitlines()[0]
+        _log.warning("the control store does not answer (%s): %s", reason, meanwhile)
+
+
+class KnownSchemas:
+    """The registry as this driver last heard of it.
+
+    While the store is away, rows of schemas that were registered before land; a row of any other goes to quarantine as
+    `unknown_schema`, from where a replay brings it.
+    """
+
+    def __init__(self, registry: LocalRegistry) -> None:
+        """Hear of schemas from this registry."""
+        self._registry = registry
+        self._newest: SchemaSet | None = None
+
+    def latest_version(self) -> int:
+        """Return the version of the newest schema set this driver knows.
+
+        Raises:
+            OperationalError: the store does not answer, and this driver has not heard of any set yet.
+        """
+        known = self._newest
+        if known is None:
+            known = self._newest = self._registry.snapshot()
+            return known.version
+        with store_may_be_away(f"schema set {known.version} stays in use"):
+            known = self._newest = self._registry.snapshot()
+        return known.version
+
+    def snapshot(self, version: int) -> SchemaSet:
+        """Return the schema set of a version."""
+        known = self._newest
+        return known if known is not None and known.version == version else self._registry.snapshot(version)

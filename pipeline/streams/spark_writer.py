@@ -1,0 +1,226 @@
+"""The `spark` writer, for tables to which only Spark may commit: tasks write into a staging folder, Spark appends.
+
+Spark compares no cursor, it only skips a version that is not above the table's. So each write looks at the newest
+snapshot first, and between that look and the write it is the lease that keeps a second owner away (law L10).
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+from delta.tables import DeltaTable as SparkDelta
+from deltalake.schema import Schema
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+from sqlalchemy.exc import SQLAlchemyError
+
+from pipeline.contracts.shape import merge
+from pipeline.delta_table import Conflict, DataFile
+from pipeline.errors import Refused, Transient
+from pipeline.failpoints import hit
+from pipeline.names import GameKey
+
+Holds: TypeAlias = Callable[[GameKey], bool]
+"""Tells whether this driver may begin a write to a game's table now."""
+
+POOL_OF_COMMITS: Final = "commit"
+"""The scheduler pool of the appends, see pools.xml: finished rows wait for them."""
+
+
+class SparkTable:
+    """A game's table to which Spark commits, with the cursor of one application id; for one thread at a time."""
+
+    def __init__(self, spark: SparkSession, path: Path, app_id: str, staging: Path, holds: Holds) -> None:
+        """Wrap a table that exists; `staging` is where its files come from.
+
+        Raises:
+            Transient: Spark cannot read the table.
+        """
+        self._spark, self._path, self._app_id, self._staging, self._holds = spark, path, app_id, staging, holds
+        self._key = GameKey(path.name)
+        with _spark_may_fail(self._key):
+            self._log = SparkDelta.forPath(spark, str(path))._jdt.deltaLog()  # noqa: SLF001 - no public way to a cursor
+        self._none = getattr(self._log, "update$default$2")()  # Scala's None
+        self.refresh()
+
+    @property
+    def cursor(self) -> int | None:
+        """The transaction version as last read, None before the first commit."""
+        return self.transaction_version(self._app_id)
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """Return the transaction version of any application id as last read."""
+        return self._transactions.get(app_id)
+
+    def refresh(self) -> None:
+        """Read what others have committed.
+
+        Raises:
+            Transient: Spark cannot read the table.
+        """
+        with _spark_may_fail(self._key):
+            snapshot = self._log.update(False, self._none, self._none)
+            self._version = int(snapshot.version())
+            self._transactions = _transactions(snapshot)
+            self._schema = str(snapshot.schema().json())
+
+    def add_missing_columns(self, target: pa.Schema) -> bool:
+        """Add the columns and struct members of the target that the table lacks; tell whether any were.
+
+        Raises:
+            Refused: a column of the table has another type.
+            Transient: Spark cannot do it now.
+        """
+        held = pa.schema(Schema.from_json(self._schema).to_arrow())
+        if merge(held, target) == held:
+            return False
+        hit("in_schema_change")
+        with _spark_may_fail(self._key):
+            self._append(self._spark.createDataFrame([], _spark_schema(target)), {"mergeSchema": "true"})
+        hit("in_schema_change")
+        self.refresh()
+        return True
+
+    def commit(self, files: Sequence[DataFile], expected: int | None, cursor: int) -> None:
+        """Add the files' rows and move the cursor from `expected` to `cursor` in one commit.
+
+        Raises:
+            Conflict: the cursor is no longer `expected`, or the lease is not held; nothing was added.
+            Transient: Spark could not write; nothing was added.
+            Refused: without a lease, another owner wrote at this very moment, and rows may be in the table twice.
+        """
+        try:
+            rows = self._staged(files)
+            self.refresh()
+            self._require(expected)
+            seen = self._version
+            self._require_lease()
+            self._write(rows, expected, cursor)
+            self.refresh()
+            self._look_between(seen, expected, cursor)
+            self._require(cursor)
+        finally:  # with what tasks left that died; what cannot be deleted now is deleted at the next start
+            shutil.rmtree(self._staging, ignore_errors=True)
+
+    def _require(self, expected: int | None) -> None:
+        if self.cursor != expected:
+            raise Conflict(f"{self._key}: cursor is {self.cursor}, expected {expected}")
+
+    def _require_lease(self) -> None:
+        try:
+            held = self._holds(self._key)
+        except SQLAlchemyError as error:
+            raise Transient(f"{self._key}: whether it may be written now is not known: {error}") from error
+        if not held:
+            raise Conflict(f"{self._key}: this driver does not hold it")
+
+    def _write(self, rows: DataFrame, expected: int | None, cursor: int) -> None:
+        try:
+            with _spark_may_fail(self._key):
+                self._append(rows, {"txnAppId": self._app_id, "txnVersion": str(cursor)})
+        except Transient:
+            self.refresh()
+            self._require(expected)
+            raise
+
+    def _staged(self, files: Sequence[DataFile]) -> DataFrame:
+        schema = StructType.fromJson(json.loads(self._schema))
+        with _spark_may_fail(self._key):
+            if not files:
+                return self._spark.createDataFrame([], schema)
+            reader = self._spark.read.schema(schema).options(ignoreMissingFiles="false", ignoreCorruptFiles="false")
+            return reader.parquet(*(str(self._staging / file.path) for file in files))
+
+    def _append(self, rows: DataFrame, options: Mapping[str, str]) -> None:
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL_OF_COMMITS)
+        rows.write.format("delta").mode("append").options(**options).save(str(self._path))
+
+    def _look_between(self, seen: int, expected: int | None, cursor: int) -> None:
+        """See to it that no other owner moved the cursor, but less far, between our look and our commit.
+
+        Raises:
+            Refused: one did, so one of us did not hold the lease.
+        """
+        for version in range(seen + 1, self._version):
+            with _spark_may_fail(self._key):
+                snapshot = self._log.getSnapshotAt(version, self._none, self._none, False)
+                between = _transactions(snapshot).get(self._app_id)
+            if between != expected and between is not None and between < cursor:
+                raise Refused(
+                    f"{self._key}: another owner moved its cursor to {between} while this driver moved it from "
+                    f"{expected} to {cursor}, so rows may be in the table twice. Run `turnout verify`, and "
+                    f"`turnout rebuild` if it finds any."
+                )
+
+
+class SparkWriter:
+    """Tasks write into a staging folder, and Spark appends what is there to the tables."""
+
+    def __init__(self, spark: SparkSession, folder: Path, checkpoint_interval: int, holds: Holds) -> None:
+        """Prepare a session of its own beside the driver's, which is left as it is."""
+        self.folder = folder
+        self._checkpoint_interval, self._holds = checkpoint_interval, holds
+        self._spark = spark.newSession()
+        # Spark's default is a type of 96 bits that other readers take for a time without a zone.
+        self._spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+
+    def open(self, path: Path, app_id: str) -> SparkTable | None:
+        """Open a table, or return None where there is none.
+
+        Raises:
+            Transient: Spark cannot read it.
+        """
+        with _spark_may_fail(path.name):
+            if not SparkDelta.isDeltaTable(self._spark, str(path)):
+                return None
+        return SparkTable(self._spark, path, app_id, self.folder / path.name, self._holds)
+
+    def create(self, path: Path, target: pa.Schema, app_id: str, description: str) -> SparkTable:
+        """Open a table, creating it with these columns where there is none.
+
+        Raises:
+            Transient: Spark cannot create it, for one because another process does so at this moment.
+        """
+        # Not by Delta's table builder: it fails for ever where a process died before the log's first entry was there.
+        options = {"delta.checkpointInterval": str(self._checkpoint_interval), "userMetadata": description}
+        with _spark_may_fail(path.name):
+            nothing = self._spark.createDataFrame([], _spark_schema(target))
+            nothing.write.format("delta").mode("ignore").options(**options).save(str(path))
+        return SparkTable(self._spark, path, app_id, self.folder / path.name, self._holds)
+
+
+def _transactions(snapshot: Any) -> dict[str, int]:
+    """Return the transaction versions of a snapshot by application id: from its checksum file, else from its state.
+
+    The state costs a Spark job. A commit by Spark writes a checksum file, one by anybody else does not.
+    """
+    checksum = snapshot.checksumOpt()
+    known = checksum.get().setTransactions() if checksum.isDefined() else checksum
+    found = known.get() if known.isDefined() else snapshot.setTransactions()
+    each = (found.apply(index) for index in range(found.size()))
+    return {str(transaction.appId()): int(transaction.version()) for transaction in each}
+
+
+def _spark_schema(target: pa.Schema) -> StructType:
+    """Return columns as Spark has them: Delta writes a schema just as Spark does."""
+    return StructType.fromJson(json.loads(Schema.from_arrow(target).to_json()))
+
+
+@contextmanager
+def _spark_may_fail(key: str) -> Iterator[None]:
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise Transient(f"{key}: {_cause(str(error))}") from error
+
+
+def _cause(text: str) -> str:
+    """Return the innermost cause of what the JVM tells, as one line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if line.startswith("Caused by:")), lines[0] if lines else text)

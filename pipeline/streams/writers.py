@@ -1,0 +1,89 @@
+"""How a game's files get into its table (law L10): by our own commit (`direct`), or by Spark's (`spark`).
+
+A driver has one writer; each of its streams holds a table that the writer opened or created. Both kinds write the same
+cursor under the same application id, so a table that one began goes on under the other.
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from pipeline.delta_table import CursorTable, DataFile
+from pipeline.settings import Demux, Paths
+from pipeline.streams.spark_writer import Holds, SparkWriter
+
+
+class GameTable(Protocol):
+    """A game's table, held open between commits, with the cursor of one application id."""
+
+    @property
+    def cursor(self) -> int | None:
+        """The cursor as last read, None before the first commit."""
+
+    def transaction_version(self, app_id: str, /) -> int | None:
+        """Return the transaction version of any application id as last read."""
+
+    def refresh(self) -> None:
+        """Read what others have committed."""
+
+    def add_missing_columns(self, target: pa.Schema, /) -> bool:
+        """Add the columns and struct members of the target that the table lacks; tell whether any were."""
+
+    def commit(self, files: Sequence[DataFile], expected: int | None, cursor: int, /) -> None:
+        """Add the files' rows and move the cursor from `expected` to `cursor` in one commit.
+
+        Raises:
+            Conflict: the cursor is no longer `expected`; nothing was added.
+        """
+
+
+class Writer(Protocol):
+    """Opens and creates game tables."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder below which tasks write: each game's files into a folder with the name of its key."""
+
+    def open(self, path: Path, app_id: str) -> GameTable | None:
+        """Open a table, or return None where there is none."""
+
+    def create(self, path: Path, target: pa.Schema, app_id: str, description: str) -> GameTable:
+        """Open a table, creating it with these columns where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectWriter:
+    """Tasks write into the tables' own folders, and the driver commits without Spark."""
+
+    folder: Path
+    checkpoint_interval: int  # commits between two checkpoints of a table
+
+    def open(self, path: Path, app_id: str) -> CursorTable | None:
+        """Open a table, or return None where there is none."""
+        return CursorTable.open(path, app_id, self.checkpoint_interval)
+
+    def create(self, path: Path, target: pa.Schema, app_id: str, description: str) -> CursorTable:
+        """Open a table, creating it with these columns where there is none."""
+        return CursorTable.create(path, target, app_id, self.checkpoint_interval, description=description)
+
+
+def writer_for(demux: Demux, paths: Paths, spark: SparkSession, staging: Path, holds: Holds) -> Writer:
+    """Return the writer that the settings name.
+
+    Args:
+        demux: the settings.
+        paths: where the game tables are.
+        spark: the driver's session.
+        staging: a folder of this driver alone; what an earlier process left in it is deleted.
+        holds: asked right before each write of the `spark` writer, which has no other protection at that moment.
+    """
+    if staging.exists():
+        shutil.rmtree(staging)
+    if demux.writer == "direct":
+        return DirectWriter(paths.tables, demux.checkpoint_interval)
+    return SparkWriter(spark, staging, demux.checkpoint_interval, holds)

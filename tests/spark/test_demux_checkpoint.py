@@ -1,0 +1,179 @@
+"""A group's checkpoint, deleted, copied and damaged: the cursors are in the tables, so no row is lost or doubled."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from sqlalchemy import update
+
+from pipeline.books.balance import Counts
+from pipeline.settings import load
+from pipeline.store.engine import open_store
+from pipeline.store.tables import games
+from tests.spark.conftest import World
+
+ROWS = 1_200
+
+
+@dataclass(frozen=True)
+class Seed:
+    """An environment whose group has read three of its four bronze commits."""
+
+    env: Path
+    last_offsets: str
+
+
+def query_of(world: World, group: str = "a") -> Path:
+    return world.paths.checkpoints / "demux" / group / "query"
+
+
+def newest(folder: Path) -> Path:
+    return max((file for file in folder.iterdir() if file.name.isdecimal()), key=lambda file: int(file.name))
+
+
+@pytest.fixture(scope="module")
+def seed(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Seed:
+    env = tmp_path_factory.mktemp("seed") / "env"
+    settings, paths = load(env, {})
+    world = World(spark, settings, paths, open_store(settings, paths))
+    group = world.group("a")
+    for number in range(4):
+        world.simulate(ROWS // 4, games=6)
+        world.ingest()
+        if number < 3:
+            world.split(group)
+    group.stop()
+    world.engine.dispose()
+    return Seed(env, newest(query_of(world) / "offsets").name)
+
+
+@pytest.fixture
+def copied(spark: Any, seed: Seed, tmp_path: Path) -> Iterator[World]:
+    """The environment as it was, for one test; nothing may be ingested into a copy."""
+    shutil.copytree(seed.env, tmp_path / "env")
+    settings, paths = load(tmp_path / "env", {})
+    engine = open_store(settings, paths)
+    yield World(spark, settings, paths, engine)
+    engine.dispose()
+
+
+def split(world: World, name: str = "a") -> None:
+    group = world.group(name)
+    world.split(group)
+    group.stop()
+
+
+def settled(world: World) -> Counts:
+    """Return the books, in which nothing may be missing, twice or waiting; quarantine has no row twice."""
+    balance = world.verify()
+    assert balance.complete
+    assert balance.totals.bronze_rows == ROWS
+    refused = DeltaTable(world.paths.quarantine).to_pyarrow_table(columns=["game_key", "seq", "pos"])
+    assert (
+        refused.num_rows == balance.totals.quarantined == refused.group_by(refused.column_names).aggregate([]).num_rows
+    )
+    return balance.totals
+
+
+def whole_folder(query: Path) -> None:
+    shutil.rmtree(query.parent)
+
+
+def query_only(query: Path) -> None:
+    """The pins of the old batch numbers must go with it."""
+    shutil.rmtree(query)
+
+
+def offsets_gone(query: Path) -> None:
+    shutil.rmtree(query / "offsets")
+
+
+def offsets_emptied(query: Path) -> None:
+    newest(query / "offsets").write_bytes(b"")
+
+
+def offsets_garbled(query: Path) -> None:
+    newest(query / "offsets").write_bytes(b"v1\n{")
+
+
+def commit_emptied(query: Path) -> None:
+    newest(query / "commits").write_bytes(b"")
+
+
+def metadata_gone(query: Path) -> None:
+    (query / "metadata").unlink()
+
+
+def commits_gone(query: Path) -> None:
+    for file in (query / "commits").iterdir():
+        file.unlink()
+
+
+def second_source(query: Path) -> None:
+    file = newest(query / "offsets")
+    text = file.read_text()
+    offsets_garbled(query)  # its checksum, if there is one, is no longer right either
+    file.write_text(f"{text}\n{text.splitlines()[-1]}")
+
+
+DAMAGE: dict[str, Callable[[Path], None]] = {
+    "A9 folder": whole_folder,
+    "A9 query": query_only,
+    "A9 offsets": offsets_gone,
+    "A13 empty": offsets_emptied,
+    "A13 garbled": offsets_garbled,
+    "A14": commit_emptied,
+    "A15": metadata_gone,
+    "A16": commits_gone,
+    "A17": second_source,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_of_a_groups_checkpoint_costs_no_row_and_doubles_none(copied: World, damage: str) -> None:
+    """A9, A13 to A17, laws L3 and L7: the group starts as if nothing had been, and a second start adds nothing."""
+    DAMAGE[damage](query_of(copied))
+    split(copied)
+    totals = settled(copied)
+    split(copied)
+    assert totals == settled(copied)
+
+
+def test_a10_a_copied_checkpoint_is_as_good_as_none(copied: World) -> None:
+    """A10: a group that runs on another's checkpoint, over games of which it never read a row, lacks and doubles none.
+
+    An older copy that is put back does no harm either.
+    """
+    old = copied.paths.root / "backup"
+    shutil.copytree(query_of(copied), old)
+    split(copied)
+    totals = settled(copied)
+    shutil.rmtree(query_of(copied))
+    old.replace(query_of(copied))
+    split(copied)
+    assert totals == settled(copied)
+    shutil.copytree(query_of(copied).parent, query_of(copied, "b").parent)
+    moved = sorted(copied.group("a").streams)[::2]
+    for key in moved:
+        shutil.rmtree(copied.paths.table(key))  # its stream begins at cursor 0
+    copied.group("b").stop()
+    with copied.engine.begin() as connection:
+        connection.execute(update(games).where(games.c.game_key.in_(moved)).values(group_name="b"))
+    split(copied)
+    split(copied, "b")
+    assert totals == settled(copied)
+
+
+def test_a21_a_group_behind_bronzes_log_catches_up_from_bronze_itself(copied: World) -> None:
+    """A21: the log no longer has what the query reads next, but the table has its rows; none is skipped."""
+    bronze = DeltaTable(copied.paths.bronze)
+    bronze.create_checkpoint()
+    for file in sorted((copied.paths.bronze / "_delta_log").glob("*.json"))[:-1]:
+        file.unlink()
+    split(copied)
+    settled(copied)
+    assert {"CATCHUP"} == {game.lane for each in copied.passes for game in each.games if game.committed_at}

@@ -1,0 +1,21 @@
+"""A share of the proof by crashes; all of it is `./turnout test-faults`."""
+
+from typing import Any
+
+import pytest
+
+from tests.faults import test_mutants
+from tests.faults.faults import Faults
+from tests.faults.life import WAYS, fail_everywhere
+
+
+def test_a_fault_at_each_point_loses_and_doubles_nothing(world: Any, faults: Faults) -> None:
+    """Laws L1 to L7 and L12: each fail-point raises once, over 12 games, and the books balance exactly."""
+    fired = fail_everywhere(world, faults, count=len(WAYS) + 1, events=3_000)
+    assert all(fired[point] for point in WAYS), fired
+
+
+@pytest.mark.parametrize("name", ["constant version", "chain check removed"])
+def test_the_oracle_sees(world: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Two planted bugs must be seen here, too: a doubled batch and a skipped one."""
+    test_mutants.test_the_oracle_sees_every_planted_bug(world, faults, monkeypatch, name)

@@ -1,0 +1,53 @@
+"""Spark's checkpoint files, read without dying of what a crash or a hand made of them."""
+
+import json
+from pathlib import Path
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from pipeline import query_log
+from pipeline.maintenance.readers import Reader, readers
+
+OFFSET = {"reservoirId": "bronze", "reservoirVersion": 7, "index": -1}
+WHOLE = f"v1\n{json.dumps({'batchWatermarkMs': 0})}\n{json.dumps(OFFSET)}".encode()
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(b"")
+@example(b"v1")
+@example(b"v1\n\n")
+@example(b"v1\n{}\n[]")
+@given(st.binary(max_size=60) | st.integers(0, len(WHOLE)).map(lambda end: WHOLE[:end]))
+def test_a13_whatever_a_file_holds_it_is_read_or_found_damaged(tmp_path: Path, content: bytes) -> None:
+    """A13 to A15: no content of a file is an exception, and a part of a file is never taken for the whole."""
+    file = tmp_path / "0"
+    file.write_bytes(content)
+    told = query_log.offset(file)
+    assert (told == OFFSET) == (content == WHOLE)
+    assert query_log.lines(file) is None or content.startswith(b"v")
+    assert query_log.has_id(file) in {True, False}
+
+
+def test_a_query_and_its_batches_are_found(tmp_path: Path) -> None:
+    """What Spark wrote is read back; its temporary and checksum files are no batches."""
+    (tmp_path / "metadata").write_text('{"id":"1"}')
+    for name in ("0", "10", "9", ".9.crc", "9.damaged"):
+        (tmp_path / name).write_bytes(WHOLE)
+    assert query_log.batches(tmp_path) == [0, 9, 10]
+    assert query_log.batches(tmp_path / "gone") == []
+    assert query_log.offset(tmp_path / "9") == OFFSET
+    assert query_log.offset(tmp_path / "gone") is None
+    assert query_log.has_id(tmp_path / "metadata")
+    assert not query_log.has_id(tmp_path / "gone")
+
+
+def test_a13_maintenance_waits_for_a_reader_whose_place_is_damaged(tmp_path: Path) -> None:
+    """A13: it may still have to read anything, so nothing of bronze is taken from it; maintenance goes on."""
+    for name, content in (("a", WHOLE), ("b", b""), ("c", WHOLE.replace(b"bronze", b"landing"))):
+        for log in ("offsets", "commits"):
+            folder = tmp_path / "demux" / name / "query" / log
+            folder.mkdir(parents=True)
+            (folder / "0").write_bytes(content if log == "offsets" else b"v1\n{}")
+    found: dict[str, Reader] = {reader.name: reader for reader in readers(tmp_path, "bronze")}
+    assert {name: reader.next_version for name, reader in found.items()} == {"demux/a/query": 7, "demux/b/query": None}

@@ -1,0 +1,367 @@
+"""Leases in the control store: who should run, by the store's clock alone."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from sqlalchemy import Engine, StaticPool, create_engine, delete, func, select, text, update
+
+from pipeline.errors import Refused
+from pipeline.settings import Store, load
+from pipeline.store.engine import open_store
+from pipeline.store.leases import Lease, LeaseLost, Process, leased, store_now
+from pipeline.store.tables import leases
+from tests.unit.leases_world import SECONDS, StoreClock, elsewhere, group_lease
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    settings, paths = load(tmp_path, {})
+    store = open_store(settings, paths)
+    yield store
+    store.dispose()
+
+
+@pytest.fixture
+def clock(engine: Engine) -> StoreClock:
+    return StoreClock(engine)
+
+
+# ------------------------------------------------------------------------------------------------------ one driver's
+
+
+def test_the_store_has_the_time(engine: Engine) -> None:
+    """The store's own clock is asked in SQL, by SQLite and by PostgreSQL; a file's store agrees with this machine."""
+    before = time.time()
+    with engine.connect() as connection:
+        told = connection.scalar(select(store_now()))
+    assert told is not None
+    assert before - 0.01 <= told <= time.time() + 0.01
+    assert "clock_timestamp()" in str(select(store_now()).compile(create_engine("postgresql+psycopg://")))
+
+
+def test_a11_a_second_driver_is_refused_and_told_who_has_the_lease(engine: Engine, clock: StoreClock) -> None:
+    """A11: while a driver's lease runs nobody else gets it, and the sentence says who has it and what to do."""
+    group_lease(engine, "a", 77)
+    clock.now += SECONDS - 0.1
+    with pytest.raises(
+        Refused,
+        match=r"Another process drives group a: process 77 on host-77, since 2027-01-15 08:00:00 UTC, "
+        r"with a lease until 2027-01-15 08:00:(29|30) UTC.*Stop that process first",
+    ):
+        group_lease(engine, "a", 78)
+    assert group_lease(engine, "b", 78).epoch == 1  # another group is another lease
+
+
+def test_a12_the_same_driver_twice_in_one_process_is_refused(engine: Engine) -> None:
+    """A12: a lease belongs to one driver, not to its process; the older one is not touched."""
+    with leased(engine, Store(), "ingest", "main") as lease:
+        assert lease is not None
+        with pytest.raises(Refused, match=f"drives ingest: process {os.getpid()} on "):
+            Lease(engine, "ingest", "main", SECONDS).acquire()
+        lease.renew()
+        lease.check()
+
+
+def test_a_lease_that_was_given_back_or_ran_out_is_free(engine: Engine, clock: StoreClock) -> None:
+    """After a clean end the next driver starts at once, after another when the lease has run out; epochs grow."""
+    first = group_lease(engine, "a", 1)
+    first.release()
+    second = group_lease(engine, "a", 2)
+    clock.now += SECONDS + 0.1
+    third = group_lease(engine, "a", 3)
+    assert [first.epoch, second.epoch, third.epoch] == [1, 2, 3]
+
+
+def test_a_stale_holder_is_refused_and_told_who_took_over(engine: Engine, clock: StoreClock) -> None:
+    """D8: who comes back after another took the lease cannot renew it, nor give it back for the other."""
+    stale = group_lease(engine, "a", 1)
+    clock.now += SECONDS + 0.1
+    heir = group_lease(engine, "a", 2)
+    with pytest.raises(LeaseLost, match=r"no longer drives group a.*process 2 on host-2, since.*Leave it"):
+        stale.renew()
+    with pytest.raises(LeaseLost):
+        stale.check()
+    stale.release()
+    heir.renew()
+    heir.check()
+    with pytest.raises(Refused):
+        stale.acquire()
+
+
+def test_who_was_away_renews_if_nobody_took_over(engine: Engine, clock: StoreClock) -> None:
+    """A driver that was stopped too long, but whom nobody replaced, goes on as it was."""
+    lease = group_lease(engine, "a")
+    clock.now += 10 * SECONDS
+    lease.renew()
+    lease.check()
+    with pytest.raises(Refused):
+        group_lease(engine, "a", 2)
+
+
+def test_a_lost_answer_does_not_shut_the_driver_out(engine: Engine) -> None:
+    """Who acquires again after the store took the lease down but did not answer has it."""
+    lease = group_lease(engine, "a")
+    lease.acquire()
+    assert lease.epoch == 1
+
+
+def test_of_many_that_saw_the_same_one_gets_the_lease(engine: Engine, clock: StoreClock) -> None:
+    """Taking a lease is a compare-and-set on its holder, its epoch and its time, so only one of many can win."""
+    rivals = [Lease(engine, "group", "a", SECONDS, elsewhere(pid)) for pid in range(4)]
+    assert [rival._insert() for rival in rivals] == [True, False, False, False]
+    clock.now += SECONDS + 0.1
+    seen = rivals[0].look()
+    assert seen is not None
+    assert [rival._replace(seen) for rival in rivals[1:]] == [True, False, False]
+    clock.now += SECONDS + 0.1
+    seen = rivals[0].look()
+    assert seen is not None
+    rivals[1].renew()  # in the last moment
+    assert not rivals[2]._replace(seen)
+    seen = rivals[0].look()
+    assert seen is not None
+    with patch.object(Process, "is_dead", lambda process: process == seen.process):
+        assert [rival._replace(seen) for rival in rivals[2:]] == [True, False]
+
+
+# -------------------------------------------------------------------------------------------- processes that have ended
+
+
+def _holder(engine: Engine) -> "subprocess.Popen[str]":
+    """Start a process that takes the lease on ingest and keeps it; it says so on a line."""
+    program = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from sqlalchemy import create_engine\n"
+        "from pipeline.store.leases import Lease\n"
+        "Lease(create_engine(sys.argv[1]), 'ingest', 'main', 600).acquire()\n"
+        "print('held', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    command = [sys.executable, "-c", program, str(engine.url)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_after_a_kill_the_next_driver_starts_at_once(engine: Engine) -> None:
+    """A restart after SIGKILL does not wait: of this machine's processes it is known that they ended, reaped or not."""
+    heir = Lease(engine, "ingest", "main", SECONDS)
+    with _holder(engine) as holder:
+        with pytest.raises(Refused, match=f"process {holder.pid} on "):
+            heir.acquire()
+        os.kill(holder.pid, signal.SIGSTOP)
+        with pytest.raises(Refused):  # it only stands still
+            heir.acquire()
+        os.kill(holder.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and its parent has not heard of it
+        heir.acquire()
+    heir.release()
+    with _holder(engine) as holder:
+        holder.kill()
+        holder.wait()
+        heir = Lease(engine, "ingest", "main", SECONDS)
+        heir.acquire()
+    assert heir.epoch == 4
+
+
+def test_a_pid_that_is_used_again_is_not_taken_for_the_holder(engine: Engine) -> None:
+    """A living process with the holder's pid, which started at another moment, is another process."""
+    this = Process.this()
+    assert this.started is not None
+    assert not this.is_dead()
+    Lease(engine, "group", "a", SECONDS, Process(this.host, this.place, this.pid, this.started - 1)).acquire()
+    Lease(engine, "group", "a", SECONDS).acquire()
+
+
+@pytest.mark.parametrize("place", [None, "another boot or container"])
+def test_of_processes_elsewhere_nobody_claims_to_know(engine: Engine, place: str | None) -> None:
+    """A pid of another machine, another boot or another container is not ours to judge: its lease is waited for."""
+    Lease(engine, "group", "a", SECONDS, Process("host", place, 2**22 + 1, 1)).acquire()
+    with pytest.raises(Refused, match="on host"):
+        Lease(engine, "group", "a", SECONDS).acquire()
+
+
+# ------------------------------------------------------------------------------------------------- held while it runs
+
+
+def test_a_lease_is_renewed_whatever_keeps_its_driver_busy(engine: Engine) -> None:
+    """It does not run out during a long start, pass or stop: a thread renews it, and a clean end gives it back."""
+    renewed = threading.Event()
+    renew = Lease.renew
+
+    def noted(lease: Lease) -> None:
+        renew(lease)
+        renewed.set()
+
+    with patch.object(Lease, "renew", noted), leased(engine, Store(lease_seconds=0.3), "group", "a") as lease:
+        assert lease is not None
+        before = lease.look()
+        assert renewed.wait(10)
+        after = lease.look()
+    assert before is not None
+    assert after is not None
+    assert before.expires_at < after.expires_at
+    assert "lease" not in {thread.name for thread in threading.enumerate()}
+    Lease(engine, "group", "a", SECONDS, elsewhere(2)).acquire()
+
+
+def test_a_driver_hears_that_it_was_replaced(engine: Engine) -> None:
+    """The thread that renews tells a driver by its next `check` that another process has taken over."""
+    with leased(engine, Store(lease_seconds=0.3), "group", "a") as lease:
+        assert lease is not None
+        lease.check()
+        with engine.begin() as connection:
+            connection.execute(update(leases).values(token="another's", epoch=leases.c.epoch + 1))
+        (keeper,) = [thread for thread in threading.enumerate() if thread.name == "lease"]
+        keeper.join(10)
+        with pytest.raises(LeaseLost, match="no longer drives group a"):
+            lease.check()
+
+
+def test_a_store_that_is_away_does_not_end_a_driver(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """Renewals that the store does not answer are told and tried again; only another holder ends a driver."""
+    told = threading.Event()
+    with leased(engine, Store(lease_seconds=0.3), "group", "a") as lease:
+        assert lease is not None
+        with engine.begin() as connection:
+            connection.execute(text("alter table leases rename to away"))
+        with patch("pipeline.store.leases._log.warning", side_effect=lambda *_: told.set()):
+            assert told.wait(10)
+        lease.check()
+        with engine.begin() as connection:
+            connection.execute(text("alter table away rename to leases"))
+        lease.renew()
+    assert not caplog.records
+
+
+def test_leases_can_be_turned_off(engine: Engine, tmp_path: Path) -> None:
+    """Without leases two drivers of one name may run: correctness never depends on them."""
+    settings, _ = load(tmp_path, {"TURNOUT_STORE__LEASES": "false"})
+    with leased(engine, settings.store, "group", "a") as one, leased(engine, settings.store, "group", "a") as two:
+        assert one is two is None
+    with engine.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(leases)) == 0
+    with pytest.raises(Refused, match=r"store\.leases: expected true or false, got 'off'"):
+        load(tmp_path, {"TURNOUT_STORE__LEASES": "off"})
+
+
+def test_a_lease_whose_row_is_gone_is_lost(engine: Engine) -> None:
+    """Somebody who empties the table ends the driver with a sentence, not with a guess."""
+    lease = group_lease(engine, "a")
+    with engine.begin() as connection:
+        connection.execute(delete(leases))
+    with pytest.raises(LeaseLost, match="no longer drives group a"):
+        lease.renew()
+
+
+# ------------------------------------------------------------------------------------------------- as a state machine
+
+
+class LeaseMachine(RuleBasedStateMachine):
+    """Several processes want one lease, renew it, give it back, die and come again, while the store's clock goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+        self.clock = StoreClock(self.engine)
+        leases.create(self.engine)
+        self.dead: set[int] = set()
+        self.patch = patch.object(Process, "is_dead", lambda process: process.pid in self.dead)
+        self.patch.start()
+        self.leases: dict[int, Lease] = {}  # the newest process of each of the rivals
+        self.until: dict[int, float] = {}  # up to when each believes to have the lease
+        self.pids = 0
+        self.highest = 0
+
+    def teardown(self) -> None:
+        self.patch.stop()
+        self.engine.dispose()
+
+    @initialize()
+    def begin(self) -> None:
+        for rival in range(3):
+            self._come(rival)
+
+    def _come(self, rival: int) -> None:
+        self.pids += 1
+        self.leases[rival] = Lease(self.engine, "group", "a", SECONDS, elsewhere(self.pids))
+        self.until[rival] = 0.0
+
+    def _holders(self) -> list[int]:
+        return [rival for rival, until in self.until.items() if until > self.clock.now]
+
+    @rule(rival=st.integers(0, 2))
+    def acquire(self, rival: int) -> None:
+        lease, others = self.leases[rival], set(self._holders()) - {rival}
+        try:
+            lease.acquire()
+        except LeaseLost:  # it had the lease once, and asks as if it still had
+            raise AssertionError("only a renewal loses a lease") from None
+        except Refused:
+            assert others, "refused, though nobody had the lease"
+            return
+        assert not others, "taken from somebody who had it"
+        assert lease.epoch >= self.highest
+        self.highest = lease.epoch
+        self.until[rival] = self.clock.now + SECONDS
+
+    @rule(rival=st.integers(0, 2))
+    def renew(self, rival: int) -> None:
+        lease = self.leases[rival]
+        before = lease.look()
+        try:
+            lease.renew()
+        except LeaseLost:
+            assert before == lease.look(), "a stale holder has changed the lease"
+            assert lease.epoch == 0 or lease.epoch < self.highest
+            self.until[rival] = 0.0
+            return
+        assert lease.epoch == self.highest, "a stale holder has renewed"
+        self.until[rival] = self.clock.now + SECONDS
+
+    @rule(rival=st.integers(0, 2))
+    def release(self, rival: int) -> None:
+        self.leases[rival].release()
+        self.until[rival] = 0.0
+
+    @rule(rival=st.integers(0, 2))
+    def die(self, rival: int) -> None:
+        self.dead.add(self.leases[rival]._process.pid)
+        self._come(rival)
+
+    @rule(seconds=st.sampled_from([0, 1, 10, 29, 30, 60]))
+    def wait(self, seconds: int) -> None:
+        self.clock.now += seconds + 0.013  # so that no sum of a few is a lease's time exactly, where rounding decides
+
+    @invariant()
+    def never_two_holders(self) -> None:
+        assert len(self._holders()) <= 1
+
+    @invariant()
+    def the_store_says_the_same(self) -> None:
+        with self.engine.connect() as connection:
+            rows = connection.execute(text("select token, expires_at from leases")).all()
+        now = self.clock.now + 0.001  # a day as a number has so many digits
+        living = {lease._token: rival for rival, lease in self.leases.items()}
+        holders = [living[token] for token, expires_at in rows if expires_at > now and token in living]
+        assert holders == self._holders()
+
+
+def test_never_two_holders_and_no_stale_one_renews() -> None:
+    """Whatever rivals do and whenever they die: one holder at a time, growing epochs, no stale renewal, no false no."""
+    run_state_machine_as_test(
+        LeaseMachine, settings=hypothesis_settings(max_examples=40, stateful_step_count=25, deadline=None)
+    )

@@ -1,0 +1,76 @@
+"""A driver's memory of the control store, while the store answers and while it does not."""
+
+import logging
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from pipeline.contracts.registry import LocalRegistry
+from pipeline.names import game_key
+from pipeline.settings import load
+from pipeline.store.engine import open_store
+from pipeline.streams.outage import KnownSchemas, store_may_be_away
+from tests.unit.test_contracts_messages import bundle, define
+
+
+@contextmanager
+def away(engine: Engine) -> Iterator[list[str]]:
+    """Let the control store answer nothing; yields what it was asked."""
+    asked: list[str] = []
+
+    def refuse(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        asked.append(statement)
+        raise OperationalError(statement, parameters, sqlite3.OperationalError("database is locked"))
+
+    event.listen(engine, "before_cursor_execute", refuse)
+    try:
+        yield asked
+    finally:
+        event.remove(engine, "before_cursor_execute", refuse)
+
+
+def register(registry: LocalRegistry, game: str) -> None:
+    registry.register(game, "t.M", bundle(define({"M": {"n": (1, "int64")}})))
+
+
+def test_b3_the_last_schema_set_stays_in_use_until_the_store_answers_again(tmp_path: Path) -> None:
+    """B3: with the store away a pass gets the set its driver last heard of; what came meanwhile is heard later."""
+    engine = open_store(*load(tmp_path / "env", {}))
+    registry = LocalRegistry(engine)
+    register(registry, "chess")
+    known = KnownSchemas(LocalRegistry(engine))
+    with away(engine), pytest.raises(OperationalError):
+        known.latest_version()  # it has never heard of any
+    assert known.latest_version() == 1
+    register(registry, "go")
+    with away(engine) as asked:
+        assert known.latest_version() == 1
+        assert set(known.snapshot(1).games) == {game_key("chess")}
+    assert asked
+    assert known.latest_version() == 2
+    assert set(known.snapshot(2).games) == set(registry.snapshot(2).games)
+    assert known.snapshot(1) == registry.snapshot(1)
+    engine.dispose()
+
+
+def test_b3_only_a_store_that_does_not_answer_is_gone_on_without(caplog: pytest.LogCaptureFixture) -> None:
+    """B3: it is told what goes on with what; a refused write and any other error are not swallowed."""
+    with caplog.at_level(logging.WARNING):
+        meet(OperationalError("SELECT 1", {}, sqlite3.OperationalError("disk I/O error")))
+    assert [record.getMessage() for record in caplog.records] == [
+        "the control store does not answer (disk I/O error): all stays as it is"
+    ]
+    for error in (IntegrityError("INSERT", {}, sqlite3.IntegrityError("taken")), ValueError("a bug")):
+        with pytest.raises(type(error)):
+            meet(error)
+
+
+def meet(error: Exception) -> None:
+    with store_may_be_away("all stays as it is"):
+        raise error

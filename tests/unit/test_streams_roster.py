@@ -1,0 +1,58 @@
+"""When a stream that was behind is the pass's again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from pipeline.settings import Paths, Settings, load
+from pipeline.store.engine import open_store
+from pipeline.store.games import record_seen, register_group
+from pipeline.streams.roster import Roster
+from pipeline.streams.stream import Stream
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    store = open_store(*load(tmp_path, {}))
+    yield store
+    store.dispose()
+
+
+@pytest.fixture
+def roster(engine: Engine, tmp_path: Path) -> Roster:
+    register_group(engine, "a")
+    record_seen(engine, {"chess": "Chess"}, 9)
+    return Roster(Settings(), Paths(tmp_path), engine, "a", lease=None)
+
+
+@pytest.fixture
+def chess(roster: Roster) -> Stream:
+    stream = roster.streams["chess"]
+    stream.complete_through, stream.behind = 5, True
+    return stream
+
+
+def behind(roster: Roster, frontier: int, reach: int) -> list[Stream]:
+    return roster.behind(lambda _stream: frontier, lambda _stream: reach)
+
+
+def test_a_stream_that_is_as_far_as_the_pass_is_left_to_it(roster: Roster, chess: Stream) -> None:
+    """Law L7: catch-up brings a stream as far as the running pass reaches and no further, so that it can rejoin."""
+    assert behind(roster, frontier=5, reach=7) == [chess]
+    chess.complete_through = 7
+    assert behind(roster, frontier=5, reach=7) == []
+    assert roster.for_pass(7) == {"chess": chess}
+    assert not chess.behind
+
+
+def test_a_stream_rejoins_though_every_pass_finds_new_rows(roster: Roster, chess: Stream) -> None:
+    """Law L7: what is caught up during one pass is the next one's, though it begins with bronze already further."""
+    frontier, head = 9, 12
+    assert not roster.for_pass(frontier)
+    while ready := behind(roster, frontier, reach=head):
+        (stream,) = ready
+        stream.complete_through = min(stream.complete_through + 2, head)  # one chunk
+    assert chess.complete_through >= head
+    assert roster.for_pass(head) == {"chess": chess}

@@ -1,0 +1,28 @@
+"""Which writer the settings name; what both promise is in tests/spark/test_writers.py."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import Refused
+from pipeline.settings import Demux, Paths, load
+from pipeline.streams.writers import DirectWriter, writer_for
+
+
+def test_the_spark_writer_needs_leases(tmp_path: Path) -> None:
+    """Law L10: where only the lease closes a gap, turning leases off is refused, with the way out."""
+    assert load(tmp_path, {"TURNOUT_DEMUX__WRITER": "spark"})[0].demux.writer == "spark"
+    with pytest.raises(Refused, match=r"demux\.writer: expected 'direct' where store\.leases is false"):
+        load(tmp_path, {"TURNOUT_DEMUX__WRITER": "spark", "TURNOUT_STORE__LEASES": "false"})
+
+
+def test_what_an_earlier_driver_staged_is_deleted(tmp_path: Path) -> None:
+    """Law L9: files that no commit took are orphans; a driver begins with an empty staging folder, with any writer."""
+    staging = tmp_path / "staging"
+    (staging / "chess").mkdir(parents=True)
+    (staging / "chess" / "part-1.parquet").touch()
+    no_spark: Any = None
+    writer = writer_for(Demux(), Paths(tmp_path), no_spark, staging, lambda _key: True)
+    assert writer == DirectWriter(tmp_path / "tables", Demux().checkpoint_interval)
+    assert not staging.exists()

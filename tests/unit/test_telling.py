@@ -1,0 +1,17 @@
+"""What a driver leaves for Prometheus to find it by."""
+
+import json
+from pathlib import Path
+
+from pipeline.settings import Metrics, Paths
+from pipeline.telling import Telling
+
+
+def test_a_driver_that_ends_late_leaves_its_successor_on_the_list(tmp_path: Path) -> None:
+    """Health: Prometheus keeps scraping the driver that took over, and nobody once that one has ended."""
+    old, new = (Telling(Metrics(), Paths(tmp_path), "group", "a") for _ in range(2))
+    target = Paths(tmp_path).targets / "group-a.json"
+    old.close()
+    assert json.loads(target.read_text("utf-8"))[0]["targets"] == [new.address]
+    new.close()
+    assert not target.exists()
