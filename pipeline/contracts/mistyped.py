@@ -33,17 +33,6 @@ class Mistyped:
         self._wire_types = {each.number: _WIRE_TYPES[each.type] for each in message.fields}
         self._inside = [(each.name, *inner) for each in message.fields if (inner := _inner(each, made)) is not None]
 
-    def is_suspect(self, parsed: Any) -> bool:
-        """Tell whether there is anything to find; drops from the message what is unknown in it.
-
-        Every message of a pass is asked. A walk through what is inside costs more, and much more for a hostile payload.
-        """
-        if not self._inside:
-            return bool(UnknownFieldSet(parsed))
-        size = parsed.ByteSize()
-        parsed.DiscardUnknownFields()
-        return bool(parsed.ByteSize() != size)
-
     def find(self, parsed: Any) -> str | None:
         """Return which field came with a wire type that is not its own, None when there is none."""
         if (unknown := UnknownFieldSet(parsed)) and (wrong := self._wrong(unknown)):

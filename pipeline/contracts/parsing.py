@@ -1,6 +1,6 @@
 """Opens many protobuf messages at once, and finds the bad ones among them without paying for each good one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +14,7 @@ from ptars import HandlerPool, PtarsConfig
 
 from pipeline.contracts.messages import shown
 from pipeline.contracts.mistyped import Mistyped
+from pipeline.contracts.together import Together, runs
 from pipeline.errors import Refused
 
 MAX_DETAIL: Final = 500
@@ -81,6 +82,7 @@ class Parser:
             raise Refused(
                 f"Messages {shown(message.full_name)} cannot become columns: {sentence}. Change the definition."
             ) from error
+        self._together = Together(message)
         self._mistyped = Mistyped(message) if check_wire_types else None
 
     def parse(self, messages: pa.BinaryArray) -> Parsed:
@@ -107,18 +109,23 @@ class Parser:
 
     def _plain_failures(self, messages: pa.BinaryArray) -> dict[int, str]:
         """Return which messages the plain parser refuses, each with its sentence."""
-        parse = self._class.FromString
-        mistyped = self._mistyped
-        failures: dict[int, str] = {}
-        for row, content in enumerate(messages.to_pylist()):
-            try:
-                parsed = parse(content)
-            except DecodeError as error:
-                failures[row] = one_line(str(error))
-                continue
-            if mistyped is not None and mistyped.is_suspect(parsed) and (wrong := mistyped.find(parse(content))):
-                failures[row] = wrong
-        return failures
+        contents = messages.to_pylist()
+        suspects = (run for run in runs(contents) if not self._are_good(contents[run.start : run.stop]))
+        failures = {row: self._plain_failure(contents[row]) for run in suspects for row in run}
+        return {row: failure for row, failure in failures.items() if failure is not None}
+
+    def _are_good(self, contents: Sequence[bytes]) -> bool:
+        return self._together.are_good(contents, nothing_unknown=self._mistyped is not None)
+
+    def _plain_failure(self, content: bytes) -> str | None:
+        """Return why the plain parser refuses a message, None when it does not."""
+        if self._are_good([content]):
+            return None
+        try:
+            parsed = self._class.FromString(content)
+        except DecodeError as error:
+            return one_line(str(error))
+        return None if self._mistyped is None else self._mistyped.find(parsed)
 
     def _bisect(self, messages: pa.BinaryArray, rows: Rows, bad: dict[int, str], good: list[pa.RecordBatch]) -> None:
         """Open the rows; halve what fails until each bad row stands alone. The two parsers rarely disagree."""

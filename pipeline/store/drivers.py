@@ -4,7 +4,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any, Literal
 
 from sqlalchemy import Engine, delete, select, update
@@ -15,6 +15,7 @@ from pipeline.store.tables import bronze_commits, drivers, streams
 
 Kind = Literal["ingest", "group"]
 _COMMITS_KEPT = 5_000
+_STATE = {"group_name" if each.name == "group" else each.name: each.name for each in fields(StreamState)}
 
 
 def start_driver(engine: Engine, kind: Kind, name: str, metrics_address: str | None) -> None:
@@ -50,9 +51,8 @@ def write_streams(engine: Engine, states: Sequence[StreamState]) -> None:
     """Replace the observed state of these streams."""
     if not states:
         return
-    rows = [{**asdict(state), "group_name": state.group} for state in states]
-    for row in rows:
-        del row["group"]
+    # Not asdict, which copies as deeply as it can: thirteen times the cost, at 1,000 streams and every heartbeat.
+    rows = [{name: getattr(state, field) for name, field in _STATE.items()} for state in states]
     try:
         _replace(engine, rows)
     except IntegrityError:  # two groups told of one stream at the same moment, as after a move: tell again

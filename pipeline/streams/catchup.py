@@ -89,14 +89,19 @@ class CatchUp:
         undone = {result.game_key for result in outcome.results if result.committed_at is None}
         failures = dict(outcome.failures)
         for key, stream in chunk.items():
-            if key not in undone:
-                stream.complete_through = max(stream.complete_through, high)
-            elif key not in failures:
+            if key in failures:
+                continue
+            if key in undone:
                 before = stream.cursor
                 stream.reopen()
                 stream.complete_through = stream.cursor
                 if stream.cursor == before:  # nobody else moved it: bronze itself has a gap
                     gap = f"bronze rows above seq {stream.cursor} do not connect to the table's cursor"
                     failures[key] = Failure("poison", gap)
+            elif stream.cursor < stream.last_seq <= high:  # nothing follows that could fail to connect
+                gap = f"bronze has lost the rows of seq {stream.last_seq}, the last that ingest put there"
+                failures[key] = Failure("poison", gap)
+            else:
+                stream.complete_through = max(stream.complete_through, high)
         with store_may_be_away("what failures came to is not kept"):
-            self._driver.roster.settle(failures, chunk.keys() - undone, len(chunk))
+            self._driver.roster.settle(failures, chunk.keys() - undone - failures.keys(), len(chunk))

@@ -41,13 +41,10 @@ def produce(simulator: Simulator, landing: Path, log: ProducerLog, events: int, 
 
     def acknowledged() -> Iterator[Sequence[Event]]:
         left = events
-        for each in simulator.batches(min(batch, events)):
-            part = each[:left]
+        while left and (part := next(simulator.batches(min(batch, left)), None)):
             yield part
             log.note(part)  # runs when the writer asks for the next batch: this one is in the table
             left -= len(part)
-            if left <= 0:
-                return
 
     write_landing(landing, acknowledged())
 

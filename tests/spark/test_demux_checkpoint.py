@@ -16,12 +16,12 @@ from pipeline.store.engine import open_store
 from pipeline.store.tables import games
 from tests.spark.conftest import World
 
-ROWS = 1_200
+ROWS = 1_500
 
 
 @dataclass(frozen=True)
 class Seed:
-    """An environment whose group has read three of its four bronze commits."""
+    """An environment whose group has read three of its five bronze commits."""
 
     env: Path
     last_offsets: str
@@ -41,8 +41,8 @@ def seed(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Seed:
     settings, paths = load(env, {})
     world = World(spark, settings, paths, open_store(settings, paths))
     group = world.group("a")
-    for number in range(4):
-        world.simulate(ROWS // 4, games=6)
+    for number in range(5):
+        world.simulate(ROWS // 5, games=6)
         world.ingest()
         if number < 3:
             world.split(group)
@@ -176,4 +176,4 @@ def test_a21_a_group_behind_bronzes_log_catches_up_from_bronze_itself(copied: Wo
         file.unlink()
     split(copied)
     settled(copied)
-    assert {"CATCHUP"} == {game.lane for each in copied.passes for game in each.games if game.committed_at}
+    assert "CATCHUP" in {game.lane for each in copied.passes for game in each.games if game.committed_at}
