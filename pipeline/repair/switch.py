@@ -14,6 +14,7 @@ from deltalake.transaction import AddAction
 
 from pipeline import names
 from pipeline.delta_table import Conflict, DataFile
+from pipeline.errors import Refused
 from pipeline.generation import RETIRED
 from pipeline.repair.game import Game
 
@@ -55,6 +56,7 @@ def publish(folder: Path, switch: Switch) -> bool:
 
     Raises:
         Conflict: another replay or rebuild changed the table since this one began.
+        Refused: the table has features that only Spark can write.
     """
     while True:
         table = DeltaTable(folder)
@@ -66,7 +68,12 @@ def publish(folder: Path, switch: Switch) -> bool:
             return False
         try:
             _commit(table, switch)
-        except CommitFailedError:
+        except CommitFailedError as error:
+            if "Unsupported table features" in str(error):
+                raise Refused(
+                    f"The table of {folder.name} has features that only Spark can write, a rebuild cannot: {error}. "
+                    "Drop those features with Spark first."
+                ) from error
             if DeltaTable(folder).version() == table.version():
                 raise  # nobody was first: it is the storage
             continue

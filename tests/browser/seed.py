@@ -129,7 +129,8 @@ def _write_store(engine: Engine, fleet: Sequence[Seeded], now: float, heartbeat_
             connection.execute(insert(tables.games).values(_game(game, now)))
             _register(connection, game, number + 1, now)
             if game.told is not None:
-                connection.execute(insert(tables.streams).values(_stream(game, number, now)))
+                told_at = now - heartbeat_ages.get(game.group or "", 3.0)  # a driver tells of its streams as it beats
+                connection.execute(insert(tables.streams).values(_stream(game, number, now, told_at)))
 
 
 def _driver(name: str, now: float, silent: float) -> dict[str, Any]:
@@ -173,7 +174,7 @@ def _register(connection: Any, game: Seeded, number: int, now: float) -> None:
     )
 
 
-def _stream(game: Seeded, number: int, now: float) -> dict[str, Any]:
+def _stream(game: Seeded, number: int, now: float, told_at: float) -> dict[str, Any]:
     told = dict(game.told or {})
     row = {
         "game_key": game_key(game.name),
@@ -189,7 +190,7 @@ def _stream(game: Seeded, number: int, now: float) -> dict[str, Any]:
         "rows_total": 120_000 + 7_919 * number,
         "rejects_total": (number * number) % 4,
         "last_error": None,
-        "updated_at": now - 3,
+        "updated_at": told_at,
     }
     return {**row, **told}
 
