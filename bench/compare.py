@@ -11,7 +11,6 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from bench import contender, cpu, machine, window
+from bench.command import carry_out
 from bench.load import Arrivals, Ended, Load, Wanted, arrivals, books, prepared, write_settings
 from bench.log import Commit, follow
 from bench.numbers import Spread
@@ -35,13 +35,7 @@ _SETTLE_TRIGGERS = 12  # most triggers to wait for a contender to catch up befor
 def main() -> None:
     """Measure, print and keep the result."""
     options = _options()
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # so that every process is ended
-    with tempfile.TemporaryDirectory(prefix="turnout-bench-", dir=options.work) as folder:
-        result = _run(options, Path(folder) / "env")
-    print(_report(result))
-    if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    carry_out(options, lambda folder: _run(options, folder / "env"), _report)
 
 
 class Contender:

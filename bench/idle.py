@@ -5,11 +5,8 @@ drivers are measured in turn, as in `bench.compare`; who is not measured stands 
 """
 
 import argparse
-import json
 import os
-import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import cpu, machine
+from bench.command import carry_out
 from bench.compare import Contender
 from bench.load import GROUP, Ended, Load, books, prepared, write_settings
 from bench.numbers import Spread, spread
@@ -90,13 +88,7 @@ class Fleet:
 def main() -> None:
     """Run, print and keep the result; the exit code says whether idle games cost next to nothing."""
     options = _options()
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # so that every process is ended
-    with tempfile.TemporaryDirectory(prefix="turnout-bench-", dir=options.work) as folder:
-        result = _run(options, Path(folder))
-    print(_report(result))
-    if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    result = carry_out(options, lambda folder: _run(options, folder), _report)
     sys.exit(0 if result["held"] else 1)
 
 

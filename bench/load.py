@@ -7,7 +7,7 @@ apart from what is measured.
 import json
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from bench.log import Follower
-from bench.numbers import Floats, Ints
+from bench.log import Commit, Follower
+from bench.numbers import Floats, Ints, applied_at
 from pipeline.control.children import Child, Children, turnout
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.engine import open_store
@@ -209,3 +209,13 @@ def arrivals(bronze: Path) -> Arrivals:
         source_at=micros / 1e6,
         bronze_at=np.array([at[each] for each in seq.tolist()]),
     )
+
+
+def done_at(work: Arrivals, commits: Mapping[str, Sequence[Commit]]) -> Floats:
+    """Return for each item of work when its game's table held it, infinity when it does not."""
+    done = np.full(work.seq.size, np.inf)
+    for index, key in enumerate(work.keys):
+        mine = work.game == index
+        reached = [(each.seq_to, each.at) for each in commits.get(key, ()) if each.seq_to is not None]
+        done[mine] = applied_at(work.seq[mine].tolist(), reached)
+    return done

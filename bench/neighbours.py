@@ -9,9 +9,7 @@ import itertools
 import json
 import os
 import random
-import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,9 +23,10 @@ import numpy as np
 from deltalake import DeltaTable
 
 from bench import cpu, machine
-from bench.load import GROUP, Arrivals, Load, arrivals, books, prepared, write_settings
-from bench.log import Commit, follow
-from bench.numbers import Floats, applied_at, quantile, spread
+from bench.command import carry_out
+from bench.load import GROUP, Load, arrivals, books, done_at, prepared, write_settings
+from bench.log import follow
+from bench.numbers import quantile, spread
 from bench.text import number, table
 from listeners.quantile import quantile as bucket_quantile
 from pipeline.ingest.producer import write_landing
@@ -96,13 +95,7 @@ class Traffic:
 def main() -> None:
     """Run, print and keep the result; the exit code says whether the neighbours noticed nothing."""
     options = _options()
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # so that every process is ended
-    with tempfile.TemporaryDirectory(prefix="turnout-bench-", dir=options.work) as folder:
-        result = _run(options, Path(folder) / "env")
-    print(_report(result))
-    if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    result = carry_out(options, lambda folder: _run(options, folder / "env"), _report)
     sys.exit(0 if result["held"] and result["books"]["complete"] else 1)
 
 
@@ -129,16 +122,6 @@ def ratios(kinds: Sequence[str], values: Sequence[float]) -> dict[str, list[floa
 def beside(kinds: Sequence[str], kind: str) -> list[int]:
     """Return the places of the quiet windows that stand beside a window of this kind."""
     return sorted({at + step for at, each in enumerate(kinds) if each == kind for step in (-1, 1)})
-
-
-def done_at(work: Arrivals, commits: Mapping[str, Sequence[Commit]]) -> Floats:
-    """Return for each item of work when its game's table held it, infinity when it does not."""
-    done = np.full(work.seq.size, np.inf)
-    for index, key in enumerate(work.keys):
-        mine = work.game == index
-        reached = [(each.seq_to, each.at) for each in commits.get(key, ()) if each.seq_to is not None]
-        done[mine] = applied_at(work.seq[mine].tolist(), reached)
-    return done
 
 
 def _options() -> argparse.Namespace:

@@ -7,9 +7,7 @@ group's catch-up while live traffic goes on. See docs/performance.md.
 import argparse
 import json
 import os
-import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,9 +22,9 @@ import numpy as np
 from deltalake import DeltaTable
 
 from bench import cpu, machine
-from bench.load import GROUP, Load, Wanted, arrivals, books, prepared, write_settings
+from bench.command import carry_out
+from bench.load import GROUP, Load, Wanted, arrivals, books, done_at, prepared, write_settings
 from bench.log import Follower, follow
-from bench.neighbours import done_at
 from bench.numbers import backlog_age, quantile
 from bench.text import number, table
 from pipeline.control.children import Children, turnout
@@ -77,13 +75,7 @@ class Backlog:
 def main() -> None:
     """Run, print and keep the result; the exit code says whether it was quick enough and the books balance."""
     options = _options()
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # so that every process is ended
-    with tempfile.TemporaryDirectory(prefix="turnout-bench-", dir=options.work) as folder:
-        result = _run(options, Path(folder) / "env")
-    print(_report(result))
-    if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    result = carry_out(options, lambda folder: _run(options, folder / "env"), _report)
     sys.exit(0 if result["held"] and result["books"]["complete"] else 1)
 
 

@@ -5,13 +5,10 @@ session. The product cannot be told to skip its checks: the variant without them
 """
 
 import argparse
-import json
 import math
 import os
-import signal
 import statistics
 import sys
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +24,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from pyspark.sql import SparkSession
 
 from bench import cpu, machine
+from bench.command import carry_out
 from bench.load import GROUP, books, write_settings
 from bench.numbers import Spread
 from bench.text import number, table
@@ -100,13 +98,7 @@ class Took:
 def main() -> None:
     """Run, print and keep the result; the exit code says whether the costs are allowed."""
     options = _options()
-    signal.signal(signal.SIGTERM, lambda code, _frame: sys.exit(128 + code))  # so that the JVM is ended
-    with tempfile.TemporaryDirectory(prefix="turnout-bench-", dir=options.work) as folder:
-        result = _run(options, Path(folder))
-    print(_report(result))
-    if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    result = carry_out(options, lambda folder: _run(options, folder), _report)
     sys.exit(0 if result["held"] else 1)
 
 

@@ -7,9 +7,7 @@ everything else is worked out afterwards from the tables' logs. See docs/perform
 import argparse
 import json
 import os
-import signal
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,9 +19,10 @@ import numpy as np
 from deltalake import DeltaTable
 
 from bench import cpu, machine
-from bench.load import GROUP, Arrivals, Load, Wanted, arrivals, books, landed, prepared, write_settings
-from bench.log import Commit, follow
-from bench.numbers import applied_at, backlog_age, block_means, held, quantile, theil_sen
+from bench.command import carry_out
+from bench.load import GROUP, Load, Wanted, arrivals, books, done_at, landed, prepared, write_settings
+from bench.log import follow
+from bench.numbers import backlog_age, block_means, held, quantile, theil_sen
 from bench.text import number, table
 from listeners.quantile import quantile as bucket_quantile
 from pipeline.settings import Paths
@@ -43,13 +42,7 @@ class Look:
 def main() -> None:
     """Run, print and keep the result; the exit code says whether the rate was held and the books balance."""
     options = _options()
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # so that every process is ended
-    with tempfile.TemporaryDirectory(prefix="turnout-bench-", dir=options.work) as folder:
-        result = _run(options, Path(folder) / "env")
-    print(_report(result))
-    if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    result = carry_out(options, lambda folder: _run(options, folder / "env"), _report)
     sys.exit(0 if result["held"] and result["books"]["complete"] else 1)
 
 
@@ -140,7 +133,7 @@ def _analyse(options: argparse.Namespace, paths: Paths, keys: Sequence[str], fir
     for log in logs.values():
         log.read()
     commits = {key: log.commits for key, log in logs.items()}
-    done = _done(work, commits)
+    done = done_at(work, commits)
     at_landing, at_bronze = landed(paths)
     seconds = last.at - first.at
     moments = np.arange(first.at, last.at, 1.0).tolist()
@@ -184,16 +177,6 @@ def _analyse(options: argparse.Namespace, paths: Paths, keys: Sequence[str], fir
             "logs p99": quantile(exact, 0.99),
         },
     }
-
-
-def _done(work: Arrivals, commits: Mapping[str, Sequence[Commit]]) -> Any:
-    """Return for each item of work when its game's table held it."""
-    done = np.full(work.seq.size, np.inf)
-    for index, key in enumerate(work.keys):
-        mine = work.game == index
-        reached = [(each.seq_to, each.at) for each in commits.get(key, ()) if each.seq_to is not None]
-        done[mine] = applied_at(work.seq[mine].tolist(), reached)
-    return done
 
 
 def _judge(ages: Sequence[float], block: int, seconds: float, trigger: float) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """A small environment without Spark: events get their place in bronze, and passes split them with the real parts."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from deltalake import DeltaTable
 from google.protobuf.message_factory import GetMessageClass
 from sqlalchemy import Engine, delete
@@ -17,6 +18,7 @@ from pipeline.bronze import BRONZE
 from pipeline.contracts.messages import canonical, describe
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta_table import Conflict, CursorTable, DataFile, write_file
+from pipeline.failpoints import ENVIRON
 from pipeline.names import MALFORMED, bronze_app_id, game_key
 from pipeline.quarantine import QUARANTINE, without_present
 from pipeline.repair.game import Game
@@ -219,3 +221,14 @@ def make_world(root: Path) -> World:
     world = World(paths, settings, open_store(settings, paths))
     assert world.register() == 1
     return world
+
+
+def arming(folder: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> Callable[[int], None]:
+    """Return what arms an exception at the n-th hit of a fail-point."""
+    folder.mkdir()
+    monkeypatch.setenv(ENVIRON, str(folder))
+
+    def armed(number: int) -> None:
+        (folder / "armed").write_text(f"{point} raise {number}\n")
+
+    return armed

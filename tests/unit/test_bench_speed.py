@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench import bronze_reads, idle, neighbours, outage, policies
-from bench.load import Arrivals
+from bench.load import Arrivals, done_at
 from bench.log import Commit
 from bench.numbers import Spread
 from pipeline.bronze import BRONZE
@@ -61,7 +61,7 @@ def test_work_is_done_when_its_own_game_reaches_it() -> None:
         bronze_at=np.zeros(3),
     )
     log = [Commit(1, 5.0, 1, 1, 1, 1, 1), Commit(2, 9.0, 1, 1, 1, 2, 2)]
-    assert [5.0, 9.0, math.inf] == neighbours.done_at(work, {"chess": log}).tolist()
+    assert [5.0, 9.0, math.inf] == done_at(work, {"chess": log}).tolist()
 
 
 def _traffic(games: int, rate: float, factor: int) -> neighbours.Traffic:

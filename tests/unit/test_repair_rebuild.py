@@ -28,7 +28,7 @@ from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import Rebuilt, rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.store.games import generations
-from tests.unit.repair_world import CHESS, GO, OTHER, SECOND, Event, World, broken, early, good, make_world
+from tests.unit.repair_world import CHESS, GO, OTHER, SECOND, Event, World, arming, broken, early, good, make_world
 
 
 @pytest.fixture
@@ -39,14 +39,7 @@ def world(tmp_path: Path) -> World:
 @pytest.fixture
 def arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Arms an exception at the rebuild's n-th fail-point."""
-    folder = tmp_path / "failpoints"
-    folder.mkdir()
-    monkeypatch.setenv(ENVIRON, str(folder))
-
-    def armed(number: int) -> None:
-        (folder / "armed").write_text(f"in_rebuild_switch raise {number}\n")
-
-    return armed
+    return arming(tmp_path / "failpoints", monkeypatch, "in_rebuild_switch")
 
 
 def run(world: World) -> Rebuilt:

@@ -29,7 +29,7 @@ from pipeline.repair import twins
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import Replayed, replay_all
-from tests.unit.repair_world import BROKEN, CHESS, GO, SECOND, Event, World, broken, early, good, make_world
+from tests.unit.repair_world import BROKEN, CHESS, GO, SECOND, Event, World, arming, broken, early, good, make_world
 
 
 @pytest.fixture
@@ -40,14 +40,7 @@ def world(tmp_path: Path) -> World:
 @pytest.fixture
 def arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Arms an exception at the replay's n-th fail-point."""
-    folder = tmp_path / "failpoints"
-    folder.mkdir()
-    monkeypatch.setenv(ENVIRON, str(folder))
-
-    def armed(number: int) -> None:
-        (folder / "armed").write_text(f"in_replay raise {number}\n")
-
-    return armed
+    return arming(tmp_path / "failpoints", monkeypatch, "in_replay")
 
 
 def run(world: World, selection: Selection | None = None, *, dry_run: bool = False) -> dict[str, Replayed]:
