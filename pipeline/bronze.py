@@ -3,6 +3,7 @@
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _TIME: Final = pa.timestamp("us", "UTC")
 
@@ -28,6 +29,11 @@ BRONZE: Final = pa.schema(
         ("raw", pa.binary()),
     ]
 )
+
+
+def text(name: str) -> pc.Expression:
+    """Return a column of text for a filter: delta-rs writes it as views, which compare with no string."""
+    return pc.field(name).cast(pa.string())
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:

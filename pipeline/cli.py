@@ -13,7 +13,7 @@ import click
 
 from pipeline.contracts.commands import schemas
 from pipeline.errors import Refused, Transient
-from pipeline.repair.commands import quarantine, rebuild
+from pipeline.repair.commands import accept_gap, quarantine, rebuild
 from pipeline.settings import Paths, Settings, load
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -359,10 +359,11 @@ def demo(
     sys.exit(runs.live(settings, known, plan, rate))
 
 
-for _command in (*quarantine.commands.values(), rebuild):
+for _command in (*quarantine.commands.values(), rebuild, accept_gap):
     _environment(_command)
 cli.add_command(quarantine)
 cli.add_command(rebuild)
+stream.add_command(accept_gap)
 
 
 def _load(env_dir: Path, source: str | None) -> tuple[Settings, Paths]:

@@ -8,8 +8,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy import Engine
@@ -75,14 +76,12 @@ def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) ->
     attachment = attach(spark, telling.event)
     start_driver(engine, "ingest", "main", telling.address)
     try:
-        ingest = Ingest(spark, settings, paths, engine, lambda landed: _tell_landed(telling, landed))
-        driver = _Driver(settings, duty, telling, attachment)
-        code = driver.supervise(lambda: ingest.start(once=once), lambda: None, lambda: ingest.head_seq, once=once)
-        ingest.close()
-        return code
-    except Refused as error:
-        beat(engine, "ingest", "main", "failed", None, str(error))
-        raise
+        with _refusal_told(duty):
+            ingest = Ingest(spark, settings, paths, engine, lambda landed: _tell_landed(telling, landed))
+            driver = _Driver(settings, duty, telling, attachment)
+            code = driver.supervise(lambda: ingest.start(once=once), lambda: None, lambda: ingest.head_seq, once=once)
+            ingest.close()
+            return code
     finally:
         for query in spark.streams.active:
             query.stop()
@@ -118,9 +117,6 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> 
         else:
             telling.caught_up(result)
 
-    group = Group(spark, settings, paths, engine, name, passed, duty.lease)
-    watchdog = Watchdog(settings, engine, group, telling.states)
-    driver = _Driver(settings, duty, telling, attachment, watchdog)
     idle = _Idle(settings.demux.trigger_seconds * _IDLE_TRIGGERS)
 
     def between_passes() -> None:
@@ -128,14 +124,19 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> 
         group.tend()
 
     try:
-        code = driver.supervise(lambda: group.start(once=once), between_passes, lambda: group.frontier_seq, once=once)
-        if once and code == 0:
-            group.finish()
-            duty.require()
-            watchdog.evaluate(active=True)
-        return code
+        with _refusal_told(duty), ExitStack() as stack:
+            group = Group(spark, settings, paths, engine, name, passed, duty.lease)
+            stack.callback(group.stop)
+            watchdog = Watchdog(settings, engine, group, telling.states)
+            driver = _Driver(settings, duty, telling, attachment, watchdog)
+            start = partial(group.start, once=once)
+            code = driver.supervise(start, between_passes, lambda: group.frontier_seq, once=once)
+            if once and code == 0:
+                group.finish()
+                duty.require()
+                watchdog.evaluate(active=True)
+            return code
     finally:
-        group.stop()
         attachment.detach()
         telling.close()
         spark.stop()
@@ -147,6 +148,17 @@ def _driving(settings: Settings, paths: Paths, kind: Kind, name: str) -> Iterato
     stop = stop_on_signals()
     with leased(engine, settings.store, kind, name) as lease:
         yield _Duty(kind, name, engine, stop, lease)
+
+
+@contextmanager
+def _refusal_told(duty: _Duty) -> Iterator[None]:
+    """Leave a last heartbeat that says why this driver ends; `beat` writes none where another has taken over."""
+    try:
+        yield
+    except Refused as error:
+        with store_may_be_away("why this driver ends is not kept"):
+            beat(duty.engine, duty.kind, duty.name, "failed", None, str(error))
+        raise
 
 
 class _Idle:

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from pipeline import names
-from pipeline.bronze import BRONZE
+from pipeline.bronze import BRONZE, text
 from pipeline.errors import Refused
 from pipeline.repair.game import Game, keys_of
 from pipeline.repair.places import Seqs, files_with
@@ -59,9 +59,9 @@ class BronzeRows:
         files = files_with(self._table, self._folder, "seq", seqs, keys_of(self._game))
         if not files:
             return
-        was_unknown = (pc.field("refused") == UNKNOWN_GAME) & (pc.field("game") == self._game.name)
+        was_unknown = (text("refused") == UNKNOWN_GAME) & (text("game") == self._game.name)
         rows = ds.dataset(files, schema=_READ).scanner(
-            filter=span & ((pc.field("game_key") == self._game.key) | was_unknown),
+            filter=span & ((text("game_key") == self._game.key) | was_unknown),
             batch_size=_BATCH_ROWS,
             batch_readahead=1,
             fragment_readahead=1,

@@ -1,5 +1,9 @@
-"""The commands `turnout quarantine …` and `turnout rebuild`; `pipeline.cli` takes them in and adds `--env-dir`."""
+"""The commands that repair: `turnout quarantine …`, `turnout rebuild`, `turnout stream accept-gap`.
 
+`pipeline.cli` takes them in and adds `--env-dir`.
+"""
+
+import getpass
 import json
 import sys
 from collections.abc import Callable
@@ -115,6 +119,21 @@ def rebuild(env_dir: Path, game: str, as_json: bool) -> None:
         raise Refused(f"There is nothing to rebuild from: {desk.paths.bronze} does not exist. Start ingest first.")
     done = run(desk.paths, desk.environment, desk.engine, desk.registry.snapshot(), find(game, desk.known))
     click.echo(json.dumps(asdict(done)) if as_json else telling.render_rebuilt(done))
+
+
+@click.command("accept-gap")
+@click.argument("game")
+@click.option("--reason", required=True, help="Why these rows may be lost; kept in the history of the game's table.")
+def accept_gap(env_dir: Path, game: str, reason: str) -> None:
+    """Let GAME go on over rows that bronze has lost before its stream had read them."""
+    from pipeline.repair import telling
+    from pipeline.repair.game import find
+    from pipeline.repair.gap import accept_gap as accept
+
+    desk = _Desk(env_dir)
+    known, schemas = find(game, desk.known), desk.registry.snapshot()
+    done = accept(desk.paths, desk.environment, desk.engine, schemas, known, getpass.getuser(), reason)
+    click.echo(telling.render_accepted(done))
 
 
 class _Desk:

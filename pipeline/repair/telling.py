@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from pipeline.repair.gap import Accepted
 from pipeline.repair.quarantined import SCHEMA_IDS_SHOWN, Count, Row
 from pipeline.repair.rebuild import Rebuilt
 from pipeline.repair.replay import GameReplay
@@ -73,6 +74,14 @@ def render_rebuilt(done: Rebuilt) -> str:
     return (
         f"{done.game_key}: generation {done.generation}, {done.rows:,} row(s) in {done.files:,} file(s) up to seq "
         f"{done.cursor}, {done.refused:,} refused, {done.removed:,} taken out of quarantine, in {done.seconds:.1f} s"
+    )
+
+
+def render_accepted(done: Accepted) -> str:
+    """Return one sentence about an accepted gap."""
+    return (
+        f"{done.game_key}: what bronze has lost between seq {done.above} and seq {done.through + 1} is left out; its "
+        f"stream goes on from seq {done.through}"
     )
 
 

@@ -75,6 +75,12 @@ def record_heads(engine: Engine, heads: Mapping[str, int]) -> None:
     assign_waiting(engine)
 
 
+def last_seq(engine: Engine, key: str) -> int:
+    """Return the last seq in which ingest put rows of a game into bronze, 0 for none."""
+    with engine.connect() as connection:
+        return connection.scalar(select(games.c.last_seq).where(games.c.game_key == key)) or 0
+
+
 def assign_waiting(engine: Engine) -> None:
     """Give every game without a group the group with the fewest games; nobody else moves."""
     with engine.begin() as connection:

@@ -9,8 +9,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pipeline import names
 from pipeline.delta_table import CursorTable
 from pipeline.failpoints import hit
 from pipeline.pins import ChunkPin
@@ -18,6 +20,7 @@ from pipeline.streams.demux import POOL_OF_CATCH_UP, Driver, told
 from pipeline.streams.lanes import Failure
 from pipeline.streams.outage import store_may_be_away
 from pipeline.streams.passes import Outcome, Passes
+from pipeline.streams.recent import recent_rows
 from pipeline.streams.roster import FrontierOf
 from pipeline.streams.stream import Stream
 
@@ -75,14 +78,31 @@ class CatchUp:
         self._pin.write(version, high, list(chunk))
         hit("in_catch_up")
         self._driver.spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL_OF_CATCH_UP)
-        frame = self._driver.spark.read.format("delta").load(str(self._bronze.path))
-        within = (F.col("seq") > low) & (F.col("seq") <= high) & F.col("game_key").isin(list(chunk))
+        frame = self._frame(list(chunk), low, high)
         schemas = self._driver.schemas.snapshot(version)
-        outcome = self._passes.apply(frame.where(within), chunk, schemas, "CATCHUP", repeated=True)
+        outcome = self._passes.apply(frame, chunk, schemas, "CATCHUP", repeated=True)
         hit("in_catch_up")
-        self._settle(chunk, high, outcome)
+        short = {stream.game_key: stream for stream in chunk.values() if self._has_gap_within(stream, outcome)}
+        self._settle({key: stream for key, stream in chunk.items() if key not in short}, high, outcome)
         self._pin.clear()
         self._driver.tell(told(self._driver.roster.group, outcome, started, "catch-up", -1, high))
+        for key, stream in short.items():  # what lies before a gap of bronze's own is not held back by it
+            self._read({key: stream}, low, outcome.reached[key], version)
+
+    def _has_gap_within(self, stream: Stream, outcome: Outcome) -> bool:
+        """Tell whether nothing was applied though the first of a stream's rows connect to its cursor."""
+        key = stream.game_key
+        return key not in outcome.failures and outcome.reached.get(key, 0) > stream.cursor
+
+    def _frame(self, keys: list[str], low: int, high: int) -> DataFrame:
+        """Return the games' rows of seqs above `low` up to `high`."""
+        spark, bronze = self._driver.spark, self._bronze
+        app_id = names.bronze_app_id(self._driver.settings.environment)
+        rows = recent_rows(bronze.path, bronze.version, app_id, low, high, keys)
+        if rows is not None:
+            return spark.createDataFrame(rows).coalesce(1)
+        within = (F.col("seq") > low) & (F.col("seq") <= high) & F.col("game_key").isin(keys)
+        return spark.read.format("delta").load(str(bronze.path)).where(within)
 
     def _settle(self, chunk: Mapping[str, Stream], high: int, outcome: Outcome) -> None:
         """A stream whose chunk was committed, or held nothing for it, is complete up to the chunk's end."""

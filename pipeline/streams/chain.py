@@ -19,11 +19,17 @@ def connects(cursor: int, links: Sequence[Link]) -> bool:
     The links are one game's, above its cursor, ordered by seq: the first must follow a seq at or below the cursor,
     each next one the one before it. From the cursor alone an idle game and one that is behind look alike.
     """
-    if not links:
-        return True
-    if links[0].seq <= cursor or links[0].prev_seq > cursor:
-        return False
-    return all(after.prev_seq == before.seq for before, after in itertools.pairwise(links))
+    return not links or cursor < links[-1].seq == reach(cursor, links)
+
+
+def reach(cursor: int, links: Sequence[Link]) -> int:
+    """Return the last seq to which the links lead from the cursor without a gap: the cursor where they lead nowhere."""
+    if not links or links[0].seq <= cursor or links[0].prev_seq > cursor:
+        return cursor
+    for before, after in itertools.pairwise(links):
+        if after.prev_seq != before.seq:
+            return before.seq
+    return links[-1].seq
 
 
 def merged(links: Sequence[Link]) -> list[Link]:

@@ -25,7 +25,7 @@ from pipeline.delta_table import Conflict, CursorTable, DataFile, discard, write
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
 from pipeline.quarantine import QUARANTINE, without_present
-from pipeline.streams.chain import Link, connects, merged
+from pipeline.streams.chain import Link, connects, merged, reach
 from pipeline.streams.lanes import Failure, classify
 from pipeline.streams.latency import spread
 from pipeline.streams.split import READ, SplitJob, target_schema
@@ -53,6 +53,7 @@ class Outcome:
     seq_to: int | None  # the last bronze seq read, None when there was none
     results: list[GameResult]
     failures: dict[str, Failure]  # by game key; who only does not connect has none
+    reached: dict[str, int]  # by game key, of who was not applied: the seq up to which its rows do connect
     phases: dict[str, float]
 
 
@@ -84,7 +85,8 @@ class Passes:
         seconds["commit"] = time.perf_counter() - started
         results += [_failed(streams[key], report, lane) for key, report in reports.items() if key not in ready]
         failures = {key: report.failure for key, report in reports.items() if report.failure}
-        return Outcome(seq_to, results, failures, seconds)
+        reached = {key: reach(streams[key].cursor, report.links) for key, report in reports.items() if key not in ready}
+        return Outcome(seq_to, results, failures, reached, seconds)
 
     def _split(
         self, frame: DataFrame, streams: Mapping[str, Stream], schemas: SchemaSet

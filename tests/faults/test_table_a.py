@@ -17,12 +17,15 @@ from sqlalchemy import update
 
 from pipeline import delta_table
 from pipeline.bronze import BRONZE
+from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta_log import publish_commit
 from pipeline.delta_table import CursorTable
 from pipeline.errors import Refused
 from pipeline.failpoints import Injected
 from pipeline.ingest import query as ingest_query
 from pipeline.names import game_key
+from pipeline.repair.game import Game
+from pipeline.repair.gap import accept_gap
 from pipeline.store.games import register_group
 from pipeline.store.tables import games
 from pipeline.streams import demux
@@ -270,9 +273,14 @@ def test_a19_rows_deleted_from_bronze_by_hand_disturb_no_stream_that_has_them(wo
     assert not any(stream.error or stream.behind for stream in life.group.streams.values())
 
 
+def seqs_of(world: Any, key: str) -> list[int]:
+    """The bronze seqs of which a game's table has rows."""
+    return DeltaTable(world.paths.table(key)).to_pyarrow_table(columns=["_seq"]).column("_seq").unique().to_pylist()  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize(
     ("seq", "sentence"),
-    [(2, "bronze rows above seq 0 do not connect"), (3, "bronze has lost the rows of seq 3")],
+    [(2, "bronze rows above seq 1 do not connect"), (3, "bronze has lost the rows of seq 3")],
 )
 def test_a19_rows_deleted_from_bronze_unread_stop_their_game_and_no_other(
     world: Any, faults: Faults, seq: int, sentence: str
@@ -289,6 +297,15 @@ def test_a19_rows_deleted_from_bronze_unread_stop_their_game_and_no_other(
     assert {victim} == stuck
     assert sentence in (life.group.streams[victim].error or "")
     assert {victim} == {problem.game_key for problem in world.verify().problems} or seq == 3
+    before = range(1, seq)
+    assert set(seqs_of(world, victim)) == set(before), "what lies before the gap is held back by it"
+    game = Game(victim, next(name for name in life.simulator.games if game_key(name) == victim))
+    schemas = LocalRegistry(world.engine).snapshot()
+    accept_gap(world.paths, world.settings.environment, world.engine, schemas, game, "ann", "gone for good")
+    life.produce(EVENTS)
+    assert life.attempt()
+    assert set(seqs_of(world, victim)) == {*before, *range(seq + 1, 5)}
+    assert not any(stream.behind for stream in life.group.streams.values())
 
 
 def test_a22_a_group_refuses_a_bronze_that_was_made_anew(world: Any, faults: Faults) -> None:

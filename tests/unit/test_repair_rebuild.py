@@ -343,6 +343,15 @@ def test_a_table_ahead_of_bronze_is_not_rebuilt(world: World) -> None:
     assert world.rows() == [(1, 0)]
 
 
+def test_a_bronze_whose_files_delta_rs_has_merged_is_read(world: World) -> None:
+    """L12: somebody may have run OPTIMIZE on bronze; its text columns are then stored another way."""
+    for number in (1, 2):
+        world.ingest(good(number), good(number, GO))
+        world.split()
+    assert DeltaTable(world.paths.bronze).optimize.compact()["numFilesAdded"] == 1
+    assert run(world).rows == 2
+
+
 @given(st.integers(1, 30), st.integers(1, 40), st.booleans())
 def test_the_newest_generation_is_found_from_any_told_one(last: int, told: int, retired: bool) -> None:
     """Law L12: the table's log has the last word, and a number that was told is never gone below."""

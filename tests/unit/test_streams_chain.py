@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from listeners.sample import LATENCY_EDGES_SECONDS
-from pipeline.streams.chain import Link, connects, merged
+from pipeline.streams.chain import Link, connects, merged, reach
 from pipeline.streams.latency import spread
 
 _SEQS = st.lists(st.integers(1, 200), min_size=1, max_size=30, unique=True).map(sorted)
@@ -30,6 +30,17 @@ def test_a_missing_link_never_connects(seqs: list[int], data: st.DataObject) -> 
     missing = data.draw(st.integers(0, len(links) - 1))
     rest = links[:missing] + links[missing + 1 :]
     assert not connects(0, rest) or missing == len(links) - 1
+
+
+@given(_SEQS, st.data())
+def test_what_lies_before_a_gap_is_reached_and_nothing_behind_it(seqs: list[int], data: st.DataObject) -> None:
+    """Leave any one seq out: the links lead up to the seq before it, and that far they connect."""
+    links = _chain(seqs)
+    missing = data.draw(st.integers(0, len(links) - 1))
+    rest = links[:missing] + links[missing + 1 :]
+    end = reach(0, rest)
+    assert end == links[missing].prev_seq
+    assert connects(0, [link for link in rest if link.seq <= end])
 
 
 def test_rows_at_or_below_the_cursor_do_not_connect() -> None:

@@ -1,0 +1,95 @@
+"""Lets a stream go on over rows that bronze has lost before their game had read them, when a person accepts it.
+
+The cursor moves over seqs of which bronze holds no row of the game, and over nothing else; who accepted it and why
+stays in the history of the game's table.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlalchemy import Engine
+
+from pipeline import generation, names
+from pipeline.contracts.schemas import SchemaSet
+from pipeline.delta_table import Conflict, CursorTable
+from pipeline.errors import Refused
+from pipeline.repair.bronze_rows import BronzeRows
+from pipeline.repair.game import Game
+from pipeline.settings import Paths
+from pipeline.store.decisions import ask_retry
+from pipeline.store.games import last_seq
+from pipeline.streams.split import target_schema
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The seqs above `above` up to `through`: what bronze has lost of the game lies among them."""
+
+    game_key: str
+    above: int
+    through: int
+
+
+def accept_gap(
+    paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game, actor: str, reason: str
+) -> Accepted:
+    """Move a game's cursor over the gap that follows it, and let its stream run again.
+
+    Raises:
+        Refused: there is no gap, no reason, no table and no schema to make one with, or the stream moves by itself.
+    """
+    if not reason.strip():
+        raise Refused("Say why these rows may be lost: --reason must not be empty.")
+    for _ in range(_ATTEMPTS):
+        try:
+            accepted = _move(paths, environment, engine, schemas, game, f"{actor}: {reason.strip()}")
+        except Conflict:
+            continue
+        ask_retry(engine, game.key, actor)
+        return accepted
+    raise Refused(f"The stream of {game.key} moved at each of {_ATTEMPTS} looks: it is not stopped by a gap.")
+
+
+def _move(paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game, note: str) -> Accepted:
+    last = last_seq(engine, game.key)  # read before bronze, which then holds it, unless it is lost
+    bronze = BronzeRows(paths.bronze, environment, game)
+    table = _table(paths, environment, schemas, game)
+    cursor = table.cursor or 0
+    first = _first_link(bronze.between(cursor, bronze.head_seq), game)
+    through = last if first is None else first
+    if through <= cursor:
+        raise Refused(
+            f"Bronze has lost nothing of {game.key} that comes right after its cursor, seq {cursor}. If its stream is "
+            f"stopped, the reason is another one: the dashboard shows it, and `turnout stream retry {game.key}` "
+            "lets it try again."
+        )
+    table.commit([], cursor or None, through, note={"turnout": f"gap up to seq {through} accepted by {note}"})
+    return Accepted(game.key, cursor, through)
+
+
+def _table(paths: Paths, environment: str, schemas: SchemaSet, game: Game) -> CursorTable:
+    """Open the game's table at its newest generation, or make it: its first rows of all may be what is lost."""
+    folder, first = paths.table(game.key), names.stream_app_id(environment, game.key, 1)
+    table = CursorTable.open(folder, first)
+    if table is None:
+        if game.key not in schemas.games:
+            raise Refused(f"{game.key} has neither a table nor a schema: register a schema first.")
+        description = f"turnout game {game.name}"
+        return CursorTable.create(folder, target_schema(schemas, game.key), first, description=description)
+    newest = generation.newest(table.transaction_version, environment, game.key)
+    return CursorTable.open(folder, names.stream_app_id(environment, game.key, newest)) or table
+
+
+def _first_link(chunks: Iterable[pa.Table], game: Game) -> int | None:
+    """Return the seq that the first of the game's own rows follows, None where there is no row."""
+    found: tuple[int, int] | None = None
+    for chunk in chunks:
+        own = chunk.filter(pc.equal(chunk.column("bronze_key"), str(game.key))).select(["seq", "prev_seq"])
+        if own.num_rows:
+            first = own.sort_by("seq").slice(0, 1).to_pylist()[0]
+            found = min(found or (first["seq"], first["prev_seq"]), (first["seq"], first["prev_seq"]))
+    return None if found is None else found[1]
