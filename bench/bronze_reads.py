@@ -209,7 +209,7 @@ def _with_duckdb(bronze: Path, key: str, after: int) -> int:
 
 def _read_with_spark(settings: Settings, paths: Paths, key: str, after: int) -> dict[str, Any]:
     """Read with a warm session; the last of a few reads counts."""
-    spark = spark_session(settings, paths, "turnout-bench-reads", brief=False)
+    spark = spark_session(settings, paths, "turnout-bench-reads", light=False)
     seconds = []
     for _ in range(_REPEATS):
         started = time.perf_counter()

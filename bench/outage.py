@@ -35,6 +35,7 @@ _MOST_SECONDS: Final = 900.0  # a catch-up that takes longer is given up
 _LANDING_EVENTS: Final = 5_000  # in one landing commit of the simulator at full speed
 _HASTY_SECONDS: Final = 0.1  # ingest's trigger while the backlog is made
 _LOOK_SECONDS: Final = 1.0
+_AGE_SECONDS: Final = 4.0  # between two looks at all logs, which cost half a second; the result does not use them
 _STEP_SECONDS: Final = 0.5  # between two moments at which the backlog's age is worked out
 _PHASES_METRIC: Final = "turnout_group_pass_phase_seconds_total"
 
@@ -244,7 +245,7 @@ def _catch_up(load: Load, options: argparse.Namespace, paths: Paths, keys: Seque
     load.start("group", "group", "run", GROUP)
     looks = [_look("starting", load, paths)]
     while len(looks) < 4:
-        _wait(load, _LOOK_SECONDS)
+        _wait(load, _AGE_SECONDS)
         now = time.time()
         age = backlog.age(load.heads(), now)
         if now - looks[0].at > _MOST_SECONDS:

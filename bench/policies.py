@@ -217,7 +217,7 @@ class Variant:
         with ExitStack() as stack:
             stack.enter_context(patch.object(Passes, "apply", measured))
             if not self.kind.checked:
-                stack.enter_context(patch("pipeline.streams.tasks.split", unchecked_split))
+                stack.enter_context(patch("pipeline.streams.rows.split", unchecked_split))
             self._group.start(once=True).awaitTermination()
         ((seconds, cpu_seconds),) = spent
         (result,) = self._told

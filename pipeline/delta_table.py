@@ -124,6 +124,11 @@ class CursorTable:
         return self._version
 
     @property
+    def is_plain(self) -> bool:
+        """Whether the log tells all there is to know of the files: no deletion vectors, no mapped columns."""
+        return self._plain
+
+    @property
     def table_id(self) -> str:
         """The table's identity: another table at the same path has another one."""
         return str(self._table.metadata().id)

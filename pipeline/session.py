@@ -44,13 +44,13 @@ TUNED: Final = {  # reasons and measurements: docs/performance.md
 
 _POOLS: Final = Path(__file__).parent / "streams" / "pools.xml"
 _JVM: Final = "-XX:+UseSerialGC -XX:-UsePerfData"
-_BRIEF_JVM: Final = "-XX:TieredStopAtLevel=1"
+_LIGHT_JVM: Final = "-XX:TieredStopAtLevel=1"
 
 
-def spark_session(settings: Settings, paths: Paths, app_name: str, *, brief: bool = False) -> SparkSession:
+def spark_session(settings: Settings, paths: Paths, app_name: str, *, light: bool = False) -> SparkSession:
     """Start the Spark session of this process, or return the one it has.
 
-    A `brief` session ends soon: its JVM compiles quickly rather than well.
+    The JVM of a `light` session compiles quickly rather than well: it ends soon, or leaves the work to Python.
 
     Raises:
         Refused: a jar is missing.
@@ -66,7 +66,7 @@ def spark_session(settings: Settings, paths: Paths, app_name: str, *, brief: boo
         .appName(app_name)
         .config("spark.driver.memory", settings.spark.driver_memory)
         .config("spark.driver.extraClassPath", class_path)  # the file system class must be on the system class path
-        .config("spark.driver.extraJavaOptions", f"{_JVM} {_BRIEF_JVM if brief else ''}".strip())
+        .config("spark.driver.extraJavaOptions", f"{_JVM} {_LIGHT_JVM if light else ''}".strip())
         .config("spark.scheduler.allocation.file", _POOLS.as_uri())
         .config("spark.sql.warehouse.dir", str(paths.root / "warehouse"))
     )

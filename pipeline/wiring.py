@@ -71,7 +71,7 @@ def run_ingest(settings: Settings, paths: Paths, *, once: bool) -> int:
 
 def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> int:
     engine = duty.engine
-    spark = spark_session(settings, paths, "turnout-ingest", brief=once)
+    spark = spark_session(settings, paths, "turnout-ingest", light=once)
     telling = Telling(settings.metrics, paths, "ingest", "main")
     attachment = attach(spark, telling.event)
     start_driver(engine, "ingest", "main", telling.address)
@@ -105,7 +105,7 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool) -> int
 
 def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> int:
     engine, name = duty.engine, duty.name
-    spark = spark_session(settings, paths, f"turnout-group-{name}", brief=once)
+    spark = spark_session(settings, paths, f"turnout-group-{name}", light=True)
     telling = Telling(settings.metrics, paths, "group", name)
     attachment = attach(spark, telling.event)
     start_driver(engine, "group", name, telling.address)

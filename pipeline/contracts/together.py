@@ -12,7 +12,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.message import DecodeError
 
-_MOST_MESSAGES: Final = 500  # a bad one has all of its run looked at again
+_MOST_MESSAGES: Final = 128  # each bad one costs a few more looks at parts of its run
 _MOST_BYTES: Final = 256 * 1024  # what is parsed needs many times its bytes in memory, the more so if it is hostile
 _ROWS: Final = "Rows"
 _TAG: Final = b"\x0a"  # field 1, length-delimited

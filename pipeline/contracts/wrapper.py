@@ -42,8 +42,10 @@ class Opened:
     detail: pa.StringArray  # one line, null where the wrapper is fine
 
 
-def open_wrappers(raw: pa.BinaryArray) -> Opened:
+def open_wrappers(raw: pa.BinaryArray, *, known_good: bool = False) -> Opened:
     """Open wrappers. Refused are unreadable or empty ones (`malformed_wrapper`) and names no game can have.
+
+    `known_good` says that all of them were opened before and none was refused: they are not looked at twice.
 
     What a producer left out is null: the time, both ids, and the sequence, where protobuf cannot tell 0 from absent,
     so sequences start at 1. Null, too, is what the columns cannot hold: a sequence of 2^63 or more, a time outside the
@@ -51,7 +53,7 @@ def open_wrappers(raw: pa.BinaryArray) -> Opened:
     """
     sizes = pc.fill_null(pc.binary_length(raw), 0).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(sizes).astype(np.int64)
-    parsed = _parser().parse(raw if len(rows) == len(raw) else raw.take(pa.array(rows)))
+    parsed = _parser().parse(raw if len(rows) == len(raw) else raw.take(pa.array(rows)), known_good=known_good)
     reasons = dict.fromkeys(np.flatnonzero(sizes == 0).tolist(), _EMPTY)
     reasons |= {int(rows[row]): (_MALFORMED, detail) for row, detail in parsed.bad}
     rows = rows[parsed.rows]

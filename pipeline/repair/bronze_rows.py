@@ -14,9 +14,9 @@ from deltalake.exceptions import TableNotFoundError
 
 from pipeline import names
 from pipeline.bronze import BRONZE, text
+from pipeline.delta_files import Seqs, files_with
 from pipeline.errors import Refused
 from pipeline.repair.game import Game, keys_of
-from pipeline.repair.places import Seqs, files_with
 from pipeline.streams.split import READ
 
 _CHUNK_ROWS: Final = 50_000

@@ -20,10 +20,11 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from pipeline import names
+from pipeline.delta_files import files_with
 from pipeline.delta_table import Conflict, CursorTable, DataFile, discard, write_file
 from pipeline.errors import Transient
 from pipeline.repair.game import Game, keys_of
-from pipeline.repair.places import PLACES, distinct, files_with, landed, without
+from pipeline.repair.places import PLACES, distinct, landed, without
 from pipeline.repair.switch import ONCE, QUIET
 from pipeline.settings import Paths
 

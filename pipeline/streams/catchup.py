@@ -9,22 +9,22 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline import names
 from pipeline.delta_table import CursorTable
 from pipeline.failpoints import hit
 from pipeline.pins import ChunkPin
+from pipeline.streams.bronze_files import files_of, parts_of
 from pipeline.streams.demux import POOL_OF_CATCH_UP, Driver, told
 from pipeline.streams.lanes import Failure
 from pipeline.streams.outage import store_may_be_away
 from pipeline.streams.passes import Outcome, Passes
-from pipeline.streams.recent import recent_rows
 from pipeline.streams.roster import FrontierOf
+from pipeline.streams.rows import FileRows, FrameRows, Rows
 from pipeline.streams.stream import Stream
 
-_MOST_GAMES = 200  # in one chunk
+_MOST_GAMES = 1_000  # in one chunk; all of them share one read
 
 
 class CatchUp:
@@ -78,9 +78,9 @@ class CatchUp:
         self._pin.write(version, high, list(chunk))
         hit("in_catch_up")
         self._driver.spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL_OF_CATCH_UP)
-        frame = self._frame(list(chunk), low, high)
+        rows = self._rows(list(chunk.values()), low, high)
         schemas = self._driver.schemas.snapshot(version)
-        outcome = self._passes.apply(frame, chunk, schemas, "CATCHUP", repeated=True)
+        outcome = self._passes.apply(rows, chunk, schemas, "CATCHUP", repeated=True)
         hit("in_catch_up")
         short = {stream.game_key: stream for stream in chunk.values() if self._has_gap_within(stream, outcome)}
         self._settle({key: stream for key, stream in chunk.items() if key not in short}, high, outcome)
@@ -94,15 +94,16 @@ class CatchUp:
         key = stream.game_key
         return key not in outcome.failures and outcome.reached.get(key, 0) > stream.cursor
 
-    def _frame(self, keys: list[str], low: int, high: int) -> DataFrame:
-        """Return the games' rows of seqs above `low` up to `high`."""
+    def _rows(self, streams: Sequence[Stream], low: int, high: int) -> Rows:
+        """Return the streams' rows of seqs above `low` up to `high`."""
         spark, bronze = self._driver.spark, self._bronze
-        app_id = names.bronze_app_id(self._driver.settings.environment)
-        rows = recent_rows(bronze.path, bronze.version, app_id, low, high, keys)
-        if rows is not None:
-            return spark.createDataFrame(rows).coalesce(1)
+        keys = [stream.game_key for stream in streams]
+        if bronze.is_plain:
+            app_id = names.bronze_app_id(self._driver.settings.environment)
+            files = files_of(bronze.path, bronze.version, app_id, low, high, keys)
+            return FileRows(spark, parts_of(files), low, high)
         within = (F.col("seq") > low) & (F.col("seq") <= high) & F.col("game_key").isin(keys)
-        return spark.read.format("delta").load(str(bronze.path)).where(within)
+        return FrameRows(spark.read.format("delta").load(str(bronze.path)).where(within))
 
     def _settle(self, chunk: Mapping[str, Stream], high: int, outcome: Outcome) -> None:
         """A stream whose chunk was committed, or held nothing for it, is complete up to the chunk's end."""

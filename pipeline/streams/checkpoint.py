@@ -13,6 +13,8 @@ from pipeline import query_log
 from pipeline.delta_log import read_commit
 from pipeline.delta_table import CursorTable
 
+_FAR_COMMITS = 100  # a few minutes of ingest
+
 _log = logging.getLogger("turnout")
 
 
@@ -42,6 +44,11 @@ def _flaws(query: Path, bronze: CursorTable) -> Iterator[str]:
         yield "has no offsets"
         return
     last = planned[-1]
+    begun = query_log.offset(query / "offsets" / str(last))
+    if begun is not None and committed and committed[-1] == last:  # a batch that was cut short is repeated as it was
+        waiting = bronze.version - int(begun["reservoirVersion"])
+        if waiting > _FAR_COMMITS:
+            yield f"is {waiting} commits of bronze behind, which catch-up reads sooner"
     if not query_log.has_id(query / "metadata"):
         yield "has no query id"
     if committed and query_log.lines(query / "commits" / str(committed[-1])) is None:

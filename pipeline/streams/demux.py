@@ -20,6 +20,7 @@ from pipeline.streams.checkpoint import goes_on
 from pipeline.streams.outage import KnownSchemas, store_may_be_away
 from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import Roster
+from pipeline.streams.rows import FrameRows
 
 POOL_OF_PASSES = "pass"
 POOL_OF_CATCH_UP = "catch-up"
@@ -136,9 +137,14 @@ class Demux:
         self._bronze.refresh()
         self._ceiling = self._bronze.cursor or 0
         schemas = self._driver.schemas.snapshot(version)
-        outcome = self._passes.apply(frame, streams, schemas, "RUN", repeated=self._fresh)
+        whole = {key for key, stream in streams.items() if 0 < self.frontier_seq <= stream.complete_through}
+        outcome = self._passes.apply(FrameRows(frame), streams, schemas, "RUN", repeated=self._fresh)
         self._fresh = False
-        self.frontier_seq = max(self.frontier_seq, outcome.seq_to or 0)
+        frontier_seq = max(self.frontier_seq, outcome.seq_to or 0)
+        for key in whole.union(committed(outcome)):
+            if not streams[key].behind:
+                streams[key].complete_through = max(streams[key].complete_through, frontier_seq)
+        self.frontier_seq = frontier_seq  # after them: who is short of it is behind
         with store_may_be_away("what failures came to is not kept"):
             self._driver.roster.settle(outcome.failures, committed(outcome), len(streams))
         run_id = self._driver.spark.sparkContext.getLocalProperty("spark.jobGroup.id") or ""

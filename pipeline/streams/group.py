@@ -95,11 +95,10 @@ class Group:
             Refused: bronze is not the one that was ingested into.
         """
         self._bronze()
-        query = self._shared.start(once=once)
-        if not once and self._catcher is None:
+        if not once and self._catcher is None:  # before the query, whose start takes a cold JVM many seconds
             self._catcher = threading.Thread(target=self._keep_catching_up, name="catch-up", daemon=True)
             self._catcher.start()
-        return query
+        return self._shared.start(once=once)
 
     def stop(self) -> None:
         """Let the running passes and the running chunk end, and no further one begin."""

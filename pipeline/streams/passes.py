@@ -1,6 +1,6 @@
 """One pass: bronze rows of many games become one commit per game (laws L3 to L6).
 
-`apply` is called with a frame of bronze rows by the group, for a micro-batch or for a catch-up chunk alike. The
+`apply` is called with bronze rows by the group, for a micro-batch or for a catch-up chunk alike. The
 order of writes is the law: pin the schema set, files, quarantine, then one commit per game that moves its cursor.
 """
 
@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
-from pyspark.sql import DataFrame
 
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane
 from pipeline.contracts.schemas import SchemaSet
@@ -28,7 +27,8 @@ from pipeline.quarantine import QUARANTINE, without_present
 from pipeline.streams.chain import Link, connects, merged, reach
 from pipeline.streams.lanes import Failure, classify
 from pipeline.streams.latency import spread
-from pipeline.streams.split import READ, SplitJob, target_schema
+from pipeline.streams.rows import Rows
+from pipeline.streams.split import SplitJob, target_schema
 from pipeline.streams.stream import Stream
 from pipeline.streams.tasks import run
 
@@ -65,15 +65,15 @@ class Passes:
         self._folder, self._quarantine, self._pool = folder, quarantine, pool
 
     def apply(
-        self, frame: DataFrame, streams: Mapping[str, Stream], schemas: SchemaSet, lane: Lane, *, repeated: bool
+        self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet, lane: Lane, *, repeated: bool
     ) -> Outcome:
-        """Split the frame's rows for these streams and commit each game that connects to its cursor.
+        """Split the source's rows for these streams and commit each game that connects to its cursor.
 
-        `repeated` says that rows of this frame may be in quarantine already. A stream that does not connect, or
+        `repeated` says that rows of it may be in quarantine already. A stream that does not connect, or
         whose work failed, is left behind; nothing a single game does is raised.
         """
         started = time.perf_counter()
-        reports, rejects, seq_to, seconds = self._split(frame, streams, schemas)
+        reports, rejects, seq_to, seconds = self._split(source, streams, schemas)
         seconds["split"] = time.perf_counter() - started
         ready = {key: report for key, report in reports.items() if self._is_ready(streams[key], report)}
         started = time.perf_counter()
@@ -89,11 +89,11 @@ class Passes:
         return Outcome(seq_to, results, failures, reached, seconds)
 
     def _split(
-        self, frame: DataFrame, streams: Mapping[str, Stream], schemas: SchemaSet
+        self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet
     ) -> tuple[dict[str, GameReport], list[pa.Table], int | None, dict[str, float]]:
         """Run the tasks and gather what they report, by game."""
         cursors = {key: stream.cursor for key, stream in streams.items()}
-        ran = run(frame.select(*READ), SplitJob(cursors, schemas, self._folder))
+        ran = run(source, SplitJob(cursors, schemas, self._folder))
         reports: dict[str, GameReport] = defaultdict(GameReport)
         rejects: list[pa.Table] = []
         seconds: dict[str, float] = defaultdict(float)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy import Engine
 
@@ -19,6 +20,8 @@ from pipeline.streams import lanes
 from pipeline.streams.lanes import Failure
 from pipeline.streams.stream import Stream, stream_of
 from pipeline.streams.writers import DirectWriter, Writer
+
+_OPENING_THREADS = 4
 
 FrontierOf = Callable[[Stream], int]
 """The last bronze seq that the query of this stream has passed, or can reach in the pass that is running."""
@@ -154,15 +157,19 @@ class Roster:
     def _adopt(self, wanted: Mapping[str, Assignment], decisions: Mapping[str, Decision]) -> None:
         for key in self.streams.keys() - wanted.keys():
             self._leaving[key] = self.streams.pop(key)
+        for key in wanted.keys() & self._leaving.keys():
+            self.streams[key] = self._leaving.pop(key)
+        held = self.streams
+        new = [each for key, each in wanted.items() if key not in held or held[key].generation < each.generation]
+        with ThreadPoolExecutor(_OPENING_THREADS) as pool:  # a driver that starts opens a thousand tables
+            held.update((stream.game_key, stream) for stream in pool.map(self._opened, new))
         for key, assignment in wanted.items():
-            if (back := self._leaving.pop(key, None)) is not None:
-                self.streams[key] = back
-            known = self.streams.get(key)
-            if known is None or known.generation < assignment.generation:
-                environment, path = self._settings.environment, self._paths.table(key)
-                known = self.streams[key] = stream_of(assignment, environment, path, self._writer)
-            known.last_seq = max(known.last_seq, assignment.last_seq)
-            known.decision = decisions.get(key, Decision())
+            held[key].last_seq = max(held[key].last_seq, assignment.last_seq)
+            held[key].decision = decisions.get(key, Decision())
+
+    def _opened(self, assignment: Assignment) -> Stream:
+        path = self._paths.table(assignment.game_key)
+        return stream_of(assignment, self._settings.environment, path, self._writer)
 
     def _is_read(self, stream: Stream) -> bool:
         return stream.reading or any(stream.game_key in members for members in self._in_pass.values())

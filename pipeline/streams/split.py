@@ -4,6 +4,7 @@
 A game whose rows cannot be written is reported with its error; the others go on (law L6).
 """
 
+import itertools
 import json
 import time
 import traceback
@@ -96,7 +97,8 @@ def _of_my_games(rows: pa.Table, cursors: Mapping[str, int]) -> pa.Table:
     """Keep the rows above the cursor of each game of the job."""
     keys = whole(rows.column("game_key")).dictionary_encode()
     floor = np.array([cursors.get(key, np.iinfo(np.int64).max) for key in keys.dictionary.to_pylist()])
-    return rows.filter(pa.array(rows.column("seq").to_numpy() > floor[keys.indices.to_numpy()]))
+    mine = rows.column("seq").to_numpy() > floor[keys.indices.to_numpy()]
+    return rows if mine.all() else rows.filter(pa.array(mine))  # a copy of all payloads is not free
 
 
 def _within(rows: pa.Table, first: Place, last: Place) -> pa.Table:
@@ -109,9 +111,7 @@ class _Split:
 
     def __init__(self, rows: pa.Table, job: SplitJob) -> None:
         self.job = job
-        self.rows = rows.sort_by(
-            [("game_key", "ascending"), ("seq", "ascending"), ("pos", "ascending")]
-        ).combine_chunks()
+        self.rows = rows.combine_chunks()
         self.games: dict[str, dict[str, Any]] = {}
         self.rejects: list[pa.Table] = []
         self.seconds: dict[str, float] = defaultdict(float)
@@ -121,7 +121,8 @@ class _Split:
             return
         self._note_links()
         started = time.perf_counter()
-        routed = self.rows.filter(pc.is_null(self.rows.column("refused")))
+        refused = self.rows.column("refused")
+        routed = self.rows if refused.null_count == len(refused) else self.rows.filter(pc.is_null(refused))
         if self.job.deadly:
             routed = self._without_deadly(routed)
         decoded = self._decode(routed) if routed.num_rows else {}
@@ -159,7 +160,7 @@ class _Split:
 
     def _decode(self, routed: pa.Table) -> dict[pa.Schema, list[pa.Table]]:
         """Decode by schema id, over all games at once, and lay each row out as its game's table wants it."""
-        opened = open_wrappers(whole(routed.column("raw"))).batch
+        opened = open_wrappers(whole(routed.column("raw")), known_good=True).batch  # ingest refused the others
         keys = whole(routed.column("game_key")).dictionary_encode()
         names = keys.dictionary.to_pylist()
         games = keys.indices.to_numpy()
@@ -231,15 +232,16 @@ class _Split:
         ]
 
     def _write(self, table: pa.Table, target: pa.Schema) -> None:
-        table = table.sort_by(
-            [("game_key", "ascending"), ("_seq", "ascending"), ("_pos", "ascending")]
-        ).combine_chunks()
         self._note_arrivals(table)
-        runs = pc.run_end_encode(whole(table.column("game_key")))
-        start = 0
-        for key, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-            rows = table.slice(start, end - start).select(target.names)
-            start = end
+        keys = whole(table.column("game_key")).dictionary_encode()
+        games = keys.indices.to_numpy()
+        # By number, not by name: a sort of numpy's costs a sixth of Arrow's by a column of text.
+        order = np.lexsort((table.column("_pos").to_numpy(), table.column("_seq").to_numpy(), games))
+        table = table.select(target.names).take(pa.array(order)).combine_chunks()
+        ends = np.flatnonzero(np.diff(games[order], append=-1)) + 1
+        for start, end in itertools.pairwise([0, *ends.tolist()]):
+            key = keys.dictionary[int(games[order[start]])].as_py()
+            rows = table.slice(start, end - start)
             try:
                 file = write_file(rows, self.job.tables / key, ["_seq"])
                 if self.job.trial is None:

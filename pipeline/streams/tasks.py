@@ -6,15 +6,13 @@ is found is refused unread, and everybody else's rows are split in the same pass
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from pipeline.streams.split import REPORT, Place, SplitJob, split
+from pipeline.streams.rows import Rows
+from pipeline.streams.split import Place, SplitJob
 
 _DEADLY_RECORDS: Final = 8  # most of one game in one pass; more, and the game is left behind as a whole
 _TRIALS: Final = 40  # most runs spent on finding them: one record of a thousand takes twenty
@@ -29,47 +27,46 @@ class Ran:
     culprits: dict[str, str] = field(default_factory=dict)  # game key → why, one line
 
 
-def run(frame: DataFrame, job: SplitJob) -> Ran:
+def run(source: Rows, job: SplitJob) -> Ran:
     """Split the rows of the job's games.
 
     Raises:
         PySparkException, Py4JJavaError: the rows cannot be read at all, whichever game they belong to.
     """
     try:
-        return Ran(_collect(frame, job))
+        return Ran(source.split(job))
     except _DIED:
-        _collect(frame, replace(job, cursors={}))  # what fails without any game is shared, and fails the query
+        source.split(replace(job, cursors={}))  # what fails without any game is shared, and fails the query
     ran = Ran()
     waiting = [dict(job.cursors)]
     while waiting:
         part = waiting.pop()
         try:
-            ran.rows += _collect(frame, replace(job, cursors=part))
+            ran.rows += source.split(replace(job, cursors=part))
         except _DIED as error:
             keys = list(part)
             if len(keys) > 1:
                 half = len(keys) // 2
                 waiting += [{key: part[key] for key in keys[:half]}, {key: part[key] for key in keys[half:]}]
             else:
-                _without_deadly(frame, replace(job, cursors=part), keys[0], _root_cause(error), ran)
+                _without_deadly(source, replace(job, cursors=part), keys[0], _root_cause(error), ran)
     return ran
 
 
-def _without_deadly(frame: DataFrame, job: SplitJob, key: str, cause: str, ran: Ran) -> None:
+def _without_deadly(source: Rows, job: SplitJob, key: str, cause: str, ran: Ran) -> None:
     """Split one game's rows without the records that kill a worker, or note why that cannot be."""
-    mine = frame.where((F.col("game_key") == key) & (F.col("seq") > job.cursors[key]))
-    places = sorted((row.seq, row.pos) for row in mine.select("seq", "pos").collect())
-    deadly = _deadly(frame, job, places)
+    places = source.places(key, job.cursors[key])
+    deadly = _deadly(source, job, places)
     if not deadly:
         ran.culprits[key] = f"its {len(places)} rows above seq {job.cursors[key]} kill the worker: {cause}"
         return
     try:
-        ran.rows += _collect(frame, replace(job, deadly=frozenset(deadly)))
+        ran.rows += source.split(replace(job, deadly=frozenset(deadly)))
     except _DIED as error:
         ran.culprits[key] = f"its rows above seq {job.cursors[key]} kill the worker: {_root_cause(error)}"
 
 
-def _deadly(frame: DataFrame, job: SplitJob, places: Sequence[Place]) -> list[Place]:
+def _deadly(source: Rows, job: SplitJob, places: Sequence[Place]) -> list[Place]:
     """Return the records that kill a worker on their own, found by halving; none when there are too many to find."""
     found: list[Place] = []
     waiting, trials = [places], 0
@@ -77,7 +74,7 @@ def _deadly(frame: DataFrame, job: SplitJob, places: Sequence[Place]) -> list[Pl
         part, trials = waiting.pop(), trials + 1
         if trials > _TRIALS or len(found) > _DEADLY_RECORDS:
             return []
-        if not part or _survives(frame, replace(job, trial=(part[0], part[-1]))):
+        if not part or _survives(source, replace(job, trial=(part[0], part[-1]))):
             continue
         if len(part) == 1:
             found.append(part[0])
@@ -87,16 +84,12 @@ def _deadly(frame: DataFrame, job: SplitJob, places: Sequence[Place]) -> list[Pl
     return found
 
 
-def _survives(frame: DataFrame, job: SplitJob) -> bool:
+def _survives(source: Rows, job: SplitJob) -> bool:
     try:
-        _collect(frame, job)
+        source.split(job)
     except _DIED:
         return False
     return True
-
-
-def _collect(frame: DataFrame, job: SplitJob) -> list[Any]:
-    return list(frame.mapInArrow(partial(split, job=job), REPORT).collect())
 
 
 def _root_cause(error: Exception) -> str:

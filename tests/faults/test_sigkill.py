@@ -18,6 +18,7 @@ from tests.faults.faults import Faults
 from tests.faults.oracle import ProducerLog, judge, produce, tell
 
 KILLS = int(os.environ.get("PROOF_KILLS", "12"))
+WRITER = os.environ.get("PROOF_WRITER", "direct")
 POINTS = {  # fail-point → the driver that comes there
     "after_bronze_write": "ingest",
     "after_schema_pin": "group",
@@ -63,6 +64,8 @@ def _numbers(folder: Path) -> list[int]:
 def test_no_kill_at_a_named_point_loses_or_doubles_a_row(tmp_path: Path) -> None:
     """Laws L1 to L7 under SIGKILL: driver, JVM and workers die together, and Spark is seen to repeat batches."""
     env = tmp_path / "env"
+    env.mkdir()
+    (env / "turnout.toml").write_text(f'[demux]\nwriter = "{WRITER}"\n')
     settings, paths = load(env, {})
     engine = open_store(settings, paths)
     faults = Faults(tmp_path / "failpoints")

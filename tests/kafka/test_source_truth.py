@@ -40,7 +40,7 @@ Place = tuple[int, int]
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings, paths = load(tmp_path_factory.mktemp("session"), {})
-    session = spark_session(settings, paths, "turnout-tests", brief=True)
+    session = spark_session(settings, paths, "turnout-tests", light=True)
     yield session
     session.stop()
 

@@ -43,7 +43,7 @@ def faults(failpoints: Path) -> Iterator[Faults]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, failpoints: Path) -> Iterator[SparkSession]:
     settings, paths = load(tmp_path_factory.mktemp("session"), {})
-    session = spark_session(settings, paths, "turnout-tests", brief=True)
+    session = spark_session(settings, paths, "turnout-tests", light=True)
     yield session
     session.stop()
 

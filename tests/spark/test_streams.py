@@ -18,7 +18,7 @@ from pipeline.names import game_key
 from pipeline.quarantine import REASONS
 from pipeline.store.decisions import ask_retry
 from pipeline.store.tables import games
-from pipeline.streams import tasks
+from pipeline.streams import rows as sources
 from pipeline.streams.split import SplitJob, split
 
 GAMES = [game_key(name) for name in game_names(12, 7)]
@@ -124,7 +124,7 @@ def test_a_game_whose_rows_kill_the_worker_is_parked_and_the_others_go_on(
 ) -> None:
     """Law L6: the game is found by halving; its rows wait, everybody else's are in the tables."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # pyspark's copy
-    monkeypatch.setattr(tasks, "split", _deadly)
+    monkeypatch.setattr(sources, "split", _deadly)
     world.simulate(600)
     world.ingest()
     group = world.group("a")
@@ -154,17 +154,24 @@ def _kills_at_one_record(batches: Iterator[pa.RecordBatch], job: SplitJob) -> It
     yield from split(iter(held), job)
 
 
-@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("number", "lane"), [(signal.SIGSEGV, "RUN"), (signal.SIGKILL, "RUN"), (signal.SIGKILL, "CATCHUP")]
+)
 def test_a_record_that_kills_the_worker_is_quarantined_alone(
-    world: Any, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+    world: Any, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, lane: str
 ) -> None:
     """Law L6: a crash of the decoder, or the kernel's answer to memory used up, costs the one record that causes it."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # pyspark's copy
     world.simulate(600, bad_share=0)
     world.ingest()
     DEADLY.update(pos=333, signal=number)
-    monkeypatch.setattr(tasks, "split", _kills_at_one_record)
-    world.split(world.group("a"))
+    monkeypatch.setattr(sources, "split", _kills_at_one_record)
+    group = world.group("a")
+    if lane == "RUN":
+        world.split(group)
+    else:
+        group.finish()
+    assert {lane} == {game.lane for each in world.passes for game in each.games}
     balance = world.verify()
     assert balance.complete
     assert dict(balance.by_reason) == {"kills_worker": 1}

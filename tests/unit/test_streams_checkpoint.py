@@ -10,6 +10,7 @@ import pytest
 from pipeline.delta_table import CursorTable
 from pipeline.names import bronze_app_id
 from pipeline.settings import Paths
+from pipeline.streams import checkpoint
 from pipeline.streams.checkpoint import goes_on
 from tests.unit.maintenance_world import bronze_table
 
@@ -100,6 +101,16 @@ def test_a_place_that_the_log_no_longer_has_is_given_up(query: Path, bronze: Cur
         (log / f"{version:020}.json").unlink()
     assert goes_on(query, bronze)
     (log / f"{LAST + 1:020}.json").unlink()
+    assert not goes_on(query, bronze)
+
+
+def test_a_query_that_is_far_behind_begins_at_the_newest_commit(
+    query: Path, bronze: CursorTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L7: after an outage catch-up brings what was missed; a batch that was cut short is repeated first (L5)."""
+    monkeypatch.setattr(checkpoint, "_FAR_COMMITS", bronze.version - LAST - 3)
+    assert goes_on(query, bronze)
+    (query / "commits" / str(LAST)).write_text('v1\n{"nextBatchWatermarkMs":0}')
     assert not goes_on(query, bronze)
 
 

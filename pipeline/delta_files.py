@@ -1,0 +1,72 @@
+"""Which data files of a Delta table may hold rows of some seqs, from what its log tells of each file."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+Seqs: TypeAlias = npt.NDArray[np.int64] | range
+"""Some seqs one by one, or all of a span."""
+
+
+def files_with(
+    table: DeltaTable,
+    folder: Path,
+    column: str,
+    seqs: Seqs,
+    keys: Sequence[str] | None = None,
+    *,
+    by_game: bool = False,
+) -> list[str]:
+    """Return the paths of the data files that may hold rows of one of these seqs, ordered by their first seq.
+
+    Args:
+        table: the table at the version to look at.
+        folder: where it is.
+        column: the name of its seq column.
+        seqs: what is looked for, in any order.
+        keys: only files that may hold one of these game keys.
+        by_game: order them by their first game key, then by their first seq.
+    """
+    stats = pa.table(table.get_add_actions(flatten=True))
+    if not stats.num_rows:
+        return []
+    low, high = (_bounds(stats, f"{end}.{column}", unknown) for end, unknown in (("min", -1), ("max", 2**63 - 1)))
+    if isinstance(seqs, range):
+        may = (high >= seqs.start) & (low < seqs.stop)
+    else:
+        wanted = np.sort(seqs)
+        may = np.searchsorted(wanted, high, side="right") > np.searchsorted(wanted, low, side="left")
+    if keys is not None and {"min.game_key", "max.game_key"} <= set(stats.column_names):
+        first, last = (stats.column(f"{end}.game_key").to_pylist() for end in ("min", "max"))
+        ordered = sorted(keys)
+        may &= np.array([_may_hold(ordered, a, b) for a, b in zip(first, last, strict=True)], dtype=np.bool_)
+    paths = stats.column("path").to_pylist()
+    order = np.argsort(low, kind="stable").tolist()
+    if by_game and "min.game_key" in stats.column_names:
+        games = stats.column("min.game_key").to_pylist()
+        order.sort(key=lambda row: games[row] or "")
+    return [str(folder / unquote(paths[row])) for row in order if may[row]]
+
+
+def _bounds(stats: pa.Table, name: str, unknown: int) -> npt.NDArray[np.int64]:
+    if name not in stats.column_names:
+        return np.full(stats.num_rows, unknown, dtype=np.int64)
+    bounds: npt.NDArray[np.int64] = pc.fill_null(stats.column(name).cast(pa.int64()), unknown).to_numpy()
+    return bounds
+
+
+def _may_hold(keys: Sequence[str], first: str | None, last: str | None) -> bool:
+    """Tell whether one of the keys, which are in order, may lie in a file with these bounds."""
+    if first is None or last is None:
+        return True
+    at = bisect_left(keys, first)
+    # An upper bound may be cut short by the writer, so a key that begins with it is let through.
+    return at < len(keys) and (keys[at] <= last or keys[at].startswith(last))

@@ -1,0 +1,103 @@
+"""Which files of bronze hold the rows of a catch-up chunk, and how tasks share them out.
+
+Tasks read these files themselves: Spark's own scan hands every row of every game through the JVM, which took as long as
+decoding the rows that were wanted.
+"""
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from pipeline.delta_files import files_with
+from pipeline.delta_log import read_commit
+from pipeline.names import GameKey
+
+_MOST_COMMITS: Final = 64  # of the log's end, before a snapshot is the shorter way
+_PART_BYTES: Final = 16 * 1024 * 1024  # as spark.sql.files.maxPartitionBytes
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some row groups of a file, or all of them."""
+
+    path: str
+    groups: tuple[int, ...] | None = None
+
+
+def files_of(bronze: Path, version: int, app_id: str, low: int, high: int, keys: Collection[GameKey]) -> list[str]:
+    """Return the files that may hold rows of these games, of seqs above `low` up to `high`.
+
+    Files that begin with the same game stand together: they have the same games, as ingest shares rows out by game, so
+    a task that reads several of them writes fewer and larger files.
+
+    Args:
+        bronze: the table's folder.
+        version: the version to look at, whose commits hold all seqs up to `high`.
+        app_id: the application id under which ingest counts its seqs.
+        low: the seq before the first wanted.
+        high: the last wanted seq.
+        keys: the games' keys.
+    """
+    recent = _recent(bronze, version, app_id, low, high)
+    if recent is not None:
+        return recent
+    return files_with(DeltaTable(bronze, version), bronze, "seq", range(low + 1, high + 1), list(keys), by_game=True)
+
+
+def parts_of(files: Sequence[str], part_bytes: int = _PART_BYTES) -> list[list[Piece]]:
+    """Share files out, in their order, to tasks of about so many bytes; a larger file is cut at its row groups."""
+    parts: list[list[Piece]] = []
+    room = 0
+    for file in files:
+        for piece, size in _pieces(file, part_bytes):
+            if size > room:
+                parts.append([])
+                room = part_bytes
+            parts[-1].append(piece)
+            room -= size
+    return parts
+
+
+def _pieces(file: str, part_bytes: int) -> list[tuple[Piece, int]]:
+    size = Path(file).stat().st_size
+    if size <= part_bytes:
+        return [(Piece(file), size)]
+    groups = pq.read_metadata(file).num_row_groups
+    each = max(1, groups * part_bytes // size)
+    return [
+        (Piece(file, tuple(range(first, min(first + each, groups)))), size * each // groups)
+        for first in range(0, groups, each)
+    ]
+
+
+def _recent(bronze: Path, version: int, app_id: str, low: int, high: int) -> list[str] | None:
+    """Return the files that the newest commits added with these seqs; None where the end of the log does not tell."""
+    found: list[dict[str, Any]] = []
+    for at in range(version, max(version - _MOST_COMMITS, -1), -1):
+        actions = read_commit(bronze, at)
+        if actions is None or any("remove" in action for action in actions):
+            return None  # log cleanup was here, or compaction or a hand: the files of before are not the ones of now
+        seqs = [int(action["txn"]["version"]) for action in actions if action.get("txn", {}).get("appId") == app_id]
+        added = [action["add"] for action in actions if "add" in action]
+        found += [each for each in added if _may_hold(each, low, high)]
+        if seqs and max(seqs) <= low + 1:
+            break
+    else:
+        if version >= _MOST_COMMITS:
+            return None
+    ordered = sorted(found, key=lambda each: str(_bound(each, "minValues", "game_key") or ""))
+    return [str(bronze / each["path"]) for each in ordered]
+
+
+def _may_hold(file: dict[str, Any], low: int, high: int) -> bool:
+    first, last = (_bound(file, end, "seq") for end in ("minValues", "maxValues"))
+    return first is None or last is None or (first <= high and last > low)
+
+
+def _bound(file: dict[str, Any], end: str, column: str) -> Any:
+    return json.loads(file.get("stats") or "{}").get(end, {}).get(column)

@@ -1,0 +1,98 @@
+"""Where the rows of a pass or chunk come from: a frame that Spark reads, or files that tasks read themselves."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.bronze import BRONZE, text
+from pipeline.streams.bronze_files import Piece
+from pipeline.streams.split import READ, REPORT, Place, SplitJob, split
+
+_READ: Final = pa.schema([BRONZE.field(name) for name in READ])
+
+
+class Rows(Protocol):
+    """Rows of bronze that can be split again and again."""
+
+    def split(self, job: SplitJob) -> list[Any]:
+        """Run the job over them; return what its tasks report.
+
+        Raises:
+            PySparkException, Py4JJavaError: they cannot be read, or a worker died of one.
+        """
+        ...
+
+    def places(self, key: str, above: int) -> list[Place]:
+        """Return where the rows of a game stand whose seq is above this one, in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRows:
+    """The rows of a frame."""
+
+    frame: DataFrame
+
+    def split(self, job: SplitJob) -> list[Any]:
+        """Run the job over the frame's partitions."""
+        return list(self.frame.select(*READ).mapInArrow(partial(split, job=job), REPORT).collect())
+
+    def places(self, key: str, above: int) -> list[Place]:
+        """Let Spark look for them."""
+        mine = self.frame.where((F.col("game_key") == key) & (F.col("seq") > above))
+        return sorted((row.seq, row.pos) for row in mine.select("seq", "pos").collect())
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """The rows of seqs above `low` up to `high` in files of bronze, one task for each part."""
+
+    spark: SparkSession
+    parts: Sequence[Sequence[Piece]]
+    low: int
+    high: int
+
+    def split(self, job: SplitJob) -> list[Any]:
+        """Run the job in one task for each part."""
+        if not self.parts:
+            return []
+        tasks = self.spark.range(0, len(self.parts), 1, len(self.parts))
+        body = partial(_split_parts, split_rows=split, rows=(self.parts, self.low, self.high), job=job)
+        return list(tasks.mapInArrow(body, REPORT).collect())
+
+    def places(self, key: str, above: int) -> list[Place]:
+        """Look for them here: nothing of the payload is read."""
+        rows = [read(part, max(self.low, above), self.high, [key], ["seq", "pos"]).to_pylist() for part in self.parts]
+        return sorted((row["seq"], row["pos"]) for part in rows for row in part)
+
+
+def read(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], columns: Sequence[str] = READ) -> pa.Table:
+    """Read a part's rows of these games, or of all where none is given, of seqs above `low` up to `high`."""
+    wanted = (pc.field("seq") > low) & (pc.field("seq") <= high)
+    if keys:
+        wanted &= text("game_key").isin(pa.array(keys, pa.string()))
+    form, local = ds.ParquetFileFormat(), LocalFileSystem()
+    fragments = [form.make_fragment(piece.path, local, row_groups=piece.groups) for piece in part]
+    dataset = ds.FileSystemDataset(fragments, _READ, form, local)
+    return dataset.to_table(columns=list(columns), filter=wanted, use_threads=False)
+
+
+def _split_parts(
+    batches: Iterator[pa.RecordBatch],
+    split_rows: Callable[[Iterator[pa.RecordBatch], SplitJob], Iterator[pa.RecordBatch]],
+    rows: tuple[Sequence[Sequence[Piece]], int, int],
+    job: SplitJob,
+) -> Iterator[pa.RecordBatch]:
+    """Split the parts whose numbers are given: the body of a Spark task."""
+    parts, low, high = rows
+    for batch in batches:
+        for number in batch.column("id").to_pylist():
+            yield from split_rows(iter(read(parts[number], low, high, sorted(job.cursors)).to_batches()), job)

@@ -1,0 +1,54 @@
+"""Whole drivers while nobody can write to their control store."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from pipeline.store.games import register_group
+from tests.faults.oracle import judge
+from tests.faults.test_owners import Place, driver, wait_for
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@contextmanager
+def locked(store: Path) -> Iterator[None]:
+    """Hold the store's write lock, as a backup or a hung process does; who writes waits, then fails."""
+    with closing(sqlite3.connect(store, timeout=60, isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        try:
+            yield
+        finally:
+            connection.execute("ROLLBACK")
+
+
+def landed(place: Place) -> int:
+    """How many rows the games' tables have."""
+    tables = [folder for folder in place.paths.tables.iterdir() if (folder / "_delta_log").exists()]
+    return sum(DeltaTable(each).to_pyarrow_dataset().count_rows() for each in tables)
+
+
+def test_b3_drivers_that_run_go_on_landing_rows_while_the_store_is_away(tmp_path: Path) -> None:
+    """B3: what comes in while the store cannot be written to is in the tables before it can be again, once."""
+    place = Place(tmp_path)
+    place.produce()
+    register_group(place.engine, "a")
+    with driver(place.env, "ingest", "run") as ingest, driver(place.env, "group", "run", "a") as group:
+        first = place.landed_seq()
+        wait_for(lambda: place.passed("a", first), "group a does not split")
+        before = landed(place)
+        with locked(place.paths.control_db):
+            place.produce()
+            wait_for(lambda: landed(place) > before, "nothing lands while the store is away")
+            assert (ingest.poll(), group.poll()) == (None, None)
+        place.produce()
+        last = place.landed_seq()
+        wait_for(lambda: place.passed("a", last), "group a does not go on when the store is back")
+        assert (ingest.poll(), group.poll()) == (None, None)
+    place.finish("a")
+    verdict = judge(place.env, place.log)
+    assert verdict.clean, verdict

@@ -1,0 +1,65 @@
+"""How far a stream is known to be complete when a pass ends."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from listeners.stream_id import StreamId
+from pipeline.settings import Paths, Settings, load
+from pipeline.store.engine import open_store
+from pipeline.store.games import record_seen, register_group
+from pipeline.streams.demux import Demux, Driver
+from pipeline.streams.passes import Outcome
+from pipeline.streams.roster import Roster
+
+SEQ_TO = 7  # of the pass
+
+
+@pytest.fixture
+def roster(tmp_path: Path) -> Roster:
+    engine = open_store(*load(tmp_path, {}))
+    register_group(engine, "a")
+    record_seen(engine, {"chess": "Chess"}, 9)  # it has rows beyond this pass, and none in it
+    return Roster(Settings(), Paths(tmp_path), engine, "a", lease=None)
+
+
+def demux_of(roster: Roster, folder: Path, *, fails: bool = False) -> Demux:
+    """A query whose passes read up to SEQ_TO and find no rows."""
+
+    def apply(_source: Any, streams: Any, *_more: Any, **_options: Any) -> Outcome:
+        for stream in streams.values():
+            stream.behind = fails
+        return Outcome(SEQ_TO, [], {}, {}, {})
+
+    known: Any = SimpleNamespace(latest_version=lambda: 1, snapshot=lambda _version: None)
+    context = SimpleNamespace(getLocalProperty=lambda _name: None)
+    spark: Any = SimpleNamespace(sparkContext=context)
+    bronze: Any = SimpleNamespace(refresh=lambda: None, cursor=9)
+    passes: Any = SimpleNamespace(apply=apply)
+    driver = Driver(spark, Settings(), roster, known, lambda _result: None)
+    return Demux(driver, StreamId("demux", "a"), folder / "checkpoint", bronze, passes)
+
+
+@pytest.mark.parametrize(
+    ("before", "complete", "fails", "after"),
+    [
+        (5, 5, False, SEQ_TO),  # the pass had all of bronze since, and nothing for this game
+        (5, 4, False, 4),  # what lies between is nobody's yet
+        (0, 4, False, 4),  # a query that has just started does not know where it stands
+        (5, 5, True, 5),
+    ],
+)
+def test_a_stream_without_rows_in_a_pass_is_as_far_as_the_pass(
+    roster: Roster, tmp_path: Path, before: int, complete: int, fails: bool, after: int
+) -> None:
+    """Law L7: a quiet game is not taken for one that is behind, and no game for one that is further than it is."""
+    demux, chess = demux_of(roster, tmp_path, fails=fails), roster.streams["chess"]
+    demux.frontier_seq, chess.complete_through = before, complete
+    frame: Any = None
+    demux._batch(frame, 0)
+    assert chess.complete_through == after
+    assert demux.frontier_seq == SEQ_TO
+    waiting = roster.behind(lambda _stream: SEQ_TO, lambda _stream: 9)
+    assert (waiting == [chess]) is (after < SEQ_TO)
