@@ -138,7 +138,10 @@ class Demux:
         self._ceiling = self._bronze.cursor or 0
         schemas = self._driver.schemas.snapshot(version)
         whole = {key for key, stream in streams.items() if 0 < self.frontier_seq <= stream.complete_through}
-        outcome = self._passes.apply(FrameRows(frame), streams, schemas, "RUN", repeated=self._fresh)
+        if streams:
+            outcome = self._passes.apply(FrameRows(frame), streams, schemas, "RUN", repeated=self._fresh)
+        else:  # all of them are behind: catch-up needs the processors
+            outcome = Outcome(frame.agg(F.max("seq")).collect()[0][0], [], {}, {}, {})
         self._fresh = False
         frontier_seq = max(self.frontier_seq, outcome.seq_to or 0)
         for key in whole.union(committed(outcome)):

@@ -87,6 +87,7 @@ def split(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterator[pa.Recor
     if job.trial is not None:
         mine = _within(mine, *job.trial)
     worker = _Split(mine, job)
+    del parts, rows, mine  # payloads are large: what was copied is let go of
     worker.run()
     report = {"seq_from": seqs["min"], "seq_to": seqs["max"], "games": worker.games, "seconds": worker.seconds}
     rejects = pa.concat_tables([QUARANTINE.empty_table(), *worker.rejects])
@@ -128,8 +129,10 @@ class _Split:
         decoded = self._decode(routed) if routed.num_rows else {}
         self.seconds["decode"] += time.perf_counter() - started
         started = time.perf_counter()
-        for target, tables in decoded.items():
-            self._write(pa.concat_tables(tables), target)
+        del routed
+        self.rows = self.rows.schema.empty_table()
+        for target in list(decoded):
+            self._write(pa.concat_tables(decoded.pop(target)), target)
         self.seconds["write"] += time.perf_counter() - started
 
     def _without_deadly(self, routed: pa.Table) -> pa.Table:

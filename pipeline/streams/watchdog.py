@@ -58,8 +58,10 @@ class Watchdog:
         results = [self._results.popleft() for _ in range(len(self._results))]
         streams = list(self._group.streams.values())
         commits = self._commits(streams)
+        durations = sorted(self._durations)
+        p95 = durations[int(len(durations) * 0.95)] if durations else None
         readings: dict[str, Reading] = {
-            stream.game_key: self._reading(stream, commits, now, active=active) for stream in streams
+            stream.game_key: self._reading(stream, commits, p95, now, active=active) for stream in streams
         }
         states = self._watch.observe(now, readings, [game for result in results for game in result.games])
         changes = [
@@ -90,8 +92,9 @@ class Watchdog:
         frontier = self._group.frontier_seq
         return stream.complete_through if stream.behind else max(stream.complete_through, frontier)
 
-    def _reading(self, stream: Stream, commits: list[tuple[int, float]], now: float, *, active: bool) -> Reading:
-        durations = sorted(self._durations)
+    def _reading(
+        self, stream: Stream, commits: list[tuple[int, float]], p95: float | None, now: float, *, active: bool
+    ) -> Reading:
         facts = StreamFacts(
             desired=stream.decision.desired,
             driver_heartbeat_at=now,
@@ -101,7 +104,7 @@ class Watchdog:
             lane=stream.lane,
             started_at=self._started_at,
             trigger_seconds=self._settings.demux.trigger_seconds,
-            pass_p95_seconds=durations[int(len(durations) * 0.95)] if durations else None,
+            pass_p95_seconds=p95,
             objective_seconds=self._settings.metrics.latency_objective_seconds,
             pass_active_since=self._group.pass_since,
         )
