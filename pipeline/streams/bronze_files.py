@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
@@ -91,7 +92,7 @@ def _recent(bronze: Path, version: int, app_id: str, low: int, high: int) -> lis
         if version >= _MOST_COMMITS:
             return None
     ordered = sorted(found, key=lambda each: str(_bound(each, "minValues", "game_key") or ""))
-    return [str(bronze / each["path"]) for each in ordered]
+    return [str(bronze / unquote(each["path"])) for each in ordered]
 
 
 def _may_hold(file: dict[str, Any], low: int, high: int) -> bool:
