@@ -1,6 +1,6 @@
 """Opens many protobuf messages at once, and finds the bad ones among them without paying for each good one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,7 @@ from ptars import HandlerPool, PtarsConfig
 
 from pipeline.contracts.messages import shown
 from pipeline.contracts.mistyped import Mistyped
-from pipeline.contracts.together import Together, runs
+from pipeline.contracts.together import Together
 from pipeline.errors import Refused
 
 MAX_DETAIL: Final = 500
@@ -112,25 +112,9 @@ class Parser:
 
     def _plain_failures(self, messages: pa.BinaryArray) -> dict[int, str]:
         """Return which messages the plain parser refuses, each with its sentence."""
-        contents = messages.to_pylist()
-        suspects = (row for run in runs(contents) for row in self._suspects(contents, run))
-        failures = {row: self._plain_failure(contents[row]) for row in suspects}
+        suspects = self._together.suspects(messages, nothing_unknown=self._mistyped is not None)
+        failures = {row: self._plain_failure(messages[row].as_py()) for row in suspects}
         return {row: failure for row, failure in failures.items() if failure is not None}
-
-    def _suspects(self, contents: Sequence[bytes], run: range) -> Iterator[int]:
-        """Yield the rows of a run that are not good on their own, found by halving: most runs have one or none."""
-        waiting = [run]
-        while waiting:
-            part = waiting.pop()
-            if self._are_good(contents[part.start : part.stop]):
-                continue
-            if len(part) == 1:
-                yield part.start
-            else:
-                waiting += [part[: len(part) // 2], part[len(part) // 2 :]]
-
-    def _are_good(self, contents: Sequence[bytes]) -> bool:
-        return self._together.are_good(contents, nothing_unknown=self._mistyped is not None)
 
     def _plain_failure(self, content: bytes) -> str | None:
         """Return why the plain parser refuses a message, None when it does not."""
