@@ -1,7 +1,8 @@
 """`python -m bench.outage`: how long a group takes to catch up with what arrived while it was stopped.
 
-The backlog is put into bronze at full speed beforehand, in commits of the size live traffic makes; measured is the
-group's catch-up while live traffic goes on. See docs/performance.md.
+Most of the backlog is put into bronze at full speed beforehand, in commits of the size live traffic makes, the rest
+by live traffic, so that ingest has warmed up; measured is the group's catch-up while live traffic goes on. See
+docs/performance.md.
 """
 
 import argparse
@@ -35,7 +36,7 @@ _MOST_SECONDS: Final = 900.0  # a catch-up that takes longer is given up
 _LANDING_EVENTS: Final = 5_000  # in one landing commit of the simulator at full speed
 _HASTY_SECONDS: Final = 0.1  # ingest's trigger while the backlog is made
 _LOOK_SECONDS: Final = 1.0
-_AGE_SECONDS: Final = 4.0  # between two looks at all logs, which cost half a second; the result does not use them
+_AGE_SECONDS: Final = 4.0  # between two looks at all logs, which cost half a second: how exact phases are
 _STEP_SECONDS: Final = 0.5  # between two moments at which the backlog's age is worked out
 _PHASES_METRIC: Final = "turnout_group_pass_phase_seconds_total"
 
@@ -128,6 +129,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--games", type=int, default=300)
     parser.add_argument("--rate", type=float, default=8000.0, help="events per second, missed and live")
     parser.add_argument("--minutes", type=float, default=10.0, help="length of the outage")
+    parser.add_argument("--warm", type=float, default=120.0, help="seconds of live traffic the outage ends with")
     parser.add_argument("--before", type=float, default=30.0, help="seconds of live traffic before the outage")
     parser.add_argument("--after", type=float, default=60.0, help="seconds of live traffic after the catch-up")
     parser.add_argument("--ingest-trigger", type=float, default=2.0, help="seconds")
@@ -158,23 +160,28 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         _say(f"{len(keys)} games are known; live for {options.before:g} s")
         _wait(load, options.before)
         _drain(load)
-        filled = _fill(load, options, paths)
+        before = _last_seq(paths)
+        seconds = _fill(load, options, paths)
         write_settings(root / "usual", usual)[1].settings_file.replace(paths.settings_file)
-        seqs = _last_seq(paths)
+        filled = _last_seq(paths)
         load.start_ingest()
         load.send(Wanted(options.games, options.rate))
-        load.until(lambda: _last_seq(paths) > seqs + 1, "live traffic in bronze")
+        load.until(lambda: _last_seq(paths) > filled + 1, "live traffic in bronze")
+        _say(f"live traffic for {options.warm:g} s")
+        _wait(load, options.warm)
+        missed = _missed(paths, before)
         _say("starting the group")
-        before, looks = cpu.read_all(), _catch_up(load, options, paths, keys)
-        after = cpu.read_all()
+        at_start, looks = cpu.read_all(), _catch_up(load, options, paths, keys)
+        at_end = cpu.read_all()
         _drain(load)
     _say("verifying")
     proof = books(paths, "--complete")
     return {
         "machine": machine.describe(),
         "options": {name: str(value) for name, value in vars(options).items() if name not in {"work", "out"}},
-        "other_cores": machine.others(before, after, looks[-1].at - looks[0].at, os.getpid()),
-        **filled,
+        "other_cores": machine.others(at_start, at_end, looks[-1].at - looks[0].at, os.getpid()),
+        **missed,
+        "filled_in_seconds": seconds,
         **_analyse(options, paths, looks),
         "books": json.loads(proof.stdout.splitlines()[-1])
         if proof.stdout
@@ -190,10 +197,10 @@ def _drain(load: Load) -> None:
     load.stop("ingest")
 
 
-def _fill(load: Load, options: argparse.Namespace, paths: Paths) -> dict[str, Any]:
-    """Put the outage's events into bronze as fast as it goes; return how that was done."""
-    events, began = round(options.rate * options.minutes * 60), time.monotonic()
-    seq, version = _last_seq(paths), DeltaTable(paths.landing).version()
+def _fill(load: Load, options: argparse.Namespace, paths: Paths) -> float:
+    """Put what the outage begins with into bronze as fast as it goes; return the seconds that took."""
+    events, began = round(options.rate * (options.minutes * 60 - options.warm)), time.monotonic()
+    version = DeltaTable(paths.landing).version()
     wanted = Wanted(options.games, options.rate).arguments()
     at = wanted.index("--rate")
     command = turnout("simulate", *wanted[:at], *wanted[at + 2 :], "--events", str(events))
@@ -206,11 +213,13 @@ def _fill(load: Load, options: argparse.Namespace, paths: Paths) -> dict[str, An
         filler.wait(["fill"], threading.Event())
         load.until(lambda: not load.landing_behind(), "backlog in bronze", _MOST_SECONDS)
     load.stop("ingest")
-    return {
-        "missed_events": events,
-        "missed_commits": _last_seq(paths) - seq,
-        "filled_in_seconds": round(time.monotonic() - began, 1),
-    }
+    return round(time.monotonic() - began, 1)
+
+
+def _missed(paths: Paths, seq: int) -> dict[str, int]:
+    """Return how much bronze has got after this seq."""
+    commits = [each for each in Follower(paths.bronze).read() if (each.seq_to or 0) > seq]
+    return {"missed_events": sum(each.rows for each in commits), "missed_commits": len(commits)}
 
 
 def _limit_ingest(options: argparse.Namespace, paths: Paths, version: int) -> None:

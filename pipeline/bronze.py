@@ -38,5 +38,7 @@ def text(name: str) -> pc.Expression:
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
     """Return a column as one array, which is what the parsers take."""
+    if column.num_chunks == 1:
+        return column.chunk(0)  # Arrow copies even a single one
     combined = column.combine_chunks()
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined

@@ -56,7 +56,7 @@ class Parser:
     """Opens messages of one definition.
 
     A message is bad exactly when either of two parsers refuses it on its own; its neighbours never matter. The plain
-    parser looks at every message first (about 1 microsecond each), because the Arrow parser alone is not safe: it
+    parser looks at every message first (about 2 microseconds each), because the Arrow parser alone is not safe: it
     follows nested unknown groups without limit until the process dies, takes tags beyond 32 bits, and fails a whole
     array without saying where.
     """

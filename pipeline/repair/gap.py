@@ -57,8 +57,8 @@ def accept_gap(
 def _move(paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game, note: str) -> Accepted:
     last = last_seq(engine, game.key)  # read before bronze, which then holds it, unless it is lost
     bronze = BronzeRows(paths.bronze, environment, game)
-    table = _table(paths, environment, schemas, game)
-    cursor = table.cursor or 0
+    table = _newest(paths, environment, game)
+    cursor = 0 if table is None else table.cursor or 0
     first = _first_link(bronze.between(cursor, bronze.head_seq), game)
     through = last if first is None else first
     if through <= cursor:
@@ -67,21 +67,27 @@ def _move(paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, ga
             f"stopped, the reason is another one: the dashboard shows it, and `turnout stream retry {game.key}` "
             "lets it try again."
         )
+    table = table or _first_table(paths, environment, schemas, game)
     table.commit([], cursor or None, through, note={"turnout": f"gap up to seq {through} accepted by {note}"})
     return Accepted(game.key, cursor, through)
 
 
-def _table(paths: Paths, environment: str, schemas: SchemaSet, game: Game) -> CursorTable:
-    """Open the game's table at its newest generation, or make it: its first rows of all may be what is lost."""
-    folder, first = paths.table(game.key), names.stream_app_id(environment, game.key, 1)
-    table = CursorTable.open(folder, first)
+def _newest(paths: Paths, environment: str, game: Game) -> CursorTable | None:
+    """Open the game's table at its newest generation, None where there is no table."""
+    folder = paths.table(game.key)
+    table = CursorTable.open(folder, names.stream_app_id(environment, game.key, 1))
     if table is None:
-        if game.key not in schemas.games:
-            raise Refused(f"{game.key} has neither a table nor a schema: register a schema first.")
-        description = f"turnout game {game.name}"
-        return CursorTable.create(folder, target_schema(schemas, game.key), first, description=description)
+        return None
     newest = generation.newest(table.transaction_version, environment, game.key)
     return CursorTable.open(folder, names.stream_app_id(environment, game.key, newest)) or table
+
+
+def _first_table(paths: Paths, environment: str, schemas: SchemaSet, game: Game) -> CursorTable:
+    """Make the table of a game whose first rows of all are lost."""
+    if game.key not in schemas.games:
+        raise Refused(f"{game.key} has neither a table nor a schema: register a schema first.")
+    app_id, description = names.stream_app_id(environment, game.key, 1), f"turnout game {game.name}"
+    return CursorTable.create(paths.table(game.key), target_schema(schemas, game.key), app_id, description=description)
 
 
 def _first_link(chunks: Iterable[pa.Table], game: Game) -> int | None:

@@ -161,8 +161,9 @@ class Roster:
             self.streams[key] = self._leaving.pop(key)
         held = self.streams
         new = [each for key, each in wanted.items() if key not in held or held[key].generation < each.generation]
-        with ThreadPoolExecutor(_OPENING_THREADS) as pool:  # a driver that starts opens a thousand tables
-            held.update((stream.game_key, stream) for stream in pool.map(self._opened, new))
+        if new:
+            with ThreadPoolExecutor(_OPENING_THREADS) as pool:  # a driver that starts opens a thousand tables
+                held.update((stream.game_key, stream) for stream in pool.map(self._opened, new))
         for key, assignment in wanted.items():
             held[key].last_seq = max(held[key].last_seq, assignment.last_seq)
             held[key].decision = decisions.get(key, Decision())

@@ -58,9 +58,12 @@ def test_rows_that_are_gone_at_the_end_are_moved_over(applied: World) -> None:
 
 
 def test_a_game_that_lost_its_first_rows_gets_a_table(world: World) -> None:
-    """A game with no table yet is not stuck for ever."""
+    """A game with no table yet is not stuck for ever, and a refusal leaves no empty table behind."""
     for number in (1, 2):
         world.ingest(good(number))
+    with pytest.raises(Refused, match="lost nothing"):
+        accept(world)
+    assert not world.paths.table(CHESS.key).exists()
     lose(world, 1)
     assert accept(world) == Accepted(str(CHESS.key), 0, 1)
     world.split()
