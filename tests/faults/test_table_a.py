@@ -26,6 +26,7 @@ from pipeline.ingest import query as ingest_query
 from pipeline.names import game_key
 from pipeline.repair.game import Game
 from pipeline.repair.gap import accept_gap
+from pipeline.store.decisions import ask_retry
 from pipeline.store.games import register_group
 from pipeline.store.tables import games
 from pipeline.streams import demux
@@ -306,6 +307,25 @@ def test_a19_rows_deleted_from_bronze_unread_stop_their_game_and_no_other(
     assert life.attempt()
     assert set(seqs_of(world, victim)) == {*before, *range(seq + 1, 5)}
     assert not any(stream.behind for stream in life.group.streams.values())
+
+
+def test_a19_a_restored_bronze_lets_its_game_go_on(world: Any, faults: Faults) -> None:
+    """A19, law L5: with the deleted rows back, the next attempt lands them, each once, and no stream has stopped."""
+    life = Life(world, faults, PLENTY)
+    for _ in range(3):
+        life.produce(EVENTS)
+        world.ingest()
+    victim = min(game_key(name) for name in life.simulator.games)
+    bronze = DeltaTable(world.paths.bronze)
+    whole = bronze.version()
+    bronze.delete(f"game_key = '{victim}' and seq = 2")
+    assert life.attempt()
+    assert life.group.streams[victim].behind
+    world.spark.sql(f"RESTORE TABLE delta.`{world.paths.bronze}` TO VERSION AS OF {whole}")
+    ask_retry(world.engine, victim, "ann")
+    life.produce(EVENTS)
+    assert life.attempt()
+    assert is_clean(life)
 
 
 def test_a22_a_group_refuses_a_bronze_that_was_made_anew(world: Any, faults: Faults) -> None:
