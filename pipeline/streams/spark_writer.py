@@ -44,7 +44,7 @@ class SparkTable:
         """
         self._spark, self._path, self._app_id, self._staging, self._holds = spark, path, app_id, staging, holds
         self._key = GameKey(path.name)
-        with _spark_may_fail(self._key):
+        with _spark_may_fail(spark, self._key):
             self._log = SparkDelta.forPath(spark, str(path))._jdt.deltaLog()  # noqa: SLF001 - no public way to a cursor
         self._none = getattr(self._log, "update$default$2")()  # Scala's None
         self.refresh()
@@ -64,7 +64,7 @@ class SparkTable:
         Raises:
             Transient: Spark cannot read the table.
         """
-        with _spark_may_fail(self._key):
+        with _spark_may_fail(self._spark, self._key):
             snapshot = self._log.update(False, self._none, self._none)
             self._version = int(snapshot.version())
             self._transactions = _transactions(snapshot)
@@ -81,7 +81,7 @@ class SparkTable:
         if merge(held, target) == held:
             return False
         hit("in_schema_change")
-        with _spark_may_fail(self._key):
+        with _spark_may_fail(self._spark, self._key):
             self._append(self._spark.createDataFrame([], _spark_schema(target)), {"mergeSchema": "true"})
         hit("in_schema_change")
         self.refresh()
@@ -122,7 +122,7 @@ class SparkTable:
 
     def _write(self, rows: DataFrame, expected: int | None, cursor: int) -> None:
         try:
-            with _spark_may_fail(self._key):
+            with _spark_may_fail(self._spark, self._key):
                 self._append(rows, {"txnAppId": self._app_id, "txnVersion": str(cursor)})
         except Transient:
             self.refresh()
@@ -131,7 +131,7 @@ class SparkTable:
 
     def _staged(self, files: Sequence[DataFile]) -> DataFrame:
         schema = StructType.fromJson(json.loads(self._schema))
-        with _spark_may_fail(self._key):
+        with _spark_may_fail(self._spark, self._key):
             if not files:
                 return self._spark.createDataFrame([], schema)
             reader = self._spark.read.schema(schema).options(ignoreMissingFiles="false", ignoreCorruptFiles="false")
@@ -148,7 +148,7 @@ class SparkTable:
             Refused: one did, so one of us did not hold the lease.
         """
         for version in range(seen + 1, self._version):
-            with _spark_may_fail(self._key):
+            with _spark_may_fail(self._spark, self._key):
                 snapshot = self._log.getSnapshotAt(version, self._none, self._none, False)
                 between = _transactions(snapshot).get(self._app_id)
             if between != expected and between is not None and between < cursor:
@@ -176,7 +176,7 @@ class SparkWriter:
         Raises:
             Transient: Spark cannot read it.
         """
-        with _spark_may_fail(path.name):
+        with _spark_may_fail(self._spark, path.name):
             if not SparkDelta.isDeltaTable(self._spark, str(path)):
                 return None
         return SparkTable(self._spark, path, app_id, self.folder / path.name, self._holds)
@@ -189,7 +189,7 @@ class SparkWriter:
         """
         # Not by Delta's table builder: it fails for ever where a process died before the log's first entry was there.
         options = {"delta.checkpointInterval": str(self._checkpoint_interval), "userMetadata": description}
-        with _spark_may_fail(path.name):
+        with _spark_may_fail(self._spark, path.name):
             nothing = self._spark.createDataFrame([], _spark_schema(target))
             nothing.write.format("delta").mode("ignore").options(**options).save(str(path))
         return SparkTable(self._spark, path, app_id, self.folder / path.name, self._holds)
@@ -213,8 +213,11 @@ def _spark_schema(target: pa.Schema) -> StructType:
 
 
 @contextmanager
-def _spark_may_fail(key: str) -> Iterator[None]:
+def _spark_may_fail(spark: SparkSession, key: str) -> Iterator[None]:
     try:
+        # Delta asks for the thread's session when a checkpoint is not read yet; a thread of ours may have none.
+        jvm: Any = spark._jvm  # noqa: SLF001
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
         yield
     except (PySparkException, Py4JError) as error:
         raise Transient(f"{key}: {_cause(str(error))}") from error

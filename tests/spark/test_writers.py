@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -24,7 +25,7 @@ from pipeline.delta_table import Conflict, CursorTable, DataFile, write_file
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import Injected
 from pipeline.maintenance import run
-from pipeline.names import game_key
+from pipeline.names import game_key, stream_app_id
 from pipeline.repair.game import Game
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
@@ -381,6 +382,26 @@ def test_what_only_the_lease_prevents_is_told(world: Any) -> None:
     with pytest.raises(Refused, match=r"cursor to 2 .* from 1 to 3, so rows may be in the table twice"):
         owner.commit(3, 2, 3)
     assert seqs_of(world) == [1, 2, 2, 3]
+
+
+def test_a_table_is_opened_in_a_thread_that_has_no_session(world: Any) -> None:
+    """Law L10: a driver opens its tables in threads of its own, and Delta asks the thread for a session.
+
+    Usually it has read the checkpoint ahead and does not ask; on a busy machine it has not.
+    """
+    direct = Owner(world, "direct")
+    for seq in range(1, 5):  # every third commit writes a checkpoint
+        direct.commit(seq, seq)
+    writer, app_id = Owner(world, "spark").writer, stream_app_id("local", KEY, 1)
+    world.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+    def open_alone() -> int | None:
+        world.spark._jvm.org.apache.spark.sql.classic.SparkSession.clearActiveSession()
+        table = writer.open(world.paths.table(KEY), app_id)
+        return None if table is None else table.cursor
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(open_alone).result() == 4
 
 
 def test_a_whole_life_under_the_spark_writer(world: Any) -> None:
