@@ -2,22 +2,21 @@
 
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, inspect, text
+from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.schema import CreateColumn
 
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
-from pipeline.store.tables import metadata
+from pipeline.store.migrate import migrate
 
 _BUSY_TIMEOUT_MS = 30_000
 
 
 def open_store(settings: Settings, paths: Paths) -> Engine:
-    """Open the control store and create what is missing in it: tables, and columns that may be null.
+    """Open the control store and bring its tables to this version.
 
     Raises:
-        Refused: the store cannot be reached or is not writable.
+        Refused: the store cannot be reached, is not writable, or was migrated by a newer turnout.
     """
     url = settings.store.url or f"sqlite:///{paths.control_db}"
     if not settings.store.url:
@@ -26,24 +25,11 @@ def open_store(settings: Settings, paths: Paths) -> Engine:
         engine = create_engine(url, pool_pre_ping=True)
         if engine.dialect.name == "sqlite":
             event.listen(engine, "connect", _tune_sqlite)
-        metadata.create_all(engine)
-        _add_missing_columns(engine)
+        migrate(engine)
     except (SQLAlchemyError, ImportError) as error:
         reason = str(getattr(error, "orig", error)).splitlines()[0]
         raise Refused(f"The control store cannot be opened: {reason}. Check the setting store.url.") from error
     return engine
-
-
-def _add_missing_columns(engine: Engine) -> None:
-    """Bring a store of an earlier version up to date, where all that is new may be null."""
-    there = inspect(engine).get_multi_columns()
-    for table in metadata.sorted_tables:
-        known = {column["name"] for column in there[None, table.name]}
-        for column in table.columns:
-            if column.name not in known:
-                spelled = CreateColumn(column).compile(engine)
-                with engine.begin() as connection:
-                    connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {spelled}"))
 
 
 def _tune_sqlite(connection: Any, _record: Any) -> None:

@@ -1,6 +1,5 @@
 import pickle
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,13 +30,6 @@ def definition(*more: str, name: str = "M") -> bytes:
 
 def retyped(kind: str) -> bytes:
     return bundle(define({"M": {"a": (1, kind)}}))
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_store(Settings(), Paths(tmp_path))
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture

@@ -242,8 +242,11 @@ def test_every_reason_is_explained() -> None:
 
 
 def modules() -> set[str]:
-    """Return every package and module of the program; protobuf modules are one with their folder."""
+    """Return every package and module of the program; protobuf modules and migrations are one with their folder."""
     files = [path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    files = [
+        path for path in files if "migrations" not in path.parts or path.parts[-2:] == ("migrations", "__init__.py")
+    ]
     written_by_people = [path for path in files if not re.search(r"_pb2(_grpc)?$", path.stem)]
     named = {str(path.with_suffix("")) for path in written_by_people if path.stem != "__init__"}
     return named | {str(path.parent) for path in files if path.stem == "__init__"}

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from pipeline.names import game_key
 from pipeline.settings import Onboarding as Limits
 from pipeline.settings import load
 from pipeline.store import onboarding as store
-from pipeline.store.engine import open_store
 from pipeline.store.onboarding import How, Onboarded, RefusedName, Wish
 from pipeline.store.tables import registrations, schemas
 
@@ -31,14 +30,11 @@ NOW = 1_800_000_000.0
 LIMITS = Limits()
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    opened = open_store(*load(tmp_path / "env", {}))
-    with opened.begin() as connection:
+@pytest.fixture(autouse=True)
+def schema(engine: Engine) -> None:
+    with engine.begin() as connection:
         row = {"fingerprint": "f", "format": "protobuf", "message": "m", "descriptor": b"", "created_at": NOW}
         connection.execute(insert(schemas).values(schema_id=1, **row))
-    yield opened
-    opened.dispose()
 
 
 def _register(engine: Engine, *names: str, keys: Sequence[str] = ()) -> None:
@@ -320,15 +316,14 @@ def test_wrong_settings_of_onboarding_are_refused(tmp_path: Path, wrong: str) ->
         load(tmp_path / "none", {"TURNOUT_ONBOARDING__NAMES": "a, b"})
 
 
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)  # a command ends, and its connections with it
 def test_the_commands_act_on_the_store_and_speak_json(engine: Engine, tmp_path: Path) -> None:
     """`turnout games …` approves, refuses and lists by exact name, and its JSON can be read by a script."""
     ingest = Onboarding(engine, LIMITS)
     ingest.note(_told({"Foo": 2, "foo": 3, "spam": 1}), NOW)
 
     def turnout(*arguments: str) -> str:
-        done = CliRunner().invoke(
-            cli, ["games", *arguments, "--env-dir", str(tmp_path / "env")], catch_exceptions=False
-        )
+        done = CliRunner().invoke(cli, ["games", *arguments, "--env-dir", str(tmp_path)], catch_exceptions=False)
         assert done.exit_code == 0
         return done.output
 

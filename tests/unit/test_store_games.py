@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,6 @@ from pipeline.settings import load
 from pipeline.store import games, onboarding
 from pipeline.store.engine import open_store
 from pipeline.store.onboarding import Wish
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    settings, paths = load(tmp_path, {})
-    store = open_store(settings, paths)
-    yield store
-    store.dispose()
 
 
 def _groups(engine: Engine, *names: str) -> dict[str, set[str]]:

@@ -1,26 +1,16 @@
 """Games that change hands: a driver takes a game only when no other one holds it, and lets go what it does not read."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, event, text, update
+from sqlalchemy import Engine, event, update
 
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings import Paths, Settings
 from pipeline.store import games
-from pipeline.store.engine import open_store
 from pipeline.store.leases import Lease
 from pipeline.store.tables import games as games_table
 from pipeline.streams.roster import Roster
 from tests.unit.leases_world import SECONDS, StoreClock, group_lease
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    settings, paths = load(tmp_path, {})
-    store = open_store(settings, paths)
-    yield store
-    store.dispose()
 
 
 @pytest.fixture
@@ -209,20 +199,3 @@ def test_a_look_at_a_thousand_games_is_two_statements_and_writes_nothing(engine:
 
 
 # --------------------------------------------------------------------------------------------------------- old stores
-
-
-def test_a_store_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -> None:
-    """An environment from before leases goes on: what is new in its store is added, what was there stays."""
-    settings, paths = load(tmp_path, {})
-    engine = open_store(settings, paths)
-    games.record_seen(engine, {"g0": "Game 0"}, 7)
-    with engine.begin() as connection:
-        connection.execute(text("drop table leases"))
-        for column in ("held_by", "held_epoch"):
-            connection.execute(text(f"alter table games drop column {column}"))
-    engine.dispose()
-    again = open_store(settings, paths)
-    games.register_group(again, "a")
-    (game,) = games.carried(again, group_lease(again, "a"))
-    assert (game.game_key, game.last_seq) == ("g0", 7)
-    again.dispose()

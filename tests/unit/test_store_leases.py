@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
 
@@ -18,18 +17,9 @@ from sqlalchemy import Engine, StaticPool, create_engine, delete, func, select, 
 
 from pipeline.errors import Refused
 from pipeline.settings import Store, load
-from pipeline.store.engine import open_store
 from pipeline.store.leases import Lease, LeaseLost, Process, leased, store_now
 from pipeline.store.tables import leases
 from tests.unit.leases_world import SECONDS, StoreClock, elsewhere, group_lease
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    settings, paths = load(tmp_path, {})
-    store = open_store(settings, paths)
-    yield store
-    store.dispose()
 
 
 @pytest.fixture

@@ -1,0 +1,76 @@
+"""Brings the control store's tables to what this version of turnout knows, by the migrations kept beside it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, Engine, inspect, text
+
+from pipeline.errors import Refused
+
+NEWEST: Final = "0001"
+"""The migration that makes the tables what `pipeline/store/tables.py` says they are."""
+
+_FOLDER: Final = Path(__file__).with_name("migrations")
+_LOCK: Final = 7_021_962_114  # any number that nobody else locks in the same database
+
+
+def migrate(engine: Engine) -> None:
+    """Bring a store up to `NEWEST`; costs one statement where it is there already.
+
+    Processes that start at the same moment wait for the first of them.
+
+    Raises:
+        Refused: a newer turnout has migrated the store.
+    """
+    with engine.connect() as connection:
+        found = _version(connection)
+    if found == NEWEST:
+        return
+    with _alone(engine) as connection:
+        found = _version(connection)
+        if found == NEWEST:
+            return
+        if found is not None and found > NEWEST:
+            raise Refused(
+                f"The control store was migrated by a newer turnout: it is at {found}, this one knows up to {NEWEST}. "
+                "Run the newer one, or name another store with store.url."
+            )
+        _upgrade(connection)
+
+
+def _version(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    version: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return version
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(_FOLDER))
+    config.attributes["connection"] = connection
+    command.upgrade(config, NEWEST)
+
+
+@contextmanager
+def _alone(engine: Engine) -> Iterator[Connection]:
+    """Open a transaction that no other migration runs beside; it ends with the block, whole or not at all."""
+    if engine.dialect.name == "sqlite":
+        # Its driver opens no transaction for what defines tables, so we open one and tell SQLAlchemy of none.
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.exec_driver_sql("ROLLBACK")
+                raise
+            connection.exec_driver_sql("COMMIT")
+        return
+    with engine.begin() as connection:
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        yield connection

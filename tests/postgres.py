@@ -1,0 +1,105 @@
+"""A real PostgreSQL server for tests: a cluster of its own in a temporary folder, on loopback, gone at the end."""
+
+import ctypes
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+_START_SECONDS = 60.0
+_PR_SET_PDEATHSIG = 1
+
+
+class Postgres:
+    """A running server; each `url` is a store of its own."""
+
+    def __init__(self, port: int) -> None:
+        self._address = f"turnout@127.0.0.1:{port}/postgres"
+        self._numbers = itertools.count(1)
+
+    def url(self) -> str:
+        """Return the address of an empty schema, for SQLAlchemy.
+
+        What is made in it hides what PostgreSQL has of the same name: so a test can have a clock of its own.
+        """
+        schema = f"store_{next(self._numbers)}"
+        with psycopg.connect(f"postgresql://{self._address}", autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {schema}".encode())
+        return f"postgresql+psycopg://{self._address}?options=-csearch_path%3D{schema},pg_catalog"
+
+    def is_up(self) -> bool:
+        try:
+            psycopg.connect(f"postgresql://{self._address}").close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+@contextmanager
+def postgres_server() -> Iterator[Postgres]:
+    """Start a server as a user without rights: it refuses to run as root."""
+    user = _user()
+    folder = Path(tempfile.mkdtemp(prefix="turnout-postgres-"))
+    try:
+        if user is not None:
+            shutil.chown(folder, user, user)
+        data = folder / "data"
+        initdb = [_program("initdb"), "-D", str(data), "-U", "turnout", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"]
+        made = subprocess.run(initdb, user=user, group=user, cwd=folder, capture_output=True, text=True)
+        assert made.returncode == 0, made.stderr
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        options = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": "", "fsync": "off"}
+        flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+        log = folder / "log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [_program("postgres"), "-D", str(data), *flags],
+                user=user, group=user, cwd=folder, stdout=output, stderr=output, preexec_fn=_end_with_parent,  # noqa: PLW1509
+            )  # fmt: skip
+        try:
+            server = Postgres(port)
+            deadline = time.monotonic() + _START_SECONDS
+            while not server.is_up():
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.05)
+            yield server
+        finally:
+            process.send_signal(signal.SIGINT)  # its word for: end now, in order
+            process.wait()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _program(name: str) -> str:
+    """Find a program of the newest PostgreSQL; Debian keeps them off PATH."""
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4]))
+    place = str(found[-1]) if found else shutil.which(name)
+    if place is None:
+        pytest.fail(f"{name} is not installed: run ./turnout setup --dev")
+    return place
+
+
+def _user() -> str | None:
+    """Return a user without rights to run as where we are root, None where we are not."""
+    if os.getuid() != 0:
+        return None
+    names = {each.pw_name for each in pwd.getpwall()}
+    return "postgres" if "postgres" in names else "nobody"
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)

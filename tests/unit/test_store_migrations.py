@@ -1,0 +1,111 @@
+"""The control store's tables follow its migrations, on both databases."""
+
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, inspect, select, text
+
+from pipeline.errors import Refused
+from pipeline.settings import load
+from pipeline.store import migrate
+from pipeline.store.engine import open_store
+from pipeline.store.games import assigned, record_seen, register_group
+from pipeline.store.tables import groups, metadata
+from tests.postgres import Postgres
+
+FOLDER = Path(migrate.__file__).with_name("migrations")
+
+
+def test_migrations_make_what_the_tables_say(engine: Engine) -> None:
+    """A store that was migrated has the very tables, columns and indexes that the code names, no more and no fewer."""
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+
+
+def test_the_newest_migration_is_the_one_the_code_knows() -> None:
+    """A migration that nobody runs would be found out by no other test on a new store."""
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER))
+    assert ScriptDirectory.from_config(config).get_heads() == [migrate.NEWEST]
+
+
+def test_a_store_from_before_migrations_keeps_its_rows(engine: Engine) -> None:
+    """A store of an earlier version gets the tables and columns it lacks, and loses nothing."""
+    register_group(engine, "a")
+    record_seen(engine, {"g": "G"}, 7)
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE alembic_version"))
+        connection.execute(text("DROP TABLE leases"))
+        connection.execute(text("ALTER TABLE games DROP COLUMN held_by"))
+    migrate.migrate(engine)
+    assert [each.last_seq for each in assigned(engine, "a")] == [7]
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_a_store_that_a_newer_turnout_migrated_is_refused(engine: Engine) -> None:
+    """What this version does not know it does not touch; the sentence says what to do."""
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(Refused, match="migrated by a newer turnout: it is at 9999, this one knows up to"):
+        migrate.migrate(engine)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_processes_that_start_together_make_one_store(
+    database: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Ingest, two groups and the dashboard may open a new store at the same moment: each finds it whole."""
+    environ = {}
+    if database == "postgresql":
+        server: Postgres = request.getfixturevalue("postgres")
+        environ["TURNOUT_STORE__URL"] = server.url()
+    settings, paths = load(tmp_path, environ)
+    together = threading.Barrier(6)
+
+    def start(name: str) -> None:
+        together.wait()
+        store = open_store(settings, paths)
+        register_group(store, name)
+        store.dispose()
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(start, "abcdef"))
+    store = open_store(settings, paths)
+    with store.connect() as connection:
+        assert set(connection.scalars(select(groups.c.name))) == set("abcdef")
+    store.dispose()
+
+
+def test_a_migration_that_fails_leaves_nothing(engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A migration is there whole or not at all, on SQLite too: the next start tries it again."""
+    (tmp_path / "m").mkdir()
+    for file in FOLDER.glob("[es]*"):
+        shutil.copy(file, tmp_path / "m")
+    shutil.copytree(FOLDER / "versions", tmp_path / "m" / "versions")
+    (tmp_path / "m" / "versions" / "next.py").write_text(NEXT.format(base=migrate.NEWEST))
+    monkeypatch.setattr(migrate, "NEWEST", "9000")
+    monkeypatch.setattr(migrate, "_FOLDER", tmp_path / "m")
+    with pytest.raises(ZeroDivisionError):
+        migrate.migrate(engine)
+    assert not inspect(engine).has_table("half")
+    monkeypatch.undo()
+    migrate.migrate(engine)
+
+
+NEXT = """
+import sqlalchemy as sa
+from alembic import op
+revision, down_revision, branch_labels, depends_on = "9000", "{base}", None, None
+def upgrade():
+    op.create_table("half", sa.Column("x", sa.Integer))
+    1 / 0
+"""
