@@ -209,3 +209,69 @@ placements = Table(  # what a registration chose; no row means that each field l
     Column("policies", Text, nullable=False),  # JSON: the policies that were asked for
     Column("plan_hash", String(16), nullable=False),  # of the plan that was shown and applied
 )
+
+operations = Table(  # what people asked for, and how far it has come
+    "operations",
+    metadata,
+    Column("operation_id", String(32), primary_key=True),
+    Column("kind", String(24), nullable=False),
+    Column("state", String(16), nullable=False),  # see `pipeline/store/operations.py`
+    Column("targets", Text, nullable=False),  # JSON: what it is about, each an id such as game:KEY or group:NAME
+    Column("parameters", Text, nullable=False),  # JSON
+    Column("actor", Text, nullable=False),
+    Column("reason", Text, nullable=False),  # empty where none was asked for
+    Column("idempotency_key", String(64), nullable=False, unique=True),  # asked twice under it, it is one operation
+    Column("preview", Text, nullable=False),  # JSON: what the actor was shown
+    Column("preview_hash", String(16), nullable=False),
+    Column("undoes", String(32)),  # the operation this is the inverse of
+    Column("outcome", Text),  # one sentence; null before there is one
+    Column("asked_at", Float, nullable=False),
+    Column("ended_at", Float),
+    Column("version", Integer, nullable=False),  # grows with every change: each is a compare-and-set on it
+)
+
+operation_steps = Table(  # the journal of each operation
+    "operation_steps",
+    metadata,
+    Column("operation_id", String(32), ForeignKey("operations.operation_id"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),  # from 1
+    Column("name", String(40), nullable=False),
+    Column("state", String(16), nullable=False),  # running | done | failed
+    Column("detail", Text, nullable=False),  # one sentence
+    Column("begun_at", Float, nullable=False),
+    Column("ended_at", Float),
+)
+
+operation_targets = Table(  # what open operations are about: one operation at a time for each
+    "operation_targets",
+    metadata,
+    Column("target", String(80), primary_key=True),
+    Column("operation_id", String(32), ForeignKey("operations.operation_id"), nullable=False),
+)
+
+audit = Table(  # who did what; append-only, each entry bound to the one before by its hash
+    "audit",
+    metadata,
+    Column("day", String(10), primary_key=True),  # of the store's clock, UTC
+    Column("number", Integer, primary_key=True, autoincrement=False),  # 1, 2, ... within the day
+    Column("at", Float, nullable=False),  # by the store's clock
+    Column("actor", Text, nullable=False),  # the person
+    Column("executor", Text, nullable=False),  # the process that did it for them
+    Column("action", String(40), nullable=False),
+    Column("targets", Text, nullable=False),  # JSON
+    Column("operation_id", String(32)),  # null: it was none
+    Column("phase", String(8), nullable=False),  # begun | ended
+    Column("outcome", String(16)),  # null where it has only begun
+    Column("detail", Text, nullable=False),  # JSON
+    Column("hash", String(64), nullable=False),
+)
+
+audit_head = Table(  # one row: the newest entry; whoever writes the next one holds it
+    "audit_head",
+    metadata,
+    Column("head_id", Integer, primary_key=True, autoincrement=False),
+    Column("day", String(10), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("at", Float, nullable=False),
+    Column("hash", String(64), nullable=False),
+)

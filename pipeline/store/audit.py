@@ -1,0 +1,199 @@
+"""The audit log: what people had done, in a table that is only ever appended to, each entry bound to the one before.
+
+An act is written before it is done and closed after it, so that one without an end is one of which nobody knows how it
+ended. The hashes show what was changed or taken out later by somebody who could not write the rest anew; who keeps the
+newest hash elsewhere can show even that.
+"""
+
+import getpass
+import hashlib
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from sqlalchemy import ColumnElement, Connection, Engine, Row, select, update
+
+from pipeline.store.leases import store_now
+from pipeline.store.tables import audit, audit_head
+
+Phase = Literal["begun", "ended"]
+_HEAD: Final = 0  # the id of the only row of `audit_head`
+_ROWS: Final = 1_000  # read at once
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What somebody does: written as begun, and again as ended."""
+
+    actor: str
+    action: str
+    targets: tuple[str, ...]
+    operation_id: str | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the log."""
+
+    day: str  # YYYY-MM-DD, UTC
+    number: int  # within the day
+    at: float  # Unix seconds by the store's clock; never earlier than the entry before
+    actor: str
+    executor: str
+    action: str
+    targets: tuple[str, ...]
+    operation_id: str | None
+    phase: Phase
+    outcome: str | None
+    detail: Mapping[str, Any]
+    hash: str
+
+    @property
+    def place(self) -> str:
+        """Its name for people: day and number."""
+        return f"{self.day} #{self.number}"
+
+    def hash_after(self, previous: str) -> str:
+        """Return the hash this entry has after another one's."""
+        content = [
+            previous, self.day, self.number, self.at, self.actor, self.executor, self.action, list(self.targets),
+            self.operation_id, self.phase, self.outcome, dict(self.detail),
+        ]  # fmt: skip
+        return hashlib.sha256(_json(content).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a look at the whole log found."""
+
+    entries: int
+    head: str  # the newest hash; keep it elsewhere, and ask for it at the next look
+    defects: tuple[str, ...]  # one sentence each
+    unended: tuple[Entry, ...]  # acts that have begun and not ended
+
+    @property
+    def intact(self) -> bool:
+        """Whether no entry was changed, taken out or slipped in."""
+        return not self.defects
+
+
+def hold(connection: Connection) -> None:
+    """Let nobody else append until the caller's transaction ends: call it first, and do nothing slow after it."""
+    connection.execute(update(audit_head).values(head_id=_HEAD))
+
+
+def begin(connection: Connection, act: Act) -> None:
+    """Write an act before it is done, in the caller's transaction, which holds the log from here on."""
+    _append(connection, act, "begun", None)
+
+
+def end(connection: Connection, act: Act, outcome: str) -> None:
+    """Close an act, in the caller's transaction."""
+    _append(connection, act, "ended", outcome)
+
+
+def entries(engine: Engine, since: str = "", until: str = "9999") -> Iterator[Entry]:
+    """Return the entries of the days from `since` up to `until` (both YYYY-MM-DD and included), oldest first."""
+    return _read(engine, (audit.c.day >= since) & (audit.c.day <= until))
+
+
+def verify(engine: Engine, known: str | None = None) -> Verdict:
+    """Look whether every entry is what it was when it was written, and whether one of them has the `known` hash."""
+    chain = _Chain(known)
+    while True:
+        before = chain.count
+        for entry in _read(engine, chain.rest()):
+            chain.add(entry)
+        with engine.connect() as connection:
+            head = connection.execute(select(audit_head)).one()
+        if head.hash == chain.hash:
+            break
+        if chain.count == before:  # nobody was writing while we read: it is not there
+            chain.defects.append(f"{head.day} #{head.number} is the newest entry written, and is not the last there is")
+            break
+    if not chain.knows:
+        chain.defects.append(f"no entry has the hash {known}: the log was written anew, or the hash is another log's")
+    unended = tuple(entry for waiting in chain.begun.values() for entry in waiting)
+    return Verdict(chain.count, chain.hash, tuple(chain.defects), unended)
+
+
+class _Chain:
+    """The entries read so far, each checked against the one before."""
+
+    def __init__(self, known: str | None) -> None:
+        self.count, self.hash, self.knows = 0, "", not known
+        self.defects: list[str] = []
+        self.begun: dict[tuple[Any, ...], list[Entry]] = {}
+        self._known = known
+        self._last = ("", 0)
+
+    def rest(self) -> ColumnElement[bool]:
+        """Return the SQL condition of what comes after."""
+        day, number = self._last
+        return (audit.c.day > day) | ((audit.c.day == day) & (audit.c.number > number))
+
+    def add(self, entry: Entry) -> None:
+        day, number = self._last
+        expected = number + 1 if entry.day == day else 1
+        if entry.number != expected:
+            self.defects.append(f"{entry.day}: entries {expected} to {entry.number - 1} are missing")
+        if entry.hash != entry.hash_after(self.hash):
+            self.defects.append(f"{entry.place}: it, or the entry before it, is not what was written")
+        self.knows |= entry.hash == self._known
+        self._pair(entry)
+        self.count, self.hash, self._last = self.count + 1, entry.hash, (entry.day, entry.number)
+
+    def _pair(self, entry: Entry) -> None:
+        """Put an act that begins with those that wait for their end, or take out the one that ends."""
+        name = (entry.operation_id, entry.actor, entry.action, entry.targets)
+        if entry.phase == "begun":
+            self.begun.setdefault(name, []).append(entry)
+        elif self.begun.get(name):
+            self.begun[name].pop(0)
+
+
+def _read(engine: Engine, wanted: ColumnElement[bool]) -> Iterator[Entry]:
+    query = select(audit).where(wanted).order_by(audit.c.day, audit.c.number)
+    with engine.connect() as connection:
+        for row in connection.execution_options(yield_per=_ROWS).execute(query):
+            yield _entry(row)
+
+
+def _append(connection: Connection, act: Act, phase: Phase, outcome: str | None) -> None:
+    hold(connection)
+    head = connection.execute(select(audit_head)).one()
+    at = max(float(connection.scalar(select(store_now())) or 0.0), head.at)  # a clock that goes back makes no older day
+    day = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
+    number = head.number + 1 if head.day == day else 1
+    told = (act.actor, _executor(), act.action, act.targets, act.operation_id)
+    entry = Entry(day, number, at, *told, phase, outcome, act.detail, hash="")
+    digest = entry.hash_after(head.hash)
+    connection.execute(
+        audit.insert().values(
+            day=day, number=number, at=at, actor=act.actor, executor=entry.executor, action=act.action,
+            targets=_json(list(act.targets)), operation_id=act.operation_id, phase=phase, outcome=outcome,
+            detail=_json(dict(act.detail)), hash=digest,
+        )
+    )  # fmt: skip
+    connection.execute(update(audit_head).values(day=day, number=number, at=at, hash=digest))
+
+
+def _entry(row: Row[Any]) -> Entry:
+    return Entry(
+        row.day, row.number, row.at, row.actor, row.executor, row.action, tuple(json.loads(row.targets)),
+        row.operation_id, row.phase, row.outcome, json.loads(row.detail), row.hash,
+    )  # fmt: skip
+
+
+def _executor() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
+
+
+def _json(value: Any) -> str:
+    """Write a value in the one way it can be written."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

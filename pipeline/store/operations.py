@@ -1,0 +1,265 @@
+"""Operations: what people asked for, kept until it is done, with a journal of its steps.
+
+Whoever asks writes one row and goes; the controller does the work. Every change is a compare-and-set on the row's
+version, so of two that act on one operation the second finds out and does nothing.
+"""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args
+
+from sqlalchemy import Connection, Engine, Row, delete, func, insert, select, update
+
+from pipeline.errors import Refused
+from pipeline.store import audit
+from pipeline.store.leases import store_now
+from pipeline.store.tables import operation_steps, operation_targets, operations
+
+State = Literal["planned", "running", "verifying", "needs_human", "succeeded", "failed", "compensated"]
+"""`planned`: nothing was done yet. `running`: steps are being taken. `verifying`: all is done, its effect is not seen
+yet. `needs_human`: it cannot go on by itself. `compensated`: what was done was taken back."""
+
+StepState = Literal["running", "done", "failed"]
+OPEN: Final[tuple[State, ...]] = get_args(State)[:4]
+"""The states in which an operation may still act; its targets belong to it."""
+
+
+class Stale(Exception):
+    """Somebody else has changed the operation since it was read; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody asks for, and what they were shown of it."""
+
+    kind: str
+    targets: tuple[str, ...]  # ids such as game:KEY or group:NAME
+    actor: str
+    reason: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    preview: Mapping[str, Any] = field(default_factory=dict)
+    idempotency_key: str = field(default_factory=lambda: uuid.uuid4().hex)
+    undoes: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of an operation's journal."""
+
+    number: int  # from 1
+    name: str
+    state: StepState
+    detail: str
+    begun_at: float  # Unix seconds by the store's clock, as all times here
+    ended_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation as it stands in the store."""
+
+    operation_id: str
+    kind: str
+    state: State
+    targets: tuple[str, ...]
+    parameters: Mapping[str, Any]
+    actor: str
+    reason: str
+    preview: Mapping[str, Any]
+    preview_hash: str
+    undoes: str | None
+    outcome: str | None
+    asked_at: float
+    ended_at: float | None
+    version: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may still act."""
+        return self.state in OPEN
+
+    def act(self) -> audit.Act:
+        """Return what the audit log says of it."""
+        detail = {"parameters": self.parameters, "preview": self.preview_hash, "reason": self.reason}
+        if self.undoes is not None:
+            detail["undoes"] = self.undoes
+        return audit.Act(self.actor, self.kind, self.targets, self.operation_id, detail)
+
+
+def hash_of(preview: Mapping[str, Any]) -> str:
+    """Return a short hash of what somebody is shown; the same content has the same one."""
+    text = json.dumps(preview, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def ask(engine: Engine, wish: Wish) -> Operation:
+    """Write an operation, and that it has begun into the audit log; asked twice under one key it is one operation.
+
+    Raises:
+        Refused: one of its targets belongs to another open operation, or the key was used for something else.
+    """
+    operation = Operation(
+        operation_id=uuid.uuid4().hex, kind=wish.kind, state="planned", targets=tuple(sorted(set(wish.targets))),
+        parameters=wish.parameters, actor=wish.actor, reason=wish.reason, preview=wish.preview,
+        preview_hash=hash_of(wish.preview), undoes=wish.undoes, outcome=None, asked_at=0.0, ended_at=None, version=1,
+    )  # fmt: skip
+    with engine.begin() as connection:
+        audit.hold(connection)  # so whoever asks at the same moment waits here, and sees us then
+        known = connection.execute(
+            select(operations).where(operations.c.idempotency_key == wish.idempotency_key)
+        ).first()
+        if known is not None:
+            return _same(_operation(known), operation)
+        _require_free(connection, operation.targets)
+        connection.execute(insert(operations).values(_values(operation, wish.idempotency_key)))
+        taken = [{"target": target, "operation_id": operation.operation_id} for target in operation.targets]
+        if taken:
+            connection.execute(insert(operation_targets), taken)
+        audit.begin(connection, operation.act())
+        return _read(connection, operation.operation_id)
+
+
+def change(engine: Engine, operation: Operation, state: State, outcome: str | None = None) -> Operation:
+    """Bring an operation into another state; where that is an end, its targets are free and the audit log is closed.
+
+    Raises:
+        Stale: somebody else has changed it since it was read.
+    """
+    with engine.begin() as connection:
+        ends = state not in OPEN
+        if ends:
+            audit.hold(connection)
+        mine = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
+        ended = {"ended_at": store_now()} if ends else {}
+        values = {"state": state, "outcome": outcome, "version": operation.version + 1, **ended}
+        if not operation.is_open or not connection.execute(update(operations).where(mine).values(values)).rowcount:
+            raise Stale(operation.operation_id)
+        if ends:
+            done = operation_targets.c.operation_id == operation.operation_id
+            connection.execute(delete(operation_targets).where(done))
+            audit.end(connection, operation.act(), state)
+        return _read(connection, operation.operation_id)
+
+
+def begin_step(engine: Engine, operation: Operation, name: str, detail: str = "") -> int:
+    """Write that a step begins, before it does; return its number. A step of this name that still runs goes on.
+
+    Raises:
+        Stale: somebody else has changed the operation since it was read.
+    """
+    mine = operation_steps.c.operation_id == operation.operation_id
+    with engine.begin() as connection:
+        _touch(connection, operation)
+        running = mine & (operation_steps.c.state == "running") & (operation_steps.c.name == name)
+        number = connection.scalar(select(operation_steps.c.number).where(running))
+        if number is None:
+            number = int(connection.scalar(select(func.max(operation_steps.c.number)).where(mine)) or 0) + 1
+            row = {"operation_id": operation.operation_id, "number": number, "name": name, "detail": detail}
+            connection.execute(insert(operation_steps).values({**row, "state": "running", "begun_at": store_now()}))
+        return number
+
+
+def end_step(engine: Engine, operation: Operation, number: int, state: StepState, detail: str) -> None:
+    """Write how a step ended, or with `running` what it waits for."""
+    mine = (operation_steps.c.operation_id == operation.operation_id) & (operation_steps.c.number == number)
+    ended = {} if state == "running" else {"ended_at": store_now()}
+    with engine.begin() as connection:
+        connection.execute(
+            update(operation_steps)
+            .where(mine, operation_steps.c.state == "running")
+            .values(state=state, detail=detail, **ended)
+        )
+
+
+def operation(engine: Engine, operation_id: str) -> Operation:
+    """Return an operation by its id, or by the first characters of it where they are of one only.
+
+    Raises:
+        Refused: there is none, or there are several.
+    """
+    query = select(operations).where(operations.c.operation_id.startswith(operation_id, autoescape=True))
+    with engine.connect() as connection:
+        found = connection.execute(query.limit(2)).all()
+    if not found or not operation_id:
+        raise Refused(f"There is no operation {operation_id!r}. `turnout ops list` shows the latest.")
+    if len(found) > 1:
+        raise Refused(f"Several operations begin with {operation_id!r}: give more of it.")
+    return _operation(found[0])
+
+
+def listed(engine: Engine, *, only_open: bool = False, limit: int = 100) -> list[Operation]:
+    """Return operations: those that need a person first, then the open ones, then the newest."""
+    query = select(operations).order_by(operations.c.asked_at.desc(), operations.c.operation_id)
+    if only_open:
+        query = query.where(operations.c.state.in_(OPEN))
+    with engine.connect() as connection:
+        found = [_operation(row) for row in connection.execute(query.limit(limit))]
+    return sorted(found, key=lambda each: (each.state != "needs_human", not each.is_open))
+
+
+def steps(engine: Engine, operation_id: str) -> list[Step]:
+    """Return an operation's journal in its order."""
+    columns = [operation_steps.c[name] for name in Step.__slots__]
+    query = select(*columns).where(operation_steps.c.operation_id == operation_id).order_by(operation_steps.c.number)
+    with engine.connect() as connection:
+        return [Step(*row) for row in connection.execute(query)]
+
+
+def _require_free(connection: Connection, targets: Sequence[str]) -> None:
+    busy = connection.execute(select(operation_targets).where(operation_targets.c.target.in_(targets))).all()
+    if busy:
+        others = ", ".join(f"{row.target} to {row.operation_id[:8]}" for row in busy[:3])
+        more = f" and {len(busy) - 3} more" if len(busy) > 3 else ""
+        raise Refused(
+            f"{len(busy)} of {len(targets)} targets belong to another operation now: {others}{more}. "
+            "Wait for it, or see `turnout ops show`."
+        )
+
+
+def _same(known: Operation, asked: Operation) -> Operation:
+    if (known.kind, known.targets, known.parameters) != (asked.kind, asked.targets, asked.parameters):
+        raise Refused(
+            f"The idempotency key of operation {known.operation_id[:8]}, a {known.kind}, cannot be used for another."
+        )
+    return known
+
+
+def _touch(connection: Connection, operation: Operation) -> None:
+    """Hold an operation's row until the transaction ends, if it is still what was read."""
+    mine = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
+    if not connection.execute(update(operations).where(mine).values(version=operation.version)).rowcount:
+        raise Stale(operation.operation_id)
+
+
+def _read(connection: Connection, operation_id: str) -> Operation:
+    return _operation(connection.execute(select(operations).where(operations.c.operation_id == operation_id)).one())
+
+
+def _operation(row: Row[Any]) -> Operation:
+    return Operation(
+        operation_id=row.operation_id, kind=row.kind, state=row.state, targets=tuple(json.loads(row.targets)),
+        parameters=json.loads(row.parameters), actor=row.actor, reason=row.reason, preview=json.loads(row.preview),
+        preview_hash=row.preview_hash, undoes=row.undoes, outcome=row.outcome, asked_at=row.asked_at,
+        ended_at=row.ended_at, version=row.version,
+    )  # fmt: skip
+
+
+def _values(operation: Operation, idempotency_key: str) -> dict[str, Any]:
+    return {
+        "operation_id": operation.operation_id,
+        "idempotency_key": idempotency_key,
+        "kind": operation.kind,
+        "state": operation.state,
+        "targets": json.dumps(operation.targets),
+        "parameters": json.dumps(operation.parameters),
+        "actor": operation.actor,
+        "reason": operation.reason,
+        "preview": json.dumps(operation.preview),
+        "preview_hash": operation.preview_hash,
+        "undoes": operation.undoes,
+        "asked_at": store_now(),
+        "version": operation.version,
+    }

@@ -1,0 +1,141 @@
+"""The audit log: append-only, in order, and no change of it goes unseen."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import Engine, delete, insert, update
+
+from pipeline.store.audit import Act, begin, end, entries, verify
+from pipeline.store.tables import audit, audit_head
+from tests.unit.leases_world import StoreClock
+
+MOVE = Act("ann", "move", ("game:chess_1",), "op1", {"from": "a", "to": "b", "reason": "«quoted» 'text'"})
+
+
+def done(engine: Engine, act: Act = MOVE, outcome: str = "succeeded") -> None:
+    with engine.begin() as connection:
+        begin(connection, act)
+    with engine.begin() as connection:
+        end(connection, act, outcome)
+
+
+def test_what_was_written_is_read_back_and_intact(engine: Engine) -> None:
+    """Every entry is found again as it was written, in its order, and the log is intact."""
+    assert verify(engine).intact
+    assert verify(engine).entries == 0
+    done(engine)
+    done(engine, Act("bob", "pause", ("game:go_1",)), "failed")
+    read = list(entries(engine))
+    assert [(each.number, each.phase, each.outcome, each.actor) for each in read] == [
+        (1, "begun", None, "ann"), (2, "ended", "succeeded", "ann"),
+        (3, "begun", None, "bob"), (4, "ended", "failed", "bob"),
+    ]  # fmt: skip
+    assert (read[0].targets, read[0].operation_id, read[0].detail) == (MOVE.targets, "op1", MOVE.detail)
+    verdict = verify(engine, read[1].hash)
+    assert (verdict.intact, verdict.entries, verdict.head, verdict.unended) == (True, 4, read[-1].hash, ())
+
+
+CHANGES: dict[str, Callable[[], object]] = {
+    "another actor": lambda: update(audit).where(audit.c.number == 3).values(actor="eve"),
+    "another time": lambda: update(audit).where(audit.c.number == 3).values(at=audit.c.at + 1),
+    "another target": lambda: update(audit).where(audit.c.number == 3).values(targets='["game:go_2"]'),
+    "another outcome": lambda: update(audit).where(audit.c.number == 2).values(outcome="failed"),
+    "another detail": lambda: update(audit).where(audit.c.number == 1).values(detail="{}"),
+    "another executor": lambda: update(audit).where(audit.c.number == 1).values(executor="x"),
+    "another operation": lambda: update(audit).where(audit.c.number == 1).values(operation_id=None),
+    "another day": lambda: update(audit).where(audit.c.number == 4).values(day="2000-01-01"),
+    "one taken out": lambda: delete(audit).where(audit.c.number == 2),
+    "the first taken out": lambda: delete(audit).where(audit.c.number == 1),
+    "the end taken off": lambda: delete(audit).where(audit.c.number == 4),
+    "all taken out": lambda: delete(audit),
+    "one slipped in": lambda: insert(audit).values(
+        day="9999-01-01",
+        number=1,
+        at=9e9,
+        actor="eve",
+        executor="x",
+        action="move",
+        targets="[]",
+        phase="begun",
+        detail="{}",
+        hash="0" * 64,
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_no_change_goes_unseen(engine: Engine, change: str) -> None:
+    """Whatever is changed, taken out or slipped in by hand is found."""
+    done(engine)
+    done(engine, Act("bob", "pause", ("game:go_1",)))
+    assert verify(engine).intact
+    with engine.begin() as connection:
+        connection.execute(CHANGES[change]())  # type: ignore[call-overload]
+    assert not verify(engine).intact
+
+
+def test_a_log_that_was_written_anew_is_found_by_a_hash_kept_elsewhere(engine: Engine) -> None:
+    """Who can write the whole table can write a chain that holds; not one with the hash that somebody noted."""
+    done(engine)
+    noted = verify(engine).head
+    with engine.begin() as connection:
+        connection.execute(delete(audit))
+        connection.execute(update(audit_head).values(day="", number=0, at=0.0, hash=""))
+    done(engine, Act("eve", "nothing", ()))
+    assert verify(engine).intact
+    (defect,) = verify(engine, noted).defects
+    assert noted in defect
+
+
+def test_an_act_without_an_end_is_named(engine: Engine) -> None:
+    """What has begun and not ended is an act of which nobody knows how it ended."""
+    done(engine)
+    with engine.begin() as connection:
+        begin(connection, MOVE)
+    (waiting,) = verify(engine).unended
+    assert (waiting.number, waiting.actor) == (3, "ann")
+
+
+def test_an_act_that_is_not_committed_is_not_in_the_log(engine: Engine) -> None:
+    """The log tells of an act with the very transaction that does it, or not at all."""
+    with engine.connect() as connection:
+        begin(connection, MOVE)
+        connection.rollback()
+    assert list(entries(engine)) == []
+    done(engine)
+    assert verify(engine).intact
+
+
+def test_writers_at_once_make_one_chain(engine: Engine) -> None:
+    """Processes that write at the same moment wait for each other; no number is given twice or left out."""
+    together = threading.Barrier(4)
+
+    def write(name: str) -> None:
+        together.wait()
+        for number in range(10):
+            done(engine, Act(name, "pause", (f"game:{number}",)))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, "abcd"))
+    verdict = verify(engine)
+    assert (verdict.intact, verdict.entries, verdict.unended) == (True, 80, ())
+
+
+def test_days_are_chained_and_a_clock_that_goes_back_makes_no_older_day(engine: Engine) -> None:
+    """Numbers begin anew each day, a whole day cannot be taken out, and order stays order."""
+    clock = StoreClock(engine)
+    done(engine)
+    clock.now += 86_400
+    done(engine)
+    clock.now -= 86_400
+    done(engine)
+    assert [(each.day[-2:], each.number) for each in entries(engine)] == [
+        ("15", 1), ("15", 2), ("16", 1), ("16", 2), ("16", 3), ("16", 4),
+    ]  # fmt: skip
+    assert [each.number for each in entries(engine, "2027-01-16")] == [1, 2, 3, 4]
+    assert verify(engine).intact
+    with engine.begin() as connection:
+        connection.execute(delete(audit).where(audit.c.day == "2027-01-15"))
+    assert not verify(engine).intact

@@ -1,0 +1,133 @@
+"""Operations in the control store: asked once, one at a time for each target, changed by compare-and-set."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Engine
+
+from pipeline.errors import Refused
+from pipeline.store import audit
+from pipeline.store.operations import (
+    Operation,
+    Stale,
+    Wish,
+    ask,
+    begin_step,
+    change,
+    end_step,
+    hash_of,
+    listed,
+    operation,
+    steps,
+)
+
+MOVE = Wish("move", ("game:chess", "game:go"), "ann", "too busy", {"to": "b"}, {"moves": 2}, "key-1")
+
+
+def test_what_was_asked_is_read_back(engine: Engine) -> None:
+    """An operation is what was asked for, and the audit log says who asked, before anything is done."""
+    asked = ask(engine, MOVE)
+    assert operation(engine, asked.operation_id) == operation(engine, asked.operation_id[:12]) == asked
+    assert (asked.state, asked.targets, asked.actor, asked.reason) == ("planned", MOVE.targets, "ann", "too busy")
+    assert (asked.parameters, asked.preview, asked.preview_hash) == ({"to": "b"}, {"moves": 2}, hash_of({"moves": 2}))
+    (entry,) = audit.entries(engine)
+    assert (entry.phase, entry.actor, entry.action, entry.operation_id) == ("begun", "ann", "move", asked.operation_id)
+    assert entry.detail["reason"] == "too busy"
+    with pytest.raises(Refused, match="no operation 'nothing'"):
+        operation(engine, "nothing")
+    with pytest.raises(Refused, match="no operation"):
+        operation(engine, "")
+
+
+def test_a_double_click_is_one_operation(engine: Engine) -> None:
+    """Asked for twice under one key, at the same moment or after it has ended, it is one operation."""
+    together = threading.Barrier(6)
+
+    def click(_number: int) -> Operation:
+        together.wait()
+        return ask(engine, MOVE)
+
+    with ThreadPoolExecutor(6) as pool:
+        asked = list(pool.map(click, range(6)))
+    assert {each.operation_id for each in asked} == {asked[0].operation_id}
+    done = change(engine, asked[0], "succeeded", "moved")
+    assert ask(engine, MOVE) == done
+    assert len(list(audit.entries(engine))) == 2
+    with pytest.raises(Refused, match="key of operation"):
+        ask(engine, replace(MOVE, targets=("game:chess",)))
+
+
+def test_a_target_belongs_to_one_open_operation(engine: Engine) -> None:
+    """Two operations on one thing do not run side by side, whoever asks; an ended one lets its targets go."""
+    first = ask(engine, MOVE)
+    other = Wish("pause", ("game:go", "game:tetris"), "bob")
+    with pytest.raises(Refused, match=rf"1 of 2 targets belong .* game:go to {first.operation_id[:8]}"):
+        ask(engine, other)
+    ask(engine, Wish("pause", ("game:tetris",), "bob"))
+    stuck = change(engine, first, "needs_human", "the old driver does not answer")
+    with pytest.raises(Refused, match="belong"):
+        ask(engine, replace(other, targets=("game:go",)))
+    change(engine, stuck, "failed", "given up")
+    assert ask(engine, replace(other, targets=("game:go",))).state == "planned"
+
+
+def test_of_many_that_ask_for_one_target_one_gets_it(engine: Engine) -> None:
+    """The rule holds under a race, in both databases."""
+    together = threading.Barrier(6)
+
+    def attempt(number: int) -> bool:
+        together.wait()
+        try:
+            ask(engine, Wish("move", (f"game:{number}", "game:hot"), "ann"))
+        except Refused:
+            return False
+        return True
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(attempt, range(6))) == 1
+    assert len(listed(engine)) == 1
+
+
+def test_of_two_that_change_an_operation_the_second_finds_out(engine: Engine) -> None:
+    """Two controllers may both look at an operation: what the slower one thinks of it changes nothing."""
+    seen = ask(engine, MOVE)
+    running = change(engine, seen, "running")
+    assert running.version == seen.version + 1
+    for stale in (seen, replace(running, version=7)):
+        with pytest.raises(Stale):
+            change(engine, stale, "failed", "late")
+        with pytest.raises(Stale):
+            begin_step(engine, stale, "release")
+    done = change(engine, running, "succeeded", "moved")
+    with pytest.raises(Stale):
+        change(engine, done, "failed", "an ended operation stays as it ended")
+    assert operation(engine, seen.operation_id).outcome == "moved"
+    assert audit.verify(engine).unended == ()
+
+
+def test_the_journal_tells_each_step_once(engine: Engine) -> None:
+    """A step that a killed controller had begun goes on under its number; one that ended is not taken up again."""
+    running = change(engine, ask(engine, MOVE), "running")
+    one = begin_step(engine, running, "assign")
+    assert begin_step(engine, running, "assign") == one
+    end_step(engine, running, one, "done", "2 games assigned to b")
+    end_step(engine, running, one, "failed", "too late")
+    two = begin_step(engine, running, "release", "waits for a")
+    end_step(engine, running, two, "running", "a still holds 1 of 2")
+    told = [(each.number, each.name, each.state, each.detail) for each in steps(engine, running.operation_id)]
+    assert told == [(1, "assign", "done", "2 games assigned to b"), (2, "release", "running", "a still holds 1 of 2")]
+    first, second = steps(engine, running.operation_id)
+    assert first.ended_at is not None
+    assert first.ended_at >= first.begun_at
+    assert second.ended_at is None
+
+
+def test_who_needs_a_person_comes_first(engine: Engine) -> None:
+    """The list begins with what cannot go on by itself, then what runs, then what has ended."""
+    ended = change(engine, ask(engine, Wish("pause", ("game:a",), "ann")), "succeeded")
+    stuck = change(engine, ask(engine, Wish("pause", ("game:b",), "ann")), "needs_human")
+    waits = ask(engine, Wish("pause", ("game:c",), "ann"))
+    assert [each.operation_id for each in listed(engine)] == [each.operation_id for each in (stuck, waits, ended)]
+    assert {each.operation_id for each in listed(engine, only_open=True)} == {stuck.operation_id, waits.operation_id}
