@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from pipeline.contracts.commands import schemas
+from pipeline.control.commands import audit, controller, move, ops
 from pipeline.errors import Refused, Transient
 from pipeline.repair.commands import accept_gap, quarantine, rebuild
 from pipeline.settings import Paths, Settings, load
@@ -359,10 +360,11 @@ def demo(
     sys.exit(runs.live(settings, known, plan, rate))
 
 
-for _command in (*quarantine.commands.values(), rebuild, accept_gap):
+_steering = (*controller.commands.values(), move, *ops.commands.values(), *audit.commands.values())
+for _command in (*quarantine.commands.values(), rebuild, accept_gap, *_steering):
     _environment(_command)
-cli.add_command(quarantine)
-cli.add_command(rebuild)
+for _group in (quarantine, rebuild, controller, move, ops, audit):
+    cli.add_command(_group)
 stream.add_command(accept_gap)
 
 

@@ -101,6 +101,7 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
         children.start("ingest", turnout("ingest", "run", *env))
         for name in GROUPS:
             children.start(f"group-{name}", turnout("group", "run", name, *env))
+        children.start("controller", turnout("controller", "run", *env))
         children.start("dashboard", dashboard.command(paths, settings.dashboard.port))
         address = _start_prometheus(children, settings, paths)
         say(f"\n  dashboard   http://{dashboard.HOST}:{settings.dashboard.port}")

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from listeners.sample import StreamState
 from pipeline.store.tables import bronze_commits, drivers, streams
 
-Kind = Literal["ingest", "group"]
+Kind = Literal["ingest", "group", "controller"]
 _COMMITS_KEPT = 5_000
 _STATE = {"group_name" if each.name == "group" else each.name: each.name for each in fields(StreamState)}
 

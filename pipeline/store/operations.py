@@ -27,6 +27,12 @@ OPEN: Final[tuple[State, ...]] = get_args(State)[:4]
 """The states in which an operation may still act; its targets belong to it."""
 
 
+_PLAIN: Final = (
+    "operation_id", "kind", "state", "actor", "reason", "preview_hash", "undoes", "outcome", "asked_at", "ended_at",
+    "version",
+)  # fmt: skip
+
+
 class Stale(Exception):
     """Somebody else has changed the operation since it was read; nothing was changed."""
 
@@ -239,12 +245,18 @@ def _read(connection: Connection, operation_id: str) -> Operation:
 
 
 def _operation(row: Row[Any]) -> Operation:
-    return Operation(
-        operation_id=row.operation_id, kind=row.kind, state=row.state, targets=tuple(json.loads(row.targets)),
-        parameters=json.loads(row.parameters), actor=row.actor, reason=row.reason, preview=json.loads(row.preview),
-        preview_hash=row.preview_hash, undoes=row.undoes, outcome=row.outcome, asked_at=row.asked_at,
-        ended_at=row.ended_at, version=row.version,
-    )  # fmt: skip
+    plain = {name: getattr(row, name) for name in _PLAIN}
+    try:
+        targets, parameters, preview = (json.loads(row.targets), json.loads(row.parameters), json.loads(row.preview))
+        if not (isinstance(targets, list) and isinstance(parameters, dict) and isinstance(preview, dict)):
+            raise ValueError("targets is no list, or parameters or preview is no object")
+        if row.state not in get_args(State):
+            raise ValueError(f"there is no state {row.state!r}")
+        return Operation(**plain, targets=tuple(targets), parameters=parameters, preview=preview)
+    except ValueError as error:  # edited by hand: it stands still, the others go on
+        said = f"Its row in the control store makes no sense: {error}. Correct the row, or delete it."
+        plain |= {"state": "needs_human", "outcome": said}
+        return Operation(**plain, targets=(), parameters={}, preview={})
 
 
 def _values(operation: Operation, idempotency_key: str) -> dict[str, Any]:

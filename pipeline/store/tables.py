@@ -71,7 +71,7 @@ drivers = Table(  # running processes and their heartbeats
 leases = Table(  # which process should be each driver; its times are of the store's clock
     "leases",
     metadata,
-    Column("kind", String(16), primary_key=True),  # ingest | group
+    Column("kind", String(16), primary_key=True),  # ingest | group | controller
     Column("name", String(40), primary_key=True),
     Column("host", String(255), nullable=False),
     Column("place", String(128)),  # where its pid means this process; null: nobody knows

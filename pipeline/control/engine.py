@@ -1,0 +1,194 @@
+"""Brings operations on, step by step: each step is repeated until it is done, so a killed controller loses nothing.
+
+A step does its work or waits for an effect; both may be done again at any time, by this process or another one.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from pipeline.errors import Refused
+from pipeline.settings import Settings
+from pipeline.store.leases import store_time
+from pipeline.store.operations import Operation, Stale, begin_step, change, end_step, hash_of, listed, steps
+from pipeline.store.operations import operation as find
+
+_log = logging.getLogger("turnout")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How a step stands, in one sentence."""
+
+    state: Literal["done", "waiting", "failed"]
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What steps act on."""
+
+    settings: Settings
+    engine: Engine
+
+
+@dataclass(frozen=True, slots=True)
+class StepKind:
+    """One step of a kind of operation."""
+
+    name: str
+    act: Callable[[World, Operation], Progress]
+    seconds: float  # it may wait so long before a person is asked
+    verifies: bool = False  # it only looks whether what was done has its effect
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of operation."""
+
+    name: str
+    steps: tuple[StepKind, ...]
+    facts: Callable[[World, Operation], Mapping[str, Any]]  # what its preview was about, as it is now
+    done: Callable[[Operation], str]  # what is said when all of it is done and seen
+
+
+def advance(world: World, kind: Kind, operation: Operation) -> Operation:
+    """Bring an operation as far as it goes now.
+
+    Raises:
+        Stale: another controller has changed it meanwhile.
+    """
+    if operation.state == "planned":
+        operation = _begin(world, kind, operation)
+    if operation.state not in {"running", "verifying"}:
+        return operation
+    done = {each.name for each in steps(world.engine, operation.operation_id) if each.state == "done"}
+    for step in kind.steps:
+        if step.name in done:
+            continue
+        if step.verifies and operation.state == "running":
+            operation = change(world.engine, operation, "verifying")
+        number = begin_step(world.engine, operation, step.name)
+        progress = _attempt(world, step, operation)
+        if progress.state == "waiting":
+            return _wait(world, step, operation, number, progress)
+        end_step(world.engine, operation, number, progress.state, progress.said)
+        if progress.state == "failed":
+            return change(world.engine, operation, "failed", progress.said)
+    return change(world.engine, operation, "succeeded", kind.done(operation))
+
+
+def tick(world: World, kinds: Mapping[str, Kind]) -> int:
+    """Bring all operations on that can go on by themselves; return how many are still open."""
+    waiting = [each for each in listed(world.engine, only_open=True, limit=_MOST) if each.state != "needs_human"]
+    still_open = 0
+    for operation in sorted(waiting, key=lambda each: each.asked_at):
+        kind = kinds.get(operation.kind)
+        try:
+            if kind is None:
+                change(world.engine, operation, "failed", f"This version knows no operation {operation.kind!r}.")
+            else:
+                still_open += advance(world, kind, operation).is_open
+        except Stale:
+            still_open += 1  # another controller has it
+        except SQLAlchemyError as error:
+            still_open += 1
+            _log.warning("operation %s waits for the control store: %s", operation.operation_id[:8], error)
+        except Exception as error:  # noqa: BLE001 - told of with the operation; the others must go on
+            _log.exception("operation %s cannot go on", operation.operation_id[:8])
+            _ask_a_person(world.engine, operation, error)
+    return still_open
+
+
+def resume(engine: Engine, operation: Operation) -> Operation:
+    """Let an operation that needed a person go on where it was.
+
+    Raises:
+        Refused: it does not wait for a person.
+    """
+    if operation.state != "needs_human":
+        raise Refused(f"Operation {operation.operation_id[:8]} does not wait for a person: it is {operation.state}.")
+    return change(engine, operation, "running")
+
+
+def close(engine: Engine, operation: Operation, said: str) -> Operation:
+    """End an operation that needed a person: somebody has looked after it.
+
+    Raises:
+        Refused: it does not wait for a person.
+    """
+    if operation.state != "needs_human":
+        raise Refused(f"Operation {operation.operation_id[:8]} does not wait for a person: it is {operation.state}.")
+    return change(engine, operation, "failed", said)
+
+
+def require_undoable(engine: Engine, operation: Operation) -> None:
+    """Go on only where an operation may be undone.
+
+    Raises:
+        Refused: it has not succeeded, or too long ago, or its kind has no inverse.
+    """
+    name = operation.operation_id[:8]
+    if operation.kind not in _UNDOABLE:
+        raise Refused(f"Operation {name} is a {operation.kind}, which has no inverse.")
+    if operation.state != "succeeded" or operation.ended_at is None:
+        raise Refused(f"Operation {name} is {operation.state}: only one that has succeeded can be undone.")
+    hours = (store_time(engine) - operation.ended_at) / 3600
+    if hours > _UNDO_HOURS:
+        raise Refused(
+            f"Operation {name} ended {hours:.0f} hours ago: undo is for the first {_UNDO_HOURS}. Plan it anew."
+        )
+
+
+_MOST: Final = 1_000
+_UNDOABLE: Final = frozenset({"move"})
+_UNDO_HOURS: Final = 24
+_SAID: Final = 500
+
+
+def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> None:
+    """Set an operation aside that makes no sense, or meets a bug of ours, so that the others go on."""
+    said = f"It cannot go on: {type(error).__name__}: {error}"[:_SAID]
+    try:
+        change(engine, find(engine, operation.operation_id), "needs_human", said)
+    except (Stale, SQLAlchemyError):
+        return  # the next tick finds it as it is
+
+
+def _begin(world: World, kind: Kind, operation: Operation) -> Operation:
+    """Begin, if what the actor was shown is still so."""
+    try:
+        facts = kind.facts(world, operation)
+    except Refused as refused:
+        return change(world.engine, operation, "failed", f"Nothing was done: {refused}")
+    if hash_of(facts) != operation.preview_hash:
+        return change(
+            world.engine,
+            operation,
+            "failed",
+            "Nothing was done: it has changed since you looked. Look again, and ask again.",
+        )
+    return change(world.engine, operation, "running")
+
+
+def _attempt(world: World, step: StepKind, operation: Operation) -> Progress:
+    try:
+        return step.act(world, operation)
+    except Refused as refused:
+        return Progress("failed", str(refused))
+
+
+def _wait(world: World, step: StepKind, operation: Operation, number: int, progress: Progress) -> Operation:
+    """Note what a step waits for; after its time ask a person, who finds the step ended and may let it begin again."""
+    journal = {each.number: each for each in steps(world.engine, operation.operation_id)}
+    waited = store_time(world.engine) - journal[number].begun_at
+    if waited <= step.seconds:
+        end_step(world.engine, operation, number, "running", progress.said)
+        return operation
+    said = f"{progress.said} It was waited for {waited:.0f} s."
+    end_step(world.engine, operation, number, "failed", said)
+    return change(world.engine, operation, "needs_human", said)

@@ -1,0 +1,81 @@
+"""Who carries which game: what is wanted, who holds it, what its driver last told. Steering looks here, and moves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Engine, select, update
+
+from pipeline.store.leases import store_now
+from pipeline.store.tables import drivers, games, groups, leases, streams
+
+
+class Moved(Exception):
+    """A game is not where it was when somebody looked; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One game; what was told may be old, `told_at` says how old. Times are Unix seconds."""
+
+    game_key: str
+    game: str
+    group: str | None  # wanted; None: it waits for one
+    epoch: int  # of this assignment
+    held_by: str | None  # the group whose driver holds it under a lease that runs; None: none does
+    last_seq: int
+    told_group: str | None
+    told_at: float | None
+    lane: str | None
+    cursor_seq: int | None
+    backlog_age_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSeat:
+    """One group's driver; times are Unix seconds by the clock of its machine."""
+
+    name: str
+    state: str | None  # as it last told; None: it never did
+    heartbeat_at: float | None
+
+
+def seats(engine: Engine) -> dict[str, Seat]:
+    """Return every game by its key."""
+    runs = (leases.c.kind == "group") & (leases.c.name == games.c.held_by) & (leases.c.epoch == games.c.held_epoch)
+    joined = games.outerjoin(streams, streams.c.game_key == games.c.game_key).outerjoin(
+        leases, runs & (leases.c.expires_at > store_now())
+    )
+    query = select(
+        games.c.game_key, games.c.game, games.c.group_name, games.c.epoch, leases.c.name, games.c.last_seq,
+        streams.c.group_name, streams.c.updated_at, streams.c.lane, streams.c.cursor_seq, streams.c.backlog_age_seconds,
+    ).select_from(joined)  # fmt: skip
+    with engine.connect() as connection:
+        return {row[0]: Seat(*row) for row in connection.execute(query)}
+
+
+def group_seats(engine: Engine) -> dict[str, GroupSeat]:
+    """Return every group by its name."""
+    theirs = (drivers.c.kind == "group") & (drivers.c.name == groups.c.name)
+    query = select(groups.c.name, drivers.c.state, drivers.c.heartbeat_at).select_from(
+        groups.outerjoin(drivers, theirs)
+    )
+    with engine.connect() as connection:
+        return {row[0]: GroupSeat(*row) for row in connection.execute(query)}
+
+
+def reassign(engine: Engine, moves: Mapping[str, tuple[int, str]]) -> None:
+    """Assign games (key → the epoch it was seen with, and its new group), all of them or none.
+
+    What this very call has done before counts as done, so it can be repeated after a crash.
+
+    Raises:
+        Moved: the assignment of one of them has changed since it was looked at.
+    """
+    with engine.begin() as connection:
+        for key, (epoch, group) in sorted(moves.items()):
+            as_seen = (games.c.game_key == key) & (games.c.epoch == epoch)
+            if connection.execute(update(games).where(as_seen).values(group_name=group, epoch=epoch + 1)).rowcount:
+                continue
+            now = connection.execute(select(games.c.epoch, games.c.group_name).where(games.c.game_key == key)).first()
+            if now is None or (now.epoch, now.group_name) != (epoch + 1, group):
+                raise Moved(f"{key} is in {now.group_name if now else 'no'} group now, assigned by somebody else")

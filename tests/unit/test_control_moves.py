@@ -1,0 +1,327 @@
+"""Moves: planned from what is there, done step by step, and done only when their effect was seen."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import patch
+
+import pytest
+from sqlalchemy import Engine, update
+
+from listeners.sample import Lane, StreamState
+from pipeline.control import engine as engine_module
+from pipeline.control import moves
+from pipeline.control.controller import KINDS
+from pipeline.control.engine import World, close, require_undoable, resume, tick
+from pipeline.errors import Refused
+from pipeline.settings import Settings
+from pipeline.store import audit
+from pipeline.store.drivers import write_streams
+from pipeline.store.games import carried, let_go, record_seen, register_group
+from pipeline.store.leases import Lease, store_time
+from pipeline.store.operations import Operation, ask, hash_of, operation, steps
+from pipeline.store.seats import GroupSeat, seats
+from pipeline.store.tables import games, operations
+from tests.unit.leases_world import SECONDS, StoreClock, group_lease
+
+ALIVE = {name: GroupSeat(name, "running", 1e12) for name in "abc"}
+NOW = 1e12
+
+
+class Drivers:
+    """The drivers of three groups, each of which does what a pass boundary does when it is told to."""
+
+    def __init__(self, store: Engine) -> None:
+        self.store = store
+        self.clock = StoreClock(store)
+        self.leases: dict[str, Lease] = {}
+        for number, name in enumerate("abc"):
+            register_group(store, name)
+            self.leases[name] = group_lease(store, name, number + 1)
+        record_seen(store, {"g1": "One", "g2": "Two", "g3": "Three", "g4": "Four", "g5": "Five", "g6": "Six"}, 9)
+        self.held: dict[str, set[str]] = {}
+        for name in "abc":
+            self.boundary(name)
+
+    def boundary(self, name: str, lane: Lane = "RUN", *, told: bool = True) -> None:
+        """Let go, take, and tell, as a group's driver does between two passes."""
+        self.clock.now += 1.0
+        lease = self.leases[name]
+        lease.renew()
+        wanted = {str(each.game_key) for each in carried(self.store, lease)}
+        if leaving := self.held.get(name, set()) - wanted:
+            let_go(self.store, lease, leaving)
+        self.held[name] = wanted
+        if told:
+            write_streams(self.store, [self._state(key, name, lane) for key in wanted])
+
+    def _state(self, key: str, group: str, lane: Lane) -> StreamState:
+        cursor = 9 if lane == "RUN" else 3
+        return StreamState(
+            game_key=key, group=group, lane=lane, status="HEALTHY", status_since=0.0, cursor_seq=cursor,
+            last_commit_at=None, backlog_age_seconds=None, rows_per_second=None, latency_p95_seconds=None,
+            rows_total=0, rejects_total=0, last_error=None, updated_at=self.clock.now,
+        )  # fmt: skip
+
+    def group_of(self, key: str) -> str | None:
+        return seats(self.store)[key].group
+
+
+@pytest.fixture
+def drivers(engine: Engine) -> Drivers:
+    return Drivers(engine)
+
+
+@pytest.fixture
+def world(drivers: Drivers) -> World:
+    return World(Settings(), drivers.store)
+
+
+def planned(drivers: Drivers, wanted: dict[str, str]) -> moves.Plan:
+    return moves.plan(wanted, seats(drivers.store), ALIVE, NOW)
+
+
+def asked(drivers: Drivers, wanted: dict[str, str]) -> Operation:
+    return ask(drivers.store, planned(drivers, wanted).wish("ann", "too busy"))
+
+
+def state(drivers: Drivers, begun: Operation) -> str:
+    return operation(drivers.store, begun.operation_id).state
+
+
+def names(drivers: Drivers, begun: Operation) -> list[tuple[str, str]]:
+    return [(each.name, each.state) for each in steps(drivers.store, begun.operation_id)]
+
+
+def others(drivers: Drivers, key: str) -> list[str]:
+    return sorted(set("abc") - {str(drivers.group_of(key))})
+
+
+def test_what_cannot_be_moved_is_refused_with_the_way_out(drivers: Drivers) -> None:
+    """An unknown game or group, or a group without a driver, is one sentence, and nothing is asked for."""
+    for wanted, sentence in (
+        ({"chess": "b"}, "No such game: chess"),
+        ({"g1": "z"}, "no cluster group 'z'. Groups: a, b, c"),
+    ):
+        with pytest.raises(Refused, match=sentence):
+            planned(drivers, wanted)
+    for seat, sentence in (
+        (GroupSeat("b", None, None), "never started"),
+        (GroupSeat("b", "stopped", NOW), "is stopped"),
+        (GroupSeat("b", "failed", NOW), "has failed"),
+        (GroupSeat("b", "running", NOW - 60), "silent for 60 s"),
+    ):
+        with pytest.raises(Refused, match=rf"Group b cannot take games: its driver .*{sentence}"):
+            moves.plan({"g1": "b"}, seats(drivers.store), {**ALIVE, "b": seat}, NOW)
+
+
+def test_a_move_is_done_when_it_was_seen_and_then_there_is_nothing_to_plan(drivers: Drivers, world: World) -> None:
+    """Request sent is not done: each step waits for its effect, and a second plan is empty."""
+    source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
+    begun = asked(drivers, {"g1": target})
+    tick(world, KINDS)
+    assert drivers.group_of("g1") == target
+    assert names(drivers, begun) == [("assign", "done"), ("release", "running")]
+    drivers.boundary(target)
+    tick(world, KINDS)
+    assert names(drivers, begun)[-1] == ("release", "running"), "the old driver has not let go"
+    drivers.boundary(source)
+    tick(world, KINDS)
+    assert names(drivers, begun)[-1] == ("take", "running")
+    drivers.boundary(target, told=False)
+    tick(world, KINDS)
+    assert (names(drivers, begun)[-1], state(drivers, begun)) == (("see", "running"), "verifying")
+    drivers.boundary(target, "CATCHUP")
+    tick(world, KINDS)
+    assert state(drivers, begun) == "verifying"
+    assert "1 not caught up yet, 6 seqs in all: g1" in steps(drivers.store, begun.operation_id)[-1].detail
+    drivers.boundary(target)
+    assert tick(world, KINDS) == 0
+    done = operation(drivers.store, begun.operation_id)
+    assert (done.state, done.outcome) == ("succeeded", f"Moved and seen: 1 in {target}.")
+    assert planned(drivers, {"g1": target}).moves == ()
+    assert [(each.phase, each.outcome) for each in audit.entries(drivers.store)] == [
+        ("begun", None),
+        ("ended", "succeeded"),
+    ]
+
+
+def test_what_has_changed_since_it_was_shown_is_not_done(drivers: Drivers, world: World) -> None:
+    """Of two people who move one game, the one whose preview is stale is told so, and nothing of theirs is done."""
+    target, other = others(drivers, "g1")
+    begun = asked(drivers, {"g1": target, "g2": target} if drivers.group_of("g2") != target else {"g1": target})
+    with drivers.store.begin() as connection:
+        connection.execute(update(games).where(games.c.game_key == "g1").values(group_name=other, epoch=7))
+    tick(world, KINDS)
+    ended = operation(drivers.store, begun.operation_id)
+    assert ended.state == "failed"
+    assert "changed since you looked" in str(ended.outcome)
+    assert drivers.group_of("g1") == other
+
+
+def test_all_of_a_set_move_or_none(drivers: Drivers, world: World) -> None:
+    """A game that somebody else moves between preview and act keeps the whole set where it is."""
+    wanted = {key: others(drivers, key)[0] for key in ("g1", "g2", "g3")}
+    before = {key: drivers.group_of(key) for key in wanted}
+    begun = asked(drivers, wanted)
+    real = moves._facts
+
+    def late(*arguments: object) -> object:
+        facts = real(*arguments)  # type: ignore[arg-type]
+        with drivers.store.begin() as connection:
+            connection.execute(update(games).where(games.c.game_key == "g3").values(group_name="c", epoch=9))
+        return facts
+
+    kind = engine_module.Kind("move", moves.MOVE.steps, late, moves.MOVE.done)  # type: ignore[arg-type]
+    tick(world, {"move": kind})
+    assert state(drivers, begun) == "failed"
+    assert {key: drivers.group_of(key) for key in ("g1", "g2")} == {key: before[key] for key in ("g1", "g2")}
+    assert drivers.group_of("g3") == "c"
+
+
+@pytest.mark.parametrize("lives", range(1, 9))
+def test_a_controller_killed_anywhere_is_carried_on(drivers: Drivers, world: World, lives: int) -> None:
+    """D1 to D5: whatever was the last thing a controller wrote, the next one ends the operation, each step once."""
+    source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
+    begun = asked(drivers, {"g1": target})
+    left = lives
+
+    def dies(real: object) -> object:
+        def call(*arguments: object, **more: object) -> object:
+            nonlocal left
+            done = real(*arguments, **more)  # type: ignore[operator]
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt  # as a kill: nothing catches it
+            return done
+
+        return call
+
+    written = {name: dies(getattr(engine_module, name)) for name in ("change", "begin_step", "end_step")}
+    for _ in range(8):
+        try:
+            with patch.multiple(engine_module, **written):  # type: ignore[call-overload]
+                tick(world, KINDS)
+        except KeyboardInterrupt:
+            continue
+        drivers.boundary(source)
+        drivers.boundary(target)
+    assert left <= 0
+    assert state(drivers, begun) == "succeeded"
+    assert names(drivers, begun) == [(name, "done") for name in ("assign", "release", "take", "see")]
+    assert seats(drivers.store)["g1"].epoch == 2
+    assert audit.verify(drivers.store).unended == ()
+
+
+def test_two_controllers_do_no_harm(drivers: Drivers, world: World) -> None:
+    """D7: two controllers at once end each operation once, and no game is assigned twice."""
+    wanted = {f"g{number}": others(drivers, f"g{number}")[0] for number in range(1, 7)}
+    begun = [asked(drivers, {key: group}) for key, group in wanted.items()]
+    for _ in range(6):
+        together = threading.Barrier(2)
+
+        def act(_number: int, together: threading.Barrier = together) -> None:
+            together.wait()
+            tick(world, KINDS)
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(act, range(2)))
+        for name in "abc":
+            drivers.boundary(name)
+    assert {state(drivers, each) for each in begun} == {"succeeded"}
+    assert {seat.epoch for seat in seats(drivers.store).values()} == {2}
+    assert audit.verify(drivers.store).entries == 2 * len(begun)
+
+
+def test_a_driver_that_does_not_let_go_is_a_persons_to_judge(drivers: Drivers, world: World) -> None:
+    """D10: an old driver that lives and is stuck in a pass keeps its game; the operation says so and what to do."""
+    source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
+    begun = asked(drivers, {"g1": target})
+    tick(world, KINDS)
+    for _ in range(5):
+        drivers.clock.now += SECONDS
+        for name in "abc":
+            drivers.leases[name].renew()
+        tick(world, KINDS)
+    stuck = operation(drivers.store, begun.operation_id)
+    assert stuck.state == "needs_human"
+    assert f"Group {source} still holds 1: g1" in str(stuck.outcome)
+    assert "restart it if it is stuck" in str(stuck.outcome)
+    tick(world, KINDS)
+    assert state(drivers, begun) == "needs_human", "nobody goes on without a person"
+    drivers.boundary(source)
+    drivers.boundary(target)
+    resume(drivers.store, stuck)
+    drivers.boundary(target)
+    tick(world, KINDS)
+    assert state(drivers, begun) == "succeeded"
+    assert names(drivers, begun)[1:3] == [("release", "failed"), ("release", "done")]
+    with pytest.raises(Refused, match="does not wait for a person: it is succeeded"):
+        close(drivers.store, operation(drivers.store, begun.operation_id), "x")
+
+
+def test_a_dead_drivers_game_is_taken_when_its_lease_has_run_out(drivers: Drivers, world: World) -> None:
+    """A game whose old driver is gone waits for that one's lease and no longer."""
+    source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
+    begun = asked(drivers, {"g1": target})
+    tick(world, KINDS)
+    drivers.clock.now += SECONDS + 1
+    drivers.boundary(target)
+    assert drivers.held[source]
+    drivers.boundary(target)
+    tick(world, KINDS)
+    assert state(drivers, begun) == "succeeded"
+
+
+def test_a_move_is_undone_by_its_checked_inverse(drivers: Drivers, world: World) -> None:
+    """Undo is an operation like any other, for a day, and not where somebody has moved the game on."""
+    source, (target, other) = str(drivers.group_of("g1")), others(drivers, "g1")
+    begun = asked(drivers, {"g1": target})
+    with pytest.raises(Refused, match="only one that has succeeded"):
+        require_undoable(drivers.store, begun)
+    for _ in range(4):
+        tick(world, KINDS)
+        for name in "abc":
+            drivers.boundary(name)
+    done = operation(drivers.store, begun.operation_id)
+    require_undoable(drivers.store, done)
+    back = moves.undo(done, seats(drivers.store), ALIVE, NOW)
+    assert [(each.game_key, each.source, each.target) for each in back.moves] == [("g1", target, source)]
+    undone = ask(drivers.store, back.wish("bob", "", undoes=done.operation_id))
+    for _ in range(4):
+        tick(world, KINDS)
+        for name in "abc":
+            drivers.boundary(name)
+    assert (state(drivers, undone), drivers.group_of("g1")) == ("succeeded", source)
+    with pytest.raises(Refused, match="g1 was moved on since"):
+        moves.undo(done, seats(drivers.store), ALIVE, NOW)
+    drivers.clock.now += 25 * 3600
+    with pytest.raises(Refused, match=r"ended 25 hours ago"):
+        require_undoable(drivers.store, done)
+    assert other not in {source, target}
+    assert store_time(drivers.store) == pytest.approx(drivers.clock.now, abs=0.01)
+
+
+def test_an_operation_that_makes_no_sense_stands_still_and_the_others_go_on(drivers: Drivers, world: World) -> None:
+    """D18: a row that a hand has spoilt needs a person; the controller lives, and everybody else's games move."""
+    spoilt = {key: asked(drivers, {key: others(drivers, key)[0]}) for key in ("g1", "g2", "g3")}
+    well = asked(drivers, {"g4": others(drivers, "g4")[0]})
+    columns: dict[str, dict[str, object]] = {
+        "g1": {"parameters": "{not json"},
+        "g2": {"preview": '{"g2": 5}', "preview_hash": hash_of({"g2": 5}), "state": "running"},
+        "g3": {"preview": '["g3"]'},
+    }
+    for key, values in columns.items():
+        mine = operations.c.operation_id == spoilt[key].operation_id
+        with drivers.store.begin() as connection:
+            connection.execute(update(operations).where(mine).values(values))
+    for _ in range(4):
+        tick(world, KINDS)
+        for name in "abc":
+            drivers.boundary(name)
+    assert state(drivers, well) == "succeeded"
+    for key, begun in spoilt.items():
+        found = operation(drivers.store, begun.operation_id)
+        assert found.state == "needs_human", key
+        said = "It cannot go on: TypeError" if key == "g2" else "makes no sense"
+        assert said in str(found.outcome)
+        assert seats(drivers.store)[key].epoch == 1
