@@ -194,7 +194,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
 class _Disturber:
     """Goes through the windows and disturbs the game.
 
-    A restart is what `turnout stream pause` and then `resume` write, without their processes: passes in between leave
+    A restart is what `turnout pause` and then `resume` come to, without their processes: passes in between leave
     the game out, then it catches up and rejoins. How long the pause lasts is left to chance, or it would always meet
     the same part of a trigger.
     """

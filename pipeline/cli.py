@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from pipeline.contracts.commands import schemas
-from pipeline.control.commands import audit, controller, move, ops
+from pipeline.control.commands import audit, controller, move, ops, pause, resume, retry
 from pipeline.errors import Refused, Transient
 from pipeline.repair.commands import accept_gap, quarantine, rebuild
 from pipeline.settings import Paths, Settings, load
@@ -238,39 +238,6 @@ def stream() -> None:
     """What is decided about single games' streams; a driver acts at its next pass."""
 
 
-@stream.command("pause")
-@_environment
-@click.argument("game")
-def pause_stream(env_dir: Path, game: str) -> None:
-    """Let nothing more into the table of GAME (its name or key) until it is resumed."""
-    from pipeline.store.decisions import ask
-
-    engine, key = _known_game(env_dir, game)
-    ask(engine, key, getpass.getuser(), desired="paused")
-
-
-@stream.command("resume")
-@_environment
-@click.argument("game")
-def resume_stream(env_dir: Path, game: str) -> None:
-    """Let a paused stream go on; it catches up from its table's cursor."""
-    from pipeline.store.decisions import ask
-
-    engine, key = _known_game(env_dir, game)
-    ask(engine, key, getpass.getuser(), desired="running")
-
-
-@stream.command("retry")
-@_environment
-@click.argument("game")
-def retry_stream(env_dir: Path, game: str) -> None:
-    """Let a stream that was parked, or that waits after a failure, run again at once."""
-    from pipeline.store.decisions import ask_retry
-
-    engine, key = _known_game(env_dir, game)
-    ask_retry(engine, key, getpass.getuser())
-
-
 @stream.command("own-query")
 @_environment
 @click.argument("game")
@@ -360,10 +327,18 @@ def demo(
     sys.exit(runs.live(settings, known, plan, rate))
 
 
-_steering = (*controller.commands.values(), move, *ops.commands.values(), *audit.commands.values())
+_steering = (
+    *controller.commands.values(),
+    move,
+    pause,
+    resume,
+    retry,
+    *ops.commands.values(),
+    *audit.commands.values(),
+)
 for _command in (*quarantine.commands.values(), rebuild, accept_gap, *_steering):
     _environment(_command)
-for _group in (quarantine, rebuild, controller, move, ops, audit):
+for _group in (quarantine, rebuild, controller, move, pause, resume, retry, ops, audit):
     cli.add_command(_group)
 stream.add_command(accept_gap)
 

@@ -1,20 +1,25 @@
-"""The commands that steer: `turnout controller`, `move`, `ops` and `audit`; `pipeline.cli` adds `--env-dir`."""
+"""The commands that steer: `turnout controller`, `move`, `pause`, `resume`, `retry`, `ops` and `audit`.
+
+`pipeline.cli` takes them in and adds `--env-dir`.
+"""
 
 import getpass
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
+from sqlalchemy import Engine
 
 from pipeline.errors import Refused
 from pipeline.settings import load
-from pipeline.store.operations import Operation, Step
+from pipeline.store.operations import Operation, Step, Wish
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 _LOOK_SECONDS: Final = 0.5
 
 
@@ -31,35 +36,66 @@ def run_controller(env_dir: Path) -> None:
     sys.exit(run(*load(env_dir)))
 
 
+def _asking(command: _F) -> _F:
+    """Add what every command has that asks for an operation on games."""
+    parameters = (
+        click.argument("games", nargs=-1, required=True),
+        click.option("--reason", help="Why, for those who ask later."),
+        click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
+        click.option("--no-wait", is_flag=True, help="Ask for it and go; `turnout ops show` tells how it goes."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end."),
+    )
+    for parameter in reversed(parameters):
+        command = parameter(command)
+    return command
+
+
 @click.command()
-@click.argument("games", nargs=-1, required=True)
+@_asking
 @click.option("--to", "group", required=True, help="The cluster group that shall carry them.")
-@click.option("--reason", help="Why, for those who ask later.")
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@click.option("--no-wait", is_flag=True, help="Ask for it and go; `turnout ops show` tells how it goes.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
 def move(
     env_dir: Path, games: tuple[str, ...], group: str, reason: str | None, dry_run: bool, no_wait: bool, as_json: bool
 ) -> None:
     """Move GAMES (names or keys) to another cluster group while everything runs."""
     from pipeline.control import moves
     from pipeline.store.engine import open_store
-    from pipeline.store.operations import ask
     from pipeline.store.seats import group_seats, seats
 
     engine = open_store(*load(env_dir))
     there = seats(engine)
-    keys = _keys(games, {key: seat.game for key, seat in there.items()})
-    plan = moves.plan(dict.fromkeys(keys, group), there, group_seats(engine), time.time())
-    for line in moves.rendered(plan, there):
-        click.echo(line, err=as_json)
-    if dry_run or not plan.moves:
-        if as_json:
-            click.echo(json.dumps({"moves": [asdict(each) for each in plan.moves], "operation": None}))
-        return
-    operation = ask(engine, plan.wish(getpass.getuser(), reason or ""))
-    click.echo(f"operation {operation.operation_id[:8]}", err=as_json)
-    sys.exit(_follow(engine, operation, wait=not no_wait, as_json=as_json))
+    wanted = dict.fromkeys(_keys(games, {key: seat.game for key, seat in there.items()}), group)
+    plan = moves.plan(wanted, there, group_seats(engine), time.time())
+    wish = plan.wish(getpass.getuser(), reason or "")
+    sys.exit(_asked(engine, wish, moves.rendered(plan, there), dry_run=dry_run, wait=not no_wait, as_json=as_json))
+
+
+def _deciding(kind: str, help_text: str) -> click.Command:
+    """Make the command of an operation that decides something about streams."""
+
+    @click.command(kind, help=help_text)
+    @_asking
+    def command(
+        env_dir: Path, games: tuple[str, ...], reason: str | None, dry_run: bool, no_wait: bool, as_json: bool
+    ) -> None:
+        from pipeline.control import pauses
+        from pipeline.store.decisions import decided
+        from pipeline.store.engine import open_store
+        from pipeline.store.seats import seats
+
+        engine = open_store(*load(env_dir))
+        there = seats(engine)
+        keys = _keys(games, {key: seat.game for key, seat in there.items()})
+        facts = pauses.plan(kind, keys, there, decided(engine))
+        wish = pauses.wish(kind, facts, getpass.getuser(), reason or "")
+        lines = pauses.rendered(kind, facts, there)
+        sys.exit(_asked(engine, wish, lines, dry_run=dry_run, wait=not no_wait, as_json=as_json))
+
+    return command
+
+
+pause = _deciding("pause", "Let nothing more into the tables of GAMES (names or keys) until they are resumed.")
+resume = _deciding("resume", "Let paused streams of GAMES go on; they catch up from their tables' cursors.")
+retry = _deciding("retry", "Let streams of GAMES that were parked, or wait after a failure, run again at once.")
 
 
 @click.group()
@@ -138,23 +174,13 @@ def close_operation(env_dir: Path, operation: str, reason: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
 def undo_operation(env_dir: Path, operation: str, reason: str | None, no_wait: bool, as_json: bool) -> None:
     """Ask for the inverse of OPERATION, checked like any other; for 24 hours after it."""
-    from pipeline.control import moves
-    from pipeline.control.engine import require_undoable
+    from pipeline.control.controller import undo
     from pipeline.store.engine import open_store
-    from pipeline.store.operations import ask
     from pipeline.store.operations import operation as find
-    from pipeline.store.seats import group_seats, seats
 
     engine = open_store(*load(env_dir))
-    done = find(engine, operation)
-    require_undoable(engine, done)
-    there = seats(engine)
-    plan = moves.undo(done, there, group_seats(engine), time.time())
-    for line in moves.rendered(plan, there):
-        click.echo(line, err=as_json)
-    asked = ask(engine, plan.wish(getpass.getuser(), reason or "", undoes=done.operation_id))
-    click.echo(f"operation {asked.operation_id[:8]}", err=as_json)
-    sys.exit(_follow(engine, asked, wait=not no_wait, as_json=as_json))
+    wish, lines = undo(engine, find(engine, operation), getpass.getuser(), reason or "", time.time())
+    sys.exit(_asked(engine, wish, lines, dry_run=False, wait=not no_wait, as_json=as_json))
 
 
 @click.group()
@@ -215,7 +241,22 @@ def _keys(wanted: tuple[str, ...], known: Mapping[str, str]) -> list[str]:
     return sorted({each if each in known else by_name[each] for each in wanted})
 
 
-def _follow(engine: Any, operation: Operation, *, wait: bool, as_json: bool) -> int:
+def _asked(engine: Engine, wish: Wish, lines: Sequence[str], *, dry_run: bool, wait: bool, as_json: bool) -> int:
+    """Show what is to be done, ask for it unless it is nothing or a dry run, and follow it; return the exit code."""
+    from pipeline.store.operations import ask
+
+    for line in lines:
+        click.echo(line, err=as_json)
+    if dry_run or not wish.targets:
+        if as_json:
+            click.echo(json.dumps({"kind": wish.kind, "targets": wish.targets, "preview": wish.preview}))
+        return 0
+    operation = ask(engine, wish)
+    click.echo(f"operation {operation.operation_id[:8]}", err=as_json)
+    return _follow(engine, operation, wait=wait, as_json=as_json)
+
+
+def _follow(engine: Engine, operation: Operation, *, wait: bool, as_json: bool) -> int:
     """Print each change of an operation's steps until it has ended or needs a person; return the exit code."""
     from pipeline.store.leases import is_held
     from pipeline.store.operations import operation as find

@@ -2,19 +2,24 @@
 
 import logging
 import threading
+from dataclasses import replace
 from typing import Final
 
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.control.engine import World, tick
-from pipeline.control.moves import MOVE
+from pipeline.control import moves, pauses
+from pipeline.control.engine import World, require_undoable, tick
 from pipeline.control.signals import stop_on_signals
 from pipeline.settings import Paths, Settings
+from pipeline.store.decisions import decided
 from pipeline.store.engine import open_store
 from pipeline.store.leases import leased
+from pipeline.store.operations import Operation, Wish
+from pipeline.store.seats import group_seats, seats
 
 _log = logging.getLogger("turnout")
-KINDS: Final = {MOVE.name: MOVE}
+KINDS: Final = {moves.MOVE.name: moves.MOVE, **pauses.KINDS}
 _QUIET_SECONDS: Final = 1.0  # between two looks
 _BUSY_SECONDS: Final = 0.2  # while an operation is open
 
@@ -42,3 +47,20 @@ def run(settings: Settings, paths: Paths, stop: threading.Event | None = None) -
                 _log.warning("the control store is away, operations wait: %s", error)
             if stop.wait(wait):
                 return 0
+
+
+def undo(engine: Engine, done: Operation, actor: str, reason: str, now: float) -> tuple[Wish, list[str]]:
+    """Return the inverse of an operation, to be asked for like any other, and what it does as lines for people.
+
+    Raises:
+        Refused: it has none, or it cannot be any more.
+    """
+    require_undoable(engine, done)
+    there = seats(engine)
+    if done.kind == "move":
+        plan = moves.undo(done, there, group_seats(engine), now)
+        return replace(plan.wish(actor, reason), undoes=done.operation_id), moves.rendered(plan, there)
+    kind = pauses.INVERSE[done.kind]
+    facts = pauses.plan(kind, done.parameters["games"], there, decided(engine))
+    wish = replace(pauses.wish(kind, facts, actor, reason), undoes=done.operation_id)
+    return wish, pauses.rendered(kind, facts, there)

@@ -4,7 +4,7 @@ A step does its work or waits for an effect; both may be done again at any time,
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -54,6 +54,12 @@ class Kind:
     steps: tuple[StepKind, ...]
     facts: Callable[[World, Operation], Mapping[str, Any]]  # what its preview was about, as it is now
     done: Callable[[Operation], str]  # what is said when all of it is done and seen
+
+
+def some(keys: Sequence[str]) -> str:
+    """Name a few of many for a sentence."""
+    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+    return ", ".join(keys[:_SHOWN]) + more
 
 
 def advance(world: World, kind: Kind, operation: Operation) -> Operation:
@@ -145,9 +151,10 @@ def require_undoable(engine: Engine, operation: Operation) -> None:
 
 
 _MOST: Final = 1_000
-_UNDOABLE: Final = frozenset({"move"})
+_UNDOABLE: Final = frozenset({"move", "pause", "resume"})
 _UNDO_HOURS: Final = 24
 _SAID: Final = 500
+_SHOWN: Final = 5  # of many, in one sentence
 
 
 def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> None:

@@ -5,17 +5,16 @@ restarts, and the tables' compare-and-set keeps even a botched move exact (law L
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipeline.control.engine import Kind, Progress, StepKind, World
+from pipeline.control.engine import Kind, Progress, StepKind, World, some
 from pipeline.errors import Refused
 from pipeline.store.fleet import HEARTBEAT_LIMIT_SECONDS
 from pipeline.store.operations import Operation, Wish
 from pipeline.store.seats import GroupSeat, Moved, Seat, reassign, seats
 
-_SHOWN: Final = 5  # games named in one sentence
 _RELEASE_SECONDS: Final = 120.0  # a pass may be running; a driver that is dead loses its lease before
 _TAKE_SECONDS: Final = 120.0
 _SEEN_SECONDS: Final = 300.0
@@ -57,7 +56,7 @@ def plan(wanted: Mapping[str, str], there: Mapping[str, Seat], groups: Mapping[s
     """
     unknown = sorted(wanted.keys() - there.keys())
     if unknown:
-        raise Refused(f"No such game: {_some(unknown)}. `turnout games list` shows those there are.")
+        raise Refused(f"No such game: {some(unknown)}. `turnout games list` shows those there are.")
     for group in sorted(set(wanted.values())):
         if group not in groups:
             known = ", ".join(sorted(groups)) or "none"
@@ -113,7 +112,7 @@ def _release(world: World, operation: Operation) -> Progress:
         who = ", ".join(f"{group} still holds {count}" for group, count in sorted(holders.items()))
         return Progress(
             "waiting",
-            f"Group {who}: {_some(held)}. A driver lets go when its pass has ended; restart it if it is stuck in one.",
+            f"Group {who}: {some(held)}. A driver lets go when its pass has ended; restart it if it is stuck in one.",
         )
     return Progress("done", "The old drivers have let go.")
 
@@ -125,7 +124,7 @@ def _take(world: World, operation: Operation) -> Progress:
     ]
     if missing:
         groups = sorted({str(operation.preview[key][1]) for key in missing})
-        return Progress("waiting", f"Group {', '.join(groups)} has not taken {len(missing)} yet: {_some(missing)}.")
+        return Progress("waiting", f"Group {', '.join(groups)} has not taken {len(missing)} yet: {some(missing)}.")
     return Progress("done", "The new drivers hold all of them.")
 
 
@@ -149,7 +148,7 @@ def _see(world: World, operation: Operation) -> Progress:
             unseen.append(key)
     if unseen:
         behind = sum(max(there[key].last_seq - (there[key].cursor_seq or 0), 0) for key in unseen)
-        return Progress("waiting", f"{len(unseen)} not caught up yet, {behind} seqs in all: {_some(unseen)}.")
+        return Progress("waiting", f"{len(unseen)} not caught up yet, {behind} seqs in all: {some(unseen)}.")
     return Progress("done", "Each is told of by its new driver and reads on from its cursor.")
 
 
@@ -192,8 +191,3 @@ def _silence(group: GroupSeat, now: float) -> str | None:
         return f"its driver {'has failed' if group.state == 'failed' else 'is stopped'}"
     quiet = now - group.heartbeat_at
     return f"its driver is silent for {quiet:.0f} s" if quiet > HEARTBEAT_LIMIT_SECONDS else None
-
-
-def _some(keys: Sequence[str]) -> str:
-    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-    return ", ".join(keys[:_SHOWN]) + more

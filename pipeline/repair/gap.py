@@ -64,7 +64,7 @@ def _move(paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, ga
     if through <= cursor:
         raise Refused(
             f"Bronze has lost nothing of {game.key} that comes right after its cursor, seq {cursor}. If its stream is "
-            f"stopped, the reason is another one: the dashboard shows it, and `turnout stream retry {game.key}` "
+            f"stopped, the reason is another one: the dashboard shows it, and `turnout retry {game.key}` "
             "lets it try again."
         )
     table = table or _first_table(paths, environment, schemas, game)

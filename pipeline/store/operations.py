@@ -248,7 +248,7 @@ def _operation(row: Row[Any]) -> Operation:
     plain = {name: getattr(row, name) for name in _PLAIN}
     try:
         targets, parameters, preview = (json.loads(row.targets), json.loads(row.parameters), json.loads(row.preview))
-        if not (isinstance(targets, list) and isinstance(parameters, dict) and isinstance(preview, dict)):
+        if (type(targets), type(parameters), type(preview)) != (list, dict, dict):
             raise ValueError("targets is no list, or parameters or preview is no object")
         if row.state not in get_args(State):
             raise ValueError(f"there is no state {row.state!r}")

@@ -12,12 +12,19 @@ from pathlib import Path
 import pytest
 
 from pipeline.names import game_key
+from pipeline.store.decisions import ask, ask_retry
 from pipeline.store.games import register_group
 from tests.faults.oracle import judge
 from tests.faults.test_owners import Place
 
 MINUTES = float(os.environ.get("PROOF_RANDOM_MINUTES", "10"))
-DRIVERS = {"ingest": ["ingest", "run"], "a": ["group", "run", "a"], "b": ["group", "run", "b"], "tidy": ["maintain"]}
+DRIVERS = {
+    "ingest": ["ingest", "run"],
+    "a": ["group", "run", "a"],
+    "b": ["group", "run", "b"],
+    "tidy": ["maintain"],
+    "controller": ["controller", "run"],
+}
 _EVENTS = 400  # between two acts
 
 pytestmark = pytest.mark.timeout(900 + int(MINUTES * 60))
@@ -34,7 +41,16 @@ class Someone:
 
     def act(self) -> None:
         """Do one thing, then start again what is not there."""
-        acts = (self._kill, self._kill, self._terminate, self._freeze, self._rebuild, self._replay, self._decide)
+        acts = (
+            self._kill,
+            self._kill,
+            self._terminate,
+            self._freeze,
+            self._rebuild,
+            self._replay,
+            self._decide,
+            self._move,
+        )
         act = self.draw.choice(acts)
         act()
         self.did[act.__name__.strip("_")] += 1
@@ -54,8 +70,8 @@ class Someone:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         for game in self.place.simulator.games:
-            self._run("stream", "resume", game_key(game))
-            self._run("stream", "retry", game_key(game))
+            ask(self.place.engine, game_key(game), "somebody", desired="running")
+            ask_retry(self.place.engine, game_key(game), "somebody")
 
     def _start(self, name: str) -> None:
         command = [sys.executable, "-m", "pipeline", *DRIVERS[name], "--env-dir", str(self.place.env)]
@@ -94,7 +110,10 @@ class Someone:
         self._run("quarantine", "replay", cut=self.draw.random() < 0.5)
 
     def _decide(self) -> None:
-        self._run("stream", self.draw.choice(["pause", "resume", "retry"]), self._key())
+        self._run(self.draw.choice(["pause", "resume", "retry"]), self._key(), "--no-wait")
+
+    def _move(self) -> None:
+        self._run("move", self._key(), self._key(), "--to", self.draw.choice("ab"), "--no-wait")
 
     def _key(self) -> str:
         return game_key(self.draw.choice(self.place.simulator.games))

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,12 @@ def all_run(store: Engine) -> bool:
     return lanes == ["RUN"] * 12 and {group.state for group in group_seats(store).values()} == {"running"}
 
 
+def is_in(store: Engine, key: str, lane: str) -> bool:
+    return seats(store)[key].lane == lane
+
+
 def test_a_group_is_emptied_while_events_flow_and_the_books_balance(tmp_path: Path) -> None:
-    """Laws L4 and L7: games go to another driver and back, and no row is lost, doubled or misrouted by it."""
+    """Laws L4 and L7: games go to another driver and back, one is paused, and no row is lost, doubled or misrouted."""
     env = tmp_path / "env"
     settings, paths = load(env, {})
     store = open_store(settings, paths)
@@ -63,9 +68,13 @@ def test_a_group_is_emptied_while_events_flow_and_the_books_balance(tmp_path: Pa
             back = run(env, "ops", "undo", result["operation_id"])
             assert back.returncode == 0, back.stdout + back.stderr
             assert sorted(key for key, seat in seats(store).items() if seat.held_by == "a") == mine
+            for command, lane in (("pause", "PAUSED"), ("resume", "RUN")):
+                decided = run(env, command, mine[0])
+                assert decided.returncode == 0, decided.stdout + decided.stderr
+                until(children, partial(is_in, store, mine[0], lane), f"{lane} of {mine[0]}")
         again = run(env, "move", *mine, "--to", "a")
         assert (again.returncode, "0 to move" in again.stdout) == (0, True)
         until(children, lambda: run(env, "verify", "--complete").returncode == 0, "complete books")
     audit = run(env, "audit", "verify")
-    assert (audit.returncode, "4 entries, intact" in audit.stdout) == (0, True)
+    assert (audit.returncode, "8 entries, intact" in audit.stdout) == (0, True)
     store.dispose()

@@ -39,7 +39,13 @@ def test_a_dry_run_shows_the_very_move_and_asks_for_nothing(world: World, tmp_pa
     shown = turnout(tmp_path, "move", "Chess", "--to", "b", "--dry-run")
     assert (shown.exit_code, "chess_1: a → b, cursor unknown" in shown.output) == (0, True)
     as_json = turnout(tmp_path, "move", "chess_1", "Chess", "--to", "b", "--dry-run", "--json")
-    assert json.loads(as_json.stdout)["moves"] == [{"game_key": "chess_1", "source": "a", "target": "b", "epoch": 1}]
+    assert json.loads(as_json.stdout) == {
+        "kind": "move", "targets": ["game:chess_1"], "preview": {"chess_1": ["a", "b", 1]},
+    }  # fmt: skip
+    shown = turnout(tmp_path, "pause", "Go", "--dry-run")
+    assert (shown.exit_code, "go_1: nothing told in group a\n1 to pause" in shown.output) == (0, True)
+    assert "0 to resume" in turnout(tmp_path, "resume", "Go", "Chess").output
+    assert "0 to retry" in turnout(tmp_path, "retry", "Go").output
     assert listed(world.engine) == []
     assert seats(world.engine)["chess_1"].group == "a"
 
@@ -49,6 +55,7 @@ def test_a_dry_run_shows_the_very_move_and_asks_for_nothing(world: World, tmp_pa
     [
         (("move", "Tetris", "--to", "b"), "No such game: 'Tetris'"),
         (("move", "Chess", "--to", "z"), "no cluster group 'z'. Groups: a, b"),
+        (("pause", "Chess", "Tetris"), "No such game: 'Tetris'"),
         (("ops", "show", "nothing"), "no operation 'nothing'"),
         (("ops", "resume", "nothing"), "no operation"),
         (("ops", "undo", "nothing"), "no operation"),

@@ -8,13 +8,13 @@ import pytest
 from sqlalchemy import Engine, update
 
 from listeners.sample import Lane, StreamState
+from pipeline.control import controller, moves, pauses
 from pipeline.control import engine as engine_module
-from pipeline.control import moves
 from pipeline.control.controller import KINDS
 from pipeline.control.engine import World, close, require_undoable, resume, tick
 from pipeline.errors import Refused
 from pipeline.settings import Settings
-from pipeline.store import audit
+from pipeline.store import audit, decisions
 from pipeline.store.drivers import write_streams
 from pipeline.store.games import carried, let_go, record_seen, register_group
 from pipeline.store.leases import Lease, store_time
@@ -325,3 +325,50 @@ def test_an_operation_that_makes_no_sense_stands_still_and_the_others_go_on(driv
         said = "It cannot go on: TypeError" if key == "g2" else "makes no sense"
         assert said in str(found.outcome)
         assert seats(drivers.store)[key].epoch == 1
+
+
+@pytest.mark.parametrize(("kind", "lane"), [("pause", "PAUSED"), ("resume", "RUN"), ("retry", "RUN")])
+def test_a_decision_is_done_when_its_driver_tells_of_it(drivers: Drivers, world: World, kind: str, lane: Lane) -> None:
+    """A pause that no driver has heard of is not said to be one; what would change nothing is left out."""
+    if kind == "resume":
+        decisions.ask(drivers.store, "g1", "ann", desired="paused")
+    if kind == "retry":
+        decisions.record_failures(drivers.store, {"g1": decisions.Decision(parked_at=1.0, failures=3, evidence="x")})
+    left = {"pause": ["g2"], "resume": ["g1"], "retry": ["g1"]}[kind]
+    if kind == "pause":
+        decisions.ask(drivers.store, "g1", "ann", desired="paused")
+    facts = pauses.plan(kind, ["g1", "g2"], seats(drivers.store), decisions.decided(drivers.store))
+    assert list(facts) == left
+    begun = ask(drivers.store, pauses.wish(kind, facts, "bob", ""))
+    tick(world, KINDS)
+    assert (names(drivers, begun), state(drivers, begun)) == ([("decide", "done"), ("see", "running")], "verifying")
+    made = decisions.decided(drivers.store)[left[0]]
+    assert (made.desired, made.parked_at) == ("paused" if kind == "pause" else "running", None)
+    for name in "abc":
+        drivers.boundary(name, {"pause": "RUN", "resume": "PAUSED", "retry": "QUARANTINED"}[kind])  # type: ignore[arg-type]
+    tick(world, KINDS)
+    assert state(drivers, begun) == "verifying"
+    for name in "abc":
+        drivers.boundary(name, lane)
+    tick(world, KINDS)
+    assert state(drivers, begun) == "succeeded"
+    assert pauses.plan(kind, left, seats(drivers.store), decisions.decided(drivers.store)) == {}
+
+
+def test_a_pause_is_undone_by_a_resume(drivers: Drivers, world: World) -> None:
+    """The inverse is asked for like any other operation; a retry has none."""
+    facts = pauses.plan("pause", ["g1"], seats(drivers.store), {})
+    begun = ask(drivers.store, pauses.wish("pause", facts, "ann", ""))
+    for _ in range(2):
+        tick(world, KINDS)
+        for name in "abc":
+            drivers.boundary(name, "PAUSED")
+    done = operation(drivers.store, begun.operation_id)
+    wish, lines = controller.undo(drivers.store, done, "bob", "enough", NOW)
+    assert (wish.kind, wish.targets, wish.undoes) == ("resume", ("game:g1",), done.operation_id)
+    assert lines[-1] == "1 to resume. No other stream is touched."
+    decisions.record_failures(drivers.store, {"g1": decisions.Decision(failures=1)})
+    facts = pauses.plan("retry", ["g1"], seats(drivers.store), decisions.decided(drivers.store))
+    retried = ask(drivers.store, pauses.wish("retry", facts, "ann", ""))
+    with pytest.raises(Refused, match="is a retry, which has no inverse"):
+        require_undoable(drivers.store, retried)

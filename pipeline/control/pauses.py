@@ -1,0 +1,91 @@
+"""Pauses and resumes streams, and lets failed ones try again: it is decided, and done when their drivers tell of it."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from pipeline.control.engine import Kind, Progress, StepKind, World, some
+from pipeline.errors import Refused
+from pipeline.store.decisions import Decision, ask, ask_retry, decided
+from pipeline.store.operations import Operation, Wish
+from pipeline.store.seats import Seat, seats
+
+_SEEN_SECONDS: Final = 120.0
+_NOTHING: Final = Decision()
+
+
+def plan(
+    kind: str, keys: Sequence[str], there: Mapping[str, Seat], decisions: Mapping[str, Decision]
+) -> dict[str, Any]:
+    """Return what an operation is about, game key → what is decided now; games it would change nothing of are left out.
+
+    Raises:
+        Refused: a game does not exist.
+    """
+    unknown = sorted(set(keys) - there.keys())
+    if unknown:
+        raise Refused(f"No such game: {some(unknown)}. `turnout games list` shows those there are.")
+    made = {key: decisions.get(key, _NOTHING) for key in sorted(set(keys))}
+    if kind == "retry":  # how often it has failed may change every second
+        return {key: "stopped" for key, each in made.items() if each.parked_at is not None or each.failures}
+    left = "running" if kind == "pause" else "paused"
+    return {key: each.desired for key, each in made.items() if each.desired == left}
+
+
+def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str) -> Wish:
+    """Return the operation to ask for."""
+    return Wish(kind, tuple(f"game:{key}" for key in facts), actor, reason, {"games": sorted(facts)}, facts)
+
+
+def rendered(kind: str, facts: Mapping[str, Any], there: Mapping[str, Seat]) -> list[str]:
+    """Return what an operation does, as lines for people."""
+    lines = [f"{key}: {there[key].lane or 'nothing told'} in group {there[key].group}" for key in facts]
+    return [*lines, f"{len(facts)} to {kind}. No other stream is touched."]
+
+
+def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
+    keys = operation.parameters["games"]
+    if operation.kind == "retry":
+        plan("retry", keys, seats(world.engine), {})
+        return dict.fromkeys(keys, "stopped")
+    return plan(operation.kind, keys, seats(world.engine), decided(world.engine))
+
+
+def _decide(world: World, operation: Operation) -> Progress:
+    for key in operation.parameters["games"]:
+        if operation.kind == "retry":
+            ask_retry(world.engine, key, operation.actor)
+        else:
+            ask(world.engine, key, operation.actor, desired="paused" if operation.kind == "pause" else "running")
+    return Progress("done", f"Decided for {len(operation.parameters['games'])}.")
+
+
+def _see(world: World, operation: Operation) -> Progress:
+    there = seats(world.engine)
+    unseen = [key for key in operation.parameters["games"] if not _is_told(operation, there[key])]
+    if unseen:
+        return Progress("waiting", f"No driver has told of {len(unseen)} yet: {some(unseen)}.")
+    return Progress("done", "Their drivers tell of it.")
+
+
+def _is_told(operation: Operation, seat: Seat) -> bool:
+    if (seat.told_at or 0.0) <= operation.asked_at or seat.told_group != seat.group:
+        return False
+    if operation.kind == "pause":
+        return seat.lane == "PAUSED"
+    return seat.lane != ("PAUSED" if operation.kind == "resume" else "QUARANTINED")
+
+
+def _done(said: str, operation: Operation) -> str:
+    return f"{said}: {some(operation.parameters['games'])}."
+
+
+def _kind(name: str, said: str) -> Kind:
+    steps = (StepKind("decide", _decide, 30.0), StepKind("see", _see, _SEEN_SECONDS, verifies=True))
+    return Kind(name, steps, _facts, partial(_done, said))
+
+
+KINDS: Final = {
+    each.name: each for each in (_kind("pause", "Paused"), _kind("resume", "Resumed"), _kind("retry", "Tried again"))
+}
+INVERSE: Final = {"pause": "resume", "resume": "pause"}
