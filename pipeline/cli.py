@@ -23,7 +23,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def main() -> None:
     """Run a command; what it refuses is one sentence on stderr and exit code 2."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    for noisy in ("py4j", "sqlalchemy.engine"):
+    for noisy in ("py4j", "sqlalchemy.engine", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         cli(prog_name="turnout")
