@@ -14,6 +14,7 @@ import click
 from pipeline.contracts.commands import schemas
 from pipeline.control.commands import audit, controller, move, ops, pause, resume, retry
 from pipeline.errors import Refused, Transient
+from pipeline.options import together
 from pipeline.repair.commands import accept_gap, quarantine, rebuild
 from pipeline.settings import Paths, Settings, load
 
@@ -53,25 +54,21 @@ def _environment(command: _F) -> _F:
     return option(command)
 
 
-def _simulation(command: _F) -> _F:
-    """Add the options that say what to simulate."""
-    options = (
-        click.option("--games", type=click.IntRange(1, 2000), default=40, show_default=True, help="Number of games."),
-        click.option(
-            "--versions", type=click.IntRange(1, 6), default=5, show_default=True, help="Schema versions per game."
-        ),
-        click.option(
-            "--bad-share", type=click.FloatRange(0, 1), default=0.01, show_default=True, help="Share of bad records."
-        ),
-        click.option(
-            "--skew", type=click.FloatRange(0, 5), default=1.1, show_default=True, help="Zipf exponent over games."
-        ),
-        click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same bytes."),
-        click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+_simulation = together(
+    click.option("--games", type=click.IntRange(1, 2000), default=40, show_default=True, help="Number of games."),
+    click.option(
+        "--versions", type=click.IntRange(1, 6), default=5, show_default=True, help="Schema versions per game."
+    ),
+    click.option(
+        "--bad-share", type=click.FloatRange(0, 1), default=0.01, show_default=True, help="Share of bad records."
+    ),
+    click.option(
+        "--skew", type=click.FloatRange(0, 5), default=1.1, show_default=True, help="Zipf exponent over games."
+    ),
+    click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same bytes."),
+    click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind."),
+)
+"""Says what to simulate."""
 
 
 @cli.command()

@@ -1,28 +1,20 @@
 """The commands `turnout schemas …`; `pipeline.cli` takes them in and adds `--env-dir`."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
+from pipeline.options import together
 from pipeline.settings import load
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def _schema(command: _F) -> _F:
-    """Add the options that say which schema a game is to have, and what may change for it."""
-    parameters = (
-        click.option("--game", required=True, help="The game's exact name."),
-        click.option("--message", required=True, help="Full name of the payload's message."),
-        click.option("--policy", "policies", multiple=True, help="What to do about a change: kind=policy, repeatable."),
-        click.argument("descriptor_set", type=click.Path(exists=True, dir_okay=False, path_type=Path)),
-    )
-    for parameter in reversed(parameters):
-        command = parameter(command)
-    return command
+_schema = together(
+    click.option("--game", required=True, help="The game's exact name."),
+    click.option("--message", required=True, help="Full name of the payload's message."),
+    click.option("--policy", "policies", multiple=True, help="What to do about a change: kind=policy, repeatable."),
+    click.argument("descriptor_set", type=click.Path(exists=True, dir_okay=False, path_type=Path)),
+)
+"""Says which schema a game is to have, and what may change for it."""
 
 
 @click.group()

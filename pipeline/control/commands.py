@@ -7,19 +7,19 @@ import getpass
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 from sqlalchemy import Engine
 
 from pipeline.errors import Refused
+from pipeline.options import together
 from pipeline.settings import load
 from pipeline.store.operations import Operation, Step, Wish
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 _LOOK_SECONDS: Final = 0.5
 
 
@@ -36,18 +36,14 @@ def run_controller(env_dir: Path) -> None:
     sys.exit(run(*load(env_dir)))
 
 
-def _asking(command: _F) -> _F:
-    """Add what every command has that asks for an operation on games."""
-    parameters = (
-        click.argument("games", nargs=-1, required=True),
-        click.option("--reason", help="Why, for those who ask later."),
-        click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
-        click.option("--no-wait", is_flag=True, help="Ask for it and go; `turnout ops show` tells how it goes."),
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end."),
-    )
-    for parameter in reversed(parameters):
-        command = parameter(command)
-    return command
+_asking = together(
+    click.argument("games", nargs=-1, required=True),
+    click.option("--reason", help="Why, for those who ask later."),
+    click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
+    click.option("--no-wait", is_flag=True, help="Ask for it and go; `turnout ops show` tells how it goes."),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end."),
+)
+"""What every command has that asks for an operation on games."""
 
 
 @click.command()

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from dataclasses import replace
 from typing import Final
 
 from sqlalchemy import Engine
@@ -59,8 +58,7 @@ def undo(engine: Engine, done: Operation, actor: str, reason: str, now: float) -
     there = seats(engine)
     if done.kind == "move":
         plan = moves.undo(done, there, group_seats(engine), now)
-        return replace(plan.wish(actor, reason), undoes=done.operation_id), moves.rendered(plan, there)
+        return plan.wish(actor, reason, done.operation_id), moves.rendered(plan, there)
     kind = pauses.INVERSE[done.kind]
     facts = pauses.plan(kind, done.parameters["games"], there, decided(engine))
-    wish = replace(pauses.wish(kind, facts, actor, reason), undoes=done.operation_id)
-    return wish, pauses.rendered(kind, facts, there)
+    return pauses.wish(kind, facts, actor, reason, done.operation_id), pauses.rendered(kind, facts, there)

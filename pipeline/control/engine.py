@@ -18,6 +18,11 @@ from pipeline.store.operations import Operation, Stale, begin_step, change, end_
 from pipeline.store.operations import operation as find
 
 _log = logging.getLogger("turnout")
+_MOST: Final = 1_000  # operations brought on in one tick
+_UNDOABLE: Final = frozenset({"move", "pause", "resume"})
+_UNDO_HOURS: Final = 24
+_SAID: Final = 500  # characters of an error that are kept
+_SHOWN: Final = 5  # of many, in one sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +121,7 @@ def resume(engine: Engine, operation: Operation) -> Operation:
     Raises:
         Refused: it does not wait for a person.
     """
-    if operation.state != "needs_human":
-        raise Refused(f"Operation {operation.operation_id[:8]} does not wait for a person: it is {operation.state}.")
+    _require_waiting(operation)
     return change(engine, operation, "running")
 
 
@@ -127,8 +131,7 @@ def close(engine: Engine, operation: Operation, said: str) -> Operation:
     Raises:
         Refused: it does not wait for a person.
     """
-    if operation.state != "needs_human":
-        raise Refused(f"Operation {operation.operation_id[:8]} does not wait for a person: it is {operation.state}.")
+    _require_waiting(operation)
     return change(engine, operation, "failed", said)
 
 
@@ -150,11 +153,9 @@ def require_undoable(engine: Engine, operation: Operation) -> None:
         )
 
 
-_MOST: Final = 1_000
-_UNDOABLE: Final = frozenset({"move", "pause", "resume"})
-_UNDO_HOURS: Final = 24
-_SAID: Final = 500
-_SHOWN: Final = 5  # of many, in one sentence
+def _require_waiting(operation: Operation) -> None:
+    if operation.state != "needs_human":
+        raise Refused(f"Operation {operation.operation_id[:8]} does not wait for a person: it is {operation.state}.")
 
 
 def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> None:

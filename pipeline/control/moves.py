@@ -41,11 +41,11 @@ class Plan:
         """What must still be so when the plan is applied."""
         return {each.game_key: [each.source, each.target, each.epoch] for each in self.moves}
 
-    def wish(self, actor: str, reason: str, **more: Any) -> Wish:
-        """Return the operation to ask for."""
+    def wish(self, actor: str, reason: str, undoes: str | None = None) -> Wish:
+        """Return the operation to ask for; `undoes` is the one it is the inverse of."""
         targets = tuple(f"game:{each.game_key}" for each in self.moves)
         assignments = {each.game_key: each.target for each in self.moves}
-        return Wish("move", targets, actor, reason, {"assignments": assignments}, self.facts, **more)
+        return Wish("move", targets, actor, reason, {"assignments": assignments}, self.facts, undoes=undoes)
 
 
 def plan(wanted: Mapping[str, str], there: Mapping[str, Seat], groups: Mapping[str, GroupSeat], now: float) -> Plan:

@@ -32,9 +32,10 @@ def plan(
     return {key: each.desired for key, each in made.items() if each.desired == left}
 
 
-def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str) -> Wish:
-    """Return the operation to ask for."""
-    return Wish(kind, tuple(f"game:{key}" for key in facts), actor, reason, {"games": sorted(facts)}, facts)
+def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Wish:
+    """Return the operation to ask for; `undoes` is the one it is the inverse of."""
+    targets = tuple(f"game:{key}" for key in facts)
+    return Wish(kind, targets, actor, reason, {"games": sorted(facts)}, facts, undoes=undoes)
 
 
 def rendered(kind: str, facts: Mapping[str, Any], there: Mapping[str, Seat]) -> list[str]:

@@ -6,17 +6,15 @@
 import getpass
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from pipeline.errors import Refused
-
-_F = TypeVar("_F", bound=Callable[..., Any])
+from pipeline.options import together
 
 
 def _time(text: str) -> datetime:
@@ -28,18 +26,14 @@ def _time(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _selection(command: _F) -> _F:
-    """Add the options that choose rows of quarantine."""
-    options = (
-        click.option("--game", help="Only of this game: its exact name or its key."),
-        click.option("--reason", help="Only refused for this reason, see `turnout quarantine list`."),
-        click.option("--since", type=_time, metavar="TIME", help="Only first seen at or after this time (ISO 8601)."),
-        click.option("--until", type=_time, metavar="TIME", help="Only first seen before this time."),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+_selection = together(
+    click.option("--game", help="Only of this game: its exact name or its key."),
+    click.option("--reason", help="Only refused for this reason, see `turnout quarantine list`."),
+    click.option("--since", type=_time, metavar="TIME", help="Only first seen at or after this time (ISO 8601)."),
+    click.option("--until", type=_time, metavar="TIME", help="Only first seen before this time."),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+)
+"""Chooses rows of quarantine."""
 
 
 @click.group()

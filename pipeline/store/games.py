@@ -149,8 +149,13 @@ def _is_held(lease: Lease) -> ColumnElement[bool]:
 
 def _is_free() -> ColumnElement[bool]:
     """Return the SQL condition that no driver which still may run holds a game."""
+    return ~exists().where(holding())
+
+
+def holding() -> ColumnElement[bool]:
+    """Return the SQL condition that a lease is the one under which a game is held, and runs."""
     holder = (leases.c.kind == "group") & (leases.c.name == games.c.held_by) & (leases.c.epoch == games.c.held_epoch)
-    return ~exists().where(holder, leases.c.expires_at > store_now())
+    return holder & (leases.c.expires_at > store_now())
 
 
 def known_games(engine: Engine) -> dict[str, str]:

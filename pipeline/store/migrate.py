@@ -17,7 +17,7 @@ _LOCK: Final = 7_021_962_114  # any number that nobody else locks in the same da
 
 
 def migrate(engine: Engine) -> None:
-    """Bring a store up to `NEWEST`; costs one statement where it is there already.
+    """Bring a store up to `NEWEST`; costs two statements where it is there already.
 
     Processes that start at the same moment wait for the first of them.
 

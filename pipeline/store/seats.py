@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine, select, update
 
-from pipeline.store.leases import store_now
+from pipeline.store.games import holding
 from pipeline.store.tables import drivers, games, groups, leases, streams
 
 
@@ -41,10 +41,7 @@ class GroupSeat:
 
 def seats(engine: Engine) -> dict[str, Seat]:
     """Return every game by its key."""
-    runs = (leases.c.kind == "group") & (leases.c.name == games.c.held_by) & (leases.c.epoch == games.c.held_epoch)
-    joined = games.outerjoin(streams, streams.c.game_key == games.c.game_key).outerjoin(
-        leases, runs & (leases.c.expires_at > store_now())
-    )
+    joined = games.outerjoin(streams, streams.c.game_key == games.c.game_key).outerjoin(leases, holding())
     query = select(
         games.c.game_key, games.c.game, games.c.group_name, games.c.epoch, leases.c.name, games.c.last_seq,
         streams.c.group_name, streams.c.updated_at, streams.c.lane, streams.c.cursor_seq, streams.c.backlog_age_seconds,
