@@ -28,6 +28,8 @@ games = Table(  # every game found in bronze, with the group that carries it
     Column("generation", Integer, nullable=False, default=1),
     Column("last_seq", BigInteger, nullable=False),  # the last bronze seq in which the game had rows
     Column("discovered_at", Float, nullable=False),
+    Column("priority", String(8), nullable=False, server_default="normal"),  # high | normal | low
+    Column("retired_at", Float),  # null: it is not; a retired game's rows stay in bronze, and no group carries it
 )
 
 decisions = Table(  # what was decided about a stream; no row means nothing was
@@ -51,6 +53,28 @@ groups = Table(  # cluster groups that may carry games
     metadata,
     Column("name", String(40), primary_key=True),
     Column("created_at", Float, nullable=False),
+    Column("backend", String(16), nullable=False, server_default="none"),  # none: somebody else starts it | local
+    Column("desired", String(16), nullable=False, server_default="running"),  # running | drained | stopped
+    Column("capacity_cores", Float),  # null: not limited
+    Column("priority", String(8), nullable=False, server_default="normal"),  # the games it is for: high | normal | low
+    Column("spark_master", Text),  # null: the setting's
+    Column("version", Integer, nullable=False, server_default="1"),  # grows with every change of what is wanted of it
+)
+
+group_runs = Table(  # processes that the controller has started for groups
+    "group_runs",
+    metadata,
+    Column("run_id", Integer, primary_key=True),
+    Column("group_name", String(40), nullable=False, index=True),
+    Column("host", String(255), nullable=False),
+    Column("place", String(128)),  # these four name the process as a lease's do; null: it is being started
+    Column("pid", Integer),
+    Column("started", BigInteger),
+    Column("begun_at", Float, nullable=False),  # by the store's clock, as all times here
+    Column("stop_asked_at", Float),
+    Column("ended_at", Float),
+    Column("died", Integer, nullable=False, server_default="0"),  # 1: it ended without having been asked to
+    Column("said", Text),  # how it ended
 )
 
 drivers = Table(  # running processes and their heartbeats
