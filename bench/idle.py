@@ -63,7 +63,7 @@ class Fleet:
         for name, *arguments in (
             ("fill", "simulate", *_sent(games), "--events", str(games * _EVENTS_EACH)),
             ("fill-ingest", "ingest", "run", "--once"),
-            ("fill-group", "group", "run", GROUP, "--once"),
+            ("fill-group", "groups", "run", GROUP, "--once"),
         ):
             _run_once(load.paths, name, arguments)
         if missing := [key for key in keys if not (load.paths.table(key) / "_delta_log").exists()]:

@@ -164,7 +164,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         sending: Future[Any] = pool.submit(write_landing, paths.landing, traffic.batches())
         try:
             load.start_ingest()
-            load.start("group", "group", "run", GROUP)
+            load.start("group", "groups", "run", GROUP)
             load.await_query(paths.checkpoints / "demux" / GROUP)
             load.until(lambda: len(known_games(disturber.engine)) >= options.games, f"{options.games} games")
             _say(f"warming for {options.warm:g} s")

@@ -154,7 +154,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
     settings, paths = write_settings(root, usual)
     with prepared(settings, paths) as load:
         load.start_ingest()
-        load.start("group", "group", "run", GROUP)
+        load.start("group", "groups", "run", GROUP)
         load.await_query(paths.checkpoints / "demux" / GROUP)
         keys = load.send(Wanted(options.games, options.rate))
         _say(f"{len(keys)} games are known; live for {options.before:g} s")
@@ -251,7 +251,7 @@ def _catch_up(load: Load, options: argparse.Namespace, paths: Paths, keys: Seque
     backlog = Backlog(paths, keys)
     backlog.age(load.heads(), time.time())
     commits = backlog.commits
-    load.start("group", "group", "run", GROUP)
+    load.start("group", "groups", "run", GROUP)
     looks = [_look("starting", load, paths)]
     while len(looks) < 4:
         _wait(load, _AGE_SECONDS)

@@ -72,7 +72,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
     )
     with prepared(settings, paths) as load:
         load.start_ingest()
-        load.start("group", "group", "run", GROUP)
+        load.start("group", "groups", "run", GROUP)
         load.await_query(paths.checkpoints / "demux" / GROUP)
         keys = load.send(Wanted(options.games, options.rate))
         _say(f"{len(keys)} games are known; warming for {options.warm:g} s")

@@ -13,6 +13,7 @@ import click
 
 from pipeline.contracts.commands import schemas
 from pipeline.control.commands import audit, controller, move, ops, pause, resume, retry
+from pipeline.control.group_commands import groups
 from pipeline.errors import Refused, Transient
 from pipeline.options import together
 from pipeline.repair.commands import accept_gap, quarantine, rebuild
@@ -213,17 +214,11 @@ def accepted_gaps(env_dir: Path) -> None:
         click.echo(describe_gap(gap))
 
 
-@cli.group()
-def group() -> None:
-    """Cluster groups."""
-
-
-@group.command("run")
-@_environment
+@groups.command("run")
 @click.argument("name")
 @click.option("--once", is_flag=True, help="Split what is in bronze now, then end.")
 def run_group(env_dir: Path, name: str, once: bool) -> None:
-    """Run the driver of cluster group NAME."""
+    """Run the driver of cluster group NAME in this very process."""
     from pipeline import wiring
 
     settings, paths = load(env_dir)
@@ -326,6 +321,7 @@ def demo(
 
 _steering = (
     *controller.commands.values(),
+    *groups.commands.values(),
     move,
     pause,
     resume,
@@ -335,7 +331,7 @@ _steering = (
 )
 for _command in (*quarantine.commands.values(), rebuild, accept_gap, *_steering):
     _environment(_command)
-for _group in (quarantine, rebuild, controller, move, pause, resume, retry, ops, audit):
+for _group in (quarantine, rebuild, controller, groups, move, pause, resume, retry, ops, audit):
     cli.add_command(_group)
 stream.add_command(accept_gap)
 

@@ -1,5 +1,6 @@
 """Child processes of a run on one machine: each with its own log, watched, started again, all stopped at the end."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -86,6 +87,14 @@ class Children:
         """Return the end of a child's log."""
         text = self._children[name].log.read_text("utf-8", "replace")
         return "\n".join(text.splitlines()[-lines:])
+
+    def end(self, name: str, seconds: float) -> None:
+        """Ask one child to end, and wait at most so long; whether it has ended `stop` sees to."""
+        process = self._children[name].process
+        if process is not None:
+            _signal(self._children[name], signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
 
     def stop(self) -> None:
         """Ask all children to end, the last started first; kill those that have not after a while."""

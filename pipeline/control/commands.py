@@ -7,10 +7,10 @@ import getpass
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 from sqlalchemy import Engine
@@ -20,6 +20,7 @@ from pipeline.options import together
 from pipeline.settings import load
 from pipeline.store.operations import Operation, Step, Wish
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 _LOOK_SECONDS: Final = 0.5
 
 
@@ -29,25 +30,27 @@ def controller() -> None:
 
 
 @controller.command("run")
-def run_controller(env_dir: Path) -> None:
-    """Run the controller until it is stopped."""
+@click.option("--stop-groups", is_flag=True, help="When it is stopped, stop the groups it runs as well.")
+def run_controller(env_dir: Path, stop_groups: bool) -> None:
+    """Run the controller until it is stopped: it does what was asked for, and runs the groups that have a backend."""
     from pipeline.control.controller import run
 
-    sys.exit(run(*load(env_dir)))
+    sys.exit(run(*load(env_dir), stop_groups=stop_groups))
 
 
-_asking = together(
-    click.argument("games", nargs=-1, required=True),
-    click.option("--reason", help="Why, for those who ask later."),
-    click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
-    click.option("--no-wait", is_flag=True, help="Ask for it and go; `turnout ops show` tells how it goes."),
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end."),
-)
-"""What every command has that asks for an operation on games."""
+def asking_for(what: str) -> Callable[[_F], _F]:
+    """Return the parameters that every command has which asks for an operation on `what`: games or groups."""
+    return together(
+        click.argument(what, nargs=-1, required=True),
+        click.option("--reason", help="Why, for those who ask later."),
+        click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
+        click.option("--no-wait", is_flag=True, help="Ask for it and go; `turnout ops show` tells how it goes."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end."),
+    )
 
 
 @click.command()
-@_asking
+@asking_for("games")
 @click.option("--to", "group", required=True, help="The cluster group that shall carry them.")
 def move(
     env_dir: Path, games: tuple[str, ...], group: str, reason: str | None, dry_run: bool, no_wait: bool, as_json: bool
@@ -62,14 +65,14 @@ def move(
     wanted = dict.fromkeys(_keys(games, {key: seat.game for key, seat in there.items()}), group)
     plan = moves.plan(wanted, there, group_seats(engine), time.time())
     wish = plan.wish(getpass.getuser(), reason or "")
-    sys.exit(_asked(engine, wish, moves.rendered(plan, there), dry_run=dry_run, wait=not no_wait, as_json=as_json))
+    sys.exit(asked(engine, wish, moves.rendered(plan, there), dry_run=dry_run, wait=not no_wait, as_json=as_json))
 
 
 def _deciding(kind: str, help_text: str) -> click.Command:
     """Make the command of an operation that decides something about streams."""
 
     @click.command(kind, help=help_text)
-    @_asking
+    @asking_for("games")
     def command(
         env_dir: Path, games: tuple[str, ...], reason: str | None, dry_run: bool, no_wait: bool, as_json: bool
     ) -> None:
@@ -84,7 +87,7 @@ def _deciding(kind: str, help_text: str) -> click.Command:
         facts = pauses.plan(kind, keys, there, decided(engine))
         wish = pauses.wish(kind, facts, getpass.getuser(), reason or "")
         lines = pauses.rendered(kind, facts, there)
-        sys.exit(_asked(engine, wish, lines, dry_run=dry_run, wait=not no_wait, as_json=as_json))
+        sys.exit(asked(engine, wish, lines, dry_run=dry_run, wait=not no_wait, as_json=as_json))
 
     return command
 
@@ -176,7 +179,7 @@ def undo_operation(env_dir: Path, operation: str, reason: str | None, no_wait: b
 
     engine = open_store(*load(env_dir))
     wish, lines = undo(engine, find(engine, operation), getpass.getuser(), reason or "", time.time())
-    sys.exit(_asked(engine, wish, lines, dry_run=False, wait=not no_wait, as_json=as_json))
+    sys.exit(asked(engine, wish, lines, dry_run=False, wait=not no_wait, as_json=as_json))
 
 
 @click.group()
@@ -237,7 +240,7 @@ def _keys(wanted: tuple[str, ...], known: Mapping[str, str]) -> list[str]:
     return sorted({each if each in known else by_name[each] for each in wanted})
 
 
-def _asked(engine: Engine, wish: Wish, lines: Sequence[str], *, dry_run: bool, wait: bool, as_json: bool) -> int:
+def asked(engine: Engine, wish: Wish, lines: Sequence[str], *, dry_run: bool, wait: bool, as_json: bool) -> int:
     """Show what is to be done, ask for it unless it is nothing or a dry run, and follow it; return the exit code."""
     from pipeline.store.operations import ask
 

@@ -1,30 +1,40 @@
 """The controller: the process that brings operations on, tick by tick, from what the control store holds."""
 
 import logging
+import math
+import os
 import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.control import moves, pauses
+from pipeline.control import groups, moves, pauses
+from pipeline.control.backends import Local
+from pipeline.control.children import turnout
 from pipeline.control.engine import World, require_undoable, tick
 from pipeline.control.signals import stop_on_signals
+from pipeline.control.supervisor import Supervisor
 from pipeline.settings import Paths, Settings
 from pipeline.store.decisions import decided
+from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
+from pipeline.store.groups import Group, wanted
 from pipeline.store.leases import leased
 from pipeline.store.operations import Operation, Wish
 from pipeline.store.seats import group_seats, seats
 
 _log = logging.getLogger("turnout")
-KINDS: Final = {moves.MOVE.name: moves.MOVE, **pauses.KINDS}
+KINDS: Final = {moves.MOVE.name: moves.MOVE, **pauses.KINDS, **groups.KINDS}
 _QUIET_SECONDS: Final = 1.0  # between two looks
 _BUSY_SECONDS: Final = 0.2  # while an operation is open
 
 
-def run(settings: Settings, paths: Paths, stop: threading.Event | None = None) -> int:
-    """Run until SIGTERM or SIGINT; return the exit code.
+def run(settings: Settings, paths: Paths, stop: threading.Event | None = None, *, stop_groups: bool = False) -> int:
+    """Run until SIGTERM or SIGINT; return the exit code. The groups it runs go on, or end with it by `stop_groups`.
 
     Its lease keeps a second controller from running for nothing; two would do no harm.
 
@@ -34,7 +44,10 @@ def run(settings: Settings, paths: Paths, stop: threading.Event | None = None) -
     stop = stop or stop_on_signals()
     engine = open_store(settings, paths)
     world = World(settings, engine)
+    supervisor = Supervisor(engine, {"local": Local(paths.logs, _driver(paths), os.environ)})
     with leased(engine, settings.store, "controller", "main") as lease:
+        start_driver(engine, "controller", "main", None)
+        beats = _Beats(engine, settings.metrics.heartbeat_seconds)
         while True:
             if lease is not None:
                 lease.check()
@@ -42,10 +55,16 @@ def run(settings: Settings, paths: Paths, stop: threading.Event | None = None) -
             try:
                 if tick(world, KINDS):
                     wait = _BUSY_SECONDS
+                supervisor.tick()
+                beats.beat(supervisor.alarm)
             except SQLAlchemyError as error:
-                _log.warning("the control store is away, operations wait: %s", error)
+                _log.warning("the control store is away, operations and groups wait: %s", error)
             if stop.wait(wait):
-                return 0
+                break
+        while stop_groups and not supervisor.stop_all():
+            time.sleep(_BUSY_SECONDS)
+        beat(engine, "controller", "main", "stopped", None)
+        return 0
 
 
 def undo(engine: Engine, done: Operation, actor: str, reason: str, now: float) -> tuple[Wish, list[str]]:
@@ -59,6 +78,28 @@ def undo(engine: Engine, done: Operation, actor: str, reason: str, now: float) -
     if done.kind == "move":
         plan = moves.undo(done, there, group_seats(engine), now)
         return plan.wish(actor, reason, done.operation_id), moves.rendered(plan, there)
+    if done.kind in groups.INVERSE:
+        kind = groups.INVERSE[done.kind]
+        facts = groups.plan(kind, done.parameters["groups"], wanted(engine))
+        counts = Counter(each.group for each in there.values() if each.group is not None)
+        return groups.wish(kind, facts, actor, reason, done.operation_id), groups.rendered(kind, facts, counts)
     kind = pauses.INVERSE[done.kind]
     facts = pauses.plan(kind, done.parameters["games"], there, decided(engine))
     return pauses.wish(kind, facts, actor, reason, done.operation_id), pauses.rendered(kind, facts, there)
+
+
+class _Beats:
+    """Tells that the controller lives, and what alarms it; not at every tick."""
+
+    def __init__(self, engine: Engine, every_seconds: float) -> None:
+        self._engine, self._every_seconds = engine, every_seconds
+        self._beaten_at = -math.inf
+
+    def beat(self, alarm: str | None) -> None:
+        if time.monotonic() - self._beaten_at >= self._every_seconds:
+            beat(self._engine, "controller", "main", "running", None, alarm)
+            self._beaten_at = time.monotonic()
+
+
+def _driver(paths: Paths) -> Callable[[Group], Sequence[str]]:
+    return lambda group: turnout("groups", "run", group.name, "--env-dir", str(paths.root))

@@ -1,5 +1,6 @@
 """`turnout demo`: everything on one machine, live until Ctrl-C, or one bounded run that ends with the proof."""
 
+import getpass
 import json
 import os
 import shutil
@@ -8,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.books.balance import Balance
@@ -17,6 +18,7 @@ from pipeline.books.report import as_dict
 from pipeline.control import dashboard
 from pipeline.control.children import Children, turnout
 from pipeline.control.signals import stop_on_signals
+from pipeline.control.supervision import STOP_SECONDS
 from pipeline.errors import Refused
 from pipeline.health.alerts import prometheus_config, render_rules
 from pipeline.ingest.broker import Broker
@@ -25,11 +27,13 @@ from pipeline.ingest.simulate import PARTITIONS
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
 from pipeline.store.games import generations, register_group
+from pipeline.store.groups import change, wanted
 
 GROUPS = ("a", "b")
 _PROMETHEUS_PORT = 9090
 _RESTART_SECONDS = 5.0
 _SCRAPE_SECONDS = 5.0
+_GROUPS_STOP_SECONDS = STOP_SECONDS + 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ def once(settings: Settings, paths: Paths, wanted: Wanted, events: int, *, as_js
         for name in GROUPS:  # both must be known before either starts, so that the games are shared out
             _know_group(settings, paths, name)
         if not _run(
-            children, stop, {f"group-{name}": turnout("group", "run", name, *env, "--once") for name in GROUPS}
+            children, stop, {f"group-{name}": turnout("groups", "run", name, *env, "--once") for name in GROUPS}
         ):
             return 1
     say("verifying")
@@ -89,7 +93,7 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
     stop = stop_on_signals()
     env = ("--env-dir", str(paths.root))
     for name in GROUPS:
-        _know_group(settings, paths, name)
+        _let_controller_run(settings, paths, name)
     with _broker(settings, paths) as environ, Children(paths.logs, environ) as children:
         if settings.source.kind == "kafka":
             servers = environ.get("TURNOUT_SOURCE__BOOTSTRAP_SERVERS", settings.source.bootstrap_servers)
@@ -99,9 +103,7 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
             "simulate", turnout("simulate", *env, *wanted.arguments(), "--rate", str(rate), "--start-time", now)
         )
         children.start("ingest", turnout("ingest", "run", *env))
-        for name in GROUPS:
-            children.start(f"group-{name}", turnout("group", "run", name, *env))
-        children.start("controller", turnout("controller", "run", *env))
+        children.start("controller", turnout("controller", "run", "--stop-groups", *env))
         children.start("dashboard", dashboard.command(paths, settings.dashboard.port))
         address = _start_prometheus(children, settings, paths)
         say(f"\n  dashboard   http://{dashboard.HOST}:{settings.dashboard.port}")
@@ -109,6 +111,7 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
         say(f"  logs        {paths.logs}\n\nThe first games appear after about half a minute. Ctrl-C stops everything.")
         _watch(children, stop)
         say("stopping")
+        children.end("controller", _GROUPS_STOP_SECONDS)
     return 0
 
 
@@ -143,6 +146,14 @@ def _kept_port(paths: Paths) -> int | None:
 
 def _know_group(settings: Settings, paths: Paths, name: str) -> None:
     register_group(open_store(settings, paths), name)
+
+
+def _let_controller_run(settings: Settings, paths: Paths, name: str) -> None:
+    engine = open_store(settings, paths)
+    _know_group(settings, paths, name)
+    group = wanted(engine)[name]
+    if group.backend != "local" or group.desired != "running":
+        change(engine, group, replace(group, backend="local", desired="running"), getpass.getuser(), "turnout demo")
 
 
 def _run(children: Children, stop: threading.Event, commands: dict[str, list[str]]) -> bool:

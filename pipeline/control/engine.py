@@ -19,7 +19,7 @@ from pipeline.store.operations import operation as find
 
 _log = logging.getLogger("turnout")
 _MOST: Final = 1_000  # operations brought on in one tick
-_UNDOABLE: Final = frozenset({"move", "pause", "resume"})
+_UNDOABLE: Final = frozenset({"move", "pause", "resume", "start", "stop"})
 _UNDO_HOURS: Final = 24
 _SAID: Final = 500  # characters of an error that are kept
 _SHOWN: Final = 5  # of many, in one sentence

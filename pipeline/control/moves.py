@@ -63,7 +63,7 @@ def plan(wanted: Mapping[str, str], there: Mapping[str, Seat], groups: Mapping[s
             raise Refused(f"There is no cluster group {group!r}. Groups: {known}.")
         why = _silence(groups[group], now)
         if why is not None:
-            raise Refused(f"Group {group} cannot take games: {why}. Start it with `turnout group run {group}`.")
+            raise Refused(f"Group {group} cannot take games: {why}. Start it with `turnout groups run {group}`.")
     moves = [
         Move(key, there[key].group, group, there[key].epoch)
         for key, group in sorted(wanted.items())

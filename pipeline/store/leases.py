@@ -79,13 +79,21 @@ class Process:
     @classmethod
     def this(cls) -> Self:
         """Return the process we are."""
-        pid = os.getpid()
+        return cls.of(os.getpid())
+
+    @classmethod
+    def of(cls, pid: int) -> Self:
+        """Return the process that has this pid now, on this machine."""
         stat = _stat(pid)
         return cls(socket.gethostname(), _place(), pid, stat.started if stat else None)
 
+    def is_here(self) -> bool:
+        """Tell whether it is one of this machine and container, of which we can know."""
+        return self.place is not None and self.place == _place()
+
     def is_dead(self) -> bool:
         """Tell whether it has certainly ended; of another machine's or container's process nobody here knows."""
-        if self.place is None or self.place != _place():
+        if not self.is_here():
             return False
         try:
             os.kill(self.pid, 0)

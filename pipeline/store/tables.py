@@ -66,10 +66,7 @@ group_runs = Table(  # processes that the controller has started for groups
     metadata,
     Column("run_id", Integer, primary_key=True),
     Column("group_name", String(40), nullable=False, index=True),
-    Column("host", String(255), nullable=False),
-    Column("place", String(128)),  # these four name the process as a lease's do; null: it is being started
-    Column("pid", Integer),
-    Column("started", BigInteger),
+    Column("reference", Text),  # by which its backend finds it again; null: it is being started
     Column("begun_at", Float, nullable=False),  # by the store's clock, as all times here
     Column("stop_asked_at", Float),
     Column("ended_at", Float),

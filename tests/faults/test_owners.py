@@ -89,7 +89,7 @@ class Place:
 
     def finish(self, *groups: str) -> None:
         """Let ingest and these groups work off what is left."""
-        for arguments in (("ingest", "run"), *(("group", "run", group) for group in groups)):
+        for arguments in (("ingest", "run"), *(("groups", "run", group) for group in groups)):
             command = [sys.executable, "-m", "pipeline", *arguments, "--once", "--env-dir", str(self.env)]
             done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
             assert done.returncode == 0, done.stderr[-2000:]
@@ -109,14 +109,14 @@ def test_a_driver_that_was_stopped_and_comes_back_after_its_games_moved_does_no_
     place = Place(tmp_path, leases=leases)
     place.produce()
     register_group(place.engine, "a")
-    with driver(place.env, "ingest", "run"), driver(place.env, "group", "run", "a") as zombie:
+    with driver(place.env, "ingest", "run"), driver(place.env, "groups", "run", "a") as zombie:
         first = place.landed_seq()
         wait_for(lambda: place.passed("a", first), "group a does not split")
         place.produce()  # so that it has work in its hands
         os.killpg(zombie.pid, signal.SIGSTOP)
         stopped = time.monotonic()
         place.give_all_to("b")
-        with driver(place.env, "group", "run", "b"):
+        with driver(place.env, "groups", "run", "b"):
             while time.monotonic() - stopped < STOPPED_SECONDS:
                 place.produce(200)
                 seq = place.landed_seq()
@@ -146,7 +146,7 @@ def test_two_drivers_that_both_own_every_game_neither_lose_nor_double_a_row(tmp_
     with driver(place.env, "ingest", "run"):
         place.engine.dispose()
         shutil.copy(place.env / "control.db", twin / "control.db")
-        with driver(place.env, "group", "run", "a"), driver(twin, "group", "run", "a"):
+        with driver(place.env, "groups", "run", "a"), driver(twin, "groups", "run", "a"):
             settings, paths = load(twin, {})
             other = open_store(settings, paths)
             for _ in range(8):

@@ -20,8 +20,8 @@ from tests.faults.test_owners import Place
 MINUTES = float(os.environ.get("PROOF_RANDOM_MINUTES", "10"))
 DRIVERS = {
     "ingest": ["ingest", "run"],
-    "a": ["group", "run", "a"],
-    "b": ["group", "run", "b"],
+    "a": ["groups", "run", "a"],
+    "b": ["groups", "run", "b"],
     "tidy": ["maintain"],
     "controller": ["controller", "run"],
 }

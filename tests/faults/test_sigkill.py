@@ -42,7 +42,7 @@ class Drivers:
     def run(self, kind: str) -> int:
         """Run one driver to its end and return its exit code; counts whether Spark had a batch to repeat."""
         self.replays += self._unfinished_batch(kind)
-        arguments = ["ingest", "run"] if kind == "ingest" else ["group", "run", "a"]
+        arguments = ["ingest", "run"] if kind == "ingest" else ["groups", "run", "a"]
         command = [sys.executable, "-m", "pipeline", *arguments, "--once", "--env-dir", str(self.env)]
         environ = {**os.environ, ENVIRON: str(self.faults.folder)}
         with (self.env / f"{kind}.log").open("ab") as log:

@@ -37,7 +37,7 @@ def test_b3_drivers_that_run_go_on_landing_rows_while_the_store_is_away(tmp_path
     place = Place(tmp_path)
     place.produce()
     register_group(place.engine, "a")
-    with driver(place.env, "ingest", "run") as ingest, driver(place.env, "group", "run", "a") as group:
+    with driver(place.env, "ingest", "run") as ingest, driver(place.env, "groups", "run", "a") as group:
         first = place.landed_seq()
         wait_for(lambda: place.passed("a", first), "group a does not split")
         before = landed(place)

@@ -175,7 +175,7 @@ def test_a11_two_drivers_on_one_checkpoint_neither_lose_nor_double_a_row(tmp_pat
     place.produce()
     register_group(place.engine, "a")
     run_once(place.env, "ingest", "run")
-    run_once(place.env, "group", "run", "a")
+    run_once(place.env, "groups", "run", "a")
     twin = tmp_path / "twin"
     twin.mkdir()
     for shared in ("bronze", "quarantine", "tables", "landing", "checkpoints", "turnout.toml"):
@@ -184,8 +184,8 @@ def test_a11_two_drivers_on_one_checkpoint_neither_lose_nor_double_a_row(tmp_pat
     shutil.copy(place.env / "control.db", twin / "control.db")
     with (
         driver(place.env, "ingest", "run"),
-        driver(place.env, "group", "run", "a"),
-        driver(twin, "group", "run", "a"),
+        driver(place.env, "groups", "run", "a"),
+        driver(twin, "groups", "run", "a"),
     ):
         for _ in range(5):
             place.produce(300)
@@ -194,7 +194,7 @@ def test_a11_two_drivers_on_one_checkpoint_neither_lose_nor_double_a_row(tmp_pat
     texts = [(env / "group-a.log").read_text() for env in (place.env, twin)]
     assert any("CONCURRENT_STREAM_LOG_UPDATE" in text for text in texts), texts
     run_once(place.env, "ingest", "run")
-    run_once(place.env, "group", "run", "a")
+    run_once(place.env, "groups", "run", "a")
     verdict = judge(place.env, place.log)
     assert verdict.clean, verdict
 

@@ -75,6 +75,6 @@ def test_wrong_use_ends_with_2_and_one_sentence(tmp_path: Path) -> None:
     empty = turnout("verify", "--env-dir", str(tmp_path / "empty"))
     assert empty.returncode == 2
     assert "Traceback" not in empty.stderr
-    bad_name = turnout("group", "run", "../x", "--env-dir", str(tmp_path / "empty"))
+    bad_name = turnout("groups", "run", "../x", "--env-dir", str(tmp_path / "empty"))
     assert bad_name.returncode == 2
     assert "cannot name a cluster group" in bad_name.stderr

@@ -39,7 +39,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 @contextmanager
 def driver(env: Path, lease_seconds: float) -> Iterator[subprocess.Popen[bytes]]:
     """Run the driver of group a in a session of its own; it is killed with its JVM when the block ends."""
-    command = [sys.executable, "-m", "pipeline", "group", "run", "a", "--env-dir", str(env)]
+    command = [sys.executable, "-m", "pipeline", "groups", "run", "a", "--env-dir", str(env)]
     environ = {**os.environ, "TURNOUT_STORE__LEASE_SECONDS": str(lease_seconds)}
     with (env / f"{lease_seconds:g}.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environ, start_new_session=True)
@@ -77,7 +77,7 @@ def test_a27_a_second_driver_is_refused_before_it_starts_anything(
 ) -> None:
     """A27: two processes cannot be the same driver; the second ends with one sentence before it starts a session."""
     Lease(engine, kind, name, 60).acquire()
-    words = ("ingest", "run") if kind == "ingest" else ("group", "run", name)
+    words = ("ingest", "run") if kind == "ingest" else ("groups", "run", name)
     done = turnout(*words, "--once", "--env-dir", str(tmp_path / "env"))
     assert done.returncode == 2
     assert f"process {os.getpid()} on " in done.stderr
@@ -94,7 +94,7 @@ def test_a_killed_driver_is_replaced_at_once_and_a_stopped_one_ends_when_it_come
     register_group(engine, "a")
     with driver(env, 600) as killed:
         until(lambda: runs(engine, killed), "the first driver does not run")
-        refused = turnout("group", "run", "a", "--env-dir", str(env))
+        refused = turnout("groups", "run", "a", "--env-dir", str(env))
         assert refused.returncode == 2
         assert f"drives group a: process {killed.pid} on " in refused.stderr
         assert runs(engine, killed), "the older run was touched"

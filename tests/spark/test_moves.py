@@ -56,7 +56,7 @@ def test_a_group_is_emptied_while_events_flow_and_the_books_balance(tmp_path: Pa
             children.start("ingest", turnout("ingest", "run", *at))
             children.start("controller", turnout("controller", "run", *at))
             for name in "ab":
-                children.start(f"group-{name}", turnout("group", "run", name, *at))
+                children.start(f"group-{name}", turnout("groups", "run", name, *at))
             until(children, lambda: all_run(store), "two groups that run twelve games")
             mine = sorted(key for key, seat in seats(store).items() if seat.group == "a")
             moved = run(env, "move", *mine, "--to", "b", "--reason", "a test", "--json")

@@ -61,7 +61,7 @@ def test_a_group_runs_on_any_spark_master(master: str, tmp_path: Path) -> None:
     assert turnout("simulate", "--events", "500", "--games", "3", *at).returncode == 0
     assert turnout("ingest", "run", "--once", *at).returncode == 0
     (env / "turnout.toml").write_text(f'[spark]\nmaster = "{master}"\n')
-    done = turnout("group", "run", "main", "--once", *at)
+    done = turnout("groups", "run", "main", "--once", *at)
     assert done.returncode == 0, done.stderr
     books = last_line(turnout("verify", "--json", "--complete", *at))
     assert (books["ok"], books["bronze_rows"]) == (True, 500)

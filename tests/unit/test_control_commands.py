@@ -97,3 +97,22 @@ def test_an_operation_can_be_followed_looked_after_and_proven(world: World, tmp_
     assert "move begun  game:chess_1" in log
     assert "move ended failed  game:chess_1" in log
     assert turnout(tmp_path, "audit", "verify", "--expect", "0" * 64).exit_code == 1
+
+
+def test_groups_are_made_changed_and_listed(world: World, tmp_path: Path) -> None:
+    """What is wanted of a group can be said on the command line, and the list tells it to scripts."""
+    assert turnout(tmp_path, "groups", "create", "c", "--backend", "local", "--cores", "2").exit_code == 0
+    assert turnout(tmp_path, "groups", "set", "c", "--priority", "high", "--unlimited").exit_code == 0
+    rows = {row["name"]: row for row in json.loads(turnout(tmp_path, "groups", "list", "--json").stdout)}
+    assert set(rows) == {"a", "b", "c"}
+    expected = {"backend": "local", "capacity_cores": None, "priority": "high", "desired": "running", "driver": None}
+    assert expected.items() <= rows["c"].items()
+    assert "started by somebody else" in turnout(tmp_path, "groups", "list").output
+    shown = turnout(tmp_path, "groups", "stop", "c", "--dry-run")
+    assert "0 games stand still until it is started again" in shown.output
+    with pytest.raises(Refused, match="Somebody else starts group a"):
+        turnout(tmp_path, "groups", "restart", "a")
+    with pytest.raises(Refused, match="Nothing to change is named"):
+        turnout(tmp_path, "groups", "set", "c")
+    with pytest.raises(Refused, match="--cores and --unlimited cannot both be true"):
+        turnout(tmp_path, "groups", "set", "c", "--cores", "1", "--unlimited")

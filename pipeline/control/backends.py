@@ -1,0 +1,114 @@
+"""What starts and ends the drivers of cluster groups, each of one kind: `local` runs them as processes beside us.
+
+A backend keeps nothing that a controller which follows this one needs: all of that is in the reference it gives.
+"""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Protocol
+
+from pipeline.errors import Transient
+from pipeline.store.groups import Group
+from pipeline.store.leases import Process
+
+
+class Backend(Protocol):
+    """Starts and ends runs of groups. Each call returns at once; what it came to is seen by looking again."""
+
+    def start(self, group: Group) -> str:
+        """Start a group's driver; return by what it is found again.
+
+        Raises:
+            Transient: it cannot be started now.
+        """
+
+    def is_alive(self, reference: str) -> bool | None:
+        """Tell whether a run has not ended; None where that cannot be known from here."""
+
+    def stop(self, reference: str) -> None:
+        """Ask a run to end in order; does nothing where it has."""
+
+    def kill(self, reference: str) -> None:
+        """End a run without asking; does nothing where it has ended."""
+
+    def ending(self, reference: str) -> str:
+        """Say how a run has ended, as far as anybody can know."""
+
+
+class Local:
+    """Drivers as processes on this machine, which go on when their controller ends."""
+
+    def __init__(self, logs: Path, command: Callable[[Group], Sequence[str]], environ: Mapping[str, str]) -> None:
+        """Start `command` of a group with these variables; its output goes to `logs/group-NAME.log`."""
+        self._logs, self._command, self._environ = logs, command, environ
+        self._children: dict[str, subprocess.Popen[bytes]] = {}  # ours, of whose end the system tells only us
+
+    def start(self, group: Group) -> str:
+        """Start a process in a session of its own; see `Backend`."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        master = {} if group.spark_master is None else {"TURNOUT_SPARK__MASTER": group.spark_master}
+        try:
+            with (self._logs / f"group-{group.name}.log").open("ab") as log:
+                child = subprocess.Popen(
+                    self._command(group), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    env={**self._environ, **master}, start_new_session=True,
+                )  # fmt: skip
+        except OSError as error:
+            raise Transient(f"the driver of group {group.name} cannot be started: {error}") from error
+        reference = reference_of(Process.of(child.pid))
+        self._children[reference] = child
+        return reference
+
+    def is_alive(self, reference: str) -> bool | None:
+        """See `Backend`; of another machine's or container's process nobody here knows."""
+        child = self._children.get(reference)
+        if child is not None:
+            return child.poll() is None
+        process = process_of(reference)
+        return None if process is None or not process.is_here() else not process.is_dead()
+
+    def stop(self, reference: str) -> None:
+        """See `Backend`: SIGTERM, to the driver alone."""
+        self._signal(reference, signal.SIGTERM)
+
+    def kill(self, reference: str) -> None:
+        """See `Backend`: SIGKILL, to the driver and what it has started."""
+        self._signal(reference, signal.SIGKILL)
+
+    def ending(self, reference: str) -> str:
+        """See `Backend`."""
+        child = self._children.get(reference)
+        code = None if child is None else child.poll()
+        if code is None:
+            return "it has ended; how is known only to the controller that started it"
+        return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+
+    def _signal(self, reference: str, number: signal.Signals) -> None:
+        process = process_of(reference)
+        if process is None or not self.is_alive(reference):
+            return
+        try:
+            if number == signal.SIGKILL and os.getpgid(process.pid) == process.pid:
+                os.killpg(process.pid, number)
+            else:
+                os.kill(process.pid, number)
+        except ProcessLookupError:
+            return  # it has ended just now
+
+
+def reference_of(process: Process) -> str:
+    """Return by what the `local` backend finds a process again."""
+    return json.dumps(asdict(process), sort_keys=True)
+
+
+def process_of(reference: str) -> Process | None:
+    """Return the process a reference is of, None where it makes no sense."""
+    try:
+        return Process(**json.loads(reference))
+    except (ValueError, TypeError):
+        return None  # a row edited by hand

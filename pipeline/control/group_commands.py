@@ -1,0 +1,146 @@
+"""The commands `turnout groups …`; `pipeline.cli` takes them in and adds `--env-dir`."""
+
+import getpass
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import click
+from sqlalchemy import Engine
+
+from pipeline.control.commands import asked, asking_for
+from pipeline.errors import Refused
+from pipeline.options import together
+from pipeline.settings import load
+
+_wanted = together(
+    click.option("--backend", type=click.Choice(["none", "local"]), help="Who starts its driver."),
+    click.option("--cores", type=click.FloatRange(min=0, min_open=True), help="What it may use, in processor cores."),
+    click.option("--unlimited", is_flag=True, help="Take the limit on cores away."),
+    click.option("--priority", type=click.Choice(["high", "normal", "low"]), help="Which games it is for."),
+    click.option("--spark-master", help="Its own Spark master; an empty text means the setting spark.master."),
+    click.option("--reason", help="Why, for those who ask later."),
+)
+"""What can be wanted of a group."""
+
+
+@click.group()
+def groups() -> None:
+    """Cluster groups: what is wanted of them, and their drivers."""
+
+
+@groups.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_groups(env_dir: Path, as_json: bool) -> None:
+    """List every group: what is wanted, who drives it, how many games it has, how often it died in the last hour."""
+    from pipeline.store.engine import open_store
+    from pipeline.store.groups import wanted
+
+    engine = open_store(*load(env_dir))
+    rows = [_row(engine, group) for group in wanted(engine).values()]
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    for row in rows:
+        cores = "no limit" if row["capacity_cores"] is None else f"{row['capacity_cores']:g} cores"
+        backend = "started by somebody else" if row["backend"] == "none" else f"backend {row['backend']}"
+        deaths = f", died {row['deaths']} times in the last hour: {row['last_death']}" if row["deaths"] else ""
+        click.echo(
+            f"{row['name']:<20} {row['desired']:<8} {row['driver'] or 'no driver':<10} {row['games']:>5} games  "
+            f"{cores}, {row['priority']} priority, {backend}{deaths}"
+        )
+        if row["defect"]:
+            click.echo(f"  {row['defect']}")
+
+
+@groups.command("create")
+@click.argument("name")
+@_wanted
+def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> None:
+    """Make group NAME known; games that wait for a group may go there."""
+    from pipeline.store.engine import open_store
+    from pipeline.store.groups import Group, create
+
+    made = create(open_store(*load(env_dir)), _with(Group(name), options), getpass.getuser(), reason or "")
+    click.echo(f"group {made.name} is known" + ("" if made.backend == "none" else "; the controller starts its driver"))
+
+
+@groups.command("set")
+@click.argument("name")
+@_wanted
+def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> None:
+    """Change what is wanted of group NAME; a new Spark master counts from its driver's next start."""
+    from pipeline.store.engine import open_store
+    from pipeline.store.groups import change, wanted
+
+    engine = open_store(*load(env_dir))
+    seen = wanted(engine).get(name)
+    if seen is None:
+        raise Refused(f"There is no cluster group {name!r}. `turnout groups list` shows those there are.")
+    changed = _with(seen, options)
+    if changed == seen:
+        raise Refused("Nothing to change is named. See `turnout groups set --help`.")
+    change(engine, seen, changed, getpass.getuser(), reason or "")
+    click.echo(f"group {name} is changed")
+
+
+def _steering(kind: str, help_text: str) -> click.Command:
+    """Make the command of an operation on groups."""
+
+    @click.command(kind, help=help_text)
+    @asking_for("groups")
+    def command(
+        env_dir: Path, groups: tuple[str, ...], reason: str | None, dry_run: bool, no_wait: bool, as_json: bool
+    ) -> None:
+        from pipeline.control import groups as steering
+        from pipeline.store.engine import open_store
+        from pipeline.store.games import known_groups
+        from pipeline.store.groups import wanted
+
+        engine = open_store(*load(env_dir))
+        facts = steering.plan(kind, groups, wanted(engine))
+        counts = Counter(group for group in known_groups(engine).values() if group is not None)
+        wish = steering.wish(kind, facts, getpass.getuser(), reason or "")
+        lines = steering.rendered(kind, facts, counts)
+        sys.exit(asked(engine, wish, lines, dry_run=dry_run, wait=not no_wait, as_json=as_json))
+
+    return command
+
+
+groups.add_command(_steering("start", "Let the controller run the drivers of GROUPS again."))
+groups.add_command(_steering("stop", "End the drivers of GROUPS and leave their games standing still."))
+groups.add_command(_steering("restart", "End the drivers of GROUPS and start them anew."))
+
+
+def _with(group: Any, options: Mapping[str, Any]) -> Any:
+    """Return a group with the options that were given laid over it."""
+    chosen = {name: options[name] for name in ("backend", "priority") if options[name] is not None}
+    if options["cores"] is not None or options["unlimited"]:
+        if options["cores"] is not None and options["unlimited"]:
+            raise Refused("--cores and --unlimited cannot both be true: give one of them.")
+        chosen["capacity_cores"] = options["cores"]
+    if options["spark_master"] is not None:
+        chosen["spark_master"] = options["spark_master"] or None
+    return replace(group, **chosen)
+
+
+def _row(engine: Engine, group: Any) -> dict[str, Any]:
+    from pipeline.control.supervision import WINDOW_SECONDS
+    from pipeline.store.games import known_groups
+    from pipeline.store.groups import driving, ended_runs
+    from pipeline.store.leases import store_time
+
+    driver = driving(engine).get(group.name)
+    died = [run for run in ended_runs(engine, store_time(engine) - WINDOW_SECONDS).get(group.name, []) if run.died]
+    return {
+        **asdict(group),
+        "defect": group.defect,
+        "games": sum(each == group.name for each in known_groups(engine).values()),
+        "driver": None if driver is None else driver.state or "starting",
+        "deaths": len(died),
+        "last_death": died[0].said if died else None,
+    }

@@ -1,0 +1,130 @@
+"""Starts, stops and restarts cluster groups: here it is decided and its effect looked for, the supervisor does it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pipeline.control import supervision
+from pipeline.control.engine import Kind, Progress, StepKind, World, some
+from pipeline.errors import Refused
+from pipeline.store.groups import Group, ask_to_stop, driving, forgive, open_runs, want, wanted
+from pipeline.store.operations import Operation, Wish
+
+_STOPPED_SECONDS: Final = supervision.STOP_SECONDS + 60.0
+_RUNS_SECONDS: Final = 180.0  # a JVM starts, and every game's table is opened
+INVERSE: Final = {"start": "stop", "stop": "start"}
+
+
+def plan(kind: str, names: Sequence[str], there: Mapping[str, Group]) -> dict[str, Any]:
+    """Return what an operation is about, group → what is wanted now and its version; those already so are left out.
+
+    Raises:
+        Refused: a group does not exist, or it is not ours to start.
+    """
+    unknown = sorted(set(names) - there.keys())
+    if unknown:
+        raise Refused(f"There is no cluster group {some(unknown)}. Groups: {some(sorted(there)) or 'none'}.")
+    foreign = sorted(name for name in set(names) if there[name].backend == "none")
+    if foreign:
+        raise Refused(
+            f"Somebody else starts group {some(foreign)}, which has no backend: {kind} it there, or let the controller "
+            f"run it with `turnout groups set {foreign[0]} --backend local`."
+        )
+    frozen = [there[name] for name in sorted(set(names)) if there[name].defect is not None]
+    if frozen:
+        raise Refused(f"Group {frozen[0].name}: {frozen[0].defect}")
+    made = {name: there[name] for name in sorted(set(names))}
+    if kind == "restart":
+        made = {name: each for name, each in made.items() if each.desired != "stopped"}
+    else:
+        made = {name: each for name, each in made.items() if (each.desired == "stopped") == (kind == "start")}
+    return {name: [each.desired, each.version] for name, each in made.items()}
+
+
+def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Wish:
+    """Return the operation to ask for; `undoes` is the one it is the inverse of."""
+    targets = tuple(f"group:{name}" for name in facts)
+    return Wish(kind, targets, actor, reason, {"groups": sorted(facts)}, facts, undoes=undoes)
+
+
+def rendered(kind: str, facts: Mapping[str, Any], games: Mapping[str, int]) -> list[str]:
+    """Return what an operation does, as lines for people; `games` counts those of each group."""
+    lines = [f"group {name}: {facts[name][0]}, {games.get(name, 0)} games" for name in facts]
+    count = sum(games.get(name, 0) for name in facts)
+    what = {
+        "start": f"{count} games go on from their tables' cursors.",
+        "stop": f"{count} games stand still until it is started again; `turnout groups drain` moves them away first.",
+        "restart": f"{count} games stand still meanwhile and go on from their cursors. No other group is touched.",
+    }
+    return [*lines, f"{len(facts)} to {kind}. {what[kind]}"]
+
+
+def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
+    return plan(operation.kind, operation.parameters["groups"], wanted(world.engine))
+
+
+def _decide(world: World, operation: Operation) -> Progress:
+    desired = "running" if operation.kind == "start" else "stopped"
+    changed = [
+        name for name, (_, version) in operation.preview.items() if not want(world.engine, name, version, desired)
+    ]
+    if changed:
+        return Progress("failed", f"Somebody else has changed group {some(changed)} meanwhile; nothing more was done.")
+    for name in operation.preview:
+        forgive(world.engine, name)
+    return Progress("done", f"Decided for {len(operation.preview)}.")
+
+
+def _end(world: World, operation: Operation) -> Progress:
+    """Ask the runs to end that began before the operation was asked for; the supervisor sees to it."""
+    for name in operation.preview:
+        forgive(world.engine, name)
+    old = _older(world, operation)
+    for run in old:
+        ask_to_stop(world.engine, run.run_id)
+    if old:
+        return Progress("waiting", f"Still to end: {some([run.group_name for run in old])}.")
+    return Progress("done", "Their drivers have ended.")
+
+
+def _older(world: World, operation: Operation) -> list[Any]:
+    runs = open_runs(world.engine)
+    return [runs[name] for name in operation.preview if name in runs and runs[name].begun_at <= operation.asked_at]
+
+
+def _see_stopped(world: World, operation: Operation) -> Progress:
+    left = sorted(set(operation.preview) & (open_runs(world.engine).keys() | driving(world.engine).keys()))
+    if left:
+        return Progress("waiting", f"Still to end: {some(left)}.")
+    return Progress("done", "No driver of theirs runs.")
+
+
+def _see_running(world: World, operation: Operation) -> Progress:
+    drivers, there = driving(world.engine), wanted(world.engine)
+    left = []
+    for name in operation.preview:
+        if name not in there or there[name].desired == "stopped":
+            continue  # somebody wished otherwise since: the last wish wins
+        driver = drivers.get(name)
+        if driver is None or driver.since <= operation.asked_at or driver.state != "running":
+            left.append(name)
+    if left:
+        return Progress("waiting", f"No new driver has told that it runs yet: {some(left)}.")
+    return Progress("done", "Their drivers tell that they run.")
+
+
+def _done(operation: Operation) -> str:
+    said = {"start": "Started and seen", "stop": "Stopped and seen", "restart": "Restarted and seen"}
+    return f"{said[operation.kind]}: {some(operation.parameters['groups'])}."
+
+
+_RUNS = StepKind("see", _see_running, _RUNS_SECONDS, verifies=True)
+KINDS: Final = {
+    "start": Kind("start", (StepKind("decide", _decide, 30.0), _RUNS), _facts, _done),
+    "stop": Kind(
+        "stop",
+        (StepKind("decide", _decide, 30.0), StepKind("see", _see_stopped, _STOPPED_SECONDS, verifies=True)),
+        _facts,
+        _done,
+    ),
+    "restart": Kind("restart", (StepKind("end", _end, _STOPPED_SECONDS), _RUNS), _facts, _done),
+}

@@ -1,0 +1,160 @@
+"""Decides what to do about the processes of cluster groups: pure, from what was seen of them.
+
+What died is started again later and later, and seldom enough; where many die at once, one is tried at a time.
+"""
+
+import math
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pipeline.store.groups import Group, Run
+
+STOP_SECONDS: Final = 60.0
+"""A driver that was asked to end and has not is killed then: it may hang in a pass, and no row depends on it."""
+
+WINDOW_SECONDS: Final = 3600.0
+"""Deaths older than this are forgotten."""
+
+_FIRST_PAUSE: Final = 5.0  # seconds before the first new start; doubled with each death in a row
+_LONGEST_PAUSE: Final = 300.0
+_HEALTHY_SECONDS: Final = 600.0  # a run that lived so long is no death in a row
+_BUDGET: Final = 30  # deaths of a group within the window after which a person is needed
+_AT_ONCE: Final = 3  # groups that start at the same time
+_STARTING_SECONDS: Final = 120.0  # so long a run that has not told anything yet counts as starting
+_UNSEEN_SECONDS: Final = 30.0  # a start whose process nobody knows is given up then
+_MASS_SECONDS: Final = 60.0  # deaths within it are one failure
+_MASS_SHARE: Final = 0.3  # of the groups, and
+_MASS_LEAST: Final = 3
+_PROBE_SECONDS: Final = 30.0  # between two tries in a mass failure
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One group as it is; times are Unix seconds by the store's clock."""
+
+    group: Group
+    run: Run | None  # the one that has not ended
+    is_alive: bool | None  # its process; None: there is none, or it cannot be known from here
+    holds: bool  # the run's process holds the group's lease
+    holder: str | None  # the reference of another process that does
+    is_told: bool  # who holds its lease has told that it runs
+    ended: tuple[Run, ...] = ()  # within the window, the newest first
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing to do; `about` says why, or how a run ended."""
+
+    what: Literal["start", "adopt", "stop", "kill", "ended", "wait"]
+    group: str
+    about: str
+    run_id: int | None = None
+    reference: str | None = None
+    died: bool = False
+    until: float | None = None  # of a wait: when it is over, where that is known
+
+
+def plan(groups: Sequence[Seen], now: float) -> list[Action]:
+    """Return what to do now; doing it and planning again gives only waits."""
+    alarm = mass_failure(groups, now)
+    actions = [action for seen in groups if (action := _of_run(seen, now)) is not None]
+    starting = sum(_is_starting(seen, now) for seen in groups)
+    for seen in sorted(
+        groups, key=lambda each: (each.ended[0].ended_at or 0.0 if each.ended else 0.0, each.group.name)
+    ):
+        if not _wants_start(seen):
+            continue
+        action = _start(seen, now, starting, alarm, groups)
+        starting += action.what == "start"
+        actions.append(action)
+    return actions
+
+
+def mass_failure(groups: Iterable[Seen], now: float) -> str | None:
+    """Say that many groups died at once, which no group alone is to blame for; None where they did not."""
+    ours = [seen for seen in groups if seen.group.backend != "none"]
+    died = sorted(seen.group.name for seen in ours if any(_died_since(seen, now - _MASS_SECONDS)))
+    if len(died) < max(_MASS_LEAST, _MASS_SHARE * len(ours)):
+        return None
+    return (
+        f"{len(died)} of {len(ours)} groups died within {_MASS_SECONDS:.0f} s ({', '.join(died[:5])}…): look for what "
+        "they share, such as storage, the store or memory. One is tried at a time."
+    )
+
+
+def pause_after(ended: Sequence[Run]) -> float:
+    """Return for how many seconds a group rests after its last run; `ended` are its runs, the newest first."""
+    in_a_row = 0
+    for run in ended:
+        if not run.died or (run.ended_at or run.begun_at) - run.begun_at >= _HEALTHY_SECONDS:
+            break
+        in_a_row += 1
+    if not in_a_row:
+        return 0.0
+    longest = min(_LONGEST_PAUSE, math.ldexp(_FIRST_PAUSE, in_a_row - 1))
+    return longest * random.Random(ended[0].run_id).uniform(0.5, 1.0)  # noqa: S311 - so that not all start at once
+
+
+def _of_run(seen: Seen, now: float) -> Action | None:
+    """Return what to do about a group's process, None where it may go on."""
+    group, run = seen.group, seen.run
+    if group.defect is not None:
+        return Action("wait", group.name, group.defect)
+    if group.backend == "none" and run is None:
+        return None
+    if run is None:
+        return None if seen.holder is None else Action("adopt", group.name, "found running", reference=seen.holder)
+    if group.backend == "none":
+        return Action("ended", group.name, "it is left to somebody else: the group has no backend", run.run_id)
+    if run.reference is None:
+        if now - run.begun_at <= _UNSEEN_SECONDS:
+            return Action("wait", group.name, "its process is being started")
+        said = "what started it ended before its process was known"
+        return Action("ended", group.name, said, run.run_id)
+    if seen.is_alive is False or (seen.is_alive is None and not seen.holds):
+        return Action("ended", group.name, "", run.run_id, run.reference, died=run.stop_asked_at is None)
+    if seen.is_alive is None:
+        return Action("wait", group.name, "its process is on another machine: look there")
+    if run.stop_asked_at is None:
+        if group.desired != "stopped":
+            return None
+        return Action("stop", group.name, f"it shall be {group.desired}", run.run_id, run.reference)
+    if now - run.stop_asked_at <= STOP_SECONDS:
+        return Action("stop", group.name, "it was asked to end", run.run_id, run.reference)
+    said = f"it has not ended {STOP_SECONDS:.0f} s after it was asked to"
+    return Action("kill", group.name, said, run.run_id, run.reference)
+
+
+def _wants_start(seen: Seen) -> bool:
+    group = seen.group
+    idle = seen.run is None and seen.holder is None
+    return idle and group.defect is None and group.backend != "none" and group.desired != "stopped"
+
+
+def _start(seen: Seen, now: float, starting: int, alarm: str | None, groups: Sequence[Seen]) -> Action:
+    """Return a start, or what it has to wait for."""
+    name = seen.group.name
+    if sum(1 for _ in _died_since(seen, now - WINDOW_SECONDS)) >= _BUDGET:
+        said = f"it died {_BUDGET} times within an hour. Read its log, then `turnout groups restart {name}`"
+        return Action("wait", name, said)
+    if seen.ended:
+        at = (seen.ended[0].ended_at or now) + pause_after(seen.ended)
+        if at > now:
+            return Action("wait", name, f"it died: {seen.ended[0].said}", until=at)
+    if alarm is not None:
+        last = max((run.ended_at or 0.0 for each in groups for run in each.ended if run.died), default=0.0)
+        if starting or now - last < _PROBE_SECONDS:
+            return Action("wait", name, alarm, until=last + _PROBE_SECONDS)
+    if starting >= _AT_ONCE:
+        return Action("wait", name, f"{starting} groups are starting")
+    return Action("start", name, f"it shall be {seen.group.desired}")
+
+
+def _is_starting(seen: Seen, now: float) -> bool:
+    return seen.run is not None and not seen.is_told and now - seen.run.begun_at < _STARTING_SECONDS
+
+
+def _died_since(seen: Seen, moment: float) -> Iterable[Run]:
+    return (run for run in seen.ended if run.died and (run.ended_at or 0.0) > moment)

@@ -1,0 +1,232 @@
+"""Cluster groups: what is wanted of each, and the processes that the controller has started for them.
+
+Every change of what is wanted is a compare-and-set on the group's version, written to the audit log with it.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Engine, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from pipeline.errors import Refused
+from pipeline.names import is_group_name
+from pipeline.store import audit
+from pipeline.store.games import assign_waiting
+from pipeline.store.leases import Process, store_now
+from pipeline.store.tables import drivers, group_runs, groups, leases
+
+BACKENDS: Final = ("none", "local")
+"""Who starts a group's driver: somebody else, or the controller as a process beside it."""
+
+DESIRED: Final = ("running", "drained", "stopped")
+"""`drained`: it runs, and gets no more games."""
+
+PRIORITIES: Final = ("high", "normal", "low")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What is wanted of a cluster group."""
+
+    name: str
+    backend: str = "none"
+    desired: str = "running"
+    capacity_cores: float | None = None  # None: not limited
+    priority: str = "normal"  # the games it is for
+    spark_master: str | None = None  # None: the setting's
+    version: int = 1
+
+    @property
+    def defect(self) -> str | None:
+        """Why its row makes no sense, None where it does: nobody acts on one that makes none."""
+        known = {"backend": BACKENDS, "desired": DESIRED, "priority": PRIORITIES}
+        wrong = [
+            f"{name} {getattr(self, name)!r}" for name, values in known.items() if getattr(self, name) not in values
+        ]
+        if self.capacity_cores is not None and not self.capacity_cores > 0:
+            wrong.append(f"capacity_cores {self.capacity_cores}")
+        if not wrong:
+            return None
+        return f"Its row in the control store makes no sense: {', '.join(wrong)}. Correct it with `turnout groups set`."
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One process of a group; times are Unix seconds by the store's clock."""
+
+    run_id: int
+    group_name: str
+    reference: str | None  # by which its backend finds it again; None: it is being started
+    begun_at: float
+    stop_asked_at: float | None
+    ended_at: float | None
+    died: bool  # it ended without having been asked to
+    said: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Driving:
+    """Who holds a group's lease."""
+
+    process: Process
+    since: float  # by the store's clock
+    state: str | None  # as this very process last told; None: it has not told anything yet
+
+
+_GROUP: Final = tuple(groups.c[name] for name in Group.__slots__)
+_RUN: Final = tuple(
+    (group_runs.c.died == 1).label("died") if name == "died" else group_runs.c[name] for name in Run.__slots__
+)
+
+
+def wanted(engine: Engine) -> dict[str, Group]:
+    """Return every group by its name."""
+    with engine.connect() as connection:
+        return {row.name: Group(*row) for row in connection.execute(select(*_GROUP))}
+
+
+def create(engine: Engine, group: Group, actor: str, reason: str) -> Group:
+    """Make a group known; games that wait for one may go there.
+
+    Raises:
+        Refused: its name or what is wanted of it makes no sense, or there is one of this name.
+    """
+    if not is_group_name(group.name):
+        raise Refused(
+            f"{group.name!r} cannot name a cluster group: use 1 to 40 of a-z, 0-9 and '-', not starting with '-'."
+        )
+    _require_sense(group)
+    try:
+        with engine.begin() as connection:
+            act = _act(group, actor, "create group", reason, _values(group))
+            audit.begin(connection, act)
+            connection.execute(insert(groups).values(created_at=time.time(), name=group.name, **_values(group)))
+            audit.end(connection, act, "succeeded")
+    except IntegrityError:
+        raise Refused(f"There is a group {group.name} already. `turnout groups set` changes it.") from None
+    assign_waiting(engine)
+    return group
+
+
+def change(engine: Engine, seen: Group, changed: Group, actor: str, reason: str) -> Group:
+    """Change what is wanted of a group, if it is still what was seen.
+
+    Raises:
+        Refused: what is wanted makes no sense, or somebody else has changed the group since it was seen.
+    """
+    _require_sense(changed)
+    with engine.begin() as connection:
+        audit.hold(connection)
+        act = _act(seen, actor, "change group", reason, _values(changed))
+        as_seen = (groups.c.name == seen.name) & (groups.c.version == seen.version)
+        values = {**_values(changed), "version": seen.version + 1}
+        audit.begin(connection, act)
+        if not connection.execute(update(groups).where(as_seen).values(values)).rowcount:
+            raise Refused(f"Somebody else has changed group {seen.name} since you looked. Look again, and ask again.")
+        audit.end(connection, act, "succeeded")
+        row = connection.execute(select(*_GROUP).where(groups.c.name == seen.name)).one()
+    return Group(*row)
+
+
+def want(engine: Engine, name: str, version: int, desired: str) -> bool:
+    """Bring a group into a desired state for an operation; tell whether it is there now.
+
+    What this very call has done before counts as done, so it can be repeated after a crash.
+    """
+    with engine.begin() as connection:
+        as_seen = (groups.c.name == name) & (groups.c.version == version)
+        if connection.execute(update(groups).where(as_seen).values(desired=desired, version=version + 1)).rowcount:
+            return True
+        now = connection.execute(select(groups.c.version, groups.c.desired).where(groups.c.name == name)).first()
+    return now is not None and tuple(now) == (version + 1, desired)
+
+
+def driving(engine: Engine) -> dict[str, Driving]:
+    """Return who drives each group under a lease that runs."""
+    told = (drivers.c.kind == "group") & (drivers.c.name == leases.c.name) & (drivers.c.pid == leases.c.pid)
+    process = (leases.c[name] for name in Process.__slots__)
+    query = (
+        select(leases.c.name, *process, leases.c.since, drivers.c.state)
+        .select_from(leases.outerjoin(drivers, told))
+        .where(leases.c.kind == "group", leases.c.expires_at > store_now())
+    )
+    with engine.connect() as connection:
+        return {name: Driving(Process(*rest[:4]), *rest[4:]) for name, *rest in connection.execute(query)}
+
+
+def open_runs(engine: Engine) -> dict[str, Run]:
+    """Return the run of each group that has not ended."""
+    with engine.connect() as connection:
+        found = connection.execute(select(*_RUN).where(group_runs.c.ended_at.is_(None)).order_by(group_runs.c.run_id))
+        return {row.group_name: Run(*row) for row in found}
+
+
+def ended_runs(engine: Engine, since: float) -> dict[str, list[Run]]:
+    """Return the runs of each group that ended after `since`, the newest first."""
+    query = select(*_RUN).where(group_runs.c.ended_at > since).order_by(group_runs.c.run_id.desc())
+    found: dict[str, list[Run]] = {}
+    with engine.connect() as connection:
+        for row in connection.execute(query):
+            found.setdefault(row.group_name, []).append(Run(*row))
+    return found
+
+
+def begin_run(engine: Engine, name: str, reference: str | None = None) -> int | None:
+    """Write that a process of a group begins, before it does; None where one is written already."""
+    with engine.begin() as connection:
+        # The group's row is held first, so of two controllers the second sees what the first has written.
+        connection.execute(update(groups).where(groups.c.name == name).values(name=name))
+        is_open = (group_runs.c.group_name == name) & group_runs.c.ended_at.is_(None)
+        if connection.scalar(select(group_runs.c.run_id).where(is_open)) is not None:
+            return None
+        row = {"group_name": name, "reference": reference, "begun_at": store_now(), "died": 0}
+        run_id: int = connection.execute(insert(group_runs).values(row).returning(group_runs.c.run_id)).scalar_one()
+        return run_id
+
+
+def refer(engine: Engine, run_id: int, reference: str) -> None:
+    """Keep by what a backend finds the process of a run again."""
+    _change_run(engine, run_id, reference=reference)
+
+
+def ask_to_stop(engine: Engine, run_id: int) -> None:
+    """Write that a run was asked to end."""
+    mine = (group_runs.c.run_id == run_id) & group_runs.c.stop_asked_at.is_(None)
+    with engine.begin() as connection:
+        connection.execute(update(group_runs).where(mine).values(stop_asked_at=store_now()))
+
+
+def end_run(engine: Engine, run_id: int, said: str, *, died: bool) -> None:
+    """Write how a run has ended."""
+    _change_run(engine, run_id, ended_at=store_now(), died=int(died), said=said)
+
+
+def forgive(engine: Engine, name: str) -> None:
+    """Let the deaths of a group count no longer: a person has looked after it."""
+    with engine.begin() as connection:
+        connection.execute(update(group_runs).where(group_runs.c.group_name == name).values(died=0))
+
+
+def _change_run(engine: Engine, run_id: int, **values: Any) -> None:
+    mine = (group_runs.c.run_id == run_id) & group_runs.c.ended_at.is_(None)
+    with engine.begin() as connection:
+        connection.execute(update(group_runs).where(mine).values(values))
+
+
+def _require_sense(group: Group) -> None:
+    if group.defect is not None:
+        raise Refused(
+            f"Group {group.name} cannot be so. Backends: {', '.join(BACKENDS)}. States: {', '.join(DESIRED)}. "
+            f"Priorities: {', '.join(PRIORITIES)}. The capacity is a number of cores above 0."
+        )
+
+
+def _values(group: Group) -> dict[str, Any]:
+    return {name: getattr(group, name) for name in Group.__slots__ if name not in {"name", "version"}}
+
+
+def _act(group: Group, actor: str, action: str, reason: str, detail: Mapping[str, Any]) -> audit.Act:
+    return audit.Act(actor, action, (f"group:{group.name}",), None, {**detail, "reason": reason})

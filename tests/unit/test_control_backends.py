@@ -1,0 +1,250 @@
+"""The contract of every backend, and the supervisor over a real one: real processes, only no Spark is in them."""
+
+import json
+import os
+import signal
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, update
+
+from pipeline.control.backends import Local, process_of
+from pipeline.control.supervisor import Supervisor
+from pipeline.store import groups as store
+from pipeline.store.groups import Group, create, open_runs, wanted
+from pipeline.store.tables import group_runs, groups
+
+DRIVER = """
+import pathlib, signal, sys, threading
+from pipeline.settings import load
+from pipeline.store.drivers import beat, start_driver
+from pipeline.store.engine import open_store
+from pipeline.store.leases import leased
+
+name, env, stubborn = sys.argv[1], pathlib.Path(sys.argv[2]), "stubborn" in sys.argv
+stop = threading.Event()
+signal.signal(signal.SIGTERM, signal.SIG_IGN if stubborn else lambda *_: stop.set())
+settings, paths = load(env)
+engine = open_store(settings, paths)
+with leased(engine, settings.store, "group", name):
+    start_driver(engine, "group", name, None)
+    beat(engine, "group", name, "running", None)
+    stop.wait()
+"""
+"""A driver that holds its lease and tells, as the real one does, and carries nothing."""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator["World"]:
+    made = World(tmp_path)
+    yield made
+    for backend in made.backends:
+        for child in backend._children.values():
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    made.engine.dispose()
+
+
+class World:
+    """A store with a supervisor whose groups are small real processes."""
+
+    def __init__(self, env: Path) -> None:
+        from pipeline.settings import load
+        from pipeline.store.engine import open_store
+
+        self.env, self.mode = env, ""
+        self.backends: list[Local] = []  # kept, so that no process is left behind
+        settings, paths = load(env, {})
+        self.engine: Engine = open_store(settings, paths)
+        self.supervisor = self.another()
+
+    def another(self) -> Supervisor:
+        """Return a controller's supervisor that remembers nothing."""
+        return Supervisor(self.engine, {"local": self.backend()})
+
+    def backend(self) -> Local:
+        def command(group: Group) -> list[str]:
+            if self.mode == "dies":
+                return [sys.executable, "-c", "raise SystemExit(3)"]
+            return [sys.executable, "-c", textwrap.dedent(DRIVER), group.name, str(self.env), self.mode]
+
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self.backends.append(Local(self.env / "logs", command, environ))
+        return self.backends[-1]
+
+    def tick_until(self, seen: Callable[[], object], supervisor: Supervisor | None = None) -> None:
+        """Let a supervisor act until something is so; the test's time limit ends it where that never is."""
+        while not seen():
+            (supervisor or self.supervisor).tick()
+            time.sleep(0.05)
+
+    def is_told(self) -> bool:
+        driving = store.driving(self.engine).get("a")
+        return driving is not None and driving.state == "running"
+
+    def pid(self) -> int:
+        process = process_of(open_runs(self.engine)["a"].reference or "")
+        assert process is not None
+        return process.pid
+
+
+def test_a_backend_starts_ends_and_tells(world: World) -> None:
+    """The contract: what was started lives until it is asked to end, and how it ended is told."""
+    backend = world.backend()
+    reference = backend.start(Group("a", backend="local"))
+    assert backend.is_alive(reference)
+    while not world.is_told():
+        time.sleep(0.05)
+    backend.stop(reference)
+    while backend.is_alive(reference):
+        time.sleep(0.05)
+    assert backend.ending(reference) == "exit code 0"
+    backend.stop(reference)
+    backend.kill(reference)
+
+
+def test_a_backend_kills_what_does_not_listen(world: World) -> None:
+    """The contract: killing ends a run that ignores being asked."""
+    world.mode, backend = "stubborn", world.backend()
+    reference = backend.start(Group("a", backend="local"))
+    while not world.is_told():
+        time.sleep(0.05)
+    backend.stop(reference)
+    backend.kill(reference)
+    while backend.is_alive(reference):
+        time.sleep(0.05)
+    assert backend.ending(reference) == "killed by SIGKILL"
+
+
+def test_a_backend_finds_a_run_of_another_controller_again(world: World) -> None:
+    """The contract: the reference is all that a later controller needs; what is none of ours is unknown, never dead."""
+    first, later = world.backend(), world.backend()
+    reference = first.start(Group("a", backend="local"))
+    assert later.is_alive(reference)
+    later.kill(reference)
+    while first.is_alive(reference):
+        time.sleep(0.05)
+    assert later.is_alive(reference) is False
+    elsewhere = json.dumps({**json.loads(reference), "place": "another machine"})
+    assert later.is_alive(elsewhere) is None
+    assert later.is_alive("purple") is None
+    later.kill("purple")
+
+
+def test_a_driver_that_is_killed_is_started_again(world: World) -> None:
+    """A group that shall run does so again after its driver was killed, and its death is written down."""
+    create(world.engine, Group("a", backend="local"), "ann", "")
+    world.tick_until(world.is_told)
+    first = world.pid()
+    os.kill(first, signal.SIGKILL)
+    world.tick_until(lambda: "a" not in open_runs(world.engine))
+    died = store.ended_runs(world.engine, 0)["a"][0]
+    assert (died.died, died.said) == (True, "killed by SIGKILL")
+    with world.engine.begin() as connection:
+        connection.execute(update(group_runs).values(ended_at=group_runs.c.ended_at - 60))  # it has rested
+    world.tick_until(lambda: "a" in open_runs(world.engine))
+    world.tick_until(lambda: world.is_told() and world.pid() != first)
+
+
+def test_a_later_controller_adopts_what_lives(world: World) -> None:
+    """A controller's restart restarts no group: its run is found by the reference that was kept."""
+    create(world.engine, Group("a", backend="local"), "ann", "")
+    world.tick_until(world.is_told)
+    before, later = world.pid(), world.another()
+    assert later.tick() == []
+    assert world.pid() == before
+    assert not process_dead(before)
+
+
+def test_a_run_that_was_never_written_down_is_adopted_by_its_lease(world: World) -> None:
+    """A controller killed between start and note leaves a driver that is found by its lease, not a second one."""
+    create(world.engine, Group("a", backend="local"), "ann", "")
+    world.backend().start(wanted(world.engine)["a"])
+    while not world.is_told():
+        time.sleep(0.05)
+    assert [action.what for action in world.supervisor.tick()] == ["adopt"]
+    assert world.supervisor.tick() == []
+
+
+def test_an_orphan_is_stopped_within_two_looks(world: World) -> None:
+    """D15: a driver that runs though its group shall not is found by its lease and stopped."""
+    create(world.engine, Group("a", backend="local", desired="stopped"), "ann", "")
+    reference = world.backend().start(wanted(world.engine)["a"])
+    while not world.is_told():
+        time.sleep(0.05)
+    assert [action.what for action in world.supervisor.tick()] == ["adopt"]
+    assert [action.what for action in world.supervisor.tick()] == ["stop"]
+    world.tick_until(lambda: "a" not in open_runs(world.engine))
+    process = process_of(reference)
+    assert process is not None
+    assert process.is_dead()
+
+
+def test_a_driver_that_hangs_is_killed_before_another_one_starts(world: World) -> None:
+    """D10: one that does not end when it is asked to is killed; until it has ended nobody else is started."""
+    world.mode = "stubborn"
+    create(world.engine, Group("a", backend="local"), "ann", "")
+    world.tick_until(world.is_told)
+    run = open_runs(world.engine)["a"]
+    store.ask_to_stop(world.engine, run.run_id)
+    assert [action.what for action in world.supervisor.tick()] == ["stop"]
+    assert open_runs(world.engine)["a"].run_id == run.run_id
+    with world.engine.begin() as connection:
+        connection.execute(update(group_runs).values(stop_asked_at=group_runs.c.stop_asked_at - 61))
+    assert [action.what for action in world.supervisor.tick()] == ["kill"]
+    world.tick_until(lambda: open_runs(world.engine).get("a", run).run_id != run.run_id)
+    ended = store.ended_runs(world.engine, 0)["a"][0]
+    assert (ended.died, ended.said) == (False, "killed by SIGKILL")
+
+
+def test_what_dies_at_once_is_not_started_in_a_storm(world: World) -> None:
+    """A driver that cannot start costs one attempt and a pause, and how it ended is kept."""
+    world.mode = "dies"
+    create(world.engine, Group("a", backend="local"), "ann", "")
+    world.tick_until(lambda: store.ended_runs(world.engine, 0))
+    said = [(action.what, action.about) for action in world.supervisor.tick()]
+    assert said == [("wait", "it died: exit code 3")]
+
+
+def test_two_controllers_start_one_driver(world: World) -> None:
+    """D7: of two controllers that start a group at the same moment, the second finds it begun."""
+    create(world.engine, Group("a", backend="local"), "ann", "")
+    other = world.another()
+    world.supervisor.tick()
+    other.tick()
+    assert len(open_runs(world.engine)) == 1
+    assert store.begin_run(world.engine, "a") is None
+
+
+def test_a_row_that_makes_no_sense_freezes_its_group_only(world: World) -> None:
+    """D18: a hand-edited row is left alone with a sentence, the others run."""
+    create(world.engine, Group("a", backend="local"), "ann", "")
+    create(world.engine, Group("b", backend="local"), "ann", "")
+    with world.engine.begin() as connection:
+        connection.execute(update(groups).where(groups.c.name == "b").values(desired="purple"))
+    actions = {action.group: action for action in world.supervisor.tick()}
+    assert (actions["a"].what, actions["b"].what) == ("start", "wait")
+    assert "makes no sense: desired 'purple'" in actions["b"].about
+
+
+def test_stopping_all_leaves_no_driver(world: World) -> None:
+    """A controller that is to end with its groups waits until all have ended."""
+    create(world.engine, Group("a", backend="local"), "ann", "")
+    world.tick_until(world.is_told)
+    pid = world.pid()
+    while not world.supervisor.stop_all():
+        time.sleep(0.05)
+    assert process_dead(pid)
+
+
+def process_dead(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"

@@ -1,0 +1,227 @@
+"""Groups: what is wanted of them is a compare-and-set, and starting or stopping one is an operation that is seen."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, update
+
+from pipeline.control import groups as steering
+from pipeline.control.controller import KINDS, undo
+from pipeline.control.engine import World, tick
+from pipeline.errors import Refused
+from pipeline.settings import load
+from pipeline.store import audit
+from pipeline.store.drivers import beat, start_driver
+from pipeline.store.games import assigned, record_seen
+from pipeline.store.groups import (
+    Group,
+    ask_to_stop,
+    begin_run,
+    change,
+    create,
+    end_run,
+    ended_runs,
+    open_runs,
+    refer,
+    wanted,
+)
+from pipeline.store.leases import Lease
+from pipeline.store.operations import Operation, ask, listed, operation, steps
+from pipeline.store.tables import operation_steps
+
+LOCAL = Group("a", backend="local")
+
+
+def asked(engine: Engine, kind: str, *names: str) -> Operation:
+    facts = steering.plan(kind, names, wanted(engine))
+    return ask(engine, steering.wish(kind, facts, "ann", "why"))
+
+
+@pytest.fixture
+def act(engine: Engine, tmp_path: Path) -> Callable[[], None]:
+    """Return a controller's tick."""
+    world = World(load(tmp_path, {})[0], engine)
+
+    def once() -> None:
+        tick(world, KINDS)
+
+    return once
+
+
+def drive(engine: Engine) -> Lease:
+    """Begin a run as the supervisor does, with a driver that tells that it runs."""
+    run_id = begin_run(engine, "a")
+    assert run_id is not None
+    refer(engine, run_id, "p")
+    lease = Lease(engine, "group", "a", 30.0)
+    lease.acquire()
+    start_driver(engine, "group", "a", None)
+    beat(engine, "group", "a", "running", None)
+    return lease
+
+
+def end(engine: Engine, lease: Lease) -> None:
+    """End the run in order."""
+    beat(engine, "group", "a", "stopped", None)
+    lease.release()
+    end_run(engine, open_runs(engine)["a"].run_id, "exit code 0", died=False)
+
+
+def test_the_second_of_two_editors_is_told(engine: Engine) -> None:
+    """Two operators who change one group: the second sees a conflict, and nothing of the first is overwritten."""
+    seen = create(engine, LOCAL, "ann", "new")
+    change(engine, seen, replace(seen, capacity_cores=2.0), "ann", "more")
+    with pytest.raises(Refused, match="Somebody else has changed group a since you looked"):
+        change(engine, seen, replace(seen, priority="high"), "bob", "other")
+    assert wanted(engine)["a"] == replace(seen, capacity_cores=2.0, version=2)
+
+
+def test_changes_of_groups_are_in_the_audit_log(engine: Engine) -> None:
+    """Each change is begun and ended in the log with what was wanted; a refused one leaves nothing."""
+    seen = create(engine, LOCAL, "ann", "new")
+    change(engine, seen, replace(seen, capacity_cores=2.0), "bob", "more")
+    with pytest.raises(Refused):
+        change(engine, seen, replace(seen, priority="high"), "eve", "late")
+    told = [(each.actor, each.action, each.phase, each.detail["reason"]) for each in audit.entries(engine)]
+    assert told == [
+        ("ann", "create group", "begun", "new"),
+        ("ann", "create group", "ended", "new"),
+        ("bob", "change group", "begun", "more"),
+        ("bob", "change group", "ended", "more"),
+    ]
+    assert audit.verify(engine).intact
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (Group("../x"), "cannot name a cluster group"),
+        (Group("b", desired="purple"), "cannot be so"),
+        (Group("b", backend="yarn"), "cannot be so"),
+        (Group("b", capacity_cores=0.0), "cannot be so"),
+        (Group("b", capacity_cores=float("nan")), "cannot be so"),
+        (LOCAL, "There is a group a already"),
+    ],
+)
+def test_a_group_that_makes_no_sense_is_refused(engine: Engine, wrong: Group, why: str) -> None:
+    """What cannot be is one clear sentence, and nothing of it is kept."""
+    create(engine, LOCAL, "ann", "")
+    with pytest.raises(Refused, match=why):
+        create(engine, wrong, "ann", "")
+    assert set(wanted(engine)) == {"a"}
+
+
+def test_a_new_group_takes_the_games_that_wait(engine: Engine) -> None:
+    """Games that came before there was a group wait for one."""
+    record_seen(engine, {"g": "G"}, 1)
+    create(engine, LOCAL, "ann", "")
+    assert [each.game_key for each in assigned(engine, "a")] == ["g"]
+
+
+def test_a_group_of_somebody_else_cannot_be_started_here(engine: Engine) -> None:
+    """Where no backend runs the group, the sentence says what can be done instead."""
+    create(engine, Group("a"), "ann", "")
+    with pytest.raises(Refused, match="Somebody else starts group a, which has no backend: restart it there"):
+        steering.plan("restart", ["a"], wanted(engine))
+    with pytest.raises(Refused, match=r"There is no cluster group b\. Groups: a"):
+        steering.plan("start", ["b"], wanted(engine))
+
+
+def test_a_stop_is_done_when_no_driver_runs(engine: Engine, act: Callable[[], None]) -> None:
+    """A stop that was asked for is not done before the driver has ended and given its lease back."""
+    create(engine, LOCAL, "ann", "")
+    lease = drive(engine)
+    stop = asked(engine, "stop", "a")
+    act()
+    assert wanted(engine)["a"].desired == "stopped"
+    assert operation(engine, stop.operation_id).state == "verifying"
+    end(engine, lease)
+    act()
+    assert operation(engine, stop.operation_id).outcome == "Stopped and seen: a."
+    assert steering.plan("stop", ["a"], wanted(engine)) == {}, "planning again gives nothing"
+
+
+def test_a_stop_can_be_undone(engine: Engine, act: Callable[[], None]) -> None:
+    """The inverse of a stop is a start, checked like any other and done when a new driver tells that it runs."""
+    create(engine, LOCAL, "ann", "")
+    asked(engine, "stop", "a")
+    act()
+    stopped = operation(engine, newest(engine))
+    back, lines = undo(engine, stopped, "ann", "again", 0.0)
+    assert (back.kind, back.undoes, lines[0]) == ("start", stopped.operation_id, "group a: stopped, 0 games")
+    start = ask(engine, back)
+    act()
+    assert operation(engine, start.operation_id).state == "verifying"
+    drive(engine)
+    act()
+    assert operation(engine, start.operation_id).outcome == "Started and seen: a."
+
+
+def test_a_restart_ends_the_old_driver_and_sees_a_new_one(engine: Engine, act: Callable[[], None]) -> None:
+    """A restart is done when another driver than the one that ran tells that it runs; deaths before it are forgiven."""
+    create(engine, LOCAL, "ann", "")
+    lease = drive(engine)
+    restart = asked(engine, "restart", "a")
+    act()
+    assert open_runs(engine)["a"].stop_asked_at is not None
+    assert operation(engine, restart.operation_id).state == "running"
+    end(engine, lease)
+    act()
+    assert operation(engine, restart.operation_id).state == "verifying", "nobody drives it yet"
+    drive(engine)
+    act()
+    assert operation(engine, restart.operation_id).outcome == "Restarted and seen: a."
+    assert steps(engine, restart.operation_id)[-1].detail == "Their drivers tell that they run."
+
+
+def test_a_restart_forgives_deaths(engine: Engine, act: Callable[[], None]) -> None:
+    """A person who restarts a group that died too often gives it its whole budget."""
+    create(engine, LOCAL, "ann", "")
+    run_id = begin_run(engine, "a")
+    assert run_id is not None
+    end_run(engine, run_id, "exit code 1", died=True)
+    asked(engine, "restart", "a")
+    act()
+    assert not any(run.died for run in ended_runs(engine, 0)["a"])
+
+
+def test_a_group_changed_meanwhile_is_not_stopped(engine: Engine, act: Callable[[], None]) -> None:
+    """What changed since it was shown is not done: look again."""
+    seen = create(engine, LOCAL, "ann", "")
+    stop = asked(engine, "stop", "a")
+    change(engine, seen, replace(seen, capacity_cores=2.0), "bob", "")
+    act()
+    assert "it has changed since you looked" in str(operation(engine, stop.operation_id).outcome)
+    assert wanted(engine)["a"].desired == "running"
+
+
+def test_a_driver_that_does_not_end_is_told_of(engine: Engine, act: Callable[[], None]) -> None:
+    """A stop whose effect is not seen in time needs a person, and says whose driver it waits for."""
+    create(engine, LOCAL, "ann", "")
+    drive(engine)
+    stop = asked(engine, "stop", "a")
+    act()
+    with engine.begin() as connection:
+        connection.execute(update(operation_steps).values(begun_at=operation_steps.c.begun_at - 130))
+    act()
+    now = operation(engine, stop.operation_id)
+    assert now.state == "needs_human"
+    assert str(now.outcome).startswith("Still to end: a.")
+
+
+def test_a_run_that_ended_is_not_asked_to(engine: Engine) -> None:
+    """What is written of a run's end stays as it was written first."""
+    create(engine, LOCAL, "ann", "")
+    run_id = begin_run(engine, "a")
+    assert run_id is not None
+    end_run(engine, run_id, "exit code 1", died=True)
+    end_run(engine, run_id, "later", died=False)
+    ask_to_stop(engine, run_id)
+    run = ended_runs(engine, 0)["a"][0]
+    assert (run.said, run.died) == ("exit code 1", True)
+
+
+def newest(engine: Engine) -> str:
+    return listed(engine)[0].operation_id

@@ -1,0 +1,142 @@
+"""What is done about the processes of cluster groups: pure, so each law is a case."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.control import supervision
+from pipeline.control.supervision import Action, Seen, mass_failure, pause_after, plan
+from pipeline.store.groups import Group, Run
+
+NOW = 1_000_000.0
+GROUP = Group("a", backend="local")
+IDLE = Seen(GROUP, run=None, is_alive=None, holds=False, holder=None, is_told=False)
+RUN = Run(1, "a", "p", NOW - 900, None, None, died=False, said=None)
+RUNNING = replace(IDLE, run=RUN, is_alive=True, holds=True, is_told=True)
+
+
+def died(ago: float, lived: float = 1.0, run_id: int = 1) -> Run:
+    return Run(run_id, "a", "p", NOW - ago - lived, None, NOW - ago, died=True, said="exit code 1")
+
+
+CASES = {
+    "a group that shall run and does not is started": (IDLE, "start"),
+    "a drained group runs too: it carries what it has": (
+        replace(IDLE, group=replace(GROUP, desired="drained")),
+        "start",
+    ),
+    "a group that runs is left alone": (RUNNING, None),
+    "a stopped group is not started": (replace(IDLE, group=replace(GROUP, desired="stopped")), None),
+    "a group of somebody else is left alone": (replace(IDLE, group=replace(GROUP, backend="none")), None),
+    "a group that shall stop is asked to": (replace(RUNNING, group=replace(GROUP, desired="stopped")), "stop"),
+    "a run that was asked to end is given time": (replace(RUNNING, run=replace(RUN, stop_asked_at=NOW - 59)), "stop"),
+    "a run that hangs is killed": (replace(RUNNING, run=replace(RUN, stop_asked_at=NOW - 61)), "kill"),
+    "a run whose process is gone has ended": (replace(RUNNING, is_alive=False, holds=False), "ended"),
+    "a driver nobody has written down is adopted": (replace(IDLE, holder="q"), "adopt"),
+    "an orphan is adopted also where it shall not run, to be stopped at the next look (D15)": (
+        replace(IDLE, holder="q", group=replace(GROUP, desired="stopped")),
+        "adopt",
+    ),
+    "a driver on another machine is left alone": (replace(RUNNING, is_alive=None), "wait"),
+    "a driver on another machine has ended with its lease": (replace(RUNNING, is_alive=None, holds=False), "ended"),
+    "a start whose process is not known yet is waited for": (
+        replace(IDLE, run=replace(RUN, reference=None, begun_at=NOW - 29)),
+        "wait",
+    ),
+    "a start whose process nobody knows has ended": (
+        replace(IDLE, run=replace(RUN, reference=None, begun_at=NOW - 31)),
+        "ended",
+    ),
+    "a run of a group that lost its backend is left to others": (
+        replace(RUNNING, group=replace(GROUP, backend="none")),
+        "ended",
+    ),
+    "a row edited to nonsense is frozen, with a sentence (D18)": (
+        replace(IDLE, group=replace(GROUP, desired="purple")),
+        "wait",
+    ),
+    "what died rests before it is started again": (replace(IDLE, ended=(died(1.0),)), "wait"),
+    "what has rested is started again": (replace(IDLE, ended=(died(5.1),)), "start"),
+    "what died too often in an hour needs a person": (
+        replace(IDLE, ended=tuple(died(400 + each, run_id=each) for each in range(30))),
+        "wait",
+    ),
+    "what died long ago does not count": (
+        replace(IDLE, ended=tuple(died(3601 + each, run_id=each) for each in range(30))),
+        "start",
+    ),
+}
+
+
+@pytest.mark.parametrize(("seen", "expected"), CASES.values(), ids=CASES.keys())
+def test_what_is_done(seen: Seen, expected: str | None) -> None:
+    """Each case is its own sentence."""
+    assert [action.what for action in plan([seen], NOW)] == ([expected] if expected else [])
+
+
+def test_a_run_that_was_asked_to_end_has_not_died() -> None:
+    """Only deaths that nobody asked for count against a group's budget."""
+    gone = replace(RUNNING, is_alive=False, holds=False)
+    assert plan([gone], NOW)[0].died
+    assert not plan([replace(gone, run=replace(RUN, stop_asked_at=NOW - 1))], NOW)[0].died
+
+
+@given(lives=st.lists(st.floats(0, 1200), min_size=1, max_size=12))
+def test_each_death_in_a_row_doubles_the_pause(lives: list[float]) -> None:
+    """Retries back off from 5 s to at most 300 s, with jitter, and a healthy run makes them begin anew."""
+    runs = [died(1.0, lived, run_id) for run_id, lived in enumerate(lives)]
+    in_a_row = next((index for index, lived in enumerate(lives) if lived >= 600), len(lives))
+    longest = min(300.0, 5.0 * 2 ** (in_a_row - 1)) if in_a_row else 0.0
+    assert longest / 2 <= pause_after(runs) <= longest
+
+
+def many(count: int, dead: int, ago: float = 20.0) -> list[Seen]:
+    """Return groups of which the first few died some seconds ago and the others run."""
+    made = []
+    for number in range(count):
+        group = replace(GROUP, name=f"g{number:02}")
+        if number < dead:
+            made.append(replace(IDLE, group=group, ended=(died(ago, run_id=number),)))
+        else:
+            made.append(replace(RUNNING, group=group))
+    return made
+
+
+def starts(actions: list[Action]) -> list[str]:
+    return [action.group for action in actions if action.what == "start"]
+
+
+def test_thirty_starts_at_once_are_staggered() -> None:
+    """Three groups start at a time, so that a small machine is not overwhelmed (D21)."""
+    idle = [replace(IDLE, group=replace(GROUP, name=f"g{number:02}")) for number in range(30)]
+    assert len(starts(plan(idle, NOW))) == 3
+    starting = [replace(each, run=replace(RUN, begun_at=NOW - 5), is_alive=True) for each in idle[:3]]
+    assert starts(plan([*starting, *idle[3:]], NOW)) == []
+    told = [replace(each, is_told=True) for each in starting]
+    assert starts(plan([*told, *idle[3:]], NOW)) == ["g03", "g04", "g05"]
+
+
+def test_a_mass_failure_is_tried_one_at_a_time() -> None:
+    """Where many groups die at once they share a cause: one alarm, no storm of restarts (D16)."""
+    down = many(10, dead=3)
+    assert "3 of 10 groups died" in str(mass_failure(down, NOW))
+    assert starts(plan(down, NOW)) == [], "it is too early for a try"
+    assert len(starts(plan(many(10, dead=3, ago=31.0), NOW))) == 1, "one try"
+    assert mass_failure(many(10, dead=2), NOW) is None, "two are no mass"
+    assert mass_failure(many(20, dead=5), NOW) is None, "less than a share of 0.3 is no mass"
+    assert mass_failure(many(10, dead=9, ago=61.0), NOW) is None, "deaths long ago are over"
+
+
+@given(count=st.integers(1, 12), dead=st.integers(0, 12), ago=st.floats(0, 4000))
+def test_doing_what_is_planned_and_planning_again_starts_nothing(count: int, dead: int, ago: float) -> None:
+    """A plan that was applied leaves nothing to do but to wait."""
+    seen = many(count, min(dead, count), ago)
+    begun = set(starts(plan(seen, NOW)))
+    after = [
+        replace(each, run=replace(RUN, begun_at=NOW), is_alive=True) if each.group.name in begun else each
+        for each in seen
+    ]
+    assert not begun & set(starts(plan(after, NOW)))
+    assert len(begun) <= supervision._AT_ONCE
