@@ -7,12 +7,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.control import groups, moves, pauses
+from pipeline.control import groups, isolation, moves, pauses
 from pipeline.control.backends import Local
 from pipeline.control.children import turnout
 from pipeline.control.engine import World, require_undoable, tick
@@ -26,9 +27,10 @@ from pipeline.store.groups import Group, wanted
 from pipeline.store.leases import leased
 from pipeline.store.operations import Operation, Wish
 from pipeline.store.seats import group_seats, seats
+from pipeline.streams import in_hand
 
 _log = logging.getLogger("turnout")
-KINDS: Final = {moves.MOVE.name: moves.MOVE, **pauses.KINDS, **groups.KINDS}
+KINDS: Final = {moves.MOVE.name: moves.MOVE, **pauses.KINDS, **groups.KINDS, isolation.KIND.name: isolation.KIND}
 _QUIET_SECONDS: Final = 1.0  # between two looks
 _BUSY_SECONDS: Final = 0.2  # while an operation is open
 
@@ -44,7 +46,7 @@ def run(settings: Settings, paths: Paths, stop: threading.Event | None = None, *
     stop = stop or stop_on_signals()
     engine = open_store(settings, paths)
     world = World(settings, engine)
-    supervisor = Supervisor(engine, {"local": Local(paths.logs, _driver(paths), os.environ)})
+    supervisor = Supervisor(engine, {"local": Local(paths.logs, _driver(paths), os.environ)}, partial(_in_hand, paths))
     with leased(engine, settings.store, "controller", "main") as lease:
         start_driver(engine, "controller", "main", None)
         beats = _Beats(engine, settings.metrics.heartbeat_seconds)
@@ -99,6 +101,10 @@ class _Beats:
         if time.monotonic() - self._beaten_at >= self._every_seconds:
             beat(self._engine, "controller", "main", "running", None, alarm)
             self._beaten_at = time.monotonic()
+
+
+def _in_hand(paths: Paths, group: str) -> list[str] | None:
+    return in_hand.left(paths.checkpoints / "demux" / group)
 
 
 def _driver(paths: Paths) -> Callable[[Group], Sequence[str]]:

@@ -4,17 +4,19 @@ It keeps nothing in memory that counts: a controller that follows finds the runs
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sqlalchemy import Engine
 
-from pipeline.control import supervision
+from pipeline.control import isolation, supervision
 from pipeline.control.backends import Backend, process_of, reference_of
 from pipeline.control.supervision import Action, Seen
-from pipeline.errors import Transient
+from pipeline.errors import Refused, Transient
 from pipeline.store import groups as store
 from pipeline.store.leases import store_time
+from pipeline.store.operations import ask
+from pipeline.store.seats import seats
 
 _log = logging.getLogger("turnout")
 
@@ -25,6 +27,7 @@ class Supervisor:
 
     engine: Engine
     backends: Mapping[str, Backend]
+    in_hand: Callable[[str], list[str] | None]  # the games that a group's driver had in hand when it died
     alarm: str | None = None  # why nothing but one group is tried at a time
     _asked: set[int] = field(default_factory=set)  # runs that this process has sent a signal
     _told: dict[str, str] = field(default_factory=dict)  # what the log last said of each group
@@ -61,7 +64,10 @@ class Supervisor:
         backend, run_id, reference = self.backends.get(group.backend), action.run_id, action.reference or ""
         if action.what == "ended" and run_id is not None:
             said = action.about or (backend.ending(reference) if backend else "")
-            store.end_run(self.engine, run_id, said, died=action.died)
+            in_hand = self.in_hand(group.name) if action.died else None
+            store.end_run(self.engine, run_id, said, died=action.died, in_hand=in_hand)
+            if action.died:
+                self._isolate(group)
         if backend is None:
             return
         if action.what == "start":
@@ -83,6 +89,18 @@ class Supervisor:
             store.end_run(self.engine, run_id, str(error), died=True)
             return
         store.refer(self.engine, run_id, reference)
+
+    def _isolate(self, group: store.Group) -> None:
+        """Ask for what a group's death asks for: that its suspects get a group of their own."""
+        now = store_time(self.engine)
+        ended = store.ended_runs(self.engine, now - supervision.WINDOW_SECONDS)[group.name]
+        wish = isolation.wish(group, ended, seats(self.engine), list(store.wanted(self.engine)), now)
+        if wish is None:
+            return
+        try:
+            ask(self.engine, wish)
+        except Refused as refused:
+            _log.warning("group %s: its suspects stay: %s", group.name, refused)
 
     def _stop(self, run_id: int, reference: str, backend: Backend) -> None:
         store.ask_to_stop(self.engine, run_id)

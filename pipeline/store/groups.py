@@ -3,8 +3,9 @@
 Every change of what is wanted is a compare-and-set on the group's version, written to the audit log with it.
 """
 
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -65,6 +66,7 @@ class Run:
     ended_at: float | None
     died: bool  # it ended without having been asked to
     said: str | None
+    in_hand: str | None = None  # JSON: the games it was at work on when it died; None: nobody knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +201,10 @@ def ask_to_stop(engine: Engine, run_id: int) -> None:
         connection.execute(update(group_runs).where(mine).values(stop_asked_at=store_now()))
 
 
-def end_run(engine: Engine, run_id: int, said: str, *, died: bool) -> None:
-    """Write how a run has ended."""
-    _change_run(engine, run_id, ended_at=store_now(), died=int(died), said=said)
+def end_run(engine: Engine, run_id: int, said: str, *, died: bool, in_hand: Sequence[str] | None = None) -> None:
+    """Write how a run has ended, and which games it was at work on where it died of itself."""
+    games = None if in_hand is None else json.dumps(list(in_hand))
+    _change_run(engine, run_id, ended_at=store_now(), died=int(died), said=said, in_hand=games)
 
 
 def forgive(engine: Engine, name: str) -> None:

@@ -72,6 +72,7 @@ group_runs = Table(  # processes that the controller has started for groups
     Column("ended_at", Float),
     Column("died", Integer, nullable=False, server_default="0"),  # 1: it ended without having been asked to
     Column("said", Text),  # how it ended
+    Column("in_hand", Text),  # JSON: the games it was at work on when it died; null: nobody knows
 )
 
 drivers = Table(  # running processes and their heartbeats

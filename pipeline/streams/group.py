@@ -24,6 +24,7 @@ from pipeline.store.leases import Lease
 from pipeline.store.sources import bronze_id
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.demux import Demux, Driver, Tell
+from pipeline.streams.in_hand import InHand
 from pipeline.streams.lanes import Failure
 from pipeline.streams.outage import KnownSchemas, store_may_be_away
 from pipeline.streams.passes import Passes
@@ -64,10 +65,10 @@ class Group:
         self._writer = writer_for(settings.demux, paths, spark, staging, self._may_write)
         self.roster = Roster(settings, paths, engine, name, lease, self._writer)
         self._driver = Driver(spark, settings, self.roster, KnownSchemas(LocalRegistry(engine)), tell)
-        self._shared = self._demux(StreamId("demux", name), self._checkpoint)
+        self._shared = self._demux(StreamId("demux", name), self._checkpoint, "shared")
         self._own: dict[str, Demux] = {}
         self._head = self._bronze()
-        self._catch_up = CatchUp(self._driver, self._checkpoint, self._bronze(), self._passes())
+        self._catch_up = CatchUp(self._driver, self._checkpoint, self._bronze(), self._passes("catch-up"))
         self._stopping = threading.Event()
         self._catcher: threading.Thread | None = None
         self._heard_at = -math.inf  # when catch-up last asked the store
@@ -178,11 +179,11 @@ class Group:
         """Start a game's own query at bronze's newest commit: its cursor is in its table, catch-up does the rest."""
         checkpoint = self._checkpoint / "games" / key
         shutil.rmtree(checkpoint, ignore_errors=True)
-        demux = self._own[key] = self._demux(StreamId("game", key), checkpoint)
+        demux = self._own[key] = self._demux(StreamId("game", key), checkpoint, f"own-{key}")
         demux.start(once=False)
 
-    def _demux(self, stream_id: StreamId, checkpoint: Path) -> Demux:
-        return Demux(self._driver, stream_id, checkpoint, self._bronze(), self._passes())
+    def _demux(self, stream_id: StreamId, checkpoint: Path, name: str) -> Demux:
+        return Demux(self._driver, stream_id, checkpoint, self._bronze(), self._passes(name))
 
     def _bronze(self) -> CursorTable:
         """Open bronze; a `CursorTable` belongs to one thread.
@@ -204,7 +205,7 @@ class Group:
     def _may_write(self, key: str) -> bool:
         return self.roster.holds(key)
 
-    def _passes(self) -> Passes:
+    def _passes(self, name: str) -> Passes:
         app_id = f"turnout/{self._settings.environment}/quarantine/{self.name}"
         quarantine = CursorTable.create(self._paths.quarantine, QUARANTINE, app_id)
-        return Passes(self._writer.folder, quarantine, self._pool)
+        return Passes(self._writer.folder, quarantine, self._pool, InHand(self._checkpoint, name))

@@ -25,6 +25,7 @@ from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
 from pipeline.quarantine import QUARANTINE, without_present
 from pipeline.streams.chain import Link, connects, merged, reach
+from pipeline.streams.in_hand import InHand
 from pipeline.streams.lanes import Failure, classify
 from pipeline.streams.latency import spread
 from pipeline.streams.rows import Rows
@@ -60,9 +61,12 @@ class Outcome:
 class Passes:
     """Applies bronze rows to game tables; one per group."""
 
-    def __init__(self, folder: Path, quarantine: CursorTable, pool: Executor) -> None:
-        """Let tasks write below `folder`; use `quarantine` for refused rows and `pool` for commits to many tables."""
-        self._folder, self._quarantine, self._pool = folder, quarantine, pool
+    def __init__(self, folder: Path, quarantine: CursorTable, pool: Executor, in_hand: InHand) -> None:
+        """Let tasks write below `folder`; use `quarantine` for refused rows and `pool` for commits to many tables.
+
+        While rows are applied, `in_hand` tells whose.
+        """
+        self._folder, self._quarantine, self._pool, self._in_hand = folder, quarantine, pool, in_hand
 
     def apply(
         self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet, lane: Lane, *, repeated: bool
@@ -72,6 +76,12 @@ class Passes:
         `repeated` says that rows of it may be in quarantine already. A stream that does not connect, or
         whose work failed, is left behind; nothing a single game does is raised.
         """
+        with self._in_hand.during(list(streams)):
+            return self._apply(source, streams, schemas, lane, repeated=repeated)
+
+    def _apply(
+        self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet, lane: Lane, *, repeated: bool
+    ) -> Outcome:
         started = time.perf_counter()
         reports, rejects, seq_to, seconds = self._split(source, streams, schemas)
         seconds["split"] = time.perf_counter() - started

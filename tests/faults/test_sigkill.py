@@ -14,6 +14,7 @@ from pipeline.ingest.simulate import register_samples
 from pipeline.ingest.simulator import Plan, Simulator
 from pipeline.settings import load
 from pipeline.store.engine import open_store
+from pipeline.streams.in_hand import left
 from tests.faults.faults import Faults
 from tests.faults.oracle import ProducerLog, judge, produce, tell
 
@@ -85,6 +86,8 @@ def test_no_kill_at_a_named_point_loses_or_doubles_a_row(tmp_path: Path) -> None
             if each == kind:
                 assert code == -signal.SIGKILL, (env / f"{kind}.log").read_text()[-2000:]
                 killed[point] += 1
+                in_pass = point in {"after_quarantine_write", "mid_data_files", "between_table_commits"}
+                assert bool(left(paths.checkpoints / "demux" / "a")) == in_pass, "what it had in hand is told"
                 code = drivers.run(each)
             assert code == 0, (env / f"{each}.log").read_text()[-2000:]
     verdict = judge(env, log)

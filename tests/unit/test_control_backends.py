@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,10 +12,19 @@ import pytest
 from sqlalchemy import Engine, update
 
 from pipeline.control.backends import Local, process_of
+from pipeline.control.controller import KINDS
+from pipeline.control.engine import World as Steered
+from pipeline.control.engine import tick
 from pipeline.control.supervisor import Supervisor
+from pipeline.settings import load
 from pipeline.store import groups as store
+from pipeline.store.engine import open_store
+from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create, open_runs, wanted
+from pipeline.store.operations import listed
+from pipeline.store.seats import seats
 from pipeline.store.tables import group_runs, groups
+from pipeline.streams.in_hand import left
 
 DRIVER = """
 import pathlib, signal, sys, threading
@@ -38,6 +46,39 @@ with leased(engine, settings.store, "group", name):
 """A driver that holds its lease and tells, as the real one does, and carries nothing."""
 
 
+CARRIER = """
+import os, pathlib, signal, sys, time
+from pipeline.settings import load
+from pipeline.store.drivers import beat, start_driver, write_streams
+from pipeline.store.engine import open_store
+from pipeline.store.games import carried, let_go
+from pipeline.store.leases import leased
+from pipeline.streams.in_hand import InHand
+from listeners.sample import StreamState
+
+name, env = sys.argv[1], pathlib.Path(sys.argv[2])
+settings, paths = load(env)
+engine = open_store(settings, paths)
+in_hand = InHand(paths.checkpoints / "demux" / name, "shared")
+with leased(engine, settings.store, "group", name) as lease:
+    start_driver(engine, "group", name, None)
+    held = set()
+    while True:
+        beat(engine, "group", name, "running", None)
+        games = {each.game_key for each in carried(engine, lease)}
+        if held - games:
+            let_go(engine, lease, held - games)
+        held = games
+        with in_hand.during(sorted(games)):
+            if "killer_1" in games:
+                os.kill(os.getpid(), signal.SIGKILL)
+        rest = (None, None, None, None, 0, 0, None, time.time())
+        write_streams(engine, [StreamState(key, name, "RUN", "RUNNING", 0.0, 3, *rest) for key in sorted(games)])
+        time.sleep(0.05)
+"""
+"""A driver that carries games and tells of them, as the real one does; one of the games kills it."""
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator["World"]:
     made = World(tmp_path)
@@ -54,9 +95,6 @@ class World:
     """A store with a supervisor whose groups are small real processes."""
 
     def __init__(self, env: Path) -> None:
-        from pipeline.settings import load
-        from pipeline.store.engine import open_store
-
         self.env, self.mode = env, ""
         self.backends: list[Local] = []  # kept, so that no process is left behind
         settings, paths = load(env, {})
@@ -65,13 +103,17 @@ class World:
 
     def another(self) -> Supervisor:
         """Return a controller's supervisor that remembers nothing."""
-        return Supervisor(self.engine, {"local": self.backend()})
+        return Supervisor(self.engine, {"local": self.backend()}, self.in_hand)
+
+    def in_hand(self, group: str) -> list[str] | None:
+        return left(self.env / "checkpoints" / "demux" / group)
 
     def backend(self) -> Local:
         def command(group: Group) -> list[str]:
             if self.mode == "dies":
                 return [sys.executable, "-c", "raise SystemExit(3)"]
-            return [sys.executable, "-c", textwrap.dedent(DRIVER), group.name, str(self.env), self.mode]
+            driver = CARRIER if self.mode == "carries" else DRIVER
+            return [sys.executable, "-c", driver, group.name, str(self.env), self.mode]
 
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         self.backends.append(Local(self.env / "logs", command, environ))
@@ -82,6 +124,12 @@ class World:
         while not seen():
             (supervisor or self.supervisor).tick()
             time.sleep(0.05)
+
+    def let_rest(self) -> None:
+        """Let what has died have rested: as if it had been a minute ago."""
+        new = group_runs.c.ended_at > group_runs.c.begun_at
+        with self.engine.begin() as connection:
+            connection.execute(update(group_runs).where(new).values(ended_at=group_runs.c.ended_at - 60))
 
     def is_told(self) -> bool:
         driving = store.driving(self.engine).get("a")
@@ -145,8 +193,7 @@ def test_a_driver_that_is_killed_is_started_again(world: World) -> None:
     world.tick_until(lambda: "a" not in open_runs(world.engine))
     died = store.ended_runs(world.engine, 0)["a"][0]
     assert (died.died, died.said) == (True, "killed by SIGKILL")
-    with world.engine.begin() as connection:
-        connection.execute(update(group_runs).values(ended_at=group_runs.c.ended_at - 60))  # it has rested
+    world.let_rest()
     world.tick_until(lambda: "a" in open_runs(world.engine))
     world.tick_until(lambda: world.is_told() and world.pid() != first)
 
@@ -230,6 +277,29 @@ def test_a_row_that_makes_no_sense_freezes_its_group_only(world: World) -> None:
     actions = {action.group: action for action in world.supervisor.tick()}
     assert (actions["a"].what, actions["b"].what) == ("start", "wait")
     assert "makes no sense: desired 'purple'" in actions["b"].about
+
+
+def test_a_game_that_kills_its_group_gets_one_of_its_own(world: World) -> None:
+    """D14: those in hand at two deaths are halved between the group and new ones until the killer is alone."""
+    world.mode = "carries"
+    create(world.engine, Group("a", backend="local"), "ann", "")
+    names = [*(f"calm_{number}" for number in range(5)), "killer_1"]
+    record_seen(world.engine, {name: name.upper() for name in names}, 3)
+    controller = Steered(load(world.env, {})[0], world.engine)
+
+    def others_run() -> bool:
+        tick(controller, KINDS)
+        world.let_rest()
+        there = seats(world.engine)
+        of_killer = there["killer_1"].group
+        alone = sum(seat.group == of_killer for seat in there.values()) == 1
+        return alone and all(seat.told_group == seat.group for key, seat in there.items() if key != "killer_1")
+
+    world.tick_until(others_run)
+    asked, made = listed(world.engine), wanted(world.engine)
+    assert {each.kind for each in asked} == {"isolate"}
+    assert all("with these games in hand" in each.reason for each in asked)
+    assert all(made[name].desired == "drained" for name in made if name != "a"), "nothing new is placed there"
 
 
 def test_stopping_all_leaves_no_driver(world: World) -> None:

@@ -29,4 +29,5 @@ def upgrade() -> None:
         sa.Column("ended_at", sa.Float()),
         sa.Column("died", sa.Integer(), nullable=False, server_default="0"),
         sa.Column("said", sa.Text()),
+        sa.Column("in_hand", sa.Text()),
     )

@@ -1,0 +1,87 @@
+"""Parts the games of a group whose driver dies again and again, so that one that kills it comes to be alone.
+
+Who killed a driver nobody says. But a game that it had in hand each time it died is a suspect; half of the suspects get
+a group of their own, and whichever half's driver goes on dying is halved again.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pipeline.control import moves
+from pipeline.control.engine import Kind, Progress, StepKind, World, some
+from pipeline.store.groups import Group, Run, create, wanted
+from pipeline.store.operations import Operation, Wish
+from pipeline.store.seats import Seat
+
+ACTOR: Final = "controller"
+_DEATHS: Final = 2
+_WITHIN_SECONDS: Final = 1800.0
+_PREFIX: Final = "solo-"
+
+
+def suspects(ended: Sequence[Run], carried: Mapping[str, Seat], now: float) -> list[str]:
+    """Return the games to take out of a group whose runs ended so, the newest first; none where nothing is suspected.
+
+    `carried` are the group's games. A game without rows to come had nothing that could kill; one that is alone in its
+    group stays there.
+    """
+    lately = [run for run in ended if run.died and now - (run.ended_at or 0.0) <= _WITHIN_SECONDS]
+    # Where a game that was in hand has left the group since, that one may be to blame, and nothing new is known.
+    deaths = [set(games) for run in lately[:_DEATHS] if set(games := _in_hand(run)) <= carried.keys()]
+    if len(deaths) < _DEATHS or len(carried) <= 1:
+        return []
+    common = set.intersection(*deaths)
+    common = {key for key in common if (carried[key].cursor_seq or 0) < carried[key].last_seq}
+    return sorted(common)[: max(1, len(common) // 2)] if common else []
+
+
+def wish(
+    source: Group, ended: Sequence[Run], there: Mapping[str, Seat], taken: Sequence[str], now: float
+) -> Wish | None:
+    """Return the operation that moves the suspects of a group into a new one, None where nothing is suspected.
+
+    `taken` are the names of the groups there are.
+    """
+    games = suspects(ended, {key: seat for key, seat in there.items() if seat.group == source.name}, now)
+    if not games:
+        return None
+    number = next(number for number in range(1, len(taken) + 2) if f"{_PREFIX}{number}" not in taken)
+    target = f"{_PREFIX}{number}"
+    preview = {key: [there[key].group, target, there[key].epoch] for key in games}
+    targets = (f"group:{target}", *(f"game:{key}" for key in games))
+    parameters = {"assignments": dict.fromkeys(games, target), "like": source.name, "group": target}
+    reason = (
+        f"Group {source.name} died {_DEATHS} times within {_WITHIN_SECONDS / 60:.0f} minutes with these games in hand; "
+        f"the last time: {ended[0].said}"
+    )
+    return Wish(
+        "isolate", targets, ACTOR, reason, parameters, preview, idempotency_key=f"isolate-run-{ended[0].run_id}"
+    )
+
+
+def _make(world: World, operation: Operation) -> Progress:
+    """Make the group; desired `drained`, so that no other game is placed beside a suspect."""
+    name, like = operation.parameters["group"], operation.parameters["like"]
+    there = wanted(world.engine)
+    if name not in there:
+        source = there[like]
+        made = Group(name, source.backend, "drained", None, source.priority, source.spark_master)
+        create(world.engine, made, ACTOR, operation.reason)
+    return Progress("done", f"Group {name} is there; the controller starts its driver.")
+
+
+def _done(operation: Operation) -> str:
+    games = list(operation.parameters["assignments"])
+    return f"In group {operation.parameters['group']} now, without the others: {some(games)}."
+
+
+KIND: Final = Kind("isolate", (StepKind("make", _make, 30.0), *moves.MOVE.steps), moves.MOVE.facts, _done)
+
+
+def _in_hand(run: Run) -> list[str]:
+    try:
+        found = json.loads(run.in_hand or "[]")
+    except ValueError:
+        return []  # a row edited by hand
+    return found if isinstance(found, list) else []
