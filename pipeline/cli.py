@@ -14,6 +14,7 @@ import click
 from pipeline.contracts.commands import schemas
 from pipeline.control.commands import audit, controller, move, ops, pause, resume, retry
 from pipeline.control.group_commands import groups
+from pipeline.control.status_commands import status
 from pipeline.errors import Refused, Transient
 from pipeline.options import together
 from pipeline.repair.commands import accept_gap, quarantine, rebuild
@@ -320,6 +321,7 @@ def demo(
 
 
 _steering = (
+    status,
     *controller.commands.values(),
     *groups.commands.values(),
     move,
@@ -331,7 +333,7 @@ _steering = (
 )
 for _command in (*quarantine.commands.values(), rebuild, accept_gap, *_steering):
     _environment(_command)
-for _group in (quarantine, rebuild, controller, groups, move, pause, resume, retry, ops, audit):
+for _group in (status, quarantine, rebuild, controller, groups, move, pause, resume, retry, ops, audit):
     cli.add_command(_group)
 stream.add_command(accept_gap)
 

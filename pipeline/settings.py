@@ -115,6 +115,14 @@ class Maintenance:
 
 
 @dataclass(frozen=True, slots=True)
+class Roles:
+    """Who may steer; where both are empty, whoever reaches the environment."""
+
+    operators: tuple[str, ...] = ()  # may pause, resume, retry, replay, rebuild and restart
+    movers: tuple[str, ...] = ()  # may do that, and change who carries what
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of one environment."""
 
@@ -128,6 +136,7 @@ class Settings:
     metrics: Metrics = field(default_factory=Metrics)
     dashboard: Dashboard = field(default_factory=Dashboard)
     maintenance: Maintenance = field(default_factory=Maintenance)
+    roles: Roles = field(default_factory=Roles)
 
 
 @dataclass(frozen=True, slots=True)

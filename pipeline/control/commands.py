@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import click
 from sqlalchemy import Engine
 
+from pipeline.control.roles import require
 from pipeline.errors import Refused
 from pipeline.options import together
 from pipeline.settings import load
@@ -149,7 +150,9 @@ def resume_operation(env_dir: Path, operation: str) -> None:
     from pipeline.store.engine import open_store
     from pipeline.store.operations import operation as find
 
-    engine = open_store(*load(env_dir))
+    settings, paths = load(env_dir)
+    require(settings.roles, getpass.getuser(), "resume operation")
+    engine = open_store(settings, paths)
     click.echo(_line(resume(engine, find(engine, operation))))
 
 
@@ -162,7 +165,9 @@ def close_operation(env_dir: Path, operation: str, reason: str) -> None:
     from pipeline.store.engine import open_store
     from pipeline.store.operations import operation as find
 
-    engine = open_store(*load(env_dir))
+    settings, paths = load(env_dir)
+    require(settings.roles, getpass.getuser(), "close")
+    engine = open_store(settings, paths)
     click.echo(_line(close(engine, find(engine, operation), f"Closed by {getpass.getuser()}: {reason}")))
 
 

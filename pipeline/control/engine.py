@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from pipeline.control import roles
 from pipeline.errors import Refused
 from pipeline.settings import Settings
 from pipeline.store.leases import store_time
@@ -170,6 +171,7 @@ def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> Non
 def _begin(world: World, kind: Kind, operation: Operation) -> Operation:
     """Begin, if what the actor was shown is still so."""
     try:
+        roles.require(world.settings.roles, operation.actor, operation.kind)
         facts = kind.facts(world, operation)
     except Refused as refused:
         return change(world.engine, operation, "failed", f"Nothing was done: {refused}")

@@ -13,6 +13,7 @@ import click
 from sqlalchemy import Engine
 
 from pipeline.control.commands import asked, asking_for
+from pipeline.control.roles import require
 from pipeline.errors import Refused
 from pipeline.options import together
 from pipeline.settings import load
@@ -65,7 +66,9 @@ def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -
     from pipeline.store.engine import open_store
     from pipeline.store.groups import Group, create
 
-    made = create(open_store(*load(env_dir)), _with(Group(name), options), getpass.getuser(), reason or "")
+    settings, paths = load(env_dir)
+    require(settings.roles, getpass.getuser(), "create a group")
+    made = create(open_store(settings, paths), _with(Group(name), options), getpass.getuser(), reason or "")
     click.echo(f"group {made.name} is known" + ("" if made.backend == "none" else "; the controller starts its driver"))
 
 
@@ -77,7 +80,9 @@ def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> N
     from pipeline.store.engine import open_store
     from pipeline.store.groups import change, wanted
 
-    engine = open_store(*load(env_dir))
+    settings, paths = load(env_dir)
+    require(settings.roles, getpass.getuser(), "change a group")
+    engine = open_store(settings, paths)
     seen = wanted(engine).get(name)
     if seen is None:
         raise Refused(f"There is no cluster group {name!r}. `turnout groups list` shows those there are.")

@@ -10,11 +10,11 @@ from typing import Final
 
 from pipeline.control import moves
 from pipeline.control.engine import Kind, Progress, StepKind, World, some
+from pipeline.control.roles import CONTROLLER
 from pipeline.store.groups import Group, Run, create, wanted
 from pipeline.store.operations import Operation, Wish
 from pipeline.store.seats import Seat
 
-ACTOR: Final = "controller"
 _DEATHS: Final = 2
 _WITHIN_SECONDS: Final = 1800.0
 _PREFIX: Final = "solo-"
@@ -56,7 +56,7 @@ def wish(
         f"the last time: {ended[0].said}"
     )
     return Wish(
-        "isolate", targets, ACTOR, reason, parameters, preview, idempotency_key=f"isolate-run-{ended[0].run_id}"
+        "isolate", targets, CONTROLLER, reason, parameters, preview, idempotency_key=f"isolate-run-{ended[0].run_id}"
     )
 
 
@@ -67,7 +67,7 @@ def _make(world: World, operation: Operation) -> Progress:
     if name not in there:
         source = there[like]
         made = Group(name, source.backend, "drained", None, source.priority, source.spark_master)
-        create(world.engine, made, ACTOR, operation.reason)
+        create(world.engine, made, CONTROLLER, operation.reason)
     return Progress("done", f"Group {name} is there; the controller starts its driver.")
 
 

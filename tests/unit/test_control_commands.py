@@ -116,3 +116,19 @@ def test_groups_are_made_changed_and_listed(world: World, tmp_path: Path) -> Non
         turnout(tmp_path, "groups", "set", "c")
     with pytest.raises(Refused, match="--cores and --unlimited cannot both be true"):
         turnout(tmp_path, "groups", "set", "c", "--cores", "1", "--unlimited")
+
+
+def test_status_is_a_verdict_for_scripts(world: World, tmp_path: Path) -> None:
+    """`turnout status` ends with 1 where a person should look, unknown included, and names where."""
+    told = turnout(tmp_path, "status")
+    assert told.exit_code == 1
+    assert told.output.splitlines()[:2] == ["a person should look", "ingest was never started"]
+    assert "STARTING     chess_1" not in told.output
+    assert "STARTING     chess_1" in turnout(tmp_path, "status", "--all").output
+    start_driver(world.engine, "ingest", "main", None)
+    well = turnout(tmp_path, "status", "--json")
+    assert (well.exit_code, json.loads(well.stdout)["well"]) == (0, True)
+    turnout(tmp_path, "pause", "Chess", "--no-wait")
+    change(world.engine, listed(world.engine)[0], "needs_human", "look at it")
+    asked = turnout(tmp_path, "status")
+    assert (asked.exit_code, "pause: look at it" in asked.output) == (1, True)
