@@ -1,10 +1,11 @@
-"""The commands that steer: `turnout controller`, `move`, `pause`, `resume`, `retry`, `ops` and `audit`.
+"""The commands that steer: `turnout controller`, `move`, `pause`, `resume`, `ops` and `audit`.
 
 `pipeline.cli` takes them in and adds `--env-dir`.
 """
 
 import getpass
 import json
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -33,16 +34,19 @@ def run_controller(env_dir: Path) -> None:
     """Run the controller until it is stopped."""
     from pipeline.control.controller import run
 
-    sys.exit(run(*load(env_dir)))
+    code = run(*load(env_dir))
+    os._exit(code)  # a repair may go on in a thread for hours; another controller begins it anew
 
 
-_asking = together(
-    click.argument("games", nargs=-1, required=True),
+_operation = together(
     click.option("--reason", help="Why, for those who ask later."),
     click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
     click.option("--no-wait", is_flag=True, help="Ask for it and go; `turnout ops show` tells how it goes."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end."),
 )
+"""What every command has that asks for an operation."""
+
+_asking = together(click.argument("games", nargs=-1, required=True), _operation)
 """What every command has that asks for an operation on games."""
 
 
@@ -91,7 +95,6 @@ def _deciding(kind: str, help_text: str) -> click.Command:
 
 pause = _deciding("pause", "Let nothing more into the tables of GAMES (names or keys) until they are resumed.")
 resume = _deciding("resume", "Let paused streams of GAMES go on; they catch up from their tables' cursors.")
-retry = _deciding("retry", "Let streams of GAMES that were parked, or wait after a failure, run again at once.")
 
 
 @click.group()

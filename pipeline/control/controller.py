@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.control import moves, pauses
+from pipeline.control import moves, pauses, repairs, retirement
 from pipeline.control.engine import World, require_undoable, tick
 from pipeline.control.signals import stop_on_signals
 from pipeline.settings import Paths, Settings
@@ -18,7 +18,7 @@ from pipeline.store.operations import Operation, Wish
 from pipeline.store.seats import group_seats, seats
 
 _log = logging.getLogger("turnout")
-KINDS: Final = {moves.MOVE.name: moves.MOVE, **pauses.KINDS}
+KINDS: Final = {moves.MOVE.name: moves.MOVE, **pauses.KINDS, **repairs.KINDS, **retirement.KINDS}
 _QUIET_SECONDS: Final = 1.0  # between two looks
 _BUSY_SECONDS: Final = 0.2  # while an operation is open
 
@@ -33,7 +33,7 @@ def run(settings: Settings, paths: Paths, stop: threading.Event | None = None) -
     """
     stop = stop or stop_on_signals()
     engine = open_store(settings, paths)
-    world = World(settings, engine)
+    world = World(settings, engine, paths)
     with leased(engine, settings.store, "controller", "main") as lease:
         while True:
             if lease is not None:
@@ -59,6 +59,11 @@ def undo(engine: Engine, done: Operation, actor: str, reason: str, now: float) -
     if done.kind == "move":
         plan = moves.undo(done, there, group_seats(engine), now)
         return plan.wish(actor, reason, done.operation_id), moves.rendered(plan, there)
+    if done.kind in retirement.INVERSE:
+        kind = retirement.INVERSE[done.kind]
+        facts = retirement.plan(kind, done.parameters["games"], there)
+        wish = retirement.wish(kind, facts, actor, reason, done.operation_id)
+        return wish, retirement.rendered(kind, facts, there)
     kind = pauses.INVERSE[done.kind]
     facts = pauses.plan(kind, done.parameters["games"], there, decided(engine))
     return pauses.wish(kind, facts, actor, reason, done.operation_id), pauses.rendered(kind, facts, there)
