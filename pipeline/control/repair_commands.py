@@ -133,7 +133,9 @@ def _retiring(kind: str, help_text: str) -> click.Command:
 
 
 for _command in (
-    _retiring("retire", "Take GAMES (names or keys) from their groups for good; what they send stays in bronze."),
+    _retiring(
+        "retire", "Take GAMES (names or keys) from their groups until they are restored; their rows stay in bronze."
+    ),
     _retiring("restore", "Give retired GAMES a group again; they catch up from their tables' cursors."),
 ):
     repair.add_command(_command)

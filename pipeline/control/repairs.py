@@ -262,11 +262,12 @@ def _see_rebuilt(world: World, operation: Operation) -> Progress:
         elif seat.lane != "PAUSED" and (decisions.get(key, _NOTHING).failures or not _goes_on(world, seat)):
             waiting.append(key)
     if waiting:
-        said = f"The drivers of {len(waiting)} do not go on with the new table yet: {some(waiting)}."
-        return Progress("waiting", said)
-    said = "Every driver that runs goes on with the new tables."
-    said += f" Parked, to be tried again by `turnout repair retry`: {some(parked)}." if parked else ""
-    return Progress("done", said + (f" No driver carries {some(alone)} now." if alone else ""))
+        late = f"The drivers of {len(waiting)} do not go on with the new table yet: {some(waiting)}."
+        return Progress("waiting", late)
+    said = ["The drivers go on with the new tables."] if len(alone) < len(operation.preview) else []
+    said += [f"Parked, to be tried again by `turnout repair retry`: {some(parked)}."] if parked else []
+    said += [f"No driver carries {some(alone)} now."] if alone else []
+    return Progress("done", " ".join(said))
 
 
 def _goes_on(world: World, seat: Seat) -> bool:
