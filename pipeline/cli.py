@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 import click
 
 from pipeline.contracts.commands import schemas
-from pipeline.control.commands import audit, controller, move, ops, pause, resume, retry
+from pipeline.control.commands import audit, controller, move, ops, pause, resume
 from pipeline.control.group_commands import groups
+from pipeline.control.repair_commands import repair
 from pipeline.control.status_commands import status
 from pipeline.errors import Refused, Transient
 from pipeline.options import together
-from pipeline.repair.commands import accept_gap, quarantine, rebuild
+from pipeline.repair.commands import accept_gap, quarantine
 from pipeline.settings import Paths, Settings, load
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -262,11 +263,14 @@ def verify(env_dir: Path, as_json: bool, complete: bool) -> None:
     """Prove that every bronze row is in its game's table or in quarantine, once."""
     from pipeline.books.report import run
     from pipeline.store.engine import open_store
-    from pipeline.store.games import generations
+    from pipeline.store.games import generations, retired_games
 
     settings, paths = load(env_dir)
-    numbers = generations(open_store(settings, paths)) if paths.bronze.exists() else {}
-    sys.exit(run(paths, settings.environment, as_json=as_json, complete=complete, generations=numbers))
+    if not paths.bronze.exists():
+        sys.exit(run(paths, settings.environment, as_json=as_json, complete=complete))
+    engine = open_store(settings, paths)
+    retired, numbers = retired_games(engine), generations(engine)
+    sys.exit(run(paths, settings.environment, as_json=as_json, complete=complete, generations=numbers, retired=retired))
 
 
 @cli.command()
@@ -327,13 +331,13 @@ _steering = (
     move,
     pause,
     resume,
-    retry,
+    *repair.commands.values(),
     *ops.commands.values(),
     *audit.commands.values(),
 )
-for _command in (*quarantine.commands.values(), rebuild, accept_gap, *_steering):
+for _command in (*quarantine.commands.values(), accept_gap, *_steering):
     _environment(_command)
-for _group in (status, quarantine, rebuild, controller, groups, move, pause, resume, retry, ops, audit):
+for _group in (status, quarantine, controller, groups, move, pause, resume, repair, ops, audit):
     cli.add_command(_group)
 stream.add_command(accept_gap)
 

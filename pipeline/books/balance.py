@@ -7,8 +7,8 @@ import base64
 import hashlib
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 import duckdb
@@ -42,6 +42,7 @@ class Counts:
     stale_twins: int = 0  # this one and those below: information only
     quarantine_copies: int = 0
     ahead: int = 0
+    retired: int = 0  # as pending, but nobody is to carry the game: they wait in bronze
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(*(getattr(self, name) + getattr(other, name) for name in COUNTED))
@@ -103,13 +104,16 @@ class Balance:
         return self.ok and self.totals.pending == 0 and self.totals.ahead == 0
 
 
-def verify(paths: Paths, environment: str, generations: Mapping[str, int] | None = None) -> Balance:
+def verify(
+    paths: Paths, environment: str, generations: Mapping[str, int] | None = None, retired: Collection[str] = ()
+) -> Balance:
     """Compare bronze with every game table and quarantine, row by row.
 
     Args:
         paths: where the environment keeps its tables; nothing is written there.
         environment: its name, part of the cursors' transaction ids.
         generations: the generation of each game's table by game key; the newest one with a cursor where not told.
+        retired: the keys of games that nobody is to carry: their rows above the cursor are not to come.
 
     Raises:
         Refused: nothing is ingested yet, or a table cannot be read.
@@ -120,7 +124,7 @@ def verify(paths: Paths, environment: str, generations: Mapping[str, int] | None
         database.execute(rules.ODD, {"once": reading.quarantine_before == reading.quarantine_after})
         database.execute(rules.BROKEN)
         database.execute(rules.TWICE)
-        counts = _counts(database)
+        counts = {key: _at_rest(each) if key in retired else each for key, each in _counts(database).items()}
         games = _games(database)
         problems = _problems(database, games)
         for key, game, rows in _wrong_keys(database):
@@ -167,6 +171,10 @@ def _counts(database: duckdb.DuckDBPyConnection) -> dict[str, Counts]:
         for key, *values in cursor.fetchall():
             counted[key] |= {name: int(value) for name, value in zip(names, values, strict=True)}
     return {key: Counts(**values) for key, values in counted.items()}
+
+
+def _at_rest(counts: Counts) -> Counts:
+    return replace(counts, pending=0, retired=counts.pending)
 
 
 def _problems(database: duckdb.DuckDBPyConnection, games: Mapping[str, tuple[str | None, int | None]]) -> list[Problem]:

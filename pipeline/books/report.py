@@ -1,7 +1,7 @@
 """Tells a balance to people (a table) and to machines (JSON); `turnout verify` calls `run`."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from pipeline.settings import Paths
 
 _GAMES_SHOWN: Final = 20
 _SHOWN: Final = ("bronze_rows", "landed", "quarantined", "pending", *FAULTS)
-_NOTES: Final = ("stale_twins", "quarantine_copies", "ahead")
+_NOTES: Final = ("stale_twins", "quarantine_copies", "ahead", "retired")
 
 
 def run(
@@ -22,6 +22,7 @@ def run(
     complete: bool = False,
     *,
     generations: Mapping[str, int] | None = None,
+    retired: Collection[str] = (),
 ) -> int:
     """Verify an environment, print the result and return the exit code: 0 it adds up, 1 it does not.
 
@@ -31,11 +32,12 @@ def run(
         as_json: print one JSON document instead of a table.
         complete: also fail when rows are still pending.
         generations: see `balance.verify`.
+        retired: likewise.
 
     Raises:
         Refused: nothing is ingested yet, or a table cannot be read.
     """
-    balance = verify(paths, environment, generations)
+    balance = verify(paths, environment, generations, retired)
     if as_json:
         click.echo(json.dumps(as_dict(balance), ensure_ascii=False))
     else:
@@ -105,6 +107,9 @@ def _verdict(balance: Balance, *, complete: bool) -> str:
         return "NOT OK: the books do not add up. See docs/verify.md for what each line means and what to do."
     if complete and not balance.complete:
         return "NOT COMPLETE: nothing is wrong, but rows are still to come. Let the streams run on, then verify again."
+    if balance.complete and balance.totals.retired:
+        rows = f"{balance.totals.retired:,} row(s) of retired games, which wait in bronze"
+        return f"OK: every row of bronze is in its game's table or in quarantine, exactly once, but {rows}."
     if balance.complete:
         return "OK: every row of bronze is in its game's table or in quarantine, exactly once."
     return f"OK: nothing is lost, doubled or misrouted; {balance.totals.pending:,} row(s) are still to come."

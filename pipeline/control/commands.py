@@ -1,28 +1,21 @@
-"""The commands that steer: `turnout controller`, `move`, `pause`, `resume`, `retry`, `ops` and `audit`.
+"""The commands that steer: `turnout controller`, `move`, `pause`, `resume`, `ops` and `audit`.
 
 `pipeline.cli` takes them in and adds `--env-dir`.
 """
 
 import getpass
 import json
+import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, TypeVar
 
 import click
-from sqlalchemy import Engine
 
+from pipeline.control.asking import How, as_dict, asked, asking, keys_of, line, moment, step_line
 from pipeline.control.roles import require
-from pipeline.errors import Refused
-from pipeline.options import together
 from pipeline.settings import load
-from pipeline.store.operations import Operation, Step, Wish
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-_LOOK_SECONDS: Final = 0.5
 
 
 @click.group()
@@ -36,66 +29,53 @@ def run_controller(env_dir: Path, stop_groups: bool) -> None:
     """Run the controller until it is stopped: it does what was asked for, and runs the groups that have a backend."""
     from pipeline.control.controller import run
 
-    sys.exit(run(*load(env_dir), stop_groups=stop_groups))
-
-
-def asking_for(what: str) -> Callable[[_F], _F]:
-    """Return the parameters that every command has which asks for an operation on `what`: games or groups."""
-    return together(
-        click.argument(what, nargs=-1, required=True),
-        click.option("--reason", help="Why, for those who ask later."),
-        click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
-        click.option("--no-wait", is_flag=True, help="Ask for it and go; `turnout ops show` tells how it goes."),
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end."),
-    )
+    code = run(*load(env_dir), stop_groups=stop_groups)
+    os._exit(code)  # a repair may go on in a thread for hours; another controller begins it anew
 
 
 @click.command()
-@asking_for("games")
+@click.argument("games", nargs=-1, required=True)
+@asking
 @click.option("--to", "group", required=True, help="The cluster group that shall carry them.")
-def move(
-    env_dir: Path, games: tuple[str, ...], group: str, reason: str | None, dry_run: bool, no_wait: bool, as_json: bool
-) -> None:
+def move(env_dir: Path, games: tuple[str, ...], group: str, how: How) -> None:
     """Move GAMES (names or keys) to another cluster group while everything runs."""
     from pipeline.control import moves
     from pipeline.store.engine import open_store
     from pipeline.store.seats import group_seats, seats
 
-    engine = open_store(*load(env_dir))
+    settings, paths = load(env_dir)
+    engine = open_store(settings, paths)
     there = seats(engine)
-    wanted = dict.fromkeys(_keys(games, {key: seat.game for key, seat in there.items()}), group)
+    wanted = dict.fromkeys(keys_of(games, {key: seat.game for key, seat in there.items()}), group)
     plan = moves.plan(wanted, there, group_seats(engine), time.time())
-    wish = plan.wish(getpass.getuser(), reason or "")
-    sys.exit(asked(engine, wish, moves.rendered(plan, there), dry_run=dry_run, wait=not no_wait, as_json=as_json))
+    asked(settings, engine, plan.wish(getpass.getuser(), how.reason), moves.rendered(plan, there), how)
 
 
-def _deciding(kind: str, help_text: str) -> click.Command:
+def deciding(kind: str, help_text: str) -> click.Command:
     """Make the command of an operation that decides something about streams."""
 
     @click.command(kind, help=help_text)
-    @asking_for("games")
-    def command(
-        env_dir: Path, games: tuple[str, ...], reason: str | None, dry_run: bool, no_wait: bool, as_json: bool
-    ) -> None:
+    @click.argument("games", nargs=-1, required=True)
+    @asking
+    def command(env_dir: Path, games: tuple[str, ...], how: How) -> None:
         from pipeline.control import pauses
         from pipeline.store.decisions import decided
         from pipeline.store.engine import open_store
         from pipeline.store.seats import seats
 
-        engine = open_store(*load(env_dir))
+        settings, paths = load(env_dir)
+        engine = open_store(settings, paths)
         there = seats(engine)
-        keys = _keys(games, {key: seat.game for key, seat in there.items()})
+        keys = keys_of(games, {key: seat.game for key, seat in there.items()})
         facts = pauses.plan(kind, keys, there, decided(engine))
-        wish = pauses.wish(kind, facts, getpass.getuser(), reason or "")
-        lines = pauses.rendered(kind, facts, there)
-        sys.exit(asked(engine, wish, lines, dry_run=dry_run, wait=not no_wait, as_json=as_json))
+        wish = pauses.wish(kind, facts, getpass.getuser(), how.reason)
+        asked(settings, engine, wish, pauses.rendered(kind, facts, there), how)
 
     return command
 
 
-pause = _deciding("pause", "Let nothing more into the tables of GAMES (names or keys) until they are resumed.")
-resume = _deciding("resume", "Let paused streams of GAMES go on; they catch up from their tables' cursors.")
-retry = _deciding("retry", "Let streams of GAMES that were parked, or wait after a failure, run again at once.")
+pause = deciding("pause", "Let nothing more into the tables of GAMES (names or keys) until they are resumed.")
+resume = deciding("resume", "Let paused streams of GAMES go on; they catch up from their tables' cursors.")
 
 
 @click.group()
@@ -117,7 +97,7 @@ def list_operations(env_dir: Path, only_open: bool, limit: int, as_json: bool) -
         click.echo(json.dumps([asdict(each) for each in found]))
         return
     for each in found:
-        click.echo(_line(each))
+        click.echo(line(each))
 
 
 @ops.command("show")
@@ -133,13 +113,13 @@ def show_operation(env_dir: Path, operation: str, as_json: bool) -> None:
     found = find(engine, operation)
     journal = steps(engine, found.operation_id)
     if as_json:
-        click.echo(json.dumps(_as_dict(found, journal)))
+        click.echo(json.dumps(as_dict(found, journal)))
         return
-    click.echo(_line(found))
-    for line in (f"targets: {', '.join(found.targets)}", f"reason: {found.reason or 'none given'}"):
-        click.echo(line)
+    click.echo(line(found))
+    for each in (f"targets: {', '.join(found.targets)}", f"reason: {found.reason or 'none given'}"):
+        click.echo(each)
     for step in journal:
-        click.echo(_step_line(step))
+        click.echo(step_line(step))
 
 
 @ops.command("resume")
@@ -153,7 +133,7 @@ def resume_operation(env_dir: Path, operation: str) -> None:
     settings, paths = load(env_dir)
     require(settings.roles, getpass.getuser(), "resume operation")
     engine = open_store(settings, paths)
-    click.echo(_line(resume(engine, find(engine, operation))))
+    click.echo(line(resume(engine, find(engine, operation))))
 
 
 @ops.command("close")
@@ -168,23 +148,22 @@ def close_operation(env_dir: Path, operation: str, reason: str) -> None:
     settings, paths = load(env_dir)
     require(settings.roles, getpass.getuser(), "close")
     engine = open_store(settings, paths)
-    click.echo(_line(close(engine, find(engine, operation), f"Closed by {getpass.getuser()}: {reason}")))
+    click.echo(line(close(engine, find(engine, operation), f"Closed by {getpass.getuser()}: {reason}")))
 
 
 @ops.command("undo")
 @click.argument("operation")
-@click.option("--reason", help="Why, for those who ask later.")
-@click.option("--no-wait", is_flag=True, help="Ask for it and go; `turnout ops show` tells how it goes.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
-def undo_operation(env_dir: Path, operation: str, reason: str | None, no_wait: bool, as_json: bool) -> None:
+@asking
+def undo_operation(env_dir: Path, operation: str, how: How) -> None:
     """Ask for the inverse of OPERATION, checked like any other; for 24 hours after it."""
     from pipeline.control.controller import undo
     from pipeline.store.engine import open_store
     from pipeline.store.operations import operation as find
 
-    engine = open_store(*load(env_dir))
-    wish, lines = undo(engine, find(engine, operation), getpass.getuser(), reason or "", time.time())
-    sys.exit(asked(engine, wish, lines, dry_run=False, wait=not no_wait, as_json=as_json))
+    settings, paths = load(env_dir)
+    engine = open_store(settings, paths)
+    wish, lines = undo(engine, find(engine, operation), getpass.getuser(), how.reason, time.time())
+    asked(settings, engine, wish, lines, how)
 
 
 @click.group()
@@ -207,7 +186,7 @@ def list_audit(env_dir: Path, since: str | None, until: str | None, as_json: boo
             continue
         ended = f" {each.outcome}" if each.outcome else ""
         about = ", ".join(each.targets)
-        click.echo(f"{_moment(each.at)}  {each.place:<16} {each.actor:<12} {each.action} {each.phase}{ended}  {about}")
+        click.echo(f"{moment(each.at)}  {each.place:<16} {each.actor:<12} {each.action} {each.phase}{ended}  {about}")
 
 
 @audit.command("verify")
@@ -230,78 +209,3 @@ def verify_audit(env_dir: Path, expect: str | None, as_json: bool) -> None:
             f"{verdict.entries} entries, {'intact' if verdict.intact else 'NOT intact'}; newest hash {verdict.head}"
         )
     sys.exit(0 if verdict.intact else 1)
-
-
-def _keys(wanted: tuple[str, ...], known: Mapping[str, str]) -> list[str]:
-    """Find games by key or exact name.
-
-    Raises:
-        Refused: one of them does not exist.
-    """
-    by_name = {name: key for key, name in known.items()}
-    missing = [each for each in wanted if each not in known and each not in by_name]
-    if missing:
-        raise Refused(f"No such game: {', '.join(map(repr, missing))}. `turnout games list` shows those there are.")
-    return sorted({each if each in known else by_name[each] for each in wanted})
-
-
-def asked(engine: Engine, wish: Wish, lines: Sequence[str], *, dry_run: bool, wait: bool, as_json: bool) -> int:
-    """Show what is to be done, ask for it unless it is nothing or a dry run, and follow it; return the exit code."""
-    from pipeline.store.operations import ask
-
-    for line in lines:
-        click.echo(line, err=as_json)
-    if dry_run or not wish.targets:
-        if as_json:
-            click.echo(json.dumps({"kind": wish.kind, "targets": wish.targets, "preview": wish.preview}))
-        return 0
-    operation = ask(engine, wish)
-    click.echo(f"operation {operation.operation_id[:8]}", err=as_json)
-    return _follow(engine, operation, wait=wait, as_json=as_json)
-
-
-def _follow(engine: Engine, operation: Operation, *, wait: bool, as_json: bool) -> int:
-    """Print each change of an operation's steps until it has ended or needs a person; return the exit code."""
-    from pipeline.store.leases import is_held
-    from pipeline.store.operations import operation as find
-    from pipeline.store.operations import steps
-
-    told: set[str] = set()
-    warned = False
-    while wait:
-        operation = find(engine, operation.operation_id)
-        for line in map(_step_line, steps(engine, operation.operation_id)):
-            if line not in told:
-                click.echo(line, err=True)
-                told.add(line)
-        if not operation.is_open or operation.state == "needs_human":
-            break
-        if operation.state == "planned" and not warned and not is_held(engine, "controller", "main"):
-            click.echo("No controller runs: start `turnout controller run`. The operation waits for it.", err=True)
-            warned = True
-        time.sleep(_LOOK_SECONDS)
-    if as_json:
-        click.echo(json.dumps(_as_dict(operation, steps(engine, operation.operation_id))))
-    elif wait:
-        click.echo(_line(operation))
-    return 0 if not wait or operation.state == "succeeded" else 1
-
-
-def _line(operation: Operation) -> str:
-    said = f": {operation.outcome}" if operation.outcome else ""
-    return (
-        f"{operation.operation_id[:8]}  {_moment(operation.asked_at)}  {operation.kind} of {len(operation.targets)} "
-        f"by {operation.actor}  {operation.state}{said}"
-    )
-
-
-def _step_line(step: Step) -> str:
-    return f"  {step.number} {step.name:<8} {step.state:<8} {step.detail}"
-
-
-def _as_dict(operation: Operation, journal: list[Step]) -> dict[str, Any]:
-    return {**asdict(operation), "steps": [asdict(each) for each in journal]}
-
-
-def _moment(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at))

@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.control import groups, isolation, moves, pauses
+from pipeline.control import groups, isolation, moves, pauses, repairs, retirement
 from pipeline.control.backends import Local
 from pipeline.control.children import turnout
 from pipeline.control.engine import World, require_undoable, tick
@@ -30,7 +30,17 @@ from pipeline.store.seats import group_seats, seats
 from pipeline.streams import in_hand
 
 _log = logging.getLogger("turnout")
-KINDS: Final = {moves.MOVE.name: moves.MOVE, **pauses.KINDS, **groups.KINDS, isolation.KIND.name: isolation.KIND}
+KINDS: Final = {
+    each.name: each
+    for each in (
+        moves.MOVE,
+        isolation.KIND,
+        *pauses.KINDS.values(),
+        *repairs.KINDS.values(),
+        *retirement.KINDS.values(),
+        *groups.KINDS.values(),
+    )
+}
 _QUIET_SECONDS: Final = 1.0  # between two looks
 _BUSY_SECONDS: Final = 0.2  # while an operation is open
 
@@ -45,7 +55,7 @@ def run(settings: Settings, paths: Paths, stop: threading.Event | None = None, *
     """
     stop = stop or stop_on_signals()
     engine = open_store(settings, paths)
-    world = World(settings, engine)
+    world = World(settings, engine, paths)
     supervisor = Supervisor(engine, {"local": Local(paths.logs, _driver(paths), os.environ)}, partial(_in_hand, paths))
     with leased(engine, settings.store, "controller", "main") as lease:
         start_driver(engine, "controller", "main", None)
@@ -85,6 +95,11 @@ def undo(engine: Engine, done: Operation, actor: str, reason: str, now: float) -
         facts = groups.plan(kind, done.parameters["groups"], wanted(engine))
         counts = Counter(each.group for each in there.values() if each.group is not None)
         return groups.wish(kind, facts, actor, reason, done.operation_id), groups.rendered(kind, facts, counts)
+    if done.kind in retirement.INVERSE:
+        kind = retirement.INVERSE[done.kind]
+        facts = retirement.plan(kind, done.parameters["games"], there)
+        wish = retirement.wish(kind, facts, actor, reason, done.operation_id)
+        return wish, retirement.rendered(kind, facts, there)
     kind = pauses.INVERSE[done.kind]
     facts = pauses.plan(kind, done.parameters["games"], there, decided(engine))
     return pauses.wish(kind, facts, actor, reason, done.operation_id), pauses.rendered(kind, facts, there)

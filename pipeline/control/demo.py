@@ -26,7 +26,7 @@ from pipeline.ingest.producer import ensure_topic
 from pipeline.ingest.simulate import PARTITIONS
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
-from pipeline.store.games import generations, register_group
+from pipeline.store.games import generations, register_group, retired_games
 from pipeline.store.groups import change, wanted
 
 GROUPS = ("a", "b")
@@ -79,7 +79,8 @@ def once(settings: Settings, paths: Paths, wanted: Wanted, events: int, *, as_js
         ):
             return 1
     say("verifying")
-    balance = prove(paths, settings.environment, generations(open_store(settings, paths)))
+    engine = open_store(settings, paths)
+    balance = prove(paths, settings.environment, generations(engine), retired_games(engine))
     return _print(balance, paths, events, wanted, time.monotonic() - started, as_json=as_json)
 
 

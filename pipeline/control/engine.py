@@ -5,22 +5,23 @@ A step does its work or waits for an effect; both may be done again at any time,
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.control import roles
+from pipeline.control.works import Works
 from pipeline.errors import Refused
-from pipeline.settings import Settings
+from pipeline.settings import Paths, Settings
 from pipeline.store.leases import store_time
 from pipeline.store.operations import Operation, Stale, begin_step, change, end_step, hash_of, listed, steps
 from pipeline.store.operations import operation as find
 
 _log = logging.getLogger("turnout")
 _MOST: Final = 1_000  # operations brought on in one tick
-_UNDOABLE: Final = frozenset({"move", "pause", "resume", "start", "stop"})
+_UNDOABLE: Final = frozenset({"move", "pause", "resume", "start", "stop", "retire", "restore"})
 _UNDO_HOURS: Final = 24
 _SAID: Final = 500  # characters of an error that are kept
 _SHOWN: Final = 5  # of many, in one sentence
@@ -40,6 +41,8 @@ class World:
 
     settings: Settings
     engine: Engine
+    paths: Paths
+    works: Works = field(default_factory=Works)  # what takes longer than a tick may
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class StepKind:
     act: Callable[[World, Operation], Progress]
     seconds: float  # it may wait so long before a person is asked
     verifies: bool = False  # it only looks whether what was done has its effect
+    tells: bool = False  # what it said at its end stands in the outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,9 @@ def advance(world: World, kind: Kind, operation: Operation) -> Operation:
         end_step(world.engine, operation, number, progress.state, progress.said)
         if progress.state == "failed":
             return change(world.engine, operation, "failed", progress.said)
-    return change(world.engine, operation, "succeeded", kind.done(operation))
+    told = {each.name: each.detail for each in steps(world.engine, operation.operation_id) if each.state == "done"}
+    outcome = " ".join([kind.done(operation), *(told[step.name] for step in kind.steps if step.tells)])
+    return change(world.engine, operation, "succeeded", outcome)
 
 
 def tick(world: World, kinds: Mapping[str, Kind]) -> int:

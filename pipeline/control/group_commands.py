@@ -2,7 +2,6 @@
 
 import getpass
 import json
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -12,7 +11,7 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
-from pipeline.control.commands import asked, asking_for
+from pipeline.control.asking import How, asked, asking
 from pipeline.control.roles import require
 from pipeline.errors import Refused
 from pipeline.options import together
@@ -97,21 +96,20 @@ def _steering(kind: str, help_text: str) -> click.Command:
     """Make the command of an operation on groups."""
 
     @click.command(kind, help=help_text)
-    @asking_for("groups")
-    def command(
-        env_dir: Path, groups: tuple[str, ...], reason: str | None, dry_run: bool, no_wait: bool, as_json: bool
-    ) -> None:
+    @click.argument("groups", nargs=-1, required=True)
+    @asking
+    def command(env_dir: Path, groups: tuple[str, ...], how: How) -> None:
         from pipeline.control import groups as steering
         from pipeline.store.engine import open_store
         from pipeline.store.games import known_groups
         from pipeline.store.groups import wanted
 
-        engine = open_store(*load(env_dir))
+        settings, paths = load(env_dir)
+        engine = open_store(settings, paths)
         facts = steering.plan(kind, groups, wanted(engine))
         counts = Counter(group for group in known_groups(engine).values() if group is not None)
-        wish = steering.wish(kind, facts, getpass.getuser(), reason or "")
-        lines = steering.rendered(kind, facts, counts)
-        sys.exit(asked(engine, wish, lines, dry_run=dry_run, wait=not no_wait, as_json=as_json))
+        wish = steering.wish(kind, facts, getpass.getuser(), how.reason)
+        asked(settings, engine, wish, steering.rendered(kind, facts, counts), how)
 
     return command
 

@@ -13,7 +13,7 @@ from pipeline.control.engine import Kind, Progress, StepKind, World, some
 from pipeline.errors import Refused
 from pipeline.store.fleet import HEARTBEAT_LIMIT_SECONDS
 from pipeline.store.operations import Operation, Wish
-from pipeline.store.seats import GroupSeat, Moved, Seat, reassign, seats
+from pipeline.store.seats import GroupSeat, Moved, Seat, reassign, require_carried, seats
 
 _RELEASE_SECONDS: Final = 120.0  # a pass may be running; a driver that is dead loses its lease before
 _TAKE_SECONDS: Final = 120.0
@@ -52,16 +52,17 @@ def plan(wanted: Mapping[str, str], there: Mapping[str, Seat], groups: Mapping[s
     """Plan moves (game key → group); games that are where they shall be are left out.
 
     Raises:
-        Refused: a game or a group does not exist, or a group has no driver that beats.
+        Refused: a game or a group does not exist, a game is retired, or a group has no driver that beats.
     """
     unknown = sorted(wanted.keys() - there.keys())
     if unknown:
         raise Refused(f"No such game: {some(unknown)}. `turnout games list` shows those there are.")
+    require_carried(wanted, there)
     for group in sorted(set(wanted.values())):
         if group not in groups:
             known = ", ".join(sorted(groups)) or "none"
             raise Refused(f"There is no cluster group {group!r}. Groups: {known}.")
-        why = _silence(groups[group], now)
+        why = silence(groups[group], now)
         if why is not None:
             raise Refused(f"Group {group} cannot take games: {why}. Start it with `turnout groups run {group}`.")
     moves = [
@@ -102,7 +103,8 @@ def _assign(world: World, operation: Operation) -> Progress:
     return Progress("done", f"{len(moves)} assigned.")
 
 
-def _release(world: World, operation: Operation) -> Progress:
+def release(world: World, operation: Operation) -> Progress:
+    """Wait until the old drivers, the first of what the preview says of each game, have let the games go."""
     if not world.settings.store.leases:
         return Progress("done", "Leases are off: nobody is asked to let go.")
     there = seats(world.engine)
@@ -175,7 +177,7 @@ MOVE: Final = Kind(
     "move",
     (
         StepKind("assign", _assign, 30.0),
-        StepKind("release", _release, _RELEASE_SECONDS),
+        StepKind("release", release, _RELEASE_SECONDS),
         StepKind("take", _take, _TAKE_SECONDS),
         StepKind("see", _see, _SEEN_SECONDS, verifies=True),
     ),
@@ -184,7 +186,8 @@ MOVE: Final = Kind(
 )
 
 
-def _silence(group: GroupSeat, now: float) -> str | None:
+def silence(group: GroupSeat, now: float) -> str | None:
+    """Say why nothing can be expected of a group's driver, as the end of a sentence; None when it beats."""
     if group.state is None or group.heartbeat_at is None:
         return "its driver was never started"
     if group.state in {"failed", "stopped"}:

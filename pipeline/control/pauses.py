@@ -8,7 +8,7 @@ from pipeline.control.engine import Kind, Progress, StepKind, World, some
 from pipeline.errors import Refused
 from pipeline.store.decisions import Decision, ask, ask_retry, decided
 from pipeline.store.operations import Operation, Wish
-from pipeline.store.seats import Seat, seats
+from pipeline.store.seats import Seat, require_carried, seats
 
 _SEEN_SECONDS: Final = 120.0
 _NOTHING: Final = Decision()
@@ -20,11 +20,12 @@ def plan(
     """Return what an operation is about, game key → what is decided now; games it would change nothing of are left out.
 
     Raises:
-        Refused: a game does not exist.
+        Refused: a game does not exist, or is retired.
     """
     unknown = sorted(set(keys) - there.keys())
     if unknown:
         raise Refused(f"No such game: {some(unknown)}. `turnout games list` shows those there are.")
+    require_carried(keys, there)
     made = {key: decisions.get(key, _NOTHING) for key in sorted(set(keys))}
     if kind == "retry":  # how often it has failed may change every second
         return {key: "stopped" for key, each in made.items() if each.parked_at is not None or each.failures}

@@ -15,6 +15,7 @@ from pipeline.errors import Refused
 from pipeline.ingest import name_sketch
 from pipeline.ingest.onboarding import Roll, look, wished
 from pipeline.names import MAX_NAME_BYTES, GameKey, game_key, is_game_name
+from pipeline.store import audit
 from pipeline.store import onboarding as store
 from pipeline.store.games import known_groups
 from pipeline.store.onboarding import Onboarded, RefusedName, Wish
@@ -104,8 +105,10 @@ def approve(
     obstacle = roll.obstacle(wish, limits, moment)
     if obstacle is not None:
         raise Refused(f"{name!r} cannot become a game: {obstacle}.")
-    if not store.approve(engine, wish, moment):
-        raise Refused(f"{name!r} or its key became a game just now; look at `turnout games list`.")
+    act = audit.Act(actor, "approve", (f"game:{wish.game_key}",), detail={"game": name, "reason": reason})
+    with audit.acting(engine, act):
+        if not store.approve(engine, wish, moment):
+            raise Refused(f"{name!r} or its key became a game just now; look at `turnout games list`.")
     roll.add(wish, moment)
     return _game(Onboarded(0, wish, moment), roll, None)
 
@@ -118,7 +121,9 @@ def refuse(engine: Engine, name: str, actor: str, reason: str | None, now: float
     """
     if store.onboarded_names(engine).get(_checked(name)) == name:
         raise Refused(f"{name!r} is a game: only names that wait can be refused.")
-    store.refuse(engine, RefusedName(name, actor, reason, time.time() if now is None else now))
+    act = audit.Act(actor, "refuse", (f"game:{game_key(name)}",), detail={"game": name, "reason": reason})
+    with audit.acting(engine, act):
+        store.refuse(engine, RefusedName(name, actor, reason, time.time() if now is None else now))
 
 
 def render_games(known: Sequence[Game]) -> str:

@@ -1,12 +1,9 @@
-"""The commands that repair: `turnout quarantine …`, `turnout rebuild`, `turnout stream accept-gap`.
+"""The commands of what was refused or lost: `turnout quarantine …` and `turnout stream accept-gap`.
 
 `pipeline.cli` takes them in and adds `--env-dir`.
 """
 
 import getpass
-import json
-import sys
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,7 @@ from pipeline.errors import Refused
 from pipeline.options import together
 
 
-def _time(text: str) -> datetime:
+def moment(text: str) -> datetime:
     """Read a moment in ISO 8601; UTC where no zone is given."""
     try:
         moment = datetime.fromisoformat(text)
@@ -29,8 +26,8 @@ def _time(text: str) -> datetime:
 _selection = together(
     click.option("--game", help="Only of this game: its exact name or its key."),
     click.option("--reason", help="Only refused for this reason, see `turnout quarantine list`."),
-    click.option("--since", type=_time, metavar="TIME", help="Only first seen at or after this time (ISO 8601)."),
-    click.option("--until", type=_time, metavar="TIME", help="Only first seen before this time."),
+    click.option("--since", type=moment, metavar="TIME", help="Only first seen at or after this time (ISO 8601)."),
+    click.option("--until", type=moment, metavar="TIME", help="Only first seen before this time."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )
 """Chooses rows of quarantine."""
@@ -81,40 +78,6 @@ def show_quarantine(
     click.echo(telling.rows_as_json(rows, total) if as_json else telling.render_rows(rows, total))
 
 
-@quarantine.command("replay")
-@_selection
-@click.option("--dry-run", is_flag=True, help="Change nothing; tell what would happen.")
-def replay_quarantine(
-    env_dir: Path, game: str | None, reason: str | None, since: datetime | None, until: datetime | None,
-    as_json: bool, dry_run: bool,
-) -> None:  # fmt: skip
-    """Decode refused rows with today's schemas and put what decodes into its game's table, exactly once."""
-    from pipeline.repair import telling
-    from pipeline.repair.replay import replay_all
-
-    desk = _Desk(env_dir)
-    chosen = desk.selection(game, reason, since, until)
-    done = replay_all(desk.paths, desk.environment, desk.registry.snapshot(), desk.known, chosen, dry_run=dry_run)
-    click.echo(telling.replays_as_json(done) if as_json else telling.render_replays(done, dry_run=dry_run))
-    sys.exit(1 if any(each.error for each in done) else 0)
-
-
-@click.command()
-@click.argument("game")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def rebuild(env_dir: Path, game: str, as_json: bool) -> None:
-    """Make the table of GAME (its exact name or its key) anew from bronze, in one atomic switch."""
-    from pipeline.repair import telling
-    from pipeline.repair.game import find
-    from pipeline.repair.rebuild import rebuild as run
-
-    desk = _Desk(env_dir)
-    if not desk.paths.bronze.exists():
-        raise Refused(f"There is nothing to rebuild from: {desk.paths.bronze} does not exist. Start ingest first.")
-    done = run(desk.paths, desk.environment, desk.engine, desk.registry.snapshot(), find(game, desk.known))
-    click.echo(json.dumps(asdict(done)) if as_json else telling.render_rebuilt(done))
-
-
 @click.command("accept-gap")
 @click.argument("game")
 @click.option("--reason", required=True, help="Why these rows may be lost; kept in the history of the game's table.")
@@ -135,18 +98,15 @@ class _Desk:
 
     def __init__(self, env_dir: Path) -> None:
         from pipeline.contracts.registry import LocalRegistry
+        from pipeline.repair.game import known_names
         from pipeline.settings import load
         from pipeline.store.engine import open_store
-        from pipeline.store.games import known_games, registered
-        from pipeline.store.onboarding import onboarded_names
 
         settings, self.paths = load(env_dir)
         self.environment = settings.environment
         self.engine = open_store(settings, self.paths)
         self.registry = LocalRegistry(self.engine)
-        self.known: dict[str, str] = _keyed({name for name, *_ in registered(self.engine)})
-        self.known |= {str(key): name for key, name in onboarded_names(self.engine).items()}
-        self.known |= known_games(self.engine)
+        self.known = known_names(self.engine)
 
     def selection(self, game: str | None, reason: str | None, since: datetime | None, until: datetime | None) -> Any:
         """Return which rows the options choose."""
@@ -157,9 +117,3 @@ class _Desk:
         if reason is not None and reason not in REASONS:
             raise Refused(f"{reason!r} is no reason for a refusal; there are {', '.join(REASONS)}.")
         return Selection(find(game, self.known) if game is not None else None, reason, since, until)
-
-
-def _keyed(names: set[str]) -> dict[str, str]:
-    from pipeline.names import game_key
-
-    return {game_key(name): name for name in names}

@@ -3,9 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sqlalchemy import Engine
+
 from pipeline.contracts.messages import shown
 from pipeline.errors import Refused
-from pipeline.names import MALFORMED, GameKey
+from pipeline.names import MALFORMED, GameKey, game_key
+from pipeline.store.games import known_games, registered
+from pipeline.store.onboarding import onboarded_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +18,13 @@ class Game:
 
     key: GameKey
     name: str  # exact; data, never part of a path or a statement
+
+
+def known_names(engine: Engine) -> dict[str, str]:
+    """Return key → exact name of every game, also of those that have a schema and of which no row has come."""
+    known: dict[str, str] = {game_key(name): name for name, *_ in registered(engine)}
+    known |= {str(key): name for key, name in onboarded_names(engine).items()}
+    return known | known_games(engine)
 
 
 def find(text: str, known: Mapping[str, str]) -> Game:

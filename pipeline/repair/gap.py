@@ -18,6 +18,7 @@ from pipeline.errors import Refused
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.game import Game
 from pipeline.settings import Paths
+from pipeline.store import audit
 from pipeline.store.decisions import ask_retry
 from pipeline.store.games import last_seq
 from pipeline.streams.split import target_schema
@@ -37,16 +38,24 @@ class Accepted:
 def accept_gap(
     paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game, actor: str, reason: str
 ) -> Accepted:
-    """Move a game's cursor over the gap that follows it, and let its stream run again.
+    """Move a game's cursor over the gap that follows it, and let its stream run again; the audit log tells of it.
 
     Raises:
         Refused: there is no gap, no reason, no table and no schema to make one with, or the stream moves by itself.
     """
     if not reason.strip():
         raise Refused("Say why these rows may be lost: --reason must not be empty.")
+    act = audit.Act(actor, "accept-gap", (f"game:{game.key}",), detail={"reason": reason.strip()})
+    with audit.acting(engine, act):
+        return _accept(paths, environment, engine, schemas, game, actor, reason.strip())
+
+
+def _accept(
+    paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game, actor: str, reason: str
+) -> Accepted:
     for _ in range(_ATTEMPTS):
         try:
-            accepted = _move(paths, environment, engine, schemas, game, f"{actor}: {reason.strip()}")
+            accepted = _move(paths, environment, engine, schemas, game, f"{actor}: {reason}")
         except Conflict:
             continue
         ask_retry(engine, game.key, actor)
@@ -64,7 +73,7 @@ def _move(paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, ga
     if through <= cursor:
         raise Refused(
             f"Bronze has lost nothing of {game.key} that comes right after its cursor, seq {cursor}. If its stream is "
-            f"stopped, the reason is another one: the dashboard shows it, and `turnout retry {game.key}` "
+            f"stopped, the reason is another one: the dashboard shows it, and `turnout repair retry {game.key}` "
             "lets it try again."
         )
     table = table or _first_table(paths, environment, schemas, game)

@@ -32,6 +32,10 @@ from pipeline.streams.split import target_schema
 _ATTEMPTS: Final = 5  # each reads all of the game's bronze
 
 
+class Replaced(Exception):
+    """The generation that was to be replaced is not the newest any more; nothing was done."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
     """What a rebuild made."""
@@ -46,10 +50,21 @@ class Rebuilt:
     seconds: float
 
 
-def rebuild(paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game) -> Rebuilt:
+def rebuild(
+    paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game, replaces: int | None = None
+) -> Rebuilt:
     """Rebuild a game's table with these schemas, from all that bronze holds of the game.
 
+    Args:
+        paths: where the environment keeps its tables.
+        environment: its name.
+        engine: the control store, which is told of the new generation.
+        schemas: the schemas to decode with.
+        game: whose table it is.
+        replaces: the only generation that may be replaced, so that what is begun again is done once; None: any.
+
     Raises:
+        Replaced: the table has a newer generation than `replaces`.
         Refused: there is no table or no schema, or bronze does not hold all of the game's rows.
         Transient: others repaired the game at each attempt.
     """
@@ -57,7 +72,10 @@ def rebuild(paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, 
         raise Refused(f"No schema is registered for {game.key}: all its rows would be refused. Register one first.")
     for _ in range(_ATTEMPTS):
         try:
-            return _Rebuild(paths, environment, engine, schemas, game).run()
+            work = _Rebuild(paths, environment, engine, schemas, game)
+            if replaces is not None and work.generation != replaces:
+                raise Replaced
+            return work.run()
         except Conflict:
             continue
     raise Transient(f"others repaired {game.key} at each of {_ATTEMPTS} attempts; run the rebuild again")
@@ -86,7 +104,7 @@ class _Rebuild:
         except TableNotFoundError as error:
             raise Refused(f"{game.key} has no table yet. Its stream makes one from bronze; start its group.") from error
         self._repairs = table.transaction_version(app)
-        self._generation = generation.newest(table.transaction_version, environment, game.key)
+        self.generation = generation.newest(table.transaction_version, environment, game.key)
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, app)
         self._removals = self._quarantine.cursor
         deadly = twins.quarantined_places(DeltaTable(paths.quarantine), paths.quarantine, game, "kills_worker")
@@ -95,7 +113,7 @@ class _Rebuild:
 
     def run(self) -> Rebuilt:
         started = time.perf_counter()
-        record_generation(self._engine, self._game.key, self._generation)  # an earlier rebuild may have died before
+        record_generation(self._engine, self._game.key, self.generation)  # an earlier rebuild may have died before
         gathered = self._gathered
         try:
             cursor = self._read()
@@ -109,12 +127,12 @@ class _Rebuild:
             discard(self._paths.quarantine, gathered.rejects)
             raise
         hit("in_rebuild_switch")
-        record_generation(self._engine, self._game.key, self._generation + 1)
+        record_generation(self._engine, self._game.key, self.generation + 1)
         removed = twins.remove(self._paths, self._environment, self._game)
         rows = sum(file.rows for file in gathered.files)
         return Rebuilt(
             game_key=self._game.key,
-            generation=self._generation + 1,
+            generation=self.generation + 1,
             cursor=cursor,
             rows=rows,
             files=len(gathered.files),
@@ -178,7 +196,7 @@ class _Rebuild:
             environment=self._environment,
             game=self._game,
             repairs=self._repairs,
-            generation=self._generation,
+            generation=self.generation,
             cursor=cursor,
             through=self._gathered.through,
             files=self._gathered.files,

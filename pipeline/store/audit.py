@@ -11,6 +11,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -95,6 +96,23 @@ def begin(connection: Connection, act: Act) -> None:
 def end(connection: Connection, act: Act, outcome: str) -> None:
     """Close an act, in the caller's transaction."""
     _append(connection, act, "ended", outcome)
+
+
+@contextmanager
+def acting(engine: Engine, act: Act) -> Iterator[None]:
+    """Write an act that is no operation into the log before the block does it, and close it after.
+
+    Where it cannot be written the block is not entered. A process that dies in the block leaves an act without an end.
+    """
+    with engine.begin() as connection:
+        begin(connection, act)
+    outcome = "failed"
+    try:
+        yield
+        outcome = "succeeded"
+    finally:
+        with engine.begin() as connection:
+            end(connection, act, outcome)
 
 
 def entries(engine: Engine, since: str = "", until: str = "9999") -> Iterator[Entry]:

@@ -130,11 +130,15 @@ class SchemaVersion:
     created_at: float
 
 
-def judged(group: str | None, told: Told | None, driver: Driver | None, now: float) -> Verdict:
+def judged(
+    group: str | None, told: Told | None, driver: Driver | None, now: float, retired_at: float | None = None
+) -> Verdict:
     """Decide what may be shown of a game in a group, from the last words of its stream and its group's driver.
 
     The driver's word counts only while the driver is alive and still carries the game. What is not known is never well.
     """
+    if retired_at is not None:  # somebody wanted it so, and nothing is missing
+        return Verdict("PAUSED", retired_at, "it is retired: its rows stay in bronze, and no group carries it")
     if group is None:
         return Verdict("MISSING", None, "no cluster group carries this game")
     if driver is None:
@@ -255,7 +259,7 @@ def _game(row: RowMapping, by_group: dict[str, Driver], now: float) -> GameRow:
         last_seq=row["last_seq"],
         discovered_at=row["discovered_at"],
         told=told,
-        verdict=judged(group, told, by_group.get(group or ""), now),
+        verdict=judged(group, told, by_group.get(group or ""), now, row["retired_at"]),
     )
 
 

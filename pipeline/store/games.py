@@ -82,7 +82,7 @@ def last_seq(engine: Engine, key: str) -> int:
 
 
 def assign_waiting(engine: Engine) -> None:
-    """Give every game without a group the group with the fewest games; nobody else moves."""
+    """Give every game without a group, unless it is retired, the group with the fewest games; nobody else moves."""
     with engine.begin() as connection:
         names = list(connection.scalars(select(groups.c.name).order_by(groups.c.name)))
         if not names:
@@ -92,11 +92,13 @@ def assign_waiting(engine: Engine) -> None:
             select(games.c.group_name, func.count()).where(games.c.group_name.is_not(None)).group_by(games.c.group_name)
         )
         counts.update((name, count) for name, count in held)
-        waiting = select(games.c.game_key).where(games.c.group_name.is_(None)).order_by(games.c.game_key)
+        waits = games.c.group_name.is_(None) & games.c.retired_at.is_(None)
+        waiting = select(games.c.game_key).where(waits).order_by(games.c.game_key)
         for key in list(connection.scalars(waiting)):
             target = min(counts, key=lambda name: (counts[name], name))
-            free = (games.c.game_key == key) & games.c.group_name.is_(None)
-            if connection.execute(update(games).where(free).values(group_name=target)).rowcount:
+            if connection.execute(
+                update(games).where(waits, games.c.game_key == key).values(group_name=target)
+            ).rowcount:
                 counts[target] += 1
 
 
@@ -177,6 +179,19 @@ def registered(engine: Engine) -> list[tuple[str, int, int, str]]:
     query = select(*columns).join(schemas).order_by(registrations.c.game, registrations.c.version)
     with engine.connect() as connection:
         return [(game, version, schema_id, message) for game, version, schema_id, message in connection.execute(query)]
+
+
+def registered_keys(engine: Engine) -> dict[str, int]:
+    """Return how many schemas are registered for each game that has one, by key."""
+    query = select(registrations.c.game_key, func.count()).group_by(registrations.c.game_key)
+    with engine.connect() as connection:
+        return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def retired_games(engine: Engine) -> frozenset[str]:
+    """Return the keys of the games that are retired."""
+    with engine.connect() as connection:
+        return frozenset(connection.scalars(select(games.c.game_key).where(games.c.retired_at.is_not(None))))
 
 
 def generations(engine: Engine) -> dict[str, int]:

@@ -214,6 +214,25 @@ def steps(engine: Engine, operation_id: str) -> list[Step]:
         return [Step(*row) for row in connection.execute(query)]
 
 
+def open_on(engine: Engine, targets: Sequence[str]) -> dict[str, Operation]:
+    """Return the open operations that these targets belong to, by target."""
+    query = select(operation_targets.c.target, operations).join(
+        operations, operations.c.operation_id == operation_targets.c.operation_id
+    )
+    with engine.connect() as connection:
+        rows = connection.execute(query.where(operation_targets.c.target.in_(targets))).all()
+    return {row.target: _operation(row) for row in rows}
+
+
+def took(engine: Engine, target: str) -> dict[str, float]:
+    """Return how many seconds the newest success of each kind took, of those that were about this target alone."""
+    mine = (operations.c.targets == json.dumps([target])) & (operations.c.state == "succeeded")
+    query = select(operations.c.kind, operations.c.asked_at, operations.c.ended_at).where(mine)
+    with engine.connect() as connection:
+        rows = connection.execute(query.order_by(operations.c.ended_at)).all()
+    return {row.kind: row.ended_at - row.asked_at for row in rows}
+
+
 def _require_free(connection: Connection, targets: Sequence[str]) -> None:
     busy = connection.execute(select(operation_targets).where(operation_targets.c.target.in_(targets))).all()
     if busy:

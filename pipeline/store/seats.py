@@ -1,11 +1,13 @@
 """Who carries which game: what is wanted, who holds it, what its driver last told. Steering looks here, and moves."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Connection, Engine, select, update
 
+from pipeline.errors import Refused
 from pipeline.store.games import holding
+from pipeline.store.leases import store_now
 from pipeline.store.tables import drivers, games, groups, leases, streams
 
 
@@ -19,7 +21,7 @@ class Seat:
 
     game_key: str
     game: str
-    group: str | None  # wanted; None: it waits for one
+    group: str | None  # wanted; None: it waits for one, or is retired
     epoch: int  # of this assignment
     held_by: str | None  # the group whose driver holds it under a lease that runs; None: none does
     last_seq: int
@@ -28,6 +30,7 @@ class Seat:
     lane: str | None
     cursor_seq: int | None
     backlog_age_seconds: float | None
+    retired_at: float | None = None  # None: it is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class GroupSeat:
     name: str
     state: str | None  # as it last told; None: it never did
     heartbeat_at: float | None
+    backend: str = "none"  # who starts it; `none`: somebody else
 
 
 def seats(engine: Engine) -> dict[str, Seat]:
@@ -45,6 +49,7 @@ def seats(engine: Engine) -> dict[str, Seat]:
     query = select(
         games.c.game_key, games.c.game, games.c.group_name, games.c.epoch, leases.c.name, games.c.last_seq,
         streams.c.group_name, streams.c.updated_at, streams.c.lane, streams.c.cursor_seq, streams.c.backlog_age_seconds,
+        games.c.retired_at,
     ).select_from(joined)  # fmt: skip
     with engine.connect() as connection:
         return {row[0]: Seat(*row) for row in connection.execute(query)}
@@ -53,11 +58,24 @@ def seats(engine: Engine) -> dict[str, Seat]:
 def group_seats(engine: Engine) -> dict[str, GroupSeat]:
     """Return every group by its name."""
     theirs = (drivers.c.kind == "group") & (drivers.c.name == groups.c.name)
-    query = select(groups.c.name, drivers.c.state, drivers.c.heartbeat_at).select_from(
+    query = select(groups.c.name, drivers.c.state, drivers.c.heartbeat_at, groups.c.backend).select_from(
         groups.outerjoin(drivers, theirs)
     )
     with engine.connect() as connection:
         return {row[0]: GroupSeat(*row) for row in connection.execute(query)}
+
+
+def require_carried(keys: Iterable[str], there: Mapping[str, Seat]) -> None:
+    """Go on only where none of these games is retired.
+
+    Raises:
+        Refused: one of them is.
+    """
+    retired = sorted(key for key in keys if there[key].retired_at is not None)
+    if retired:
+        first = retired[0]
+        who = f"{first} and {len(retired) - 1} more are" if len(retired) > 1 else f"{first} is"
+        raise Refused(f"{who} retired: no group carries such a game. Run `turnout repair restore {first}` first.")
 
 
 def reassign(engine: Engine, moves: Mapping[str, tuple[int, str]]) -> None:
@@ -76,3 +94,41 @@ def reassign(engine: Engine, moves: Mapping[str, tuple[int, str]]) -> None:
             now = connection.execute(select(games.c.epoch, games.c.group_name).where(games.c.game_key == key)).first()
             if now is None or (now.epoch, now.group_name) != (epoch + 1, group):
                 raise Moved(f"{key} is in {now.group_name if now else 'no'} group now, assigned by somebody else")
+
+
+def retire(engine: Engine, wanted: Mapping[str, int]) -> None:
+    """Take games (key → the epoch it was seen with) from their groups until they are restored, all of them or none.
+
+    What this very call has done before counts as done, so it can be repeated after a crash.
+
+    Raises:
+        Moved: the assignment of one of them has changed since it was looked at.
+    """
+    with engine.begin() as connection:
+        for key, epoch in sorted(wanted.items()):
+            as_seen = (games.c.game_key == key) & (games.c.epoch == epoch) & games.c.retired_at.is_(None)
+            values = {"group_name": None, "epoch": epoch + 1, "retired_at": store_now()}
+            if not connection.execute(update(games).where(as_seen).values(values)).rowcount:
+                _require_done(connection, key, epoch + 1, retired=True)
+
+
+def restore(engine: Engine, wanted: Mapping[str, int]) -> None:
+    """Let retired games (key → the epoch it was seen with) wait for a group again, all of them or none.
+
+    What this very call has done before counts as done, so it can be repeated after a crash.
+
+    Raises:
+        Moved: one of them was restored, and perhaps retired again, since it was looked at.
+    """
+    with engine.begin() as connection:
+        for key, epoch in sorted(wanted.items()):
+            as_seen = (games.c.game_key == key) & (games.c.epoch == epoch) & games.c.retired_at.is_not(None)
+            values = {"epoch": epoch + 1, "retired_at": None}
+            if not connection.execute(update(games).where(as_seen).values(values)).rowcount:
+                _require_done(connection, key, epoch + 1, retired=False)
+
+
+def _require_done(connection: Connection, key: str, epoch: int, *, retired: bool) -> None:
+    now = connection.execute(select(games.c.epoch, games.c.retired_at).where(games.c.game_key == key)).first()
+    if now is None or (now.epoch, now.retired_at is not None) != (epoch, retired):
+        raise Moved(f"{key} was moved, retired or restored by somebody else")

@@ -155,7 +155,7 @@ class SparkTable:
                 raise Refused(
                     f"{self._key}: another owner moved its cursor to {between} while this driver moved it from "
                     f"{expected} to {cursor}, so rows may be in the table twice. Run `turnout verify`, and "
-                    f"`turnout rebuild` if it finds any."
+                    f"`turnout repair rebuild` if it finds any."
                 )
 
 

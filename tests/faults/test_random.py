@@ -14,6 +14,7 @@ import pytest
 from pipeline.names import game_key
 from pipeline.store.decisions import ask, ask_retry
 from pipeline.store.games import register_group
+from tests import repairing
 from tests.faults.oracle import judge
 from tests.faults.test_owners import Place
 
@@ -48,6 +49,7 @@ class Someone:
             self._freeze,
             self._rebuild,
             self._replay,
+            self._ask_for_a_repair,
             self._decide,
             self._move,
         )
@@ -104,23 +106,29 @@ class Someone:
                 self.stopped.add(name)
 
     def _rebuild(self) -> None:
-        self._run("rebuild", self._key(), cut=self.draw.random() < 0.5)
+        self._run(repairing.command(self.place.env, "rebuild", self._key()), cut=self.draw.random() < 0.5)
 
     def _replay(self) -> None:
-        self._run("quarantine", "replay", cut=self.draw.random() < 0.5)
+        self._run(repairing.command(self.place.env, "replay"), cut=self.draw.random() < 0.5)
+
+    def _ask_for_a_repair(self) -> None:
+        self._turnout(*self.draw.choice([["repair", "rebuild", self._key()], ["repair", "replay"]]), "--no-wait")
 
     def _decide(self) -> None:
-        self._run(self.draw.choice(["pause", "resume", "retry"]), self._key(), "--no-wait")
+        decision = self.draw.choice([["pause"], ["resume"], ["repair", "retry"]])
+        self._turnout(*decision, self._key(), "--no-wait")
 
     def _move(self) -> None:
-        self._run("move", self._key(), self._key(), "--to", self.draw.choice("ab"), "--no-wait")
+        self._turnout("move", self._key(), self._key(), "--to", self.draw.choice("ab"), "--no-wait")
 
     def _key(self) -> str:
         return game_key(self.draw.choice(self.place.simulator.games))
 
-    def _run(self, *arguments: str, cut: bool = False) -> None:
+    def _turnout(self, *arguments: str) -> None:
+        self._run([sys.executable, "-m", "pipeline", *arguments, "--env-dir", str(self.place.env)])
+
+    def _run(self, command: list[str], *, cut: bool = False) -> None:
         """Run a command to its end, or kill it after a while."""
-        command = [sys.executable, "-m", "pipeline", *arguments, "--env-dir", str(self.place.env)]
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )

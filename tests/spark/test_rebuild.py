@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,14 @@ from pipeline.failpoints import ENVIRON
 from pipeline.ingest.simulator import game_names
 from pipeline.names import game_key
 from pipeline.store.games import generations
+from tests import repairing
 
 NAME = game_names(4, 7)[1]
 KEY = game_key(NAME)
 
 
 def _rebuild(world: Any, failpoints: Path | None = None) -> int:
-    command = [sys.executable, "-m", "pipeline", "rebuild", KEY, "--env-dir", str(world.paths.root)]
+    command = repairing.command(world.paths.root, "rebuild", KEY)
     environ = {**os.environ, **({ENVIRON: str(failpoints)} if failpoints else {})}
     return subprocess.run(command, env=environ, start_new_session=True, timeout=120).returncode
 

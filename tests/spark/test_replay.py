@@ -1,9 +1,8 @@
-"""Replay of quarantine in a real environment: real ingest, real passes, the real command, really killed."""
+"""Replay of quarantine in a real environment: real ingest, real passes, a real process, really killed."""
 
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,14 @@ from pipeline.contracts.registry import LocalRegistry
 from pipeline.failpoints import ENVIRON
 from pipeline.names import game_key
 from pipeline.store.tables import schemas
+from tests import repairing
 
 LATE = "neznámá hra"
 """A game the simulator sends and does not register."""
 
 
 def _replay(world: Any, failpoints: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pipeline", "quarantine", "replay", "--env-dir", str(world.paths.root)]
+    command = repairing.command(world.paths.root, "replay")
     environ = {**os.environ, **({ENVIRON: str(failpoints)} if failpoints else {})}
     return subprocess.run(command, env=environ, capture_output=True, text=True, start_new_session=True, timeout=120)
 

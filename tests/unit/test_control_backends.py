@@ -285,7 +285,8 @@ def test_a_game_that_kills_its_group_gets_one_of_its_own(world: World) -> None:
     create(world.engine, Group("a", backend="local"), "ann", "")
     names = [*(f"calm_{number}" for number in range(5)), "killer_1"]
     record_seen(world.engine, {name: name.upper() for name in names}, 3)
-    controller = Steered(load(world.env, {})[0], world.engine)
+    settings, paths = load(world.env, {})
+    controller = Steered(settings, world.engine, paths)
 
     def others_run() -> bool:
         tick(controller, KINDS)

@@ -27,7 +27,7 @@ def world(tmp_path: Path) -> World:
     register_group(store, "b")
     for name in "ab":
         start_driver(store, "group", name, None)
-    return World(settings, store)
+    return World(settings, store, paths)
 
 
 def turnout(env: Path, *arguments: str) -> Result:
@@ -45,7 +45,7 @@ def test_a_dry_run_shows_the_very_move_and_asks_for_nothing(world: World, tmp_pa
     shown = turnout(tmp_path, "pause", "Go", "--dry-run")
     assert (shown.exit_code, "go_1: nothing told in group a\n1 to pause" in shown.output) == (0, True)
     assert "0 to resume" in turnout(tmp_path, "resume", "Go", "Chess").output
-    assert "0 to retry" in turnout(tmp_path, "retry", "Go").output
+    assert "0 to retry" in turnout(tmp_path, "repair", "retry", "Go").output
     assert listed(world.engine) == []
     assert seats(world.engine)["chess_1"].group == "a"
 

@@ -42,7 +42,8 @@ def asked(engine: Engine, kind: str, *names: str) -> Operation:
 @pytest.fixture
 def act(engine: Engine, tmp_path: Path) -> Callable[[], None]:
     """Return a controller's tick."""
-    world = World(load(tmp_path, {})[0], engine)
+    settings, paths = load(tmp_path, {})
+    world = World(settings, engine, paths)
 
     def once() -> None:
         tick(world, KINDS)

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -13,7 +14,7 @@ from pipeline.control import engine as engine_module
 from pipeline.control.controller import KINDS
 from pipeline.control.engine import World, close, require_undoable, resume, tick
 from pipeline.errors import Refused
-from pipeline.settings import Settings
+from pipeline.settings import Paths, Settings
 from pipeline.store import audit, decisions
 from pipeline.store.drivers import write_streams
 from pipeline.store.games import carried, let_go, record_seen, register_group
@@ -72,8 +73,8 @@ def drivers(engine: Engine) -> Drivers:
 
 
 @pytest.fixture
-def world(drivers: Drivers) -> World:
-    return World(Settings(), drivers.store)
+def world(drivers: Drivers, tmp_path: Path) -> World:
+    return World(Settings(), drivers.store, Paths(tmp_path))
 
 
 def planned(drivers: Drivers, wanted: dict[str, str]) -> moves.Plan:

@@ -65,7 +65,7 @@ def test_a_role_that_was_taken_away_meanwhile_counts(engine: Engine, tmp_path: P
     record_seen(engine, {"g": "G"}, 1)
     facts = pauses.plan("pause", ["g"], seats(engine), {})
     asked = ask(engine, pauses.wish("pause", facts, "olga", ""))
-    settings, _ = load(tmp_path, {"TURNOUT_ROLES__MOVERS": '["max"]'})
-    tick(World(settings, engine), KINDS)
+    settings, paths = load(tmp_path, {"TURNOUT_ROLES__MOVERS": '["max"]'})
+    tick(World(settings, engine, paths), KINDS)
     assert "Nothing was done: 'olga' may not pause" in str(operation(engine, asked.operation_id).outcome)
     assert decided(engine) == {}

@@ -7,6 +7,7 @@ from deltalake import DeltaTable
 
 from pipeline.errors import Refused
 from pipeline.repair.gap import Accepted, accept_gap
+from pipeline.store import audit
 from pipeline.store.decisions import decided
 from tests.unit.repair_world import CHESS, GO, World, good, make_world
 
@@ -84,3 +85,27 @@ def test_where_nothing_is_lost_nothing_is_moved(applied: World) -> None:
     assert accept(applied) == Accepted(str(CHESS.key), 1, 3)
     with pytest.raises(Refused, match="lost nothing"):
         accept(applied)
+
+
+def test_who_accepted_a_gap_stands_in_the_audit_log(applied: World) -> None:
+    """Begun before it is done, ended after; what is refused has failed, and without the log nothing is done."""
+    with pytest.raises(Refused, match="Bronze has lost nothing"):
+        accept(applied)
+    lose(applied, 2)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(audit, "begin", _no_log)
+        with pytest.raises(OSError, match="no log"):
+            accept(applied)
+    assert DeltaTable(applied.paths.table(CHESS.key)).history()[0].get("turnout") is None
+    accept(applied)
+    assert [
+        (each.actor, each.action, each.targets, each.phase, each.outcome) for each in audit.entries(applied.engine)
+    ] == [
+        ("ann", "accept-gap", (f"game:{CHESS.key}",), phase, outcome)
+        for phase, outcome in (("begun", None), ("ended", "failed"), ("begun", None), ("ended", "succeeded"))
+    ]
+    assert audit.verify(applied.engine).unended == ()
+
+
+def _no_log(*_arguments: object) -> None:
+    raise OSError("no log")

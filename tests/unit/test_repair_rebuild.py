@@ -4,7 +4,6 @@ import itertools
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import Rebuilt, rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.store.games import generations
+from tests import repairing
 from tests.unit.repair_world import CHESS, GO, OTHER, SECOND, Event, World, arming, broken, early, good, make_world
 
 
@@ -151,12 +151,12 @@ def test_a_killed_rebuild_leaves_a_whole_table(world: World, arm: Callable[[int]
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_rebuild_that_is_killed_for_real_leaves_a_whole_table(world: World, tmp_path: Path, number: int) -> None:
-    """The same with SIGKILL of the command, before the switch and after."""
+    """The same with SIGKILL of its process, before the switch and after."""
     fill(world)
     folder = tmp_path / "kill"
     folder.mkdir()
     (folder / "armed").write_text(f"in_rebuild_switch crash {number}\n")
-    command = [sys.executable, "-m", "pipeline", "rebuild", "Chess", "--env-dir", str(world.paths.root)]
+    command = repairing.command(world.paths.root, "rebuild", "Chess")
     environ = {**os.environ, ENVIRON: str(folder)}
     died = subprocess.run(command, env=environ, capture_output=True, start_new_session=True, timeout=120)
     assert died.returncode == -signal.SIGKILL, died.stderr

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from pipeline.repair import twins
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import Replayed, replay_all
+from tests import repairing
 from tests.unit.repair_world import BROKEN, CHESS, GO, SECOND, Event, World, arming, broken, early, good, make_world
 
 
@@ -125,13 +125,13 @@ def test_a_replay_killed_half_way_twice_publishes_each_row_once(
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_replay_that_is_killed_for_real_goes_on_where_it_was(world: World, tmp_path: Path, number: int) -> None:
-    """A29 with SIGKILL of the command, before its commit and after."""
+    """A29 with SIGKILL of its process, before its commit and after."""
     refuse_three(world)
     world.register(message=SECOND)
     folder = tmp_path / "kill"
     folder.mkdir()
     (folder / "armed").write_text(f"in_replay crash {number}\n")
-    command = [sys.executable, "-m", "pipeline", "quarantine", "replay", "--env-dir", str(world.paths.root)]
+    command = repairing.command(world.paths.root, "replay")
     environ = {**os.environ, ENVIRON: str(folder)}
     died = subprocess.run(command, env=environ, capture_output=True, start_new_session=True, timeout=120)
     assert died.returncode == -signal.SIGKILL, died.stderr
@@ -332,12 +332,16 @@ def test_show_gives_position_reason_and_bytes_within_bounds(world: World) -> Non
 
 @pytest.mark.parametrize(
     "arguments",
-    [["list", "--game", "nobody"], ["show", "--since", "yesterday"], ["replay", "--reason", "boredom"]],
+    [
+        ["quarantine", "list", "--game", "nobody"],
+        ["quarantine", "show", "--since", "yesterday"],
+        ["repair", "replay", "--refused-for", "boredom"],
+    ],
 )
 def test_a_selection_that_makes_no_sense_is_refused(world: World, arguments: list[str]) -> None:
     """A misspelt game, time or reason is no empty answer."""
     refuse_three(world)
-    done = CliRunner().invoke(cli, ["quarantine", *arguments, "--env-dir", str(world.paths.root)])
+    done = CliRunner().invoke(cli, [*arguments, "--env-dir", str(world.paths.root)])
     assert done.exit_code != 0
     assert isinstance(done.exception, Refused) or "is no time" in done.output
 

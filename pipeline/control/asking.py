@@ -1,0 +1,131 @@
+"""What every command has that asks for an operation: its options, and how it asks and follows."""
+
+import functools
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NoReturn
+
+import click
+from sqlalchemy import Engine
+
+from pipeline.control.roles import require
+from pipeline.errors import Refused
+from pipeline.options import together
+from pipeline.settings import Settings
+from pipeline.store.operations import Operation, Step, Wish
+
+_LOOK_SECONDS: Final = 0.5
+_OPTIONS: Final = together(
+    click.option("--reason", help="Why, for those who ask later."),
+    click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
+    click.option("--no-wait", is_flag=True, help="Ask for it and go; `turnout ops show` tells how it goes."),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How somebody asks on the command line."""
+
+    reason: str = ""
+    dry_run: bool = False
+    wait: bool = True
+    as_json: bool = False
+
+
+def asking(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of one that asks for an operation; it gets them as `how`."""
+
+    @functools.wraps(command)
+    def gathered(*, reason: str | None, dry_run: bool, no_wait: bool, as_json: bool, **others: Any) -> Any:
+        return command(how=How(reason or "", dry_run, not no_wait, as_json), **others)
+
+    made: Callable[..., Any] = _OPTIONS(gathered)
+    return made
+
+
+def keys_of(wanted: Sequence[str], known: Mapping[str, str]) -> list[str]:
+    """Find games by key or exact name; `known` is key to name.
+
+    Raises:
+        Refused: one of them does not exist.
+    """
+    by_name = {name: key for key, name in known.items()}
+    missing = [each for each in wanted if each not in known and each not in by_name]
+    if missing:
+        raise Refused(f"No such game: {', '.join(map(repr, missing))}. `turnout games list` shows those there are.")
+    return sorted({each if each in known else by_name[each] for each in wanted})
+
+
+def asked(settings: Settings, engine: Engine, wish: Wish, lines: Sequence[str], how: How) -> NoReturn:
+    """Show what is to be done, ask for it unless it is nothing or a dry run, and follow it; end with the exit code.
+
+    Raises:
+        Refused: the actor has not the role for it, or a target belongs to another operation.
+    """
+    from pipeline.store.operations import ask
+
+    for each in lines:
+        click.echo(each, err=how.as_json)
+    if how.dry_run or not wish.targets:
+        if how.as_json:
+            click.echo(json.dumps({"kind": wish.kind, "targets": wish.targets, "preview": wish.preview}))
+        sys.exit(0)
+    require(settings.roles, wish.actor, wish.kind)
+    operation = ask(engine, wish)
+    click.echo(f"operation {operation.operation_id[:8]}", err=how.as_json)
+    sys.exit(_follow(engine, operation, how))
+
+
+def line(operation: Operation) -> str:
+    """Return an operation as a line for people."""
+    said = f": {operation.outcome}" if operation.outcome else ""
+    return (
+        f"{operation.operation_id[:8]}  {moment(operation.asked_at)}  {operation.kind} of {len(operation.targets)} "
+        f"by {operation.actor}  {operation.state}{said}"
+    )
+
+
+def step_line(step: Step) -> str:
+    """Return a step of a journal as a line for people."""
+    return f"  {step.number} {step.name:<8} {step.state:<8} {step.detail}"
+
+
+def as_dict(operation: Operation, journal: Sequence[Step]) -> dict[str, Any]:
+    """Return an operation with its journal for scripts."""
+    return {**asdict(operation), "steps": [asdict(each) for each in journal]}
+
+
+def moment(at: float) -> str:
+    """Return a Unix time as UTC date and time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at))
+
+
+def _follow(engine: Engine, operation: Operation, how: How) -> int:
+    """Print each change of an operation's steps until it has ended or needs a person; return the exit code."""
+    from pipeline.store.leases import is_held
+    from pipeline.store.operations import operation as find
+    from pipeline.store.operations import steps
+
+    told: set[str] = set()
+    warned = False
+    while how.wait:
+        operation = find(engine, operation.operation_id)
+        for each in map(step_line, steps(engine, operation.operation_id)):
+            if each not in told:
+                click.echo(each, err=True)
+                told.add(each)
+        if not operation.is_open or operation.state == "needs_human":
+            break
+        if operation.state == "planned" and not warned and not is_held(engine, "controller", "main"):
+            click.echo("No controller runs: start `turnout controller run`. The operation waits for it.", err=True)
+            warned = True
+        time.sleep(_LOOK_SECONDS)
+    if how.as_json:
+        click.echo(json.dumps(as_dict(operation, steps(engine, operation.operation_id))))
+    elif how.wait:
+        click.echo(line(operation))
+    return 0 if not how.wait or operation.state == "succeeded" else 1

@@ -1,0 +1,169 @@
+"""The commands that repair: `turnout repair …`. Each asks for an operation, which the controller does.
+
+`pipeline.cli` takes them in and adds `--env-dir`.
+"""
+
+import getpass
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from sqlalchemy import Engine
+
+from pipeline.control.asking import How, asked, asking, keys_of
+from pipeline.control.capabilities import Capability
+from pipeline.control.commands import deciding
+from pipeline.errors import Refused
+from pipeline.repair.commands import moment
+from pipeline.settings import Paths, load
+
+
+@click.group()
+def repair() -> None:
+    """Repairs of single games, ordered by how much they touch."""
+
+
+@repair.command("options")
+@click.argument("game")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def options(env_dir: Path, game: str, as_json: bool) -> None:
+    """Tell what can be done for GAME (its exact name or its key) now, and why not, the gentlest first."""
+    from pipeline.control.capabilities import capabilities, read_facts
+    from pipeline.repair.game import known_names
+    from pipeline.store.engine import open_store
+
+    settings, paths = load(env_dir)
+    engine = open_store(settings, paths)
+    (key,) = keys_of((game,), known_names(engine))
+    found = capabilities(read_facts(engine, paths, key, time.time()))
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in found]))
+        return
+    for each in found:
+        for line in _told(each):
+            click.echo(line)
+
+
+repair.add_command(
+    deciding("retry", "Let streams of GAMES that were parked, or wait after a failure, run again at once.")
+)
+
+
+@repair.command("replay")
+@click.argument("games", nargs=-1)
+@click.option("--refused-for", metavar="REASON", help="Only rows refused for it, see `turnout quarantine list`.")
+@click.option("--since", type=moment, metavar="TIME", help="Only first seen at or after this time (ISO 8601).")
+@click.option("--until", type=moment, metavar="TIME", help="Only first seen before this time.")
+@asking
+def replay(env_dir: Path, games: tuple[str, ...], how: How, **rows: Any) -> None:
+    """Decode refused rows with today's schemas and put what decodes into its game's table, exactly once.
+
+    GAMES are names or keys; without any, all that have such rows and a schema.
+    """
+    from pipeline.control import repairs
+    from pipeline.repair.game import known_names
+    from pipeline.store.engine import open_store
+
+    settings, paths = load(env_dir)
+    engine = open_store(settings, paths)
+    known = known_names(engine)
+    choice = _choice(**rows)
+    if games:
+        keys = keys_of(games, known)
+        facts = repairs.plan("replay", keys, repairs.observe(paths, settings.environment, engine, keys))
+    else:
+        facts = repairs.plan_all(paths, settings.environment, engine, choice)
+    if how.dry_run:
+        chosen = {key: known[key] for key in facts}
+        sys.exit(_tried(engine, paths, settings.environment, chosen, choice, as_json=how.as_json))
+    wish = repairs.wish("replay", facts, getpass.getuser(), how.reason, choice)
+    asked(settings, engine, wish, repairs.rendered("replay", facts), how)
+
+
+@repair.command("rebuild")
+@click.argument("games", nargs=-1, required=True)
+@asking
+def rebuild(env_dir: Path, games: tuple[str, ...], how: How) -> None:
+    """Make the tables of GAMES (names or keys) anew from bronze, each in one atomic switch."""
+    from pipeline.control import repairs
+    from pipeline.repair.game import known_names
+    from pipeline.store.engine import open_store
+
+    settings, paths = load(env_dir)
+    engine = open_store(settings, paths)
+    if not paths.bronze.exists():
+        raise Refused(f"There is nothing to rebuild from: {paths.bronze} does not exist. Start ingest first.")
+    keys = keys_of(games, known_names(engine))
+    facts = repairs.plan("rebuild", keys, repairs.observe(paths, settings.environment, engine, keys))
+    wish = repairs.wish("rebuild", facts, getpass.getuser(), how.reason, {})
+    asked(settings, engine, wish, repairs.rendered("rebuild", facts), how)
+
+
+def _retiring(kind: str, help_text: str) -> click.Command:
+    @click.command(kind, help=help_text)
+    @click.argument("games", nargs=-1, required=True)
+    @asking
+    def command(env_dir: Path, games: tuple[str, ...], how: How) -> None:
+        from pipeline.control import retirement
+        from pipeline.store.engine import open_store
+        from pipeline.store.seats import seats
+
+        settings, paths = load(env_dir)
+        engine = open_store(settings, paths)
+        there = seats(engine)
+        facts = retirement.plan(kind, keys_of(games, {key: seat.game for key, seat in there.items()}), there)
+        wish = retirement.wish(kind, facts, getpass.getuser(), how.reason)
+        asked(settings, engine, wish, retirement.rendered(kind, facts, there), how)
+
+    return command
+
+
+for _command in (
+    _retiring(
+        "retire", "Take GAMES (names or keys) from their groups until they are restored; their rows stay in bronze."
+    ),
+    _retiring("restore", "Give retired GAMES a group again; they catch up from their tables' cursors."),
+):
+    repair.add_command(_command)
+
+
+def _choice(refused_for: str | None, since: datetime | None, until: datetime | None) -> dict[str, str | None]:
+    """Return the chosen rows as an operation's parameters have them."""
+    from pipeline.quarantine import REASONS
+
+    if refused_for is not None and refused_for not in REASONS:
+        raise Refused(f"{refused_for!r} is no reason for a refusal; there are {', '.join(REASONS)}.")
+    moments = {"since": since, "until": until}
+    return {"refused_for": refused_for, **{name: each.isoformat() if each else None for name, each in moments.items()}}
+
+
+def _tried(
+    engine: Engine, paths: Paths, environment: str, known: Mapping[str, str], choice: Mapping[str, str | None],
+    *, as_json: bool,
+) -> int:  # fmt: skip
+    """Work out in this process what a replay would do, print it, and return the exit code."""
+    from pipeline.contracts.registry import LocalRegistry
+    from pipeline.control import repairs
+    from pipeline.repair import telling
+    from pipeline.repair.replay import replay_all
+
+    chosen = repairs.selection(choice, known)
+    done = replay_all(paths, environment, LocalRegistry(engine).snapshot(), known, chosen, dry_run=True)
+    click.echo(telling.replays_as_json(done) if as_json else telling.render_replays(done, dry_run=True))
+    return 1 if any(each.error for each in done) else 0
+
+
+def _told(capability: Capability) -> list[str]:
+    """Return what can be done as lines for people."""
+    took = "time unknown" if capability.seconds is None else f"about {capability.seconds:.0f} s"
+    can = f"possible, {took}" if capability.possible else f"not possible: {capability.why_not}"
+    lines = [f"{capability.name:<8} {can}", f"{'':<8} {capability.touches} {capability.estimate}"]
+    if capability.alternative is not None:
+        lines.append(f"{'':<8} Instead: {capability.alternative.name}. {capability.alternative.sentence}")
+    return lines

@@ -1,0 +1,304 @@
+"""Replays and rebuilds as operations: the work is done in a thread of the controller, and begun again after a kill.
+
+A replay lands each row once and a rebuild replaces one generation once, both by the tables' compare-and-set; so a
+controller that was killed, and even two at once, do no harm.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+from deltalake.exceptions import DeltaError
+from sqlalchemy import Engine
+
+from pipeline import generation
+from pipeline.contracts.registry import LocalRegistry
+from pipeline.contracts.schemas import SchemaSet
+from pipeline.control.engine import Kind, Progress, StepKind, World, some
+from pipeline.control.moves import silence
+from pipeline.delta_table import CursorTable
+from pipeline.errors import Refused, Transient
+from pipeline.names import GameKey, stream_app_id
+from pipeline.repair import twins
+from pipeline.repair.game import Game, known_names
+from pipeline.repair.quarantined import Selection, opened
+from pipeline.repair.rebuild import Replaced, rebuild
+from pipeline.repair.replay import Replayed, replay_all
+from pipeline.repair.telling import plain, render_rebuilt
+from pipeline.settings import Paths
+from pipeline.store.decisions import Decision, decided
+from pipeline.store.games import record_generation, registered_keys, retired_games
+from pipeline.store.operations import Operation, Wish, begin_step, end_step, steps
+from pipeline.store.seats import Seat, group_seats, seats
+
+_WORK_SECONDS: Final = 6 * 3600.0  # a game's whole bronze may be read, and others may be before it
+_SEEN_SECONDS: Final = 300.0
+_TRIES: Final = 3  # a row that kills who reads it must not kill controllers without end
+_NOTHING: Final = Decision()
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One game as a repair finds it."""
+
+    game: str
+    schemas: int  # registered versions
+    generation: int | None  # of its table; None: it has none
+    retired: bool
+
+
+def observe(paths: Paths, environment: str, engine: Engine, keys: Sequence[str]) -> dict[str, Subject]:
+    """Look at these games; those nobody knows are left out."""
+    known, schemas, retired = known_names(engine), registered_keys(engine), retired_games(engine)
+    return {
+        key: Subject(known[key], schemas.get(key, 0), newest_generation(paths, environment, key), key in retired)
+        for key in keys
+        if key in known
+    }
+
+
+def plan(kind: str, keys: Sequence[str], subjects: Mapping[str, Subject]) -> dict[str, Any]:
+    """Return what a repair is about: game key → the generation to replace, or for a replay how many schemas it has.
+
+    Raises:
+        Refused: a game does not exist, is retired, or has no schema, or for a rebuild no table.
+    """
+    wanted = sorted(set(keys))
+    unknown = [key for key in wanted if key not in subjects]
+    if unknown:
+        raise Refused(f"No such game: {some(unknown)}. `turnout games list` shows those there are.")
+    if retired := [key for key in wanted if subjects[key].retired]:
+        raise Refused(f"Retired: {some(retired)}. Run `turnout repair restore` first.")
+    if bare := [key for key in wanted if not subjects[key].schemas]:
+        raise Refused(f"No schema is registered for {some(bare)}: all its rows would be refused. Register one first.")
+    if kind == "rebuild" and (empty := [key for key in wanted if subjects[key].generation is None]):
+        raise Refused(f"There is no table yet of {some(empty)}. A stream makes one from bronze: start its group.")
+    return {key: subjects[key].generation if kind == "rebuild" else subjects[key].schemas for key in wanted}
+
+
+def plan_all(paths: Paths, environment: str, engine: Engine, choice: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return what a replay is about that takes every game with such rows, but those retired or without a schema."""
+    known = known_names(engine)
+    with opened(paths, known, selection(choice, {}), twins=True) as found:
+        names = set(found.games())
+    subjects = observe(paths, environment, engine, [key for key, name in known.items() if name in names])
+    return plan("replay", [key for key, each in subjects.items() if each.schemas and not each.retired], subjects)
+
+
+def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, choice: Mapping[str, str | None]) -> Wish:
+    """Return the operation to ask for; `choice` is which rows a replay takes, see `selection`."""
+    targets = tuple(f"game:{key}" for key in facts)
+    return Wish(kind, targets, actor, reason, {"games": sorted(facts), **choice}, facts)
+
+
+def rendered(kind: str, facts: Mapping[str, Any]) -> list[str]:
+    """Return what an operation does, as lines for people."""
+    what = {
+        "rebuild": "The old tables serve until one commit replaces their files. No other table is touched.",
+        "replay": "Rows that decode today go into their tables and leave quarantine; the others stay.",
+    }
+    now = {"rebuild": "generation", "replay": "schemas:"}[kind]
+    return [*(f"{key}: {now} {value}" for key, value in facts.items()), f"{len(facts)} to {kind}. {what[kind]}"]
+
+
+def selection(choice: Mapping[str, Any], known: Mapping[str, str]) -> Selection:
+    """Return the rows that a replay's parameters choose: `refused_for`, `since` and `until`; all where None."""
+    only = [Game(GameKey(key), name) for key, name in known.items()]
+    since, until = (datetime.fromisoformat(choice[name]) if choice.get(name) else None for name in ("since", "until"))
+    return Selection(only[0] if len(only) == 1 else None, choice.get("refused_for"), since, until)
+
+
+def newest_generation(paths: Paths, environment: str, key: str) -> int | None:
+    """Return the generation of a game's table, as its own log tells, None where there is no table."""
+    table = CursorTable.open(paths.table(GameKey(key)), stream_app_id(environment, GameKey(key), 1))
+    return None if table is None else generation.newest(table.transaction_version, environment, GameKey(key))
+
+
+def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
+    keys = operation.parameters["games"]
+    return plan(operation.kind, keys, observe(world.paths, world.settings.environment, world.engine, keys))
+
+
+def _rebuild(world: World, operation: Operation) -> Progress:
+    work = partial(_rebuild_all, world, operation)
+    return _worked(world, operation, work, f"{len(operation.preview)} being rebuilt; the old tables serve meanwhile.")
+
+
+def _replay(world: World, operation: Operation) -> Progress:
+    work = partial(_replay_all, world, operation)
+    return _worked(world, operation, work, f"Rows of {len(operation.preview)} are being decoded.")
+
+
+def _worked(world: World, operation: Operation, work: Callable[[], str], meanwhile: str) -> Progress:
+    """Begin the work where it is not being done in this process, and tell when it is done.
+
+    Each process that begins it leaves a step of its own in the journal, so that one that dies of it is not forgotten.
+    """
+    name = operation.operation_id
+    if not world.works.has(name):
+        _begin_try(world, operation)
+        world.works.begin(name, work)
+    try:
+        said = world.works.take(name)
+    except Exception as error:
+        _end_try(world, operation, "failed", f"{type(error).__name__}: {error}"[:500])
+        raise
+    if said is None:
+        return Progress("waiting", meanwhile)
+    _end_try(world, operation, "done", said)
+    return Progress("done", said)
+
+
+def _begin_try(world: World, operation: Operation) -> None:
+    _end_try(world, operation, "failed", "The controller that did it has ended.")
+    before = sum(each.name.startswith("try ") for each in steps(world.engine, operation.operation_id))
+    if before >= _TRIES:
+        raise Refused(
+            f"It was begun {before} times and never ended: perhaps a row kills who reads it. Start the game's group, "
+            "which finds such a row and puts it into quarantine; then ask again."
+        )
+    begin_step(world.engine, operation, f"try {before + 1}", f"By pid {os.getpid()} on {socket.gethostname()}.")
+
+
+def _end_try(world: World, operation: Operation, state: Any, said: str) -> None:
+    for each in steps(world.engine, operation.operation_id):
+        if each.name.startswith("try ") and each.state == "running":
+            end_step(world.engine, operation, each.number, state, said)
+
+
+def _rebuild_all(world: World, operation: Operation) -> str:
+    schemas, known = LocalRegistry(world.engine).snapshot(), known_names(world.engine)
+    said, failed = [], []
+    for key, replaces in sorted(operation.preview.items()):
+        try:
+            said.append(_rebuild_one(world, schemas, Game(GameKey(key), known[key]), replaces))
+        except (Refused, Transient, DeltaError, OSError) as error:
+            failed.append(f"{key}: {error}")
+    if failed:
+        others = f" The other {len(said)} are rebuilt." if said else ""
+        raise Refused(f"{some(failed)}{others}")
+    return f"{some(said)}."
+
+
+def _rebuild_one(world: World, schemas: SchemaSet, game: Game, replaces: int) -> str:
+    try:
+        done = rebuild(world.paths, world.settings.environment, world.engine, schemas, game, replaces)
+    except Replaced:  # by a controller that was killed right after the switch: what it did not come to is done here
+        there = newest_generation(world.paths, world.settings.environment, game.key) or replaces
+        record_generation(world.engine, game.key, there)
+        twins.remove(world.paths, world.settings.environment, game)
+        return f"{game.key}: generation {there} was there already"
+    newest = newest_generation(world.paths, world.settings.environment, game.key)
+    if newest is None or newest < done.generation:
+        raise Refused(f"Its table is of generation {newest}, not {done.generation}: look at its Delta history.")
+    return render_rebuilt(done)
+
+
+def _replay_all(world: World, operation: Operation) -> str:
+    schemas, known = LocalRegistry(world.engine).snapshot(), _chosen(world, operation)
+    chosen = selection(operation.parameters, known)
+    done = replay_all(world.paths, world.settings.environment, schemas, known, chosen, dry_run=False)
+    said = _counted([each.done for each in done])
+    failed = [f"{each.game_key}: {plain(each.error)}" for each in done if each.error]
+    if failed:
+        raise Refused(f"{some(failed)}. Of the others {said}")
+    return said
+
+
+def _chosen(world: World, operation: Operation) -> dict[str, str]:
+    known = known_names(world.engine)
+    return {key: known[key] for key in operation.preview}
+
+
+def _counted(done: Sequence[Replayed]) -> str:
+    counts = {
+        "landed": sum(each.landed for each in done),
+        "there already": sum(each.present for each in done),
+        "still refused": sum(sum(each.refused.values()) for each in done),
+        "waiting for their stream": sum(each.waiting for each in done),
+        "not in bronze": sum(each.not_in_bronze for each in done),
+        "taken out of quarantine": sum(each.removed for each in done),
+    }
+    return f"{', '.join(f'{count:,} {name}' for name, count in counts.items())}."
+
+
+def _see_replayed(world: World, operation: Operation) -> Progress:
+    """Count what is left of the chosen rows; quarantine may be large, so that is done in a thread, too."""
+    name = f"{operation.operation_id} see"
+    world.works.begin(name, partial(_left, world, operation))
+    said = world.works.take(name)
+    if said is None:
+        return Progress("waiting", "What is left in quarantine is being counted.")
+    return Progress("done", said)
+
+
+def _left(world: World, operation: Operation) -> str:
+    known, left = _chosen(world, operation), 0
+    with opened(world.paths, known, selection(operation.parameters, known)) as found:
+        left = sum(found.places(name).num_rows for name in known.values())
+    return f"{left:,} of such rows are in quarantine now."
+
+
+def _see_rebuilt(world: World, operation: Operation) -> Progress:
+    """Look whether the driver of each goes on with the new table; where none runs, the table itself is looked at."""
+    journal = steps(world.engine, operation.operation_id)
+    switched = max(each.ended_at or 0.0 for each in journal if each.name == "rebuild")
+    there, groups, decisions = seats(world.engine), group_seats(world.engine), decided(world.engine)
+    waiting, alone, parked = [], [], []
+    for key in operation.preview:
+        seat = there.get(key)
+        group = groups.get(seat.group or "") if seat is not None else None
+        if seat is None or group is None or silence(group, time.time()) is not None:
+            alone.append(key)  # its table has been seen: the work ended with a look at it
+        elif seat.told_group != seat.group or (seat.told_at or 0.0) <= switched:
+            waiting.append(key)
+        elif seat.lane == "QUARANTINED":
+            parked.append(key)
+        elif seat.lane != "PAUSED" and (decisions.get(key, _NOTHING).failures or not _goes_on(world, seat)):
+            waiting.append(key)
+    if waiting:
+        late = f"The drivers of {len(waiting)} do not go on with the new table yet: {some(waiting)}."
+        return Progress("waiting", late)
+    said = ["The drivers go on with the new tables."] if len(alone) < len(operation.preview) else []
+    said += [f"Parked, to be tried again by `turnout repair retry`: {some(parked)}."] if parked else []
+    said += [f"No driver carries {some(alone)} now."] if alone else []
+    return Progress("done", " ".join(said))
+
+
+def _goes_on(world: World, seat: Seat) -> bool:
+    """Tell whether a driver has come as far as the new table: a cursor below its own is the old generation's."""
+    newest = newest_generation(world.paths, world.settings.environment, seat.game_key) or 1
+    app_id = stream_app_id(world.settings.environment, GameKey(seat.game_key), newest)
+    table = CursorTable.open(world.paths.table(GameKey(seat.game_key)), app_id)
+    return table is not None and seat.cursor_seq is not None and seat.cursor_seq >= (table.cursor or 0)
+
+
+def _done(said: str, operation: Operation) -> str:
+    return f"{said}: {some(sorted(operation.preview))}."
+
+
+KINDS: Final = {
+    "replay": Kind(
+        "replay",
+        (
+            StepKind("replay", _replay, _WORK_SECONDS, tells=True),
+            StepKind("see", _see_replayed, _SEEN_SECONDS, verifies=True, tells=True),
+        ),
+        _facts,
+        partial(_done, "Replayed"),
+    ),
+    "rebuild": Kind(
+        "rebuild",
+        (
+            StepKind("rebuild", _rebuild, _WORK_SECONDS, tells=True),
+            StepKind("see", _see_rebuilt, _SEEN_SECONDS, verifies=True, tells=True),
+        ),
+        _facts,
+        partial(_done, "Rebuilt"),
+    ),
+}

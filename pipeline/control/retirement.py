@@ -1,0 +1,118 @@
+"""Retires games and restores them: what a retired game sends stays in bronze and is counted; no group carries it.
+
+Its name stays a game, so it is not onboarded again, its chain goes on, and once restored it catches up from its cursor.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from pipeline.control.engine import Kind, Progress, StepKind, World, some
+from pipeline.control.moves import release
+from pipeline.errors import Refused
+from pipeline.store import seats as store
+from pipeline.store.games import assign_waiting
+from pipeline.store.operations import Operation, Wish
+from pipeline.store.seats import Moved, Seat, seats
+
+_RELEASE_SECONDS: Final = 120.0  # as long as a move waits for it
+_SEEN_SECONDS: Final = 300.0
+INVERSE: Final = {"retire": "restore", "restore": "retire"}
+
+
+def plan(kind: str, keys: Sequence[str], there: Mapping[str, Seat]) -> dict[str, Any]:
+    """Return what an operation is about, game key → its group and the epoch of its assignment.
+
+    Games it would change nothing of are left out.
+
+    Raises:
+        Refused: a game does not exist.
+    """
+    unknown = sorted(set(keys) - there.keys())
+    if unknown:
+        raise Refused(f"No such game: {some(unknown)}. `turnout games list` shows those there are.")
+    chosen = [key for key in sorted(set(keys)) if (there[key].retired_at is None) == (kind == "retire")]
+    return {key: [there[key].group, there[key].epoch] for key in chosen}
+
+
+def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Wish:
+    """Return the operation to ask for; `undoes` is the one it is the inverse of."""
+    targets = tuple(f"game:{key}" for key in facts)
+    return Wish(kind, targets, actor, reason, {"games": sorted(facts)}, facts, undoes=undoes)
+
+
+def rendered(kind: str, facts: Mapping[str, Any], there: Mapping[str, Seat]) -> list[str]:
+    """Return what an operation does, as lines for people."""
+    lines = []
+    for key in facts:
+        behind = "cursor unknown" if there[key].cursor_seq is None else f"cursor {there[key].cursor_seq}"
+        lines.append(f"{key}: {there[key].group or 'no group'}, {behind} of {there[key].last_seq}")
+    what = {
+        "retire": "No group carries them until they are restored; what they send stays in bronze.",
+        "restore": "Each gets a group and catches up from its table's cursor.",
+    }
+    return [*lines, f"{len(facts)} to {kind}. {what[kind]}"]
+
+
+def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
+    return plan(operation.kind, operation.parameters["games"], seats(world.engine))
+
+
+def _retire(world: World, operation: Operation) -> Progress:
+    return _change(world, operation, "retired")
+
+
+def _restore(world: World, operation: Operation) -> Progress:
+    progress = _change(world, operation, "restored")
+    if progress.state == "done":
+        assign_waiting(world.engine)
+    return progress
+
+
+def _change(world: World, operation: Operation, said: str) -> Progress:
+    change = store.retire if operation.kind == "retire" else store.restore
+    try:
+        change(world.engine, {key: epoch for key, (_, epoch) in operation.preview.items()})
+    except Moved as moved:
+        return Progress("failed", f"Nothing was {said}: {moved}.")
+    return Progress("done", f"{len(operation.preview)} {said}.")
+
+
+def _see(world: World, operation: Operation) -> Progress:
+    """Look whether a driver tells of each, and each runs, has caught up or is not to run."""
+    there = seats(world.engine)
+    homeless = [key for key in operation.preview if there[key].group is None and there[key].retired_at is None]
+    if homeless:
+        assign_waiting(world.engine)
+        return Progress("waiting", f"There is no group yet for {len(homeless)}: {some(homeless)}.")
+    unseen = [key for key in operation.preview if not _is_back(there[key], operation)]
+    if unseen:
+        return Progress("waiting", f"{len(unseen)} not caught up yet: {some(unseen)}.")
+    return Progress("done", "Each is told of by its driver and reads on from its cursor.")
+
+
+def _is_back(seat: Seat, operation: Operation) -> bool:
+    if seat.retired_at is not None:
+        return True  # somebody has retired it again since: the final wish wins
+    told = seat.told_group == seat.group and (seat.told_at or 0.0) > operation.asked_at
+    return told and (seat.lane in {"RUN", "PAUSED", "QUARANTINED"} or (seat.cursor_seq or 0) >= seat.last_seq)
+
+
+def _done(said: str, operation: Operation) -> str:
+    return f"{said}: {some(operation.parameters['games'])}."
+
+
+KINDS: Final = {
+    "retire": Kind(
+        "retire",
+        (StepKind("retire", _retire, 30.0), StepKind("release", release, _RELEASE_SECONDS, verifies=True)),
+        _facts,
+        partial(_done, "Retired"),
+    ),
+    "restore": Kind(
+        "restore",
+        (StepKind("restore", _restore, 30.0), StepKind("see", _see, _SEEN_SECONDS, verifies=True)),
+        _facts,
+        partial(_done, "Restored"),
+    ),
+}

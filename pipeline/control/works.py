@@ -1,0 +1,41 @@
+"""Long work of the controller, in threads of its process, so that no tick waits for it; begun by `repairs`.
+
+Nothing here survives the process: whoever waits for a work begins it again in the next one, so each must bear that.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+_WORKERS: Final = 2  # each may read all of a game's bronze
+
+
+class Works:
+    """What is being done in this process, by name."""
+
+    def __init__(self) -> None:
+        """Begin with nothing; threads start when there is work."""
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
+        self._lock = threading.Lock()
+        self._begun: dict[str, Future[str]] = {}
+
+    def has(self, name: str) -> bool:
+        """Tell whether a work of this name was begun here, and its result was not taken yet."""
+        with self._lock:
+            return name in self._begun
+
+    def begin(self, name: str, work: Callable[[], str]) -> None:
+        """Begin a work, or let it wait for a thread; one of this name that is here goes on instead."""
+        with self._lock:
+            if name not in self._begun:
+                self._begun[name] = self._pool.submit(work)
+
+    def take(self, name: str) -> str | None:
+        """Return what a work came to and forget it, None while it runs or waits; what it raised is raised."""
+        with self._lock:
+            begun = self._begun[name]
+            if not begun.done():
+                return None
+            del self._begun[name]
+        return begun.result()

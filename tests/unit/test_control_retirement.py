@@ -1,0 +1,154 @@
+"""Retired games: no group carries them, nothing of them is lost, and they come back by the inverse."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from pipeline.books.balance import verify
+from pipeline.books.report import render
+from pipeline.control import controller, moves, pauses, retirement
+from pipeline.control.controller import KINDS
+from pipeline.control.engine import World, tick
+from pipeline.errors import Refused
+from pipeline.settings import Paths, Settings
+from pipeline.store.fleet import TROUBLE, read_fleet
+from pipeline.store.games import assigned, record_heads, record_seen, register_group, retired_games
+from pipeline.store.operations import Operation, ask, operation, steps
+from pipeline.store.seats import Moved, reassign, restore, retire, seats
+from tests.unit.repair_world import CHESS, good, make_world
+from tests.unit.test_control_moves import ALIVE, NOW, Drivers
+
+
+@pytest.fixture
+def drivers(engine: Engine) -> Drivers:
+    return Drivers(engine)
+
+
+@pytest.fixture
+def world(drivers: Drivers, tmp_path: Path) -> World:
+    return World(Settings(), drivers.store, Paths(tmp_path))
+
+
+def asked(drivers: Drivers, kind: str, *keys: str) -> Operation:
+    facts = retirement.plan(kind, keys, seats(drivers.store))
+    return ask(drivers.store, retirement.wish(kind, facts, "ann", "closed"))
+
+
+def boundaries(drivers: Drivers) -> None:
+    for name in "abc":
+        drivers.boundary(name)
+
+
+def brought_on(drivers: Drivers, world: World) -> None:
+    for _ in range(3):
+        tick(world, KINDS)
+        boundaries(drivers)
+    tick(world, KINDS)
+
+
+def now(drivers: Drivers, begun: Operation) -> Operation:
+    return operation(drivers.store, begun.operation_id)
+
+
+def test_a_retired_game_that_still_sends_is_counted_and_carried_by_nobody(drivers: Drivers, world: World) -> None:
+    """D19: its driver lets it go; new rows, a start of ingest and a new group give it none, until it is restored."""
+    source = str(drivers.group_of("g1"))
+    begun = asked(drivers, "retire", "g1")
+    tick(world, KINDS)
+    assert (drivers.group_of("g1"), now(drivers, begun).state) == (None, "verifying")
+    assert steps(drivers.store, begun.operation_id)[-1].detail.startswith(f"Group {source} still holds 1: g1")
+    brought_on(drivers, world)
+    assert now(drivers, begun).state == "succeeded"
+    assert all("g1" not in held for held in drivers.held.values())
+    record_seen(drivers.store, {"g1": "One"}, 12)
+    record_heads(drivers.store, {"g1": 13})
+    register_group(drivers.store, "d")
+    seat = seats(drivers.store)["g1"]
+    assert (seat.group, seat.held_by, seat.last_seq) == (None, None, 13)
+    assert retired_games(drivers.store) == {"g1"}
+    assert retirement.plan("retire", ["g1"], seats(drivers.store)) == {}
+    back = asked(drivers, "restore", "g1")
+    tick(world, KINDS)
+    group = str(drivers.group_of("g1"))
+    assert "g1" in {each.game_key for each in assigned(drivers.store, group)}
+    record_heads(drivers.store, {})
+    assert now(drivers, back).state == "verifying", "no driver has told of it"
+
+
+def test_a_restored_game_is_seen_to_come_back(drivers: Drivers, world: World) -> None:
+    """A restore ends when the new driver tells of the game and it has caught up; then there is nothing to plan."""
+    asked(drivers, "retire", "g1", "g2")
+    brought_on(drivers, world)
+    back = asked(drivers, "restore", "g1", "g2")
+    brought_on(drivers, world)
+    assert (now(drivers, back).state, now(drivers, back).outcome) == ("succeeded", "Restored: g1, g2.")
+    assert retirement.plan("restore", ["g1", "g2"], seats(drivers.store)) == {}
+    assert seats(drivers.store)["g1"].epoch == 3
+
+
+def test_a_retirement_is_undone_by_its_checked_inverse(drivers: Drivers, world: World) -> None:
+    """Undo asks for the inverse, which has its own steps."""
+    begun = asked(drivers, "retire", "g1")
+    brought_on(drivers, world)
+    wish, lines = controller.undo(drivers.store, now(drivers, begun), "bob", "", NOW)
+    assert (wish.kind, wish.targets, wish.undoes) == ("restore", ("game:g1",), begun.operation_id)
+    assert lines == ["g1: no group, cursor 9 of 9", lines[-1]]
+    assert lines[-1].startswith("1 to restore. Each gets a group")
+
+
+def test_what_is_asked_of_a_retired_game_is_refused_with_the_way_back(drivers: Drivers, world: World) -> None:
+    """A retired game is neither moved nor paused nor tried again: nobody would act on it."""
+    asked(drivers, "retire", "g1")
+    brought_on(drivers, world)
+    there = seats(drivers.store)
+    with pytest.raises(Refused, match=r"g1 is retired.*turnout repair restore g1"):
+        moves.plan({"g1": "b"}, there, ALIVE, NOW)
+    for kind in ("pause", "resume", "retry"):
+        with pytest.raises(Refused, match="g1 is retired"):
+            pauses.plan(kind, ["g1", "g2"], there, {})
+    with pytest.raises(Refused, match="No such game: chess"):
+        retirement.plan("retire", ["chess"], there)
+
+
+def test_of_a_move_and_a_retirement_at_once_one_is_done(drivers: Drivers) -> None:
+    """Both are a compare-and-set on the assignment, all of a set or none; done twice by one caller it is done once."""
+    epochs = {key: seats(drivers.store)[key].epoch for key in ("g1", "g2")}
+    group = next(name for name in "abc" if name != drivers.group_of("g2"))
+    reassign(drivers.store, {"g2": (epochs["g2"], group)})
+    with pytest.raises(Moved, match="g2 was moved, retired or restored"):
+        retire(drivers.store, epochs)
+    assert retired_games(drivers.store) == set()
+    for _ in range(2):
+        retire(drivers.store, {"g1": epochs["g1"]})
+    with pytest.raises(Moved):
+        reassign(drivers.store, {"g1": (epochs["g1"], group)})
+    for _ in range(2):
+        restore(drivers.store, {"g1": epochs["g1"] + 1})
+    with pytest.raises(Moved):
+        restore(drivers.store, {"g1": epochs["g1"]})
+    assert retired_games(drivers.store) == set()
+
+
+def test_a_retired_game_looks_like_no_trouble(drivers: Drivers, world: World) -> None:
+    """What somebody wanted is no fault: the game is paused, the reason says why, and its last numbers do not count."""
+    asked(drivers, "retire", "g1")
+    brought_on(drivers, world)
+    row = read_fleet(drivers.store, drivers.clock.now).row("g1")
+    assert row is not None
+    assert (row.verdict.status, row.live) == ("PAUSED", None)
+    assert 0 < drivers.clock.now - (row.verdict.since or 0.0) < 60
+    assert "it is retired" in str(row.verdict.reason)
+    assert row.verdict.status not in TROUBLE
+
+
+def test_the_books_count_what_a_retired_game_still_sends(tmp_path: Path) -> None:
+    """D19: its rows above the cursor are neither lost nor to come, and the verdict says that they wait."""
+    made = make_world(tmp_path)
+    made.ingest(good(1), good(2))
+    made.split()
+    made.ingest(good(3), good(4), good(5))
+    assert verify(made.paths, made.environment).totals.pending == 3
+    balance = verify(made.paths, made.environment, retired={CHESS.key})
+    assert (balance.totals.pending, balance.totals.retired, balance.complete) == (0, 3, True)
+    assert "3 row(s) of retired games, which wait in bronze" in render(balance, complete=True)
