@@ -37,7 +37,7 @@ def preview_move(environment: Environment, keys: Sequence[str], group: str | Non
         Refused: it cannot be, there is nothing to move, or the control store cannot be read.
     """
     if not keys or group is None:
-        raise Refused("Choose the games, and the group that shall carry them.")
+        raise Refused("Choose what to move, and the group that shall carry it.")
     with services.reading():
         store = services.engine(environment)
         there = seats(store)

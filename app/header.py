@@ -87,13 +87,13 @@ def draw(environment: Environment, read: Callable[[Environment], Seen], name: st
 def lines(environment: Environment) -> Lines:
     """Draw the lines: the pages, the environment, the person, what waits for one, and the place of the data's age."""
     st.html(_STYLE)
-    counted = _count(environment)
+    counted, unread = _count(environment)
     with st.container(horizontal=True, vertical_alignment="center", key="header"):
         who = words.shown(services.actor(), 40)
         st.text(f"turnout · environment {environment.settings.environment} · you are {who}", width="stretch")
         if counted is not None and counted.need_a_person:
             one = counted.need_a_person == 1
-            needs = "1 operation needs a person" if one else f"{counted.need_a_person} operations need a person"
+            needs = f"{counted.need_a_person} {'needs' if one else 'need'} a person"
             st.badge(needs, icon=":material/person_alert:", color="orange")
         age_place = st.empty()
         paused = st.toggle(
@@ -101,7 +101,8 @@ def lines(environment: Environment) -> Lines:
         )
     with st.container(horizontal=True, key="pages", gap="small"):
         for title, page in _PAGES.items():
-            st.page_link(f"views/{page}.py", label=_label(title, counted))
+            uncounted = words.escaped(str(unread)) if unread is not None and title == "Operations" else None
+            st.page_link(f"views/{page}.py", label=_label(title, counted), help=uncounted)
     return Lines(age_place, paused)
 
 
@@ -121,12 +122,12 @@ def show(
     return seen
 
 
-def _count(environment: Environment) -> looks.Waiting | None:
-    """Return how many operations are open; None where the store does not tell, of which `draw` gives the reason."""
+def _count(environment: Environment) -> tuple[looks.Waiting | None, Refused | None]:
+    """Return how many operations are open, or why nobody knows."""
     try:
-        return looks.waiting(environment)
-    except Refused:
-        return None
+        return looks.waiting(environment), None
+    except Refused as refused:
+        return None, refused
 
 
 def _label(title: str, counted: looks.Waiting | None) -> str:

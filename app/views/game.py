@@ -73,15 +73,24 @@ def _draw_actions(environment: Environment, steering: Steering, row: GameRow) ->
 
 def _choose_group(steering: Steering, row: GameRow) -> None:
     groups = [name for name in steering.fleet.groups if name != row.group]
-    st.selectbox("To group", groups, key=f"to_{row.game_key}", format_func=words.shown, label_visibility="collapsed")
+    st.selectbox(
+        "To group",
+        groups,
+        key=f"to_{row.game_key}",
+        index=None,
+        format_func=words.shown,
+        placeholder="to group",
+        label_visibility="collapsed",
+    )
 
 
 def _offer(environment: Environment, kind: str, key: str) -> None:
-    group = st.session_state.get(f"to_{key}")
-    if kind != "move":
-        confirm.offer(f"game_{key}", partial(asking.preview_decision, environment, kind, [key]))
-    elif group is not None:
-        confirm.offer(f"game_{key}", partial(asking.preview_move, environment, [key], group))
+    if kind == "move":
+        group = st.session_state.get(f"to_{key}")
+        make = partial(asking.preview_move, environment, [key], None if group is None else str(group))
+    else:
+        make = partial(asking.preview_decision, environment, kind, [key])
+    confirm.offer(f"game_{key}", make)
 
 
 def _draw_unknown(environment: Environment, game_key: str) -> None:

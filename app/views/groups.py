@@ -13,13 +13,13 @@ from listeners.sample import STATUSES
 from pipeline.store.fleet import Driver, Fleet
 
 _PLACE = "groups_move"
-_GAMES, _TO = "games", "to"
+_GAMES, _TO = "move_games", "move_to"
 _COLUMNS = {
     "group": st.column_config.TextColumn("Group", width=110),
     "driver": st.column_config.TextColumn("Driver", width=120),
     "heartbeat": st.column_config.TextColumn("Heartbeat", width=100),
     "games": st.column_config.TextColumn("Games", width=70),
-    "how": st.column_config.TextColumn("Worst", width=260),
+    "how": st.column_config.TextColumn("Worst", width=330),
     "desired": st.column_config.TextColumn("Wanted", width=90),
     "backend": st.column_config.TextColumn("Started by", width=110),
     "capacity": st.column_config.TextColumn("Capacity", width=90, help="Cores; a dash where it is not limited."),

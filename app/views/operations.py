@@ -24,6 +24,13 @@ _COLUMNS = {
     "took": st.column_config.TextColumn("Took", width=70),
     "outcome": st.column_config.TextColumn("Outcome", width=320),
 }
+_STEP_COLUMNS = {
+    "step": st.column_config.TextColumn("Step", width=110),
+    "state": st.column_config.TextColumn("State", width=90),
+    "begun": st.column_config.TextColumn("Begun", width=170),
+    "took": st.column_config.TextColumn("Took", width=70),
+    "detail": st.column_config.TextColumn("What it found, or waits for", width=820),
+}
 
 
 def _page() -> None:
@@ -122,7 +129,10 @@ def _draw_one(environment: Environment, operation_id: str) -> None:
         return
     operation = seen.operation
     targets = words.targets_text(operation.targets, seen.names)
-    header.headline(f"{operation.kind.capitalize()} of {targets}", trouble=operation.state in {"needs_human", "failed"})
+    header.headline(
+        f"{words.shown(operation.kind, 24).capitalize()} of {targets}",
+        trouble=operation.state in {"needs_human", "failed"},
+    )
     with st.container(key="verdict", gap=None):
         st.text(f"{words.operation_text(operation.state)}{f': {words.shown(_waits(seen))}' if _waits(seen) else ''}")
     confirm.draw_controller(operation, seen.controller_runs)
@@ -173,11 +183,12 @@ def _draw_steps(seen: OneOperation) -> None:
                 "state": words.step_text(step.state),
                 "begun": words.moment(step.begun_at),
                 "took": words.duration((step.ended_at or seen.read_at) - step.begun_at),
-                "what it found, or waits for": words.shown(step.detail) if step.detail else words.UNKNOWN_VALUE,
+                "detail": words.shown(step.detail) if step.detail else words.UNKNOWN_VALUE,
             }
             for step in seen.steps
         ),
         hide_index=True,
+        column_config=_STEP_COLUMNS,
         alt="The journal of this operation's steps, in their order.",
     )
 

@@ -100,7 +100,7 @@ def _how(made: Decision, now: float) -> str:
     if made.parked_at is not None:
         return f"parked {words.age(now - made.parked_at)} ago"
     if made.failures:
-        return f"next attempt in {words.age(made.retry_at - now)}"
+        return f"next attempt in {words.age(made.retry_at - now)}" if made.retry_at > now else "tries at its next pass"
     return words.UNKNOWN_VALUE
 
 

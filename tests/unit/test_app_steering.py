@@ -91,10 +91,10 @@ def drawn_alive(app: AppTest) -> str:
     return re.sub(r"\\.", "", drawn)
 
 
-def choose(app: AppTest, names: list[str], group: str | None = None, box: str = "games") -> AppTest:
+def choose(app: AppTest, names: list[str], group: str | None = None, box: str = "move_games") -> AppTest:
     app.multiselect(key=box).set_value([KEY[name] for name in names])
     if group is not None:
-        app.selectbox(key="to").set_value(group)
+        app.selectbox(key="move_to").set_value(group)
     return app
 
 
@@ -170,8 +170,8 @@ def test_each_page_draws_a_full_and_hostile_store(page: str, tmp_path: Path, ope
     change(engine, begun[1], "failed", HOSTILE[1])
     app = opening(page)
     if page == "groups":
-        app.multiselect(key="games").set_value(keys)
-        app.selectbox(key="to").set_value("a")
+        app.multiselect(key="move_games").set_value(keys)
+        app.selectbox(key="move_to").set_value("a")
         app.button(key="preview_move").click().run()
         assert "to move" in texts(app)
     for _ in range(2):
@@ -181,7 +181,7 @@ def test_each_page_draws_a_full_and_hostile_store(page: str, tmp_path: Path, ope
         assert not app.exception
         app = opening("operations", operation=begun[0].operation_id)
     assert "▲ needs a person" in texts(app)
-    assert "1 operation needs a person" in "".join(element.value for element in app.markdown)
+    assert "1 needs a person" in "".join(element.value for element in app.markdown)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -276,6 +276,9 @@ def test_a_stale_preview_is_not_done_and_the_page_says_so(store: Engine, opening
     start_driver(store, "group", "a", None)
     app = opening("game", game=KEY["Ludo"])
     app.button(key="act_move").click().run()
+    assert "Choose what to move, and the group" in app.warning[0].value.replace("\\", "")
+    app.selectbox(key=f"to_{KEY['Ludo']}").set_value("a")
+    app.button(key="act_move").click().run()
     with store.begin() as connection:
         connection.execute(update(tables.games).where(tables.games.c.game_key == KEY["Ludo"]).values(epoch=9))
     fill(app, reason="b is busy").button(key=f"ask_game_{KEY['Ludo']}").click().run()
@@ -287,7 +290,7 @@ def test_a_stale_preview_is_not_done_and_the_page_says_so(store: Engine, opening
 @pytest.mark.parametrize(
     ("page", "button", "sentence"),
     [
-        ("groups", "preview_move", "Choose the games, and the group"),
+        ("groups", "preview_move", "Choose what to move, and the group"),
         ("repairs", "preview_retry", "Nothing to retry: no game is chosen"),
     ],
 )
@@ -335,6 +338,16 @@ def test_a_locked_store_refuses_an_action_and_the_page_stands(store: Engine, ope
     assert [each.kind for each in listed(store)] == ["pause"]
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_opens_while_somebody_writes(page: str, store: Engine, opening: Opening) -> None:
+    """Looking never waits for a writer, not even at the first look of a dashboard that has just started."""
+    with store.connect() as holder:
+        holder.exec_driver_sql("BEGIN IMMEDIATE")
+        app = opening(page)
+        holder.rollback()
+    assert not app.error
+
+
 def test_a_page_does_not_wait_long_for_a_lock(engine: Engine) -> None:
     """The dashboard's connections give up after seconds, on SQLite and on PostgreSQL; drivers wait longer."""
     ask_store(engine, wish("pause", "game:x"))
@@ -372,7 +385,7 @@ def test_those_that_need_a_person_come_first(store: Engine, opening: Opening) ->
     assert (row["state"], row["targets"], row["reason"]) == ("✕ failed", "Go", "–")
     assert row["page"] == f"operations?operation={ended.operation_id}"
     badges = "".join(element.value for element in opening("groups").markdown)
-    assert ":orange-badge[:material/person_alert: 1 operation needs a person]" in badges
+    assert ":orange-badge[:material/person_alert: 1 needs a person]" in badges
     assert first.is_open
 
 
