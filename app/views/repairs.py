@@ -20,16 +20,16 @@ _CLASSES = {
     "fatal": "it killed a worker",
 }
 _COLUMNS = {
-    "status": st.column_config.TextColumn("Status", width=115),
-    "game": st.column_config.TextColumn("Game", width=160),
-    "page": st.column_config.LinkColumn("Key (opens its page)", display_text=r"game=(.*)$", width=205),
+    "status": st.column_config.TextColumn("Status", width=105),
+    "game": st.column_config.TextColumn("Game", width=150),
+    "page": st.column_config.LinkColumn("Key (opens its page)", display_text=r"game=(.*)$", width=190),
     "group": st.column_config.TextColumn("Group", width=60),
-    "how": st.column_config.TextColumn("Stopped", width=170),
-    "class": st.column_config.TextColumn("Class of cause", width=180),
+    "how": st.column_config.TextColumn("Stopped", width=150),
+    "repairable": st.column_config.TextColumn("Retry now?", width=170),
+    "class": st.column_config.TextColumn("Class of cause", width=170),
+    "evidence": st.column_config.TextColumn("Evidence", width=380),
     "failures": st.column_config.TextColumn("Failures", width=75, help="In a row."),
     "last": st.column_config.TextColumn("Last failed", width=95),
-    "repairable": st.column_config.TextColumn("Retry now?", width=230),
-    "evidence": st.column_config.TextColumn("Evidence", width=360),
 }
 _NOTHING = Decision()
 
@@ -68,8 +68,7 @@ def _live(environment: Environment) -> None:
 def _sentence(troubled: int, stopped: int) -> str:
     if not troubled:
         return "Nothing to repair"
-    waits = "1 is parked or waits after a failure" if stopped == 1 else f"{stopped} are parked or wait after a failure"
-    return f"{troubled} in trouble, {waits}" if stopped else f"{troubled} in trouble, none is parked"
+    return f"{troubled} to look at, {stopped or 'none'} of them parked or waiting after a failure"
 
 
 def _is_stopped(steering: Steering, row: GameRow) -> bool:
@@ -88,11 +87,11 @@ def _row(steering: Steering, row: GameRow) -> dict[str, str]:
         "page": f"game?game={row.game_key}",
         "group": words.shown(row.group, 40) if row.group is not None else words.UNKNOWN_VALUE,
         "how": _how(made, now),
+        "repairable": _repairable(steering, row),
         "class": _CLASSES.get(made.failure_class or "", words.UNKNOWN_VALUE),
+        "evidence": words.shown(evidence, 200) if evidence else words.UNKNOWN_VALUE,
         "failures": words.count(made.failures) if made.failures else words.UNKNOWN_VALUE,
         "last": f"{words.age(now - made.failed_at)} ago" if made.failed_at is not None else words.UNKNOWN_VALUE,
-        "repairable": _repairable(steering, row),
-        "evidence": words.shown(evidence, 200) if evidence else words.UNKNOWN_VALUE,
     }
 
 
@@ -108,8 +107,8 @@ def _repairable(steering: Steering, row: GameRow) -> str:
     """Say whether a retry would do something now, and else why not."""
     other = steering.busy.get(f"game:{row.game_key}")
     if other is not None:
-        return f"✕ operation {other.operation_id[:8]} is about it"
-    return "✓ yes" if _is_stopped(steering, row) else "✕ it is not parked, and does not wait"
+        return f"✕ busy: {words.shown(other.kind, 12)} {other.operation_id[:8]}"
+    return "✓ yes" if _is_stopped(steering, row) else "✕ it waits for nothing"
 
 
 def _draw_retry(environment: Environment, rows: list[GameRow]) -> None:
