@@ -1,24 +1,51 @@
-"""The line on top of every page: which environment, how old the data is, and the switch that holds it still."""
+"""The lines on top of every page: where one is and can go, who one is, how old the data is, what waits for a person."""
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import services, words
+from app import looks, services, words
 from app.services import Environment
 from pipeline.errors import Refused
-from pipeline.store.fleet import Fleet
 
 _MISSED_REFRESHES = 3
-_HELD = "held_fleet"
 _PAUSED = "paused"
+_PAGES: Final = {
+    "Fleet": "fleet",
+    "Groups": "groups",
+    "Repairs": "repairs",
+    "Operations": "operations",
+    "Audit": "audit",
+}
+
+
+class Look(Protocol):
+    """What a page shows: read at one moment."""
+
+    @property
+    def read_at(self) -> float:
+        """Unix seconds."""
+
+
+Seen = TypeVar("Seen", bound=Look)
 
 _STYLE = """<style>
 [data-testid="stMainBlockContainer"] {padding: 1rem 2rem 3rem}
 [data-testid="stHeader"] {background: none; pointer-events: none}
 [data-testid="stHeader"] button {pointer-events: auto}
 .st-key-header {padding-right: 2.5rem}
+.st-key-pages {margin-top: -0.75rem}
+[class*="st-key-operation_stuck"], .st-key-resume_box {border-color: #E69F00; border-width: 2px}
+[class*="st-key-card_"] [data-testid="stText"], [class*="st-key-confirm_"] [data-testid="stText"],
+[class*="st-key-operation_"] [data-testid="stText"] {font-size: 0.875rem; line-height: 1.4}
+[class*="st-key-confirm_"] [data-testid="stText"] * {white-space: pre-wrap; overflow-wrap: anywhere}
+[class*="st-key-card_"] [data-testid="stText"] *, [class*="st-key-operation_"] [data-testid="stText"] *
+{white-space: pre-wrap; overflow-wrap: anywhere}
+[class*="st-key-card_cannot"] {opacity: 0.75}
 .st-key-header [data-testid="stText"] {font-size: 0.875rem; opacity: 0.75}
 [class*="st-key-headline"] {padding-left: 0.75rem; border-left: 6px solid #88888855}
 .st-key-headline_trouble {border-left-color: #D55E00}
@@ -44,48 +71,93 @@ def environment_or_stop() -> Environment:
         st.stop()
 
 
-def draw(environment: Environment, *, link_home: bool = False) -> Fleet | None:
-    """Draw the line, with a link back to Fleet when asked, and return the fleet to show.
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines as they were drawn."""
 
-    It is held still while paused and while reading fails, and None when it could never be read.
-    """
+    age_place: DeltaGenerator
+    paused: bool
+
+
+def draw(environment: Environment, read: Callable[[Environment], Seen], name: str, about: str = "") -> Seen | None:
+    """Draw the lines and return what to show, as `show` does."""
+    return show(environment, lines(environment), read, name, about)
+
+
+def lines(environment: Environment) -> Lines:
+    """Draw the lines: the pages, the environment, the person, what waits for one, and the place of the data's age."""
     st.html(_STYLE)
+    counted, unread = _count(environment)
     with st.container(horizontal=True, vertical_alignment="center", key="header"):
-        if link_home:
-            st.page_link("views/fleet.py", label="Fleet", icon=":material/arrow_back:")
-        st.text(f"turnout · environment {environment.settings.environment}", width="stretch")
+        who = words.shown(services.actor(), 40)
+        st.text(f"turnout · environment {environment.settings.environment} · you are {who}", width="stretch")
+        if counted is not None and counted.need_a_person:
+            one = counted.need_a_person == 1
+            needs = f"{counted.need_a_person} {'needs' if one else 'need'} a person"
+            st.badge(needs, icon=":material/person_alert:", color="orange")
         age_place = st.empty()
         paused = st.toggle(
             "Pause refresh", key=_PAUSED, persist_state="session", help="Holds the data on screen still."
         )
-    fleet, refused = _read(environment, paused)
-    if fleet is not None:
-        _draw_age(age_place, fleet, environment, paused)
+    with st.container(horizontal=True, key="pages", gap="small"):
+        for title, page in _PAGES.items():
+            uncounted = words.escaped(str(unread)) if unread is not None and title == "Operations" else None
+            st.page_link(f"views/{page}.py", label=_label(title, counted), help=uncounted)
+    return Lines(age_place, paused)
+
+
+def show(
+    environment: Environment, drawn: Lines, read: Callable[[Environment], Seen], name: str, about: str = ""
+) -> Seen | None:
+    """Return what to show, read by `read` and kept under `name` in the viewer's session while it is `about` the same.
+
+    It is held still while paused and while reading fails, and None when it could never be read.
+    """
+    seen, refused = _read(environment, read, (f"held_{name}", about), paused=drawn.paused)
+    if seen is not None:
+        _draw_age(drawn.age_place, seen, environment, drawn.paused)
     if refused is not None:
-        kept = " What is shown below is the last that could be read." if fleet is not None else ""
+        kept = " What is shown below is the last that could be read." if seen is not None else ""
         st.error(words.escaped(str(refused)) + kept, icon=":material/database_off:")
-    return fleet
+    return seen
 
 
-def _read(environment: Environment, paused: bool) -> tuple[Fleet | None, Refused | None]:
-    held_store, held = st.session_state.get(_HELD, (None, None))
-    if held_store != environment.store:
+def _count(environment: Environment) -> tuple[looks.Waiting | None, Refused | None]:
+    """Return how many operations are open, or why nobody knows."""
+    try:
+        return looks.waiting(environment), None
+    except Refused as refused:
+        return None, refused
+
+
+def _label(title: str, counted: looks.Waiting | None) -> str:
+    if title != "Operations":
+        return title
+    return f"{title} ({words.UNKNOWN_VALUE if counted is None else counted.open})"
+
+
+def _read(
+    environment: Environment, read: Callable[[Environment], Seen], slot: tuple[str, str], *, paused: bool
+) -> tuple[Seen | None, Refused | None]:
+    name, about = slot
+    held_about, held = st.session_state.get(name, (None, None))
+    if held_about != (environment.store, about):
         held = None
     if paused and held is not None:
         return held, None
     try:
-        fleet = services.fleet(environment)
+        seen = read(environment)
     except Refused as refused:
         return held, refused
-    st.session_state[_HELD] = (environment.store, fleet)
-    return fleet, None
+    st.session_state[name] = ((environment.store, about), seen)
+    return seen, None
 
 
-def _draw_age(place: DeltaGenerator, fleet: Fleet, environment: Environment, paused: bool) -> None:
+def _draw_age(place: DeltaGenerator, seen: Look, environment: Environment, paused: bool) -> None:
     """Draw how old the data is; amber once three refreshes were missed, for whatever reason."""
-    old = time.time() - fleet.read_at
+    old = time.time() - seen.read_at
     late = old > _MISSED_REFRESHES * environment.settings.dashboard.refresh_seconds
-    text = f"data as of {words.clock(fleet.read_at)} ({words.age(old)} ago{', paused' if paused else ''})"
+    text = f"data as of {words.clock(seen.read_at)} ({words.age(old)} ago{', paused' if paused else ''})"
     icon = ":material/warning:" if late else ":material/schedule:"
     place.badge(words.escaped(text), icon=icon, color="orange" if late else "gray")
 

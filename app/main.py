@@ -7,6 +7,10 @@ st.navigation(
     [
         st.Page("views/fleet.py", title="Fleet", default=True),
         st.Page("views/game.py", title="Game", visibility="hidden"),
+        st.Page("views/groups.py", title="Groups"),
+        st.Page("views/repairs.py", title="Repairs"),
+        st.Page("views/operations.py", title="Operations"),
+        st.Page("views/audit.py", title="Audit"),
     ],
     position="hidden",
 ).run()

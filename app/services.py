@@ -1,8 +1,10 @@
 """Everything the pages read, wired once: the environment, the control store, the metrics history.
 
-Readers are cached for a few seconds and shared by all viewers. Nothing here draws, writes or holds a viewer's state.
+Readers are cached for a few seconds and shared by all viewers. Nothing here draws, writes or holds a viewer's state;
+what the steering pages read is in `app/looks.py`, what people ask for in `app/asking.py`.
 """
 
+import getpass
 import os
 import sys
 import time
@@ -10,13 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 from deltalake.exceptions import DeltaError
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
+from sqlalchemy.exc import SQLAlchemyError
 
 from app.trends import Trend, trend
 from listeners import history
@@ -28,6 +32,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.fleet import Fleet, SchemaVersion, read_fleet, read_schemas
 
 _MOST_TRANSITIONS = 5_000  # of the whole fleet; beyond it the oldest are left out
+_PATIENCE_MS: Final = 3_000  # a page waits so long for a lock in the control store
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,11 @@ class Environment:
     settings: Settings
     paths: Paths
     store: str
+
+
+def actor() -> str:
+    """Return who acts: on a laptop the user of the operating system who runs the dashboard."""
+    return getpass.getuser()
 
 
 def open_environment(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> Environment:
@@ -100,6 +110,45 @@ def game_transitions(environment: Environment, game_key: str, seconds: float) ->
     return table.filter(pc.equal(table["game_key"], game_key))
 
 
+def engine(environment: Environment) -> Engine:
+    """Return the control store's engine, which waits at most 3 s for a lock: a page must not hang.
+
+    Raises:
+        Refused: the control store cannot be opened.
+    """
+    return _engine(environment.store, environment)
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Turn a control store that cannot be read into a reason for people."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+        raise Refused(
+            f"The control store cannot be read: {reason}. Check the setting store.url and that the store is up."
+        ) from error
+    except ValueError as error:  # a column that is no JSON
+        raise Refused(
+            f"A row of the control store makes no sense: {error}. Look with `turnout audit verify`."
+        ) from error
+
+
+def impatient(store: Engine) -> None:
+    """Let every new connection wait at most 3 s for a lock that somebody else holds."""
+
+    @event.listens_for(store, "connect")
+    def hurry(connection: Any, _record: Any) -> None:
+        cursor = connection.cursor()
+        sqlite = store.dialect.name == "sqlite"
+        cursor.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}" if sqlite else f"SET lock_timeout = {_PATIENCE_MS}")
+        cursor.close()
+        connection.commit()
+
+    store.dispose()  # those that are open already
+
+
 def _option(arguments: Sequence[str], name: str) -> str | None:
     for position, argument in enumerate(arguments):
         if argument == name and position + 1 < len(arguments):
@@ -111,7 +160,9 @@ def _option(arguments: Sequence[str], name: str) -> str | None:
 
 @st.cache_resource(max_entries=2, show_spinner=False)
 def _engine(store: str, _environment: Environment) -> Engine:  # noqa: ARG001 - the store is the cache's key
-    return open_store(_environment.settings, _environment.paths)
+    store_engine = open_store(_environment.settings, _environment.paths)
+    impatient(store_engine)
+    return store_engine
 
 
 @st.cache_data(ttl=2, max_entries=2, show_spinner=False)

@@ -6,7 +6,7 @@ Pure: no Streamlit, no clock. What is unknown is a dash, never 0.
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -52,6 +52,51 @@ LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
         "CRASH_LOOP": Look("↻", "crash loop", _BROKEN, "#111111"),
     }
 )
+
+
+_OPERATIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "planned": "○ planned",
+        "running": "◐ running",
+        "verifying": "◑ verifying",
+        "needs_human": "▲ needs a person",
+        "succeeded": "✓ succeeded",
+        "failed": "✕ failed",
+        "compensated": "↶ taken back",
+    }
+)
+_STEPS: Final[Mapping[str, str]] = MappingProxyType({"running": "◐ waits", "done": "✓ done", "failed": "✕ failed"})
+
+
+def operation_text(state: str) -> str:
+    """Return glyph and words of an operation's state; one this version does not know is shown as it is."""
+    return _OPERATIONS.get(state) or f"? {shown(state, 20)}"
+
+
+def step_text(state: str) -> str:
+    """Return glyph and word of a step's state."""
+    return _STEPS.get(state) or f"? {shown(state, 20)}"
+
+
+def target_text(target: str, names: Mapping[str, str]) -> str:
+    """Return a target (game:KEY or group:NAME) by the name people know it by."""
+    kind, _, name = target.partition(":")
+    if kind == "game":
+        return shown(names.get(name, name), 60)
+    return f"{shown(kind, 20)} {shown(name, 60)}"
+
+
+def targets_text(targets: Sequence[str], names: Mapping[str, str], most: int = 3) -> str:
+    """Name the first few targets, and how many more there are; a dash where none is told."""
+    if not targets:
+        return UNKNOWN_VALUE
+    named = ", ".join(target_text(target, names) for target in targets[:most])
+    return f"{named} and {len(targets) - most} more" if len(targets) > most else named
+
+
+def game_text(key: str, name: str) -> str:
+    """Return a game's name with its key, which tells apart names that look alike."""
+    return f"{shown(name, 60)} · {key}"
 
 
 def status_text(status: str) -> str:

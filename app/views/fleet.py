@@ -4,7 +4,7 @@ from collections import Counter
 
 import streamlit as st
 
-from app import charts, header, words, worst_first
+from app import charts, header, services, words, worst_first
 from app.services import Environment
 from listeners.sample import STATUSES
 from pipeline.store.fleet import Driver, Fleet, GameRow
@@ -18,7 +18,7 @@ def _page() -> None:
 
 
 def _live(environment: Environment) -> None:
-    fleet = header.draw(environment)
+    fleet = header.draw(environment, services.fleet, "fleet")
     if fleet is None:
         return
     if not fleet.rows:

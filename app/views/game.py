@@ -1,10 +1,13 @@
 """One game (`?game=<game_key>`): a verdict, the evidence for it, what happened lately, and who its neighbours are."""
 
+from functools import partial
+
 import pandas as pd
 import pyarrow as pa
 import streamlit as st
 
-from app import charts, header, services, words
+from app import asking, cards, charts, confirm, header, looks, services, words
+from app.looks import Steering
 from app.services import Environment
 from app.trends import Trend
 from pipeline.errors import Refused
@@ -21,9 +24,10 @@ def _page() -> None:
 
 
 def _live(environment: Environment) -> None:
-    fleet = header.draw(environment, link_home=True)
-    if fleet is None:
+    steering = header.draw(environment, looks.steering, "steering")
+    if steering is None:
         return
+    fleet = steering.fleet
     game_key = st.query_params.get("game", "")
     row = fleet.row(game_key)
     if row is None:
@@ -37,6 +41,7 @@ def _live(environment: Environment) -> None:
     if error:
         st.caption("Last error")
         st.code(words.shown(error, 2000), language=None, wrap_lines=True)
+    _draw_actions(environment, steering, row)
     evidence = st.container(gap="small")
     trend = _read_trend(environment, row.game_key)
     with evidence:
@@ -48,6 +53,44 @@ def _live(environment: Environment) -> None:
         _draw_schemas(environment, row.game_key)
     with right:
         _draw_neighbours(fleet, row)
+
+
+def _draw_actions(environment: Environment, steering: Steering, row: GameRow) -> None:
+    """Draw what can be done with the game, and below it the preview that was asked for."""
+    key = row.game_key
+    columns = st.columns(4, gap="small")
+    for column, card in zip(columns, cards.cards(row, steering), strict=True):
+        with column:
+            cards.action_card(
+                card,
+                key=card.name,
+                on_click=_offer,
+                args=(environment, card.name, key),
+                before=partial(_choose_group, steering, row) if card.name == "move" else None,
+            )
+    confirm.panel(environment, f"game_{key}")
+
+
+def _choose_group(steering: Steering, row: GameRow) -> None:
+    groups = [name for name in steering.fleet.groups if name != row.group]
+    st.selectbox(
+        "To group",
+        groups,
+        key=f"to_{row.game_key}",
+        index=None,
+        format_func=words.shown,
+        placeholder="to group",
+        label_visibility="collapsed",
+    )
+
+
+def _offer(environment: Environment, kind: str, key: str) -> None:
+    if kind == "move":
+        group = st.session_state.get(f"to_{key}")
+        make = partial(asking.preview_move, environment, [key], None if group is None else str(group))
+    else:
+        make = partial(asking.preview_decision, environment, kind, [key])
+    confirm.offer(f"game_{key}", make)
 
 
 def _draw_unknown(environment: Environment, game_key: str) -> None:

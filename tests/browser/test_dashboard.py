@@ -1,26 +1,17 @@
 """The real app in a real browser: what an operator sees, clicks and copies."""
 
-import os
-import socket
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from pipeline.names import game_key
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
+from tests.browser.served import CHROMIUM, ROOT, opened, served
 
-ROOT = Path(__file__).parents[2]
-CHROMIUM = Path("/usr/bin/chromium")
 SCREENSHOTS = ROOT / "artefacts" / "screenshots"
 HEADLINE = "2 failed, 1 stalled, 1 lagging, 1 at risk"
-HARMLESS = "404"  # Streamlit asks below a page's address for its own health first
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -34,67 +25,15 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("environment")
     # Heartbeats in the future: the drivers stay alive on screen for as long as the tests take.
     seed(folder, fleet_of_forty(), now=time.time(), heartbeat_ages=dict.fromkeys(("ingest", "a", "b"), -600.0))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", "app/main.py", "--server.port", str(port)]
-    with (folder / "app.log").open("wb") as log:
-        app = subprocess.Popen(
-            [*command, "--", "--env-dir", str(folder)],
-            cwd=ROOT,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        try:
-            _wait_until_healthy(app, f"http://127.0.0.1:{port}/_stcore/health", folder / "app.log")
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            app.terminate()
-            app.wait(timeout=20)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        )
+    with served(folder) as started:
         yield started
-        started.close()
 
 
 @pytest.fixture
 def page(browser: Browser, address: str) -> Iterator[Page]:
     """Open an empty page at the app's address; what its console complained of fails the test."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, base_url=address)
-    opened = context.new_page()
-    complaints: list[str] = []
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on(
-        "console",
-        lambda message: (
-            complaints.append(message.text) if message.type == "error" and HARMLESS not in message.text else None
-        ),
-    )
-    own = (address, address.replace("http", "ws"), "data:", "blob:")
-    opened.on("request", lambda request: None if request.url.startswith(own) else complaints.append(request.url))
-    yield opened
-    context.close()
-    assert complaints == []
-
-
-def _wait_until_healthy(app: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        assert app.poll() is None, f"the app ended: {log.read_text()}"
-        try:
-            with urllib.request.urlopen(url, timeout=2) as answer:
-                if answer.status == 200:
-                    return
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            time.sleep(0.1)
-    pytest.fail(f"the app did not become healthy in 60 s: {log.read_text()}")
+    with opened(browser, address) as empty:
+        yield empty
 
 
 def _settled(page: Page) -> None:
@@ -157,10 +96,10 @@ def test_a_row_links_to_its_game(page: Page) -> None:
     expect(page.get_by_text("1 of 40 games")).to_be_visible(timeout=30_000)
     table = page.locator('[data-testid="stDataFrame"]').first
     expect(_cell(page, game_key("Harbor quest"))).to_be_attached(timeout=15_000)
-    with page.context.expect_page(timeout=15_000) as opened:
+    with page.context.expect_page(timeout=15_000) as linked:
         table.hover(position={"x": 400, "y": 53})  # the drawn link acts only under a pointer that came over it
         table.click(position={"x": 420, "y": 53})
-    expect(opened.value.get_by_text(f"key {game_key('Harbor quest')}")).to_be_visible(timeout=30_000)
+    expect(linked.value.get_by_text(f"key {game_key('Harbor quest')}")).to_be_visible(timeout=30_000)
 
 
 def test_hostile_names_do_nothing(page: Page) -> None:

@@ -1,0 +1,161 @@
+"""The one way from a wish to an operation: a preview, and a confirmation that grows with what it may disturb.
+
+A preview is kept in the viewer's session until it is confirmed or dropped; what comes after is the operation's page.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import streamlit as st
+
+from app import asking, looks, words
+from app.asking import Preview
+from app.services import Environment
+from pipeline.errors import Refused
+from pipeline.store.operations import Operation, Wish
+
+Level = Literal[1, 2, 3]
+_REVERSIBLE: Final = frozenset({"pause", "resume", "retry"})
+_TALL: Final = 8  # lines of a preview; more scroll
+
+
+def level(wish: Wish) -> Level:
+    """Return how much a wish may disturb: 1 a game, reversibly; 2 a game; 3 several games, or more than a game."""
+    if len(wish.targets) != 1 or not wish.targets[0].startswith("game:"):
+        return 3
+    return 1 if wish.kind in _REVERSIBLE else 2
+
+
+def words_to_type(wish: Wish) -> str | None:
+    """Return what must be typed to confirm a wish, such as `MOVE 12`; None where nothing must."""
+    return f"{wish.kind.upper()} {len(wish.targets)}" if level(wish) == 3 else None
+
+
+def lacking(wish: Wish, reason: str, typed: str) -> str | None:
+    """Say what is missing for a wish to be asked for; None when nothing is."""
+    if level(wish) > 1 and not reason.strip():
+        return "A reason is needed: those who ask later will want it."
+    wanted = words_to_type(wish)
+    if wanted is not None and " ".join(typed.split()) != wanted:
+        return f"Type {wanted} to confirm: {len(wish.targets)} are touched."
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What stands at one place of a page: a preview, what became of it, or why there is none."""
+
+    preview: Preview | None = None
+    asked: str | None = None  # the operation's id
+    refused: str | None = None
+
+
+def offer(place: str, make: Callable[[], Preview]) -> None:
+    """Make a preview and keep it for `panel` at this place; a button's callback."""
+    try:
+        st.session_state[_slot(place)] = _Offer(preview=make())
+    except Refused as refused:
+        st.session_state[_slot(place)] = _Offer(refused=str(refused))
+
+
+def panel(environment: Environment, place: str) -> None:
+    """Draw what was offered at this place: why not, the preview to confirm, or the operation it has become."""
+    kept: _Offer | None = st.session_state.get(_slot(place))
+    if kept is None:
+        return
+    with st.container(border=True, key=f"confirm_{place}", gap="small"):
+        if kept.preview is not None and kept.asked is None:
+            _draw_preview(environment, place, kept.preview)
+        if kept.refused is not None:
+            st.warning(words.escaped(kept.refused), icon=":material/block:")
+        if kept.asked is not None:
+            _draw_asked(environment, kept.asked)
+        if kept.preview is None or kept.asked is not None:
+            st.button("Put away", key=f"drop_{place}", on_click=_drop, args=(place,))
+
+
+def operation_link(operation_id: str, label: str) -> None:
+    """Draw a link to an operation's page; `label` is ours, or escaped."""
+    st.page_link(
+        "views/operations.py", label=label, icon=":material/assignment:", query_params={"operation": operation_id}
+    )
+
+
+def _draw_preview(environment: Environment, place: str, preview: Preview) -> None:
+    wish = preview.wish
+    st.caption(f"What {wish.kind} would do, as seen at {words.clock(preview.seen_at)}. Nothing is done yet.")
+    with st.container(height=260 if len(preview.lines) > _TALL else "content", border=False, gap=None):
+        for line in preview.lines:
+            st.text(words.shown(line))
+    wanted = words_to_type(wish)
+    with st.form(f"form_{place}", enter_to_submit=False, border=False):
+        optional = " (may be empty)" if level(wish) == 1 else ""
+        st.text_input(f"Reason{optional}", key=_field("reason", wish), max_chars=500)
+        if wanted is not None:
+            st.text_input(f"Type {wanted} to confirm", key=_field("typed", wish), max_chars=40, autocomplete="off")
+        with st.container(horizontal=True):
+            st.form_submit_button(
+                f"Ask to {wish.kind}", key=f"ask_{place}", on_click=_confirm, args=(environment, place, preview)
+            )
+            st.form_submit_button("Drop it", key=f"dropped_{place}", on_click=_drop, args=(place,), type="tertiary")
+
+
+def _confirm(environment: Environment, place: str, preview: Preview) -> None:
+    """Ask for what was shown; a second click finds it asked for, or the same key and so the same operation."""
+    kept: _Offer | None = st.session_state.get(_slot(place))
+    if kept is not None and kept.preview is preview and kept.asked is not None:
+        return
+    reason = str(st.session_state.get(_field("reason", preview.wish)) or "")
+    typed = str(st.session_state.get(_field("typed", preview.wish)) or "")
+    refused = lacking(preview.wish, reason, typed)
+    if refused is None:
+        try:
+            operation = asking.ask(environment, replace(preview.wish, reason=reason.strip()))
+        except Refused as why:
+            refused = str(why)
+        else:
+            st.session_state[_slot(place)] = _Offer(preview, asked=operation.operation_id)
+            looks.forget()
+            return
+    st.session_state[_slot(place)] = _Offer(preview, refused=refused)
+
+
+def _drop(place: str) -> None:
+    st.session_state.pop(_slot(place), None)
+
+
+def _draw_asked(environment: Environment, operation_id: str) -> None:
+    """Say that it was asked for, which is not that it was done, and how it stands now."""
+    operation_link(operation_id, f"Asked for: operation {operation_id[:8]}")
+    try:
+        seen = looks.one_operation(environment, operation_id)
+    except Refused as refused:
+        st.warning(words.escaped(str(refused)), icon=":material/database_off:")
+        return
+    st.text(f"{words.operation_text(seen.operation.state)}{_said(seen)}")
+    draw_controller(seen.operation, seen.controller_runs)
+
+
+def _said(seen: looks.OneOperation) -> str:
+    if seen.operation.outcome:
+        return f": {words.shown(seen.operation.outcome)}"
+    return f": {words.shown(seen.steps[-1].detail)}" if seen.steps and seen.steps[-1].detail else ""
+
+
+def draw_controller(operation: Operation, runs: bool | None) -> None:
+    """Say that nobody brings an open operation on, where that is so."""
+    if operation.is_open and operation.state != "needs_human" and runs is False:
+        st.warning(
+            "No controller runs: start `turnout controller run`. The operation waits for it.",
+            icon=":material/hourglass_disabled:",
+        )
+
+
+def _slot(place: str) -> str:
+    return f"offer_{place}"
+
+
+def _field(name: str, wish: Wish) -> str:
+    """Name a field of one preview, so that the next preview's is empty."""
+    return f"{name}_{wish.idempotency_key}"

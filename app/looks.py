@@ -1,0 +1,256 @@
+"""What the steering pages look at: games with their seats and decisions, groups, operations, the audit log.
+
+Read from the control store, cached for a second or two and shared by all viewers. Nothing here draws or writes.
+"""
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import streamlit as st
+from sqlalchemy import Engine, select
+
+from app.services import Environment, engine, reading
+from pipeline.control.engine import require_undoable
+from pipeline.errors import Refused
+from pipeline.store import audit
+from pipeline.store.decisions import Decision, decided
+from pipeline.store.fleet import Fleet, read_fleet
+from pipeline.store.games import known_games
+from pipeline.store.leases import is_held
+from pipeline.store.operations import Operation, Step, listed, steps
+from pipeline.store.operations import operation as find
+from pipeline.store.seats import Seat, seats
+from pipeline.store.tables import groups
+
+_MOST_OPEN: Final = 1_000
+_LATEST: Final = 200  # operations that have ended
+_MOST_ENTRIES: Final = 5_000  # of the audit log, on screen and in a file
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWish:
+    """What is wanted of a cluster group."""
+
+    desired: str  # running | drained | stopped
+    backend: str  # none | local
+    capacity_cores: float | None  # None: not limited
+    priority: str  # high | normal | low
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """What a page that steers games looks at, read at one moment (Unix seconds)."""
+
+    fleet: Fleet
+    seats: Mapping[str, Seat]  # by game key
+    decisions: Mapping[str, Decision]  # by game key; no entry: nothing was decided
+    wishes: Mapping[str, GroupWish]  # by group; no entry: it is not registered
+    busy: Mapping[str, Operation]  # by target, such as game:KEY: the open operation it belongs to
+    read_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The operations there are, with the names of the games they are about, read at one moment (Unix seconds)."""
+
+    operations: tuple[Operation, ...]  # those that need a person, then the open ones, then the newest
+    names: Mapping[str, str]  # by game key
+    controller_runs: bool | None  # None: leases are off, nobody knows
+    read_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class OneOperation:
+    """One operation with its steps, read at one moment (Unix seconds)."""
+
+    operation: Operation
+    steps: tuple[Step, ...]
+    names: Mapping[str, str]
+    controller_runs: bool | None
+    why_no_undo: str | None  # None: it may be undone
+    read_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How many operations are open, and how many of them need a person, at one moment (Unix seconds)."""
+
+    open: int
+    need_a_person: int
+    read_at: float
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which entries of the audit log somebody asks for; an empty text asks for all."""
+
+    since: str  # YYYY-MM-DD, UTC, included like `until`
+    until: str
+    actor: str = ""  # a part of it, as of the next two; upper and lower case are the same
+    action: str = ""
+    target: str = ""
+
+    def takes(self, entry: audit.Entry, names: Mapping[str, str]) -> bool:
+        """Tell whether an entry of these days is asked for; `names` are the games' by their keys."""
+        about = [*entry.targets, *(names.get(target.partition(":")[2], "") for target in entry.targets)]
+        return (
+            self.actor.casefold() in entry.actor.casefold()
+            and self.action.casefold() in entry.action.casefold()
+            and (not self.target or any(self.target.casefold() in each.casefold() for each in about))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The entries of the audit log that were asked for, newest first, read at one moment (Unix seconds)."""
+
+    names: Mapping[str, str]  # by game key
+    entries: tuple[audit.Entry, ...]  # the newest of them
+    matched: int  # all that match
+    read_at: float
+
+
+def steering(environment: Environment) -> Steering:
+    """Read what pages that steer look at, at most 2 s old.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    return _steering(environment.store, environment)
+
+
+def journal(environment: Environment) -> Journal:
+    """Read the open operations and the latest ones, at most 1 s old.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    return _journal(environment.store, environment)
+
+
+def one_operation(environment: Environment, operation_id: str) -> OneOperation:
+    """Read one operation (its id or the beginning of it) with its steps, at most 1 s old.
+
+    Raises:
+        Refused: there is none, or the control store cannot be read.
+    """
+    return _one_operation(environment.store, operation_id, environment)
+
+
+def waiting(environment: Environment) -> Waiting:
+    """Count the open operations, at most 2 s ago.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    return _waiting(environment.store, environment)
+
+
+def audit_log(environment: Environment, asked: Question) -> Log:
+    """Read the entries somebody asks for, at most 5 s old.
+
+    Raises:
+        Refused: the control store cannot be read, or an entry of its log.
+    """
+    return _audit_log(environment.store, asked, environment)
+
+
+def verify_audit(environment: Environment) -> tuple[audit.Verdict, float]:
+    """Look through the whole audit log; return what was found and when (Unix seconds).
+
+    It is kept for 10 minutes, or until `forget_verdict`.
+
+    Raises:
+        Refused: the control store cannot be read, or an entry of its log.
+    """
+    return _verify_audit(environment.store, environment)
+
+
+def forget_verdict() -> None:
+    """Look through the whole audit log again at the next `verify_audit`."""
+    _verify_audit.clear()
+
+
+def forget() -> None:
+    """Read again at the next look: something was asked for."""
+    for cached in (_steering, _journal, _one_operation, _waiting):
+        cached.clear()
+
+
+@st.cache_data(ttl=2, max_entries=2, show_spinner=False)
+def _steering(store: str, _environment: Environment) -> Steering:  # noqa: ARG001 - the store is the cache's key
+    there = engine(_environment)
+    seen = read_fleet(there)
+    with reading():
+        busy = {target: each for each in _open(there) for target in each.targets}
+        return Steering(seen, seats(there), decided(there), _wishes(there), busy, seen.read_at)
+
+
+@st.cache_data(ttl=1, max_entries=2, show_spinner=False)
+def _journal(store: str, _environment: Environment) -> Journal:  # noqa: ARG001 - the store is the cache's key
+    there = engine(_environment)
+    with reading():
+        opened = _open(there)
+        known = {each.operation_id for each in opened}
+        ended = [each for each in listed(there, limit=_LATEST) if each.operation_id not in known]
+        runs = _controller_runs(_environment, there)
+        return Journal((*opened, *ended), known_games(there), runs, time.time())
+
+
+@st.cache_data(ttl=1, max_entries=50, show_spinner=False)
+def _one_operation(store: str, operation_id: str, _environment: Environment) -> OneOperation:  # noqa: ARG001 - as above
+    there = engine(_environment)
+    with reading():
+        found = find(there, operation_id)
+        try:
+            require_undoable(there, found)
+            why = None
+        except Refused as refused:
+            why = str(refused)
+        journaled = tuple(steps(there, found.operation_id))
+        runs = _controller_runs(_environment, there)
+        return OneOperation(found, journaled, known_games(there), runs, why, time.time())
+
+
+@st.cache_data(ttl=2, max_entries=2, show_spinner=False)
+def _waiting(store: str, _environment: Environment) -> Waiting:  # noqa: ARG001 - the store is the cache's key
+    with reading():
+        opened = _open(engine(_environment))
+    return Waiting(len(opened), sum(each.state == "needs_human" for each in opened), time.time())
+
+
+@st.cache_data(ttl=5, max_entries=4, show_spinner=False)
+def _audit_log(store: str, asked: Question, _environment: Environment) -> Log:  # noqa: ARG001 - as above
+    there = engine(_environment)
+    newest: deque[audit.Entry] = deque(maxlen=_MOST_ENTRIES)
+    matched = 0
+    with reading():
+        names = known_games(there)
+        for entry in audit.entries(there, asked.since, asked.until):
+            if asked.takes(entry, names):
+                newest.append(entry)
+                matched += 1
+    return Log(names, tuple(reversed(newest)), matched, time.time())
+
+
+@st.cache_data(ttl=600, max_entries=2, show_spinner=False)
+def _verify_audit(store: str, _environment: Environment) -> tuple[audit.Verdict, float]:  # noqa: ARG001 - as above
+    with reading():
+        return audit.verify(engine(_environment)), time.time()
+
+
+def _open(store: Engine) -> list[Operation]:
+    return listed(store, only_open=True, limit=_MOST_OPEN)
+
+
+def _controller_runs(environment: Environment, store: Engine) -> bool | None:
+    return is_held(store, "controller", "main") if environment.settings.store.leases else None
+
+
+def _wishes(store: Engine) -> dict[str, GroupWish]:
+    columns = (groups.c.name, groups.c.desired, groups.c.backend, groups.c.capacity_cores, groups.c.priority)
+    with store.connect() as connection:
+        return {name: GroupWish(*rest) for name, *rest in connection.execute(select(*columns))}

@@ -1,0 +1,30 @@
+"""The audit log as a file for spreadsheets. Pure."""
+
+import csv
+import io
+import json
+from typing import Final
+
+from app import words
+from app.looks import Log
+
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take for the beginning of a formula
+
+
+def as_csv(log: Log) -> str:
+    """Return the entries as CSV, none of whose cells a spreadsheet would take for a formula."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(_FIELDS)
+    for entry in log.entries:
+        detail = json.dumps(dict(entry.detail), sort_keys=True, ensure_ascii=False)
+        values = (entry.day, str(entry.number), words.moment(entry.at), entry.actor, entry.executor, entry.action)
+        more = (" ".join(entry.targets), entry.operation_id or "", entry.phase, entry.outcome or "", detail, entry.hash)
+        writer.writerow([f"'{value}" if value.startswith(_FORMULA) else value for value in (*values, *more)])
+    return text.getvalue()
+
+
+_FIELDS: Final = (
+    *("day", "number", "at", "actor", "executor", "action"),
+    *("targets", "operation_id", "phase", "outcome", "detail", "hash"),
+)

@@ -1,0 +1,127 @@
+"""The audit log: who did what, by day, person, action and target; and whether it is as it was written."""
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from app import header, looks, words
+from app.looks import Log, Question
+from app.services import Environment
+from app.spreadsheet import as_csv
+from pipeline.errors import Refused
+from pipeline.store.audit import Entry
+
+_WEEK = timedelta(days=6)
+_ON_SCREEN = 1_000
+_VERIFIED = "audit_verified"
+_DEFECTS = 10  # shown at once
+_COLUMNS = {
+    "at": st.column_config.TextColumn("At", width=170),
+    "place": st.column_config.TextColumn("Entry", width=120),
+    "actor": st.column_config.TextColumn("Who", width=110),
+    "action": st.column_config.TextColumn("Did", width=90),
+    "phase": st.column_config.TextColumn("Phase", width=175),
+    "targets": st.column_config.TextColumn("To", width=300),
+    "page": st.column_config.LinkColumn("Operation", display_text=r"operation=(.{8})", width=100),
+    "reason": st.column_config.TextColumn("Why", width=220),
+    "executor": st.column_config.TextColumn("Through", width=200),
+}
+
+
+def _page() -> None:
+    environment = header.environment_or_stop()
+    st.fragment(_live, run_every=environment.settings.dashboard.refresh_seconds)(environment)
+
+
+def _live(environment: Environment) -> None:
+    lines = header.lines(environment)
+    header.headline("Who did what", trouble=False)
+    _draw_verdict(environment)
+    asked = _draw_filters()
+    log = header.show(environment, lines, partial(looks.audit_log, asked=asked), "audit", repr(asked))
+    if log is not None:
+        _draw_log(log)
+
+
+def _draw_verdict(environment: Environment) -> None:
+    """Draw whether the log is as it was written; the whole of it is read for that, so only when asked."""
+    if not st.session_state.get(_VERIFIED):
+        st.button("Verify the log", key="verify", on_click=_verify, help="Reads all of it, and checks every hash.")
+        return
+    try:
+        verdict, at = looks.verify_audit(environment)
+    except Refused as refused:
+        st.error(words.escaped(str(refused)), icon=":material/database_off:")
+        return
+    with st.container(border=True, gap=None, key="verdict_intact" if verdict.intact else "verdict_broken"):
+        how = "✓ Intact" if verdict.intact else "✕ NOT intact"
+        st.text(f"{how}: {words.count(verdict.entries)} entries, as looked at {words.clock(at)}")
+        st.text(f"newest hash {verdict.head or words.UNKNOWN_VALUE}")
+        for defect in verdict.defects[:_DEFECTS]:
+            st.text(f"✕ {words.shown(defect)}")
+        if len(verdict.defects) > _DEFECTS:
+            st.text(f"… and {len(verdict.defects) - _DEFECTS} more; `turnout audit verify` prints all")
+        if verdict.unended:
+            st.text(f"{len(verdict.unended)} have begun and not ended; open operations are among them")
+        st.caption("Who can write the whole table can make a new chain that holds: keep this hash elsewhere.")
+    st.button("Verify again", key="verify_again", on_click=_verify, type="tertiary")
+
+
+def _verify() -> None:
+    st.session_state[_VERIFIED] = True
+    looks.forget_verdict()
+
+
+def _draw_filters() -> Question:
+    """Draw the filters, which live in the URL."""
+    today = datetime.now(UTC).date()
+    with st.container(horizontal=True, vertical_alignment="bottom", key="filters"):
+        since = st.date_input("From", today - _WEEK, key="since", bind="query-params", format="YYYY-MM-DD", width=150)
+        until = st.date_input("To", today, key="until", bind="query-params", format="YYYY-MM-DD", width=150)
+        texts = [
+            st.text_input(label, key=key, bind="query-params", type="search", placeholder="all") or ""
+            for label, key in (("Who", "who"), ("Did", "did"), ("To which game or group", "what"))
+        ]
+    return Question(since.isoformat(), until.isoformat(), *texts)
+
+
+def _draw_log(log: Log) -> None:
+    if not log.entries:
+        st.info("No entry matches. Choose other days, or clear the filters.", icon=":material/filter_alt_off:")
+        return
+    shown = log.entries[:_ON_SCREEN]
+    st.dataframe(
+        pd.DataFrame(_row(entry, log) for entry in shown),
+        hide_index=True,
+        height=min(36 * (len(shown) + 1), 620),
+        column_config=_COLUMNS,
+        alt="Entries of the audit log, newest first.",
+        key="audit_table",
+    )
+    kept = "" if len(log.entries) == log.matched else f"; the file holds the newest {words.count(len(log.entries))}"
+    st.caption(
+        f"{words.count(len(shown))} of {words.count(log.matched)} entries, newest first{kept}. All times are UTC."
+    )
+    st.download_button(
+        "Download as CSV", partial(as_csv, log), "audit.csv", "text/csv", key="csv", icon=":material/download:"
+    )
+
+
+def _row(entry: Entry, log: Log) -> dict[str, str | None]:
+    reason = str(entry.detail.get("reason") or "")
+    return {
+        "at": words.moment(entry.at),
+        "place": entry.place,
+        "actor": words.shown(entry.actor, 60),
+        "action": words.shown(entry.action, 40),
+        "phase": f"{entry.phase}: {words.operation_text(entry.outcome)}" if entry.outcome else entry.phase,
+        "targets": words.targets_text(entry.targets, log.names),
+        "page": f"operations?operation={entry.operation_id}" if entry.operation_id else None,
+        "reason": words.shown(reason, 160) if reason else words.UNKNOWN_VALUE,
+        "executor": words.shown(entry.executor, 80),
+    }
+
+
+_page()

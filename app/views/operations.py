@@ -1,0 +1,283 @@
+"""What was asked for and how far it has come: those that need a person first; one of them by `?operation=ID`."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from app import asking, confirm, header, looks, words
+from app.looks import Journal, OneOperation
+from app.services import Environment
+from pipeline.errors import Refused
+from pipeline.store.operations import Operation
+
+_MOST_CARDS = 20
+_COLUMNS = {
+    "state": st.column_config.TextColumn("State", width=125),
+    "page": st.column_config.LinkColumn("Opens its page", display_text=r"operation=(.{8})", width=110),
+    "kind": st.column_config.TextColumn("What", width=80),
+    "targets": st.column_config.TextColumn("Of", width=260),
+    "actor": st.column_config.TextColumn("Who", width=100),
+    "reason": st.column_config.TextColumn("Why", width=200),
+    "asked": st.column_config.TextColumn("Asked for", width=165),
+    "took": st.column_config.TextColumn("Took", width=70),
+    "outcome": st.column_config.TextColumn("Outcome", width=320),
+}
+_STEP_COLUMNS = {
+    "step": st.column_config.TextColumn("Step", width=110),
+    "state": st.column_config.TextColumn("State", width=90),
+    "begun": st.column_config.TextColumn("Begun", width=170),
+    "took": st.column_config.TextColumn("Took", width=70),
+    "detail": st.column_config.TextColumn("What it found, or waits for", width=820),
+}
+
+
+def _page() -> None:
+    environment = header.environment_or_stop()
+    st.fragment(_live, run_every=environment.settings.dashboard.refresh_seconds)(environment)
+
+
+def _live(environment: Environment) -> None:
+    operation_id = st.query_params.get("operation", "")
+    if operation_id:
+        _draw_one(environment, operation_id)
+        return
+    journal = header.draw(environment, looks.journal, "journal")
+    if journal is not None:
+        _draw_all(journal)
+
+
+# ---------------------------------------------------------------------------------------------------------- all of them
+
+
+def _draw_all(journal: Journal) -> None:
+    opened = [each for each in journal.operations if each.is_open]
+    ended = [each for each in journal.operations if not each.is_open]
+    stuck = sum(each.state == "needs_human" for each in opened)
+    header.headline(_sentence(len(opened), stuck), trouble=stuck > 0)
+    if opened:
+        confirm.draw_controller(opened[-1], journal.controller_runs)
+    for each in opened[:_MOST_CARDS]:
+        _draw_card(each, journal)
+    if len(opened) > _MOST_CARDS:
+        st.caption(f"{len(opened) - _MOST_CARDS} more are open, and stand in the table.")
+    st.subheader("Latest", anchor=False)
+    rows = [*opened[_MOST_CARDS:], *ended]
+    if not rows:
+        st.info("Nothing that has ended yet. Ask for something on a game's page, under Groups or under Repairs.")
+        return
+    st.dataframe(
+        pd.DataFrame(_row(each, journal) for each in rows),
+        hide_index=True,
+        height=min(36 * (len(rows) + 1), 620),
+        column_config=_COLUMNS,
+        alt="Operations, newest first. The id links to the operation's page.",
+        key="operations_table",
+    )
+    st.caption("All times are UTC.")
+
+
+def _sentence(opened: int, stuck: int) -> str:
+    if not opened:
+        return "No operation is open"
+    if not stuck:
+        return "1 operation is open" if opened == 1 else f"{opened} operations are open"
+    needs = "1 operation needs a person" if stuck == 1 else f"{stuck} operations need a person"
+    return f"{needs}, {opened - stuck} more open" if opened > stuck else needs
+
+
+def _draw_card(operation: Operation, journal: Journal) -> None:
+    state = "stuck" if operation.state == "needs_human" else "open"
+    with st.container(border=True, gap=None, key=f"operation_{state}_{operation.operation_id}"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.text(words.operation_text(operation.state))
+            confirm.operation_link(operation.operation_id, operation.operation_id[:8])
+            targets = words.targets_text(operation.targets, journal.names)
+            st.text(f"{words.shown(operation.kind, 24)} of {targets}", width="stretch")
+            took = words.age(journal.read_at - operation.asked_at)
+            st.text(f"by {words.shown(operation.actor, 40)}, {took} ago")
+        if operation.reason:
+            st.text(f"Why: {words.shown(operation.reason, 200)}")
+        if operation.outcome:
+            st.text(words.shown(operation.outcome))
+
+
+def _row(operation: Operation, journal: Journal) -> dict[str, str]:
+    took = (operation.ended_at or journal.read_at) - operation.asked_at
+    return {
+        "state": words.operation_text(operation.state),
+        "page": f"operations?operation={operation.operation_id}",
+        "kind": words.shown(operation.kind, 24),
+        "targets": words.targets_text(operation.targets, journal.names),
+        "actor": words.shown(operation.actor, 40),
+        "reason": words.shown(operation.reason, 120) if operation.reason else words.UNKNOWN_VALUE,
+        "asked": words.moment(operation.asked_at),
+        "took": words.duration(took),
+        "outcome": words.shown(operation.outcome, 200) if operation.outcome else words.UNKNOWN_VALUE,
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------- one of them
+
+
+def _draw_one(environment: Environment, operation_id: str) -> None:
+    read = partial(looks.one_operation, operation_id=operation_id)
+    seen = header.draw(environment, read, "operation", operation_id)
+    if seen is None:
+        st.page_link("views/operations.py", label="All operations", icon=":material/arrow_back:")
+        return
+    operation = seen.operation
+    targets = words.targets_text(operation.targets, seen.names)
+    header.headline(
+        f"{words.shown(operation.kind, 24).capitalize()} of {targets}",
+        trouble=operation.state in {"needs_human", "failed"},
+    )
+    with st.container(key="verdict", gap=None):
+        st.text(f"{words.operation_text(operation.state)}{f': {words.shown(_waits(seen))}' if _waits(seen) else ''}")
+    confirm.draw_controller(operation, seen.controller_runs)
+    _draw_facts(seen)
+    _draw_steps(seen)
+    _draw_targets(seen)
+    _draw_buttons(environment, seen)
+
+
+def _waits(seen: OneOperation) -> str:
+    """Return what it has come to, or what it waits for."""
+    if seen.operation.outcome:
+        return seen.operation.outcome
+    if seen.steps and seen.operation.is_open:
+        return f"{seen.steps[-1].name}: {seen.steps[-1].detail or 'just begun'}"
+    return ""
+
+
+def _draw_facts(seen: OneOperation) -> None:
+    operation = seen.operation
+    facts = {
+        "Operation": operation.operation_id[:8],
+        "Asked by": words.shown(operation.actor, 40),
+        "At": words.moment(operation.asked_at),
+        "Ended": words.moment(operation.ended_at),
+        "Took": words.duration((operation.ended_at or seen.read_at) - operation.asked_at),
+        "Undoes": operation.undoes[:8] if operation.undoes else words.UNKNOWN_VALUE,
+    }
+    with st.container(horizontal=True, key="evidence", gap="small"):
+        for name, value in facts.items():
+            with st.container(width=185 if value.endswith("UTC") else 118, gap=None):
+                st.caption(name)
+                st.text(value)
+    with st.container(gap=None):
+        st.caption("Why")
+        st.text(words.shown(operation.reason, 500) if operation.reason else words.UNKNOWN_VALUE)
+
+
+def _draw_steps(seen: OneOperation) -> None:
+    st.subheader("Steps", anchor=False)
+    if not seen.steps:
+        st.info("No step has begun." if seen.operation.is_open else "No step was begun.")
+        return
+    st.dataframe(
+        pd.DataFrame(
+            {
+                "step": f"{step.number} {words.shown(step.name, 40)}",
+                "state": words.step_text(step.state),
+                "begun": words.moment(step.begun_at),
+                "took": words.duration((step.ended_at or seen.read_at) - step.begun_at),
+                "detail": words.shown(step.detail) if step.detail else words.UNKNOWN_VALUE,
+            }
+            for step in seen.steps
+        ),
+        hide_index=True,
+        column_config=_STEP_COLUMNS,
+        alt="The journal of this operation's steps, in their order.",
+    )
+
+
+def _draw_targets(seen: OneOperation) -> None:
+    targets = seen.operation.targets
+    with (
+        st.expander(_about(targets), expanded=False),
+        st.container(height=220 if len(targets) > 8 else "content"),
+    ):
+        for target in targets:
+            kind, _, key = target.partition(":")
+            if kind == "game" and key in seen.names:
+                label = words.escaped(words.game_text(key, seen.names[key]))
+                st.page_link("views/game.py", label=label, query_params={"game": key})
+            else:
+                st.text(words.target_text(target, seen.names))
+
+
+def _about(targets: tuple[str, ...]) -> str:
+    games = sum(target.startswith("game:") for target in targets)
+    return f"The {games} games it is about" if games == len(targets) > 1 else f"What it is about: {len(targets)}"
+
+
+# -------------------------------------------------------------------------------------------------------------- buttons
+
+
+def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
+    operation = seen.operation
+    if operation.state == "needs_human":
+        with st.container(border=True, key="resume_box", gap="xsmall"):
+            st.markdown("**Let it go on**")
+            last = seen.steps[-1].name if seen.steps else "its first step"
+            st.text(f"It tries {words.shown(last, 40)} again, and asks a person again if that does not come.")
+            st.button("Resume", on_click=_act, args=(operation, partial(asking.resume, environment, operation)))
+        with (
+            st.container(border=True, key="close_box", gap="small"),
+            st.form("close", enter_to_submit=False, border=False),
+        ):
+            st.markdown("**End it as it is**")
+            st.text("What was done stays done; its games are free for other operations.")
+            st.text_input("What was found, and done about it", key=_reason_of(operation), max_chars=500)
+            st.form_submit_button("Close it", on_click=_close, args=(environment, operation))
+    elif not operation.is_open:
+        with st.container(border=True, key="undo_box", gap="xsmall"):
+            st.markdown("**Undo**")
+            st.text(words.shown(seen.why_no_undo or "Asks for the inverse, checked like anything else."))
+            place = f"undo_{operation.operation_id}"
+            undo = partial(asking.preview_undo, environment, operation.operation_id)
+            st.button(
+                "Undo…", disabled=seen.why_no_undo is not None, on_click=confirm.offer, args=(place, undo), key="undo"
+            )
+            confirm.panel(environment, place)
+    said = st.session_state.get(_note_of(operation.operation_id))
+    if said is not None and said[1] is not None:
+        st.warning(words.escaped(said[1]), icon=":material/block:")
+
+
+def _close(environment: Environment, operation: Operation) -> None:
+    reason = str(st.session_state.get(_reason_of(operation)) or "").strip()
+    if reason:
+        _act(operation, partial(asking.close, environment, operation, reason))
+    else:
+        st.session_state[_note_of(operation.operation_id)] = (
+            None,
+            "A reason is needed: what was found, and done about it.",
+        )
+
+
+def _act(operation: Operation, act: Callable[[], Operation]) -> None:
+    """Do it, if the operation is still as it was drawn; a second click on the same drawing does nothing."""
+    note = _note_of(operation.operation_id)
+    if st.session_state.get(note) == (operation.version, None):
+        return
+    try:
+        act()
+    except Refused as refused:
+        st.session_state[note] = (operation.version, str(refused))
+    else:
+        st.session_state[note] = (operation.version, None)
+        looks.forget()
+
+
+def _note_of(operation_id: str) -> str:
+    return f"note_{operation_id}"
+
+
+def _reason_of(operation: Operation) -> str:
+    return f"found_{operation.operation_id}_{operation.version}"
+
+
+_page()

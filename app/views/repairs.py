@@ -1,0 +1,136 @@
+"""What failed, why, and what can be tried again: games that are parked, wait after a failure, or are in trouble."""
+
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from app import asking, confirm, header, looks, words
+from app.looks import Steering
+from app.services import Environment
+from pipeline.store.decisions import Decision
+from pipeline.store.fleet import GameRow
+
+_PLACE = "repairs_retry"
+_GAMES = "repair"
+_CLASSES = {
+    "expected": "another owner was first",
+    "transient": "storage, a store or disk",
+    "poison": "its rows, schema or table",
+    "fatal": "it killed a worker",
+}
+_COLUMNS = {
+    "status": st.column_config.TextColumn("Status", width=105),
+    "game": st.column_config.TextColumn("Game", width=150),
+    "page": st.column_config.LinkColumn("Key (opens its page)", display_text=r"game=(.*)$", width=190),
+    "group": st.column_config.TextColumn("Group", width=60),
+    "how": st.column_config.TextColumn("Stopped", width=150),
+    "repairable": st.column_config.TextColumn("Retry now?", width=170),
+    "class": st.column_config.TextColumn("Class of cause", width=170),
+    "evidence": st.column_config.TextColumn("Evidence", width=380),
+    "failures": st.column_config.TextColumn("Failures", width=75, help="In a row."),
+    "last": st.column_config.TextColumn("Last failed", width=95),
+}
+_NOTHING = Decision()
+
+
+def _page() -> None:
+    environment = header.environment_or_stop()
+    st.fragment(_live, run_every=environment.settings.dashboard.refresh_seconds)(environment)
+
+
+def _live(environment: Environment) -> None:
+    steering = header.draw(environment, looks.steering, "steering")
+    if steering is None:
+        return
+    rows = [row for row in steering.fleet.rows if row.in_trouble or _is_stopped(steering, row)]
+    stopped = sum(_is_stopped(steering, row) for row in rows)
+    header.headline(_sentence(len(rows), stopped), trouble=bool(rows))
+    if not rows:
+        st.info("No stream is parked, waits after a failure, or is in trouble.")
+    else:
+        st.dataframe(
+            pd.DataFrame(_row(steering, row) for row in rows),
+            hide_index=True,
+            height=min(36 * (len(rows) + 1), 620),
+            column_config=_COLUMNS,
+            alt="Games that failed or are in trouble, worst first. The key links to the game's page.",
+            key="repairs_table",
+        )
+    if rows or f"offer_{_PLACE}" in st.session_state:
+        _draw_retry(environment, rows)
+    st.caption(
+        "A retry gives a stream its whole budget of attempts. What replays refused rows, or makes a table anew from "
+        "bronze, is a command: see docs/repair.md."
+    )
+
+
+def _sentence(troubled: int, stopped: int) -> str:
+    if not troubled:
+        return "Nothing to repair"
+    return f"{troubled} to look at, {stopped or 'none'} of them parked or waiting after a failure"
+
+
+def _is_stopped(steering: Steering, row: GameRow) -> bool:
+    made = steering.decisions.get(row.game_key, _NOTHING)
+    return made.parked_at is not None or made.failures > 0
+
+
+def _row(steering: Steering, row: GameRow) -> dict[str, str]:
+    made = steering.decisions.get(row.game_key, _NOTHING)
+    now = steering.read_at
+    told = row.told.last_error if row.told is not None else None
+    evidence = made.evidence or told or row.verdict.reason
+    return {
+        "status": words.status_text(row.verdict.status),
+        "game": words.shown(row.game, 80),
+        "page": f"game?game={row.game_key}",
+        "group": words.shown(row.group, 40) if row.group is not None else words.UNKNOWN_VALUE,
+        "how": _how(made, now),
+        "repairable": _repairable(steering, row),
+        "class": _CLASSES.get(made.failure_class or "", words.UNKNOWN_VALUE),
+        "evidence": words.shown(evidence, 200) if evidence else words.UNKNOWN_VALUE,
+        "failures": words.count(made.failures) if made.failures else words.UNKNOWN_VALUE,
+        "last": f"{words.age(now - made.failed_at)} ago" if made.failed_at is not None else words.UNKNOWN_VALUE,
+    }
+
+
+def _how(made: Decision, now: float) -> str:
+    if made.parked_at is not None:
+        return f"parked {words.age(now - made.parked_at)} ago"
+    if made.failures:
+        return f"next attempt in {words.age(made.retry_at - now)}" if made.retry_at > now else "tries at its next pass"
+    return words.UNKNOWN_VALUE
+
+
+def _repairable(steering: Steering, row: GameRow) -> str:
+    """Say whether a retry would do something now, and else why not."""
+    other = steering.busy.get(f"game:{row.game_key}")
+    if other is not None:
+        return f"✕ busy: {words.shown(other.kind, 12)} {other.operation_id[:8]}"
+    return "✓ yes" if _is_stopped(steering, row) else "✕ it waits for nothing"
+
+
+def _draw_retry(environment: Environment, rows: list[GameRow]) -> None:
+    """Draw the plan of a retry: games by their names, never by a place in the table."""
+    names = {row.game_key: words.game_text(row.game_key, row.game) for row in rows}
+    with st.container(border=True, key="plan_retry", gap="small"):
+        st.markdown("**Let streams try again**")
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            st.multiselect(
+                "Games",
+                list(names),
+                key=_GAMES,
+                format_func=lambda key: names.get(key, key),
+                placeholder="by name or key",
+            )
+            st.button("Preview the retry", key="preview_retry", on_click=_offer, args=(environment,))
+        confirm.panel(environment, _PLACE)
+
+
+def _offer(environment: Environment) -> None:
+    games = [str(key) for key in st.session_state.get(_GAMES) or []]
+    confirm.offer(_PLACE, partial(asking.preview_decision, environment, "retry", games))
+
+
+_page()

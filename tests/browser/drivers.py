@@ -1,0 +1,76 @@
+"""Drivers without Spark: they hold, let go and tell of games as a group's driver does between two passes."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from sqlalchemy import Engine, update
+
+from pipeline.control import controller
+from pipeline.settings import Paths, Settings
+from pipeline.store.decisions import Decision, decided
+from pipeline.store.drivers import beat, start_driver
+from pipeline.store.engine import open_store
+from pipeline.store.games import carried, let_go
+from pipeline.store.leases import Lease, leased
+from pipeline.store.tables import streams
+
+_TURN_SECONDS = 0.3
+
+
+@contextmanager
+def steered(folder: Path, groups: Sequence[str] = ("a", "b")) -> Iterator[Engine]:
+    """Run a controller and a driver per group over an environment, in threads of this process; yield its store."""
+    settings, paths = Settings(), Paths(folder)
+    store = open_store(settings, paths)
+    stop = threading.Event()
+    with ExitStack() as stack:
+        held = {name: stack.enter_context(leased(store, settings.store, "group", name)) for name in groups}
+        drivers = {name: lease for name, lease in held.items() if lease is not None}
+        for name in drivers:
+            start_driver(store, "group", name, None)
+        threads = [
+            threading.Thread(target=controller.run, args=(settings, paths, stop), name="controller"),
+            threading.Thread(target=_drive, args=(store, drivers, stop), name="drivers"),
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield store
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+    store.dispose()
+
+
+def _drive(store: Engine, drivers: dict[str, Lease], stop: threading.Event) -> None:
+    mine: dict[str, set[str]] = {name: set() for name in drivers}
+    while not stop.wait(_TURN_SECONDS):
+        made = decided(store)
+        for name, lease in drivers.items():
+            wanted = {str(each.game_key) for each in carried(store, lease)}
+            if leaving := mine[name] - wanted:
+                let_go(store, lease, leaving)
+            mine[name] = wanted
+            beat(store, "group", name, "running", 839)
+            for key in wanted:
+                _tell(store, key, name, made.get(key, Decision()))
+
+
+def _tell(store: Engine, key: str, group: str, made: Decision) -> None:
+    """Tell of a stream as it was told before, but where it is now and how it is read."""
+    if made.desired == "paused":
+        lane, status = "PAUSED", "PAUSED"
+    elif made.parked_at is not None:
+        lane, status = "QUARANTINED", "FAILED"
+    else:
+        lane, status = "RUN", "RUNNING"
+    values: dict[str, object] = {"group_name": group, "updated_at": time.time(), "lane": lane}
+    with store.begin() as connection:
+        last = connection.execute(streams.select().where(streams.c.game_key == key)).first()
+        if last is not None and lane != last.lane:
+            values |= {"status": status, "status_since": time.time()}
+        connection.execute(update(streams).where(streams.c.game_key == key).values(values))

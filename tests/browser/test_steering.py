@@ -1,0 +1,137 @@
+"""Steering in a real browser: from a choice by name to an operation that a controller brings on."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from sqlalchemy import Engine
+
+from pipeline.names import game_key
+from pipeline.settings import Paths, Settings
+from pipeline.store.decisions import Decision, record_failures
+from pipeline.store.engine import open_store
+from pipeline.store.operations import listed
+from pipeline.store.seats import seats
+from tests.browser.drivers import steered
+from tests.browser.seed import Seeded, fleet_of_forty, seed
+from tests.browser.served import CHROMIUM, opened, served
+
+SOON = 30_000
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM}: install chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """Return the store of forty games with living drivers and a controller; one game is parked, one only stalled."""
+    folder = tmp_path_factory.mktemp("steered")
+    fleet = [Seeded(game.name, game.group, game.told or {}) for game in fleet_of_forty()]
+    seed(folder, fleet, now=time.time(), heartbeat_ages={"ingest": -600.0}, history=False)
+    store = open_store(Settings(), Paths(folder))
+    parked = Decision(parked_at=time.time(), failures=3, failure_class="poison", evidence="bad rows of seq 588")
+    record_failures(store, {game_key("Fjord arena"): parked})
+    store.dispose()
+    with steered(folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def address(store: Engine) -> Iterator[str]:
+    with served(Path(str(store.url.database)).parent) as started:
+        yield started
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    with opened(browser, address) as empty:
+        yield empty
+
+
+def choose(page: Page, box: str, name: str) -> None:
+    """Choose a game by its name, as a person does: type it, take the one that is offered."""
+    field = page.get_by_role("combobox", name=box)
+    field.fill(name, timeout=SOON)
+    page.get_by_role("option", name=f"{name} · {game_key(name)}").click(timeout=SOON)
+    field.press("Escape")
+
+
+def operations_of(store: Engine, name: str) -> list[str]:
+    return [each.kind for each in listed(store) if f"game:{game_key(name)}" in each.targets]
+
+
+def test_a_move_is_planned_confirmed_and_seen_to_be_done(page: Page, store: Engine) -> None:
+    """Two games chosen by name move when the reason and the words are given; the page follows them to the end."""
+    page.goto("/groups")
+    choose(page, "Games", "Aurora arena")
+    choose(page, "Games", "Cinder arena")
+    page.get_by_role("combobox", name="To group").click()
+    page.get_by_role("option", name="b", exact=True).click()
+    page.get_by_role("button", name="Preview the move").click()
+    expect(page.get_by_text(f"Aurora arena · {game_key('Aurora arena')}: a → b")).to_be_visible(timeout=SOON)
+    page.get_by_label("Reason").fill("a is too busy")
+    page.get_by_role("button", name="Ask to move").click()
+    expect(page.get_by_text("Type MOVE 2 to confirm: 2 are touched.")).to_be_visible(timeout=SOON)
+    assert operations_of(store, "Aurora arena") == []
+    page.get_by_label("Type MOVE 2 to confirm").fill("MOVE 2")
+    page.get_by_role("button", name="Ask to move").click()
+    link = page.get_by_role("link", name="Asked for: operation")
+    expect(link).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("✓ succeeded: Moved and seen: 2 in b.")).to_be_visible(timeout=SOON)
+    assert {seats(store)[game_key(name)].group for name in ("Aurora arena", "Cinder arena")} == {"b"}
+    link.click()
+    expect(page.get_by_text("Move of Aurora arena, Cinder arena")).to_be_visible(timeout=SOON)
+    expect(page.get_by_role("button", name="Undo…")).to_be_enabled(timeout=SOON)
+    page.wait_for_url(lambda url: "/operations?operation=" in url)
+
+
+def test_a_double_click_asks_once(page: Page, store: Engine) -> None:
+    """Two fast clicks on the confirmation are one operation."""
+    page.goto(f"/game?game={game_key('Gale quest')}")
+    page.get_by_role("button", name="Pause…").click(timeout=SOON)
+    page.get_by_role("button", name="Ask to pause").dblclick(timeout=SOON)
+    expect(page.get_by_role("link", name="Asked for: operation")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("✓ succeeded: Paused")).to_be_visible(timeout=SOON)
+    assert operations_of(store, "Gale quest") == ["pause"]
+
+
+def test_a_tab_that_is_closed_loses_nothing(browser: Browser, address: str, store: Engine) -> None:
+    """A tab closed in the very moment of the confirmation leaves an operation that is brought to its end."""
+    with opened(browser, address) as page:
+        with page.expect_websocket() as connected:
+            page.goto(f"/game?game={game_key('Iris quest')}")
+        page.get_by_role("button", name="Pause…").click(timeout=SOON)
+        confirm = page.get_by_role("button", name="Ask to pause")
+        expect(confirm).to_be_visible(timeout=SOON)
+        with connected.value.expect_event("framesent"):  # it has left the browser; its answer is not waited for
+            confirm.click()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and not _ended(store, "Iris quest"):
+        time.sleep(0.1)
+    assert _ended(store, "Iris quest") == ["succeeded"]
+    assert operations_of(store, "Iris quest") == ["pause"]
+
+
+def _ended(store: Engine, name: str) -> list[str]:
+    found = [each for each in listed(store) if f"game:{game_key(name)}" in each.targets]
+    return [each.state for each in found if not each.is_open]
+
+
+def test_a_repair_is_refused_with_its_reason_or_done(page: Page, store: Engine) -> None:
+    """A stream that waits for nothing is not retried, and the page says why; the parked one is tried again."""
+    page.goto("/repairs")
+    choose(page, "Games", "Harbor quest")
+    page.get_by_role("button", name="Preview the retry").click()
+    expect(page.get_by_text("is not parked and does not wait after a failure")).to_be_visible(timeout=SOON)
+    expect(page.get_by_role("button", name="Ask to retry")).to_have_count(0)
+    assert operations_of(store, "Harbor quest") == []
+    page.goto("/repairs")
+    choose(page, "Games", "Fjord arena")
+    page.get_by_role("button", name="Preview the retry").click()
+    page.get_by_role("button", name="Ask to retry").click(timeout=SOON)
+    expect(page.get_by_text("✓ succeeded: Tried again")).to_be_visible(timeout=SOON)
+    assert operations_of(store, "Fjord arena") == ["retry"]
