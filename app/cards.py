@@ -72,7 +72,7 @@ def cards(row: GameRow, steering: Steering) -> tuple[Card, ...]:
         "pause": "Resume it.",
         "resume": "Pause it, if nothing more shall land.",
         "retry": "Nothing of it waits. See its last error, and what changed.",
-        "move": "Start another: `turnout group run NAME`.",
+        "move": "Start another: `turnout groups run NAME`.",
     }
     if other is not None:
         why = dict.fromkeys(

@@ -40,7 +40,7 @@ def _live(environment: Environment) -> None:
     fleet = steering.fleet
     if not fleet.groups:
         header.headline("No cluster group yet", trouble=False)
-        st.info("Start one: `turnout group run NAME`. It registers itself, and new games go to the emptiest group.")
+        st.info("Start one: `turnout groups run NAME`. It registers itself, and new games go to the emptiest group.")
         return
     silent = [name for name in fleet.groups if _silence(fleet, name) is not None]
     header.headline(_sentence(fleet, silent), trouble=bool(silent))

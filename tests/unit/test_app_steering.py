@@ -282,7 +282,7 @@ def test_a_stale_preview_is_not_done_and_the_page_says_so(store: Engine, opening
     with store.begin() as connection:
         connection.execute(update(tables.games).where(tables.games.c.game_key == KEY["Ludo"]).values(epoch=9))
     fill(app, reason="b is busy").button(key=f"ask_game_{KEY['Ludo']}").click().run()
-    tick(World(Settings(), store), KINDS)
+    tick(World(Settings(), store, environment.paths), KINDS)
     again(app)
     assert "✕ failed: Nothing was done: it has changed since you looked" in texts(app)
 
