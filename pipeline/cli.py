@@ -13,6 +13,7 @@ import click
 
 from pipeline.contracts.commands import schemas
 from pipeline.control.commands import audit, controller, move, ops, pause, resume, retry
+from pipeline.control.group_commands import groups
 from pipeline.errors import Refused, Transient
 from pipeline.options import together
 from pipeline.repair.commands import accept_gap, quarantine, rebuild
@@ -332,10 +333,11 @@ _steering = (
     retry,
     *ops.commands.values(),
     *audit.commands.values(),
+    *groups.commands.values(),
 )
 for _command in (*quarantine.commands.values(), rebuild, accept_gap, *_steering):
     _environment(_command)
-for _group in (quarantine, rebuild, controller, move, pause, resume, retry, ops, audit):
+for _group in (quarantine, rebuild, controller, move, pause, resume, retry, ops, audit, groups):
     cli.add_command(_group)
 stream.add_command(accept_gap)
 

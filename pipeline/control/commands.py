@@ -55,14 +55,17 @@ def move(
     """Move GAMES (names or keys) to another cluster group while everything runs."""
     from pipeline.control import moves
     from pipeline.store.engine import open_store
+    from pipeline.store.loads import read_loads
     from pipeline.store.seats import group_seats, seats
 
-    engine = open_store(*load(env_dir))
-    there = seats(engine)
+    settings, paths = load(env_dir)
+    engine, now = open_store(settings, paths), time.time()
+    there, loads = seats(engine), read_loads(engine, now, settings.placement.most_games)
     wanted = dict.fromkeys(_keys(games, {key: seat.game for key, seat in there.items()}), group)
-    plan = moves.plan(wanted, there, group_seats(engine), time.time())
+    plan = moves.plan(wanted, there, group_seats(engine), now, loads)
+    lines = moves.rendered(plan, there, loads, settings.demux.trigger_seconds)
     wish = plan.wish(getpass.getuser(), reason or "")
-    sys.exit(_asked(engine, wish, moves.rendered(plan, there), dry_run=dry_run, wait=not no_wait, as_json=as_json))
+    sys.exit(_asked(engine, wish, lines, dry_run=dry_run, wait=not no_wait, as_json=as_json))
 
 
 def _deciding(kind: str, help_text: str) -> click.Command:
@@ -174,8 +177,9 @@ def undo_operation(env_dir: Path, operation: str, reason: str | None, no_wait: b
     from pipeline.store.engine import open_store
     from pipeline.store.operations import operation as find
 
-    engine = open_store(*load(env_dir))
-    wish, lines = undo(engine, find(engine, operation), getpass.getuser(), reason or "", time.time())
+    settings, paths = load(env_dir)
+    engine, most = open_store(settings, paths), settings.placement.most_games
+    wish, lines = undo(engine, find(engine, operation), getpass.getuser(), reason or "", time.time(), most)
     sys.exit(_asked(engine, wish, lines, dry_run=False, wait=not no_wait, as_json=as_json))
 
 

@@ -13,8 +13,11 @@ from pipeline.control.signals import stop_on_signals
 from pipeline.settings import Paths, Settings
 from pipeline.store.decisions import decided
 from pipeline.store.engine import open_store
+from pipeline.store.games import assign_waiting
 from pipeline.store.leases import leased
+from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, Wish
+from pipeline.store.placing import MOST_GAMES
 from pipeline.store.seats import group_seats, seats
 
 _log = logging.getLogger("turnout")
@@ -40,6 +43,7 @@ def run(settings: Settings, paths: Paths, stop: threading.Event | None = None) -
                 lease.check()
             wait = _QUIET_SECONDS
             try:
+                assign_waiting(engine, settings.placement.most_games)  # games that fitted nowhere when they came
                 if tick(world, KINDS):
                     wait = _BUSY_SECONDS
             except SQLAlchemyError as error:
@@ -48,7 +52,9 @@ def run(settings: Settings, paths: Paths, stop: threading.Event | None = None) -
                 return 0
 
 
-def undo(engine: Engine, done: Operation, actor: str, reason: str, now: float) -> tuple[Wish, list[str]]:
+def undo(
+    engine: Engine, done: Operation, actor: str, reason: str, now: float, most_games: int = MOST_GAMES
+) -> tuple[Wish, list[str]]:
     """Return the inverse of an operation, to be asked for like any other, and what it does as lines for people.
 
     Raises:
@@ -57,8 +63,9 @@ def undo(engine: Engine, done: Operation, actor: str, reason: str, now: float) -
     require_undoable(engine, done)
     there = seats(engine)
     if done.kind == "move":
-        plan = moves.undo(done, there, group_seats(engine), now)
-        return plan.wish(actor, reason, done.operation_id), moves.rendered(plan, there)
+        loads = read_loads(engine, now, most_games)
+        plan = moves.undo(done, there, group_seats(engine), now, loads)
+        return plan.wish(actor, reason, done.operation_id), moves.rendered(plan, there, loads)
     kind = pauses.INVERSE[done.kind]
     facts = pauses.plan(kind, done.parameters["games"], there, decided(engine))
     return pauses.wish(kind, facts, actor, reason, done.operation_id), pauses.rendered(kind, facts, there)

@@ -5,7 +5,7 @@ A step does its work or waits for an effect; both may be done again at any time,
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from sqlalchemy import Engine
@@ -39,6 +39,8 @@ class World:
 
     settings: Settings
     engine: Engine
+    seen: dict[str, tuple[float, float | None]] = field(default_factory=dict)
+    """The first lag (when, seconds) this process has seen of an operation it waits for: only for estimates."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ class Seat:
     lane: str | None
     cursor_seq: int | None
     backlog_age_seconds: float | None
+    retired_at: float | None = None  # None: it is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class GroupSeat:
     name: str
     state: str | None  # as it last told; None: it never did
     heartbeat_at: float | None
+    desired: str = "running"  # running | drained | stopped
 
 
 def seats(engine: Engine) -> dict[str, Seat]:
@@ -45,6 +47,7 @@ def seats(engine: Engine) -> dict[str, Seat]:
     query = select(
         games.c.game_key, games.c.game, games.c.group_name, games.c.epoch, leases.c.name, games.c.last_seq,
         streams.c.group_name, streams.c.updated_at, streams.c.lane, streams.c.cursor_seq, streams.c.backlog_age_seconds,
+        games.c.retired_at,
     ).select_from(joined)  # fmt: skip
     with engine.connect() as connection:
         return {row[0]: Seat(*row) for row in connection.execute(query)}
@@ -53,22 +56,26 @@ def seats(engine: Engine) -> dict[str, Seat]:
 def group_seats(engine: Engine) -> dict[str, GroupSeat]:
     """Return every group by its name."""
     theirs = (drivers.c.kind == "group") & (drivers.c.name == groups.c.name)
-    query = select(groups.c.name, drivers.c.state, drivers.c.heartbeat_at).select_from(
+    query = select(groups.c.name, drivers.c.state, drivers.c.heartbeat_at, groups.c.desired).select_from(
         groups.outerjoin(drivers, theirs)
     )
     with engine.connect() as connection:
         return {row[0]: GroupSeat(*row) for row in connection.execute(query)}
 
 
-def reassign(engine: Engine, moves: Mapping[str, tuple[int, str]]) -> None:
+def reassign(engine: Engine, moves: Mapping[str, tuple[int, str]], desired: Mapping[str, str] | None = None) -> None:
     """Assign games (key → the epoch it was seen with, and its new group), all of them or none.
 
-    What this very call has done before counts as done, so it can be repeated after a crash.
+    In the same transaction write what is wanted of groups (name → desired state). What this very call has done before
+    counts as done, so it can be repeated after a crash.
 
     Raises:
         Moved: the assignment of one of them has changed since it was looked at.
     """
     with engine.begin() as connection:
+        for name, state in sorted((desired or {}).items()):
+            other = (groups.c.name == name) & (groups.c.desired != state)
+            connection.execute(update(groups).where(other).values(desired=state, version=groups.c.version + 1))
         for key, (epoch, group) in sorted(moves.items()):
             as_seen = (games.c.game_key == key) & (games.c.epoch == epoch)
             if connection.execute(update(games).where(as_seen).values(group_name=group, epoch=epoch + 1)).rowcount:
