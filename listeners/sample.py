@@ -92,6 +92,8 @@ class StreamState:
     rejects_total: int
     last_error: str | None
     updated_at: float
+    bytes_per_second: float | None = None  # of files in its table; None is unknown, never 0
+    commits_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,13 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class Placement:
+    """Which cluster group carries which game; how many each carries follows from their load."""
+
+    most_games: int = 1_000  # no group is given more, however little they cost
+
+
+@dataclass(frozen=True, slots=True)
 class Metrics:
     """How health is told."""
 
@@ -133,6 +140,7 @@ class Settings:
     demux: Demux = field(default_factory=Demux)
     spark: Spark = field(default_factory=Spark)
     store: Store = field(default_factory=Store)
+    placement: Placement = field(default_factory=Placement)
     metrics: Metrics = field(default_factory=Metrics)
     dashboard: Dashboard = field(default_factory=Dashboard)
     maintenance: Maintenance = field(default_factory=Maintenance)
@@ -359,6 +367,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("demux.catchup_seqs", 1, 100_000),
     ("demux.checkpoint_interval", 1, 1000),
     ("store.lease_seconds", 1, 3600),
+    ("placement.most_games", 1, 100_000),
     ("metrics.flush_seconds", 0.5, 3600),
     ("metrics.latency_objective_seconds", 0.1, 86_400),
     ("metrics.heartbeat_seconds", 0.5, 30),

@@ -41,14 +41,16 @@ def move(env_dir: Path, games: tuple[str, ...], group: str, how: How) -> None:
     """Move GAMES (names or keys) to another cluster group while everything runs."""
     from pipeline.control import moves
     from pipeline.store.engine import open_store
+    from pipeline.store.loads import read_loads
     from pipeline.store.seats import group_seats, seats
 
     settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    there = seats(engine)
+    engine, now = open_store(settings, paths), time.time()
+    there, loads = seats(engine), read_loads(engine, now, settings.placement.most_games)
     wanted = dict.fromkeys(keys_of(games, {key: seat.game for key, seat in there.items()}), group)
-    plan = moves.plan(wanted, there, group_seats(engine), time.time())
-    asked(settings, engine, plan.wish(getpass.getuser(), how.reason), moves.rendered(plan, there), how)
+    plan = moves.plan(wanted, there, group_seats(engine), now, loads)
+    lines = moves.rendered(plan, there, loads, settings.demux.trigger_seconds)
+    asked(settings, engine, plan.wish(getpass.getuser(), how.reason), lines, how)
 
 
 def deciding(kind: str, help_text: str) -> click.Command:
@@ -161,8 +163,8 @@ def undo_operation(env_dir: Path, operation: str, how: How) -> None:
     from pipeline.store.operations import operation as find
 
     settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    wish, lines = undo(engine, find(engine, operation), getpass.getuser(), how.reason, time.time())
+    engine, most = open_store(settings, paths), settings.placement.most_games
+    wish, lines = undo(engine, find(engine, operation), getpass.getuser(), how.reason, time.time(), most)
     asked(settings, engine, wish, lines, how)
 
 

@@ -23,9 +23,12 @@ from pipeline.settings import Paths, Settings
 from pipeline.store.decisions import decided
 from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
+from pipeline.store.games import assign_waiting
 from pipeline.store.groups import Group, wanted
 from pipeline.store.leases import leased
+from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, Wish
+from pipeline.store.placing import MOST_GAMES
 from pipeline.store.seats import group_seats, seats
 from pipeline.streams import in_hand
 
@@ -65,6 +68,7 @@ def run(settings: Settings, paths: Paths, stop: threading.Event | None = None, *
                 lease.check()
             wait = _QUIET_SECONDS
             try:
+                assign_waiting(engine, settings.placement.most_games)  # games that fitted nowhere when they came
                 if tick(world, KINDS):
                     wait = _BUSY_SECONDS
                 supervisor.tick()
@@ -79,7 +83,9 @@ def run(settings: Settings, paths: Paths, stop: threading.Event | None = None, *
         return 0
 
 
-def undo(engine: Engine, done: Operation, actor: str, reason: str, now: float) -> tuple[Wish, list[str]]:
+def undo(
+    engine: Engine, done: Operation, actor: str, reason: str, now: float, most_games: int = MOST_GAMES
+) -> tuple[Wish, list[str]]:
     """Return the inverse of an operation, to be asked for like any other, and what it does as lines for people.
 
     Raises:
@@ -88,8 +94,9 @@ def undo(engine: Engine, done: Operation, actor: str, reason: str, now: float) -
     require_undoable(engine, done)
     there = seats(engine)
     if done.kind == "move":
-        plan = moves.undo(done, there, group_seats(engine), now)
-        return plan.wish(actor, reason, done.operation_id), moves.rendered(plan, there)
+        loads = read_loads(engine, now, most_games)
+        plan = moves.undo(done, there, group_seats(engine), now, loads)
+        return plan.wish(actor, reason, done.operation_id), moves.rendered(plan, there, loads)
     if done.kind in groups.INVERSE:
         kind = groups.INVERSE[done.kind]
         facts = groups.plan(kind, done.parameters["groups"], wanted(engine))

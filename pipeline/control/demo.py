@@ -146,7 +146,7 @@ def _kept_port(paths: Paths) -> int | None:
 
 
 def _know_group(settings: Settings, paths: Paths, name: str) -> None:
-    register_group(open_store(settings, paths), name)
+    register_group(open_store(settings, paths), name, settings.placement.most_games)
 
 
 def _let_controller_run(settings: Settings, paths: Paths, name: str) -> None:

@@ -43,6 +43,8 @@ class World:
     engine: Engine
     paths: Paths
     works: Works = field(default_factory=Works)  # what takes longer than a tick may
+    seen: dict[str, tuple[float, float | None]] = field(default_factory=dict)
+    """The first lag (when, seconds) this process has seen of an operation it waits for: only for estimates."""
 
 
 @dataclass(frozen=True, slots=True)

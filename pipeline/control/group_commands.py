@@ -12,6 +12,7 @@ import click
 from sqlalchemy import Engine
 
 from pipeline.control.asking import How, asked, asking
+from pipeline.control.placement_commands import drain, propose
 from pipeline.control.roles import require
 from pipeline.errors import Refused
 from pipeline.options import together
@@ -117,6 +118,8 @@ def _steering(kind: str, help_text: str) -> click.Command:
 groups.add_command(_steering("start", "Let the controller run the drivers of GROUPS again."))
 groups.add_command(_steering("stop", "End the drivers of GROUPS and leave their games standing still."))
 groups.add_command(_steering("restart", "End the drivers of GROUPS and start them anew."))
+groups.add_command(propose)
+groups.add_command(drain)
 
 
 def _with(group: Any, options: Mapping[str, Any]) -> Any:

@@ -5,19 +5,25 @@ restarts, and the tables' compare-and-set keeps even a botched move exact (law L
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pipeline.control.engine import Kind, Progress, StepKind, World, some
+from pipeline.control.placement import catch_up_seconds, full, most_room
 from pipeline.errors import Refused
+from pipeline.health.lag import seconds_left
+from pipeline.settings import Demux
 from pipeline.store.fleet import HEARTBEAT_LIMIT_SECONDS
 from pipeline.store.operations import Operation, Wish
-from pipeline.store.seats import GroupSeat, Moved, Seat, reassign, require_carried, seats
+from pipeline.store.placing import GroupLoad, Loads
+from pipeline.store.seats import GroupSeat, Moved, Seat, group_seats, reassign, require_carried, seats
 
 _RELEASE_SECONDS: Final = 120.0  # a pass may be running; a driver that is dead loses its lease before
 _TAKE_SECONDS: Final = 120.0
 _SEEN_SECONDS: Final = 300.0
+_NO_LOADS: Final = Loads()
+_TRIGGER_SECONDS: Final = Demux().trigger_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,8 @@ class Plan:
     """Who moves where; applying it and planning again gives nothing."""
 
     moves: tuple[Move, ...]
+    desired: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """What becomes of groups with it: name → what is wanted of it now, and then."""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -43,51 +51,117 @@ class Plan:
 
     def wish(self, actor: str, reason: str, undoes: str | None = None) -> Wish:
         """Return the operation to ask for; `undoes` is the one it is the inverse of."""
-        targets = tuple(f"game:{each.game_key}" for each in self.moves)
-        assignments = {each.game_key: each.target for each in self.moves}
-        return Wish("move", targets, actor, reason, {"assignments": assignments}, self.facts, undoes=undoes)
+        targets = (*(f"game:{each.game_key}" for each in self.moves), *(f"group:{name}" for name in self.desired))
+        parameters: dict[str, Any] = {"assignments": {each.game_key: each.target for each in self.moves}}
+        if self.desired:
+            parameters["desired"] = {name: list(states) for name, states in self.desired.items()}
+        return Wish("move", targets, actor, reason, parameters, self.facts, undoes=undoes)
 
 
-def plan(wanted: Mapping[str, str], there: Mapping[str, Seat], groups: Mapping[str, GroupSeat], now: float) -> Plan:
+def plan(
+    wanted: Mapping[str, str],
+    there: Mapping[str, Seat],
+    groups: Mapping[str, GroupSeat],
+    now: float,
+    loads: Loads = _NO_LOADS,
+) -> Plan:
     """Plan moves (game key → group); games that are where they shall be are left out.
 
     Raises:
-        Refused: a game or a group does not exist, a game is retired, or a group has no driver that beats.
+        Refused: a game or group does not exist, a game is retired, or a group is not to run, is silent or has no room.
     """
     unknown = sorted(wanted.keys() - there.keys())
     if unknown:
         raise Refused(f"No such game: {some(unknown)}. `turnout games list` shows those there are.")
     require_carried(wanted, there)
     for group in sorted(set(wanted.values())):
-        if group not in groups:
-            known = ", ".join(sorted(groups)) or "none"
-            raise Refused(f"There is no cluster group {group!r}. Groups: {known}.")
-        why = silence(groups[group], now)
-        if why is not None:
-            raise Refused(f"Group {group} cannot take games: {why}. Start it with `turnout groups run {group}`.")
+        _require_taking(require_group(group, groups), now)
     moves = [
         Move(key, there[key].group, group, there[key].epoch)
         for key, group in sorted(wanted.items())
         if there[key].group != group
     ]
-    return Plan(tuple(moves))
+    planned = Plan(tuple(moves))
+    for after in loads_after(planned, loads).values():
+        coming = [each.game_key for each in moves if each.target == after.name]
+        if coming and after.is_over(loads.most_games):
+            raise Refused(_crowded(loads, after, coming))
+    return planned
 
 
-def rendered(planned: Plan, there: Mapping[str, Seat]) -> list[str]:
-    """Return what a plan does, as lines for people."""
-    lines = []
+def require_group(name: str, groups: Mapping[str, GroupSeat]) -> GroupSeat:
+    """Return a group.
+
+    Raises:
+        Refused: there is none of that name.
+    """
+    if name not in groups:
+        raise Refused(f"There is no cluster group {name!r}. Groups: {', '.join(sorted(groups)) or 'none'}.")
+    return groups[name]
+
+
+def loads_after(planned: Plan, loads: Loads) -> dict[str, GroupLoad]:
+    """Return how full the groups of which something was measured are when a plan is done, by name."""
+    by_key, after = loads.by_key(), dict(loads.groups)
     for each in planned.moves:
-        seat = there[each.game_key]
+        if each.game_key not in by_key:
+            continue
+        for name, sign in ((each.source, -1), (each.target, 1)):
+            if name in after:
+                after[name] = after[name].plus(sign * by_key[each.game_key].cores, sign)
+    return after
+
+
+def rendered(
+    planned: Plan,
+    there: Mapping[str, Seat],
+    loads: Loads = _NO_LOADS,
+    trigger_seconds: float = _TRIGGER_SECONDS,
+) -> list[str]:
+    """Return what a plan does, as lines for people."""
+    lines = [f"{name}: {was} → {then}" for name, (was, then) in planned.desired.items()]
+    by_key = loads.by_key()
+    for each in planned.moves:
+        seat, game = there[each.game_key], by_key.get(each.game_key)
         behind = "cursor unknown" if seat.cursor_seq is None else f"cursor {seat.cursor_seq} of {seat.last_seq}"
-        lines.append(f"{each.game_key}: {each.source or 'no group'} → {each.target}, {behind}")
+        seconds = None if game is None else catch_up_seconds(game, trigger_seconds)
+        catchup = "catch-up time unknown" if seconds is None else f"caught up after about {seconds:.0f} s"
+        lines.append(f"{each.game_key}: {each.source or 'no group'} → {each.target}, {behind}, {catchup}")
+    touched = {name for each in planned.moves for name in (each.source, each.target)}
+    for name, after in loads_after(planned, loads).items():
+        if name in touched:
+            lines.append(f"{name}: {full(loads.groups[name])} → {full(after)}")
     lines.append(f"{len(planned.moves)} to move. No other stream restarts; no row is lost or doubled by it.")
     return lines
 
 
+def _crowded(loads: Loads, after: GroupLoad, coming: Sequence[str]) -> str:
+    by_key = loads.by_key()
+    if after.games > loads.most_games:
+        why = f"it would carry {after.games} games, and placement.most_games is {loads.most_games}"
+    else:
+        cores = sum(by_key[key].cores for key in coming if key in by_key)
+        why = f"they take {cores:.3g} cores, and it has {full(loads.groups[after.name])}"
+    there = most_room(loads.groups, after.name)
+    return f"Group {after.name} has no room for {len(coming)} more: {why}; {there}. Take another group, or fewer games."
+
+
 def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
-    there = seats(world.engine)
+    there, groups = seats(world.engine), group_seats(world.engine)
+    assignments = operation.parameters["assignments"]
+    wanted = operation.parameters.get("desired", {})
+    for name, (was, then) in wanted.items():
+        if name not in groups or groups[name].desired != was:
+            raise Refused(f"group {name} is {groups[name].desired if name in groups else 'gone'} now.")
+        carried = (key for key, seat in there.items() if seat.group == name and seat.retired_at is None)
+        new = sorted(set(carried) - assignments.keys())
+        if then != "running" and new:
+            raise Refused(f"group {name} has got {len(new)} more since you looked: {some(new)}. Ask again.")
+    for name in sorted(set(assignments.values()) - wanted.keys()):
+        if name in groups and groups[name].desired != "running":
+            raise Refused(f"group {name} takes no games: it is {groups[name].desired}.")
     facts = {}
-    for key, group in operation.parameters["assignments"].items():
+    for key, group in assignments.items():
         if key not in there:
             raise Refused(f"there is no game {key} any more.")
         facts[key] = [there[key].group, group, there[key].epoch]
@@ -96,11 +170,13 @@ def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
 
 def _assign(world: World, operation: Operation) -> Progress:
     moves = {key: (epoch, group) for key, (_, group, epoch) in operation.preview.items()}
+    desired = {name: then for name, (_, then) in operation.parameters.get("desired", {}).items()}
     try:
-        reassign(world.engine, moves)
+        reassign(world.engine, moves, desired)
     except Moved as moved:
         return Progress("failed", f"Nothing was moved: {moved}.")
-    return Progress("done", f"{len(moves)} assigned.")
+    marked = "".join(f"Group {name} is {then}. " for name, then in sorted(desired.items()))
+    return Progress("done", f"{marked}{len(moves)} assigned.")
 
 
 def release(world: World, operation: Operation) -> Progress:
@@ -150,27 +226,58 @@ def _see(world: World, operation: Operation) -> Progress:
             unseen.append(key)
     if unseen:
         behind = sum(max(there[key].last_seq - (there[key].cursor_seq or 0), 0) for key in unseen)
-        return Progress("waiting", f"{len(unseen)} not caught up yet, {behind} seqs in all: {some(unseen)}.")
+        left = _left(world, operation, [there[key] for key in unseen])
+        return Progress("waiting", f"{len(unseen)} not caught up yet, {behind} seqs in all: {some(unseen)}. {left}")
+    world.seen.pop(operation.operation_id, None)
     return Progress("done", "Each is told of by its new driver and reads on from its cursor.")
+
+
+def _left(world: World, operation: Operation, unseen: Sequence[Seat]) -> str:
+    """Say how long the games that are behind still need, as far as this process has seen their lag fall."""
+    lags = [
+        seat.backlog_age_seconds if seat.told_group == operation.preview[seat.game_key][1] else None for seat in unseen
+    ]
+    known = [lag for lag in lags if lag is not None]
+    if len(known) < len(lags):
+        return "No estimate: a lag is unknown."
+    now = (max(seat.told_at or 0.0 for seat in unseen), max(known))
+    seconds = seconds_left(world.seen.setdefault(operation.operation_id, now), now)
+    if seconds is None:
+        world.seen[operation.operation_id] = now
+        return "No estimate: the lag was not seen to fall."
+    return f"About {seconds:.0f} s are left, as fast as the lag falls."
 
 
 def _done(operation: Operation) -> str:
     by_group = Counter(group for _, group, _ in operation.preview.values())
-    return "Moved and seen: " + ", ".join(f"{count} in {group}" for group, count in sorted(by_group.items())) + "."
+    said = [f"{count} in {group}" for group, count in sorted(by_group.items())]
+    marked = [f"group {name} is {then}" for name, (_, then) in operation.parameters.get("desired", {}).items()]
+    return f"Moved and seen: {', '.join([*said, *marked])}."
 
 
-def undo(operation: Operation, there: Mapping[str, Seat], groups: Mapping[str, GroupSeat], now: float) -> Plan:
-    """Plan the way back of a move, checked like any other.
+def undo(
+    operation: Operation,
+    there: Mapping[str, Seat],
+    groups: Mapping[str, GroupSeat],
+    now: float,
+    loads: Loads = _NO_LOADS,
+) -> Plan:
+    """Plan the way back of a move, checked like any other; what became of a group with it is taken back too.
 
     Raises:
-        Refused: it cannot be, or a game was moved on since.
+        Refused: it cannot be, or a game was moved on or a group changed since.
     """
     for key, (_, group, epoch) in operation.preview.items():
         seat = there.get(key)
         if seat is None or (seat.group, seat.epoch) != (group, epoch + 1):
             raise Refused(f"{key} was moved on since: it is in {seat.group if seat else 'no group'} now.")
+    back = {name: (then, was) for name, (was, then) in operation.parameters.get("desired", {}).items()}
+    for name, (then, _) in back.items():
+        if require_group(name, groups).desired != then:
+            raise Refused(f"Group {name} was changed since: it is {groups[name].desired} now, not {then}.")
     wanted = {key: source for key, (source, *_) in operation.preview.items() if source is not None}
-    return plan(wanted, there, groups, now)
+    as_then = {name: replace(groups[name], desired=was) for name, (_, was) in back.items()}
+    return replace(plan(wanted, there, {**groups, **as_then}, now, loads), desired=back)
 
 
 MOVE: Final = Kind(
@@ -184,6 +291,14 @@ MOVE: Final = Kind(
     _facts,
     _done,
 )
+
+
+def _require_taking(group: GroupSeat, now: float) -> None:
+    if group.desired != "running":
+        raise Refused(f"Group {group.name} takes no games: it is {group.desired}. Set it running, or take another.")
+    why = silence(group, now)
+    if why is not None:
+        raise Refused(f"Group {group.name} cannot take games: {why}. Start it with `turnout groups run {group.name}`.")
 
 
 def silence(group: GroupSeat, now: float) -> str | None:

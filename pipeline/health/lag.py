@@ -45,6 +45,17 @@ def backlog_age_at_least(commits: Sequence[tuple[int, float]], now: float) -> fl
     return max(0.0, now - commits[0][1]) if commits else None
 
 
+def seconds_left(earlier: tuple[float, float | None], later: tuple[float, float | None]) -> float | None:
+    """Return after how many seconds a lag that falls as it did between two looks (at, lag) is gone.
+
+    None where there is nothing to tell it from: a lag is unknown, no time has passed, or it does not fall.
+    """
+    (then, was), (now, still) = earlier, later
+    if was is None or still is None or now <= then or still >= was:
+        return None
+    return still * (now - then) / (was - still)
+
+
 def _passed(lane: Lane, cursor_seq: int, frontier_seq: int | None) -> int:
     if lane == "RUN" and frontier_seq is not None:
         return max(cursor_seq, frontier_seq)

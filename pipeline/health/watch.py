@@ -52,8 +52,10 @@ class _Memory:
     lane: Lane
     window: deque[Observation] = field(default_factory=lambda: deque(maxlen=WINDOW_OBSERVATIONS))
     settled: Settled | None = None
-    landed: deque[tuple[float, int]] = field(default_factory=deque)
+    landed: deque[tuple[float, int, int, int]] = field(default_factory=deque)  # at, rows, bytes, commits
     landed_rows: int = 0
+    landed_bytes: int = 0
+    landed_commits: int = 0
     latencies: deque[tuple[float, tuple[int, ...]]] = field(default_factory=deque)
     latency_sums: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_EDGES_SECONDS) + 1))
     rows_total: int = 0
@@ -123,6 +125,8 @@ class Watch:
             rejects_total=memory.rejects_total,
             last_error=memory.last_error or facts.last_run_failed,
             updated_at=now,
+            bytes_per_second=memory.landed_bytes / elapsed if elapsed > 0 else None,
+            commits_per_second=memory.landed_commits / elapsed if elapsed > 0 else None,
         )
 
 
@@ -134,9 +138,12 @@ def _remember(memory: _Memory, result: GameResult, now: float) -> None:
     memory.rows_total += result.rows
     memory.rejects_total += sum(result.rejects.values())
     at = now if result.committed_at is None else result.committed_at
-    if result.rows:
-        memory.landed.append((at, result.rows))
+    commits = int(result.committed_at is not None)
+    if result.rows or commits:
+        memory.landed.append((at, result.rows, result.bytes, commits))
         memory.landed_rows += result.rows
+        memory.landed_bytes += result.bytes
+        memory.landed_commits += commits
     if any(result.latency_counts):
         memory.latencies.append((at, result.latency_counts))
         memory.latency_sums = [a + b for a, b in zip(memory.latency_sums, result.latency_counts, strict=True)]
@@ -148,7 +155,10 @@ def _remember(memory: _Memory, result: GameResult, now: float) -> None:
 def _forget_old(memory: _Memory, now: float) -> None:
     """Drop what lies before the windows of the rate and of the latency."""
     while memory.landed and memory.landed[0][0] <= now - RATE_SECONDS:
-        memory.landed_rows -= memory.landed.popleft()[1]
+        _, rows, size, commits = memory.landed.popleft()
+        memory.landed_rows -= rows
+        memory.landed_bytes -= size
+        memory.landed_commits -= commits
     while memory.latencies and memory.latencies[0][0] <= now - LATENCY_SECONDS:
         counts = memory.latencies.popleft()[1]
         memory.latency_sums = [a - b for a, b in zip(memory.latency_sums, counts, strict=True)]

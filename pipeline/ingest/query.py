@@ -94,7 +94,7 @@ class Ingest:
         query = self._checkpoint / "query"
         begin = require(self._settings.source, self._paths, self._engine, self._generation, self._bronze, query, landed)
         self._read_heads()
-        record_heads(self._engine, self._heads)
+        record_heads(self._engine, self._heads, self._settings.placement.most_games)
         frame = source.read(self._spark, self._settings.source, self._settings.ingest, self._paths.landing, begin)
         writer = (
             frame.writeStream.queryName(StreamId("ingest", "main").query_name)
@@ -170,7 +170,7 @@ class Ingest:
         self._heads_seq = seq
         if self._landing:
             self._landing.consumed(report["oldest_source_at"])
-        record_seen(self._engine, report["routed"], seq)
+        record_seen(self._engine, report["routed"], seq, self._settings.placement.most_games)
         self._onboarding.note(report["unknown"], time.time())
         refused = sum(report["reasons"].values())
         record_commit(self._engine, seq, report["rows"], refused, report["oldest_source_at"])

@@ -9,7 +9,9 @@ from sqlalchemy.exc import IntegrityError
 
 from pipeline.names import GameKey
 from pipeline.store.leases import MARGIN, Lease, store_now
+from pipeline.store.loads import loads_in
 from pipeline.store.onboarding import onboarded_names
+from pipeline.store.placing import MOST_GAMES, choose
 from pipeline.store.tables import games, groups, leases, registrations, schemas
 
 
@@ -27,7 +29,7 @@ class Assignment:
 _ASSIGNMENT = tuple(games.c[name] for name in Assignment.__slots__)
 
 
-def record_seen(engine: Engine, seen: Mapping[str, str], seq: int) -> None:
+def record_seen(engine: Engine, seen: Mapping[str, str], seq: int, most_games: int = MOST_GAMES) -> None:
     """Note that these games (key → name) had rows in a bronze commit; new ones get a group at once."""
     with engine.begin() as connection:
         present = set(connection.scalars(select(games.c.game_key).where(games.c.game_key.in_(list(seen)))))
@@ -45,20 +47,20 @@ def record_seen(engine: Engine, seen: Mapping[str, str], seq: int) -> None:
     except IntegrityError:  # another process discovered some of them at the same moment
         for key, name in new.items():
             record_one(engine, key, name, seq)
-    assign_waiting(engine)
+    assign_waiting(engine, most_games)
 
 
-def register_group(engine: Engine, name: str) -> None:
-    """Make a cluster group known, and give it the games that wait for one."""
+def register_group(engine: Engine, name: str, most_games: int = MOST_GAMES) -> None:
+    """Make a cluster group known, and give games that wait their groups."""
     try:
         with engine.begin() as connection:
             connection.execute(groups.insert().values(name=name, created_at=time.time()))
     except IntegrityError:
-        return  # it was known
-    assign_waiting(engine)
+        pass  # it was known
+    assign_waiting(engine, most_games)
 
 
-def record_heads(engine: Engine, heads: Mapping[str, int]) -> None:
+def record_heads(engine: Engine, heads: Mapping[str, int], most_games: int = MOST_GAMES) -> None:
     """Bring the store up to what bronze holds (key → last seq), once at every start of ingest.
 
     Repairs what a crash between a bronze commit and `record_seen` left untold.
@@ -72,7 +74,7 @@ def record_heads(engine: Engine, heads: Mapping[str, int]) -> None:
             connection.execute(update(games).where(behind).values(last_seq=bindparam("seq")), rows)
     for key in names.keys() & heads.keys() - known.keys():
         record_one(engine, key, names[key], heads[key])
-    assign_waiting(engine)
+    assign_waiting(engine, most_games)
 
 
 def last_seq(engine: Engine, key: str) -> int:
@@ -81,25 +83,26 @@ def last_seq(engine: Engine, key: str) -> int:
         return connection.scalar(select(games.c.last_seq).where(games.c.game_key == key)) or 0
 
 
-def assign_waiting(engine: Engine) -> None:
-    """Give every game without a group, unless it is retired, the group with the fewest games; nobody else moves."""
+def assign_waiting(engine: Engine, most_games: int = MOST_GAMES) -> None:
+    """Give every game without a group the one that `placing.choose` names; nobody else moves.
+
+    A retired game gets none. One that fits nowhere waits: the controller tries again.
+    """
+    waits = games.c.group_name.is_(None) & games.c.retired_at.is_(None)
     with engine.begin() as connection:
-        names = list(connection.scalars(select(groups.c.name).order_by(groups.c.name)))
-        if not names:
+        if connection.scalar(select(games.c.game_key).where(waits).limit(1)) is None:
             return
-        counts = dict.fromkeys(names, 0)
-        held = connection.execute(
-            select(games.c.group_name, func.count()).where(games.c.group_name.is_not(None)).group_by(games.c.group_name)
-        )
-        counts.update((name, count) for name, count in held)
-        waits = games.c.group_name.is_(None) & games.c.retired_at.is_(None)
-        waiting = select(games.c.game_key).where(waits).order_by(games.c.game_key)
-        for key in list(connection.scalars(waiting)):
-            target = min(counts, key=lambda name: (counts[name], name))
-            if connection.execute(
-                update(games).where(waits, games.c.game_key == key).values(group_name=target)
-            ).rowcount:
-                counts[target] += 1
+        loads = loads_in(connection, time.time(), most_games)
+        rooms = dict(loads.groups)
+        takes = exists().where(groups.c.name == bindparam("target"), groups.c.desired == "running")
+        take = update(games).where(games.c.game_key == bindparam("key"), waits, takes)
+        for game in loads.games:
+            target = choose(game.cores, game.load.priority, rooms.values(), most_games) if game.group is None else None
+            if target is None:
+                continue
+            its_own = {"key": game.game_key, "target": target.name}
+            if connection.execute(take.values(group_name=bindparam("target")), its_own).rowcount:
+                rooms[target.name] = target.plus(game.cores)
 
 
 def assigned(engine: Engine, group: str) -> list[Assignment]:

@@ -17,6 +17,7 @@ from pipeline.names import is_group_name
 from pipeline.store import audit
 from pipeline.store.games import assign_waiting
 from pipeline.store.leases import Process, store_now
+from pipeline.store.placing import PRIORITIES
 from pipeline.store.tables import drivers, group_runs, groups, leases
 
 BACKENDS: Final = ("none", "local")
@@ -24,8 +25,6 @@ BACKENDS: Final = ("none", "local")
 
 DESIRED: Final = ("running", "drained", "stopped")
 """`drained`: it runs, and gets no more games."""
-
-PRIORITIES: Final = ("high", "normal", "low")
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ class GroupSeat:
     name: str
     state: str | None  # as it last told; None: it never did
     heartbeat_at: float | None
+    desired: str = "running"  # running | drained | stopped
     backend: str = "none"  # who starts it; `none`: somebody else
 
 
@@ -58,9 +59,8 @@ def seats(engine: Engine) -> dict[str, Seat]:
 def group_seats(engine: Engine) -> dict[str, GroupSeat]:
     """Return every group by its name."""
     theirs = (drivers.c.kind == "group") & (drivers.c.name == groups.c.name)
-    query = select(groups.c.name, drivers.c.state, drivers.c.heartbeat_at, groups.c.backend).select_from(
-        groups.outerjoin(drivers, theirs)
-    )
+    columns = (groups.c.name, drivers.c.state, drivers.c.heartbeat_at, groups.c.desired, groups.c.backend)
+    query = select(*columns).select_from(groups.outerjoin(drivers, theirs))
     with engine.connect() as connection:
         return {row[0]: GroupSeat(*row) for row in connection.execute(query)}
 
@@ -78,15 +78,19 @@ def require_carried(keys: Iterable[str], there: Mapping[str, Seat]) -> None:
         raise Refused(f"{who} retired: no group carries such a game. Run `turnout repair restore {first}` first.")
 
 
-def reassign(engine: Engine, moves: Mapping[str, tuple[int, str]]) -> None:
+def reassign(engine: Engine, moves: Mapping[str, tuple[int, str]], desired: Mapping[str, str] | None = None) -> None:
     """Assign games (key → the epoch it was seen with, and its new group), all of them or none.
 
-    What this very call has done before counts as done, so it can be repeated after a crash.
+    In the same transaction write what is wanted of groups (name → desired state). What this very call has done before
+    counts as done, so it can be repeated after a crash.
 
     Raises:
         Moved: the assignment of one of them has changed since it was looked at.
     """
     with engine.begin() as connection:
+        for name, state in sorted((desired or {}).items()):
+            other = (groups.c.name == name) & (groups.c.desired != state)
+            connection.execute(update(groups).where(other).values(desired=state, version=groups.c.version + 1))
         for key, (epoch, group) in sorted(moves.items()):
             as_seen = (games.c.game_key == key) & (games.c.epoch == epoch)
             if connection.execute(update(games).where(as_seen).values(group_name=group, epoch=epoch + 1)).rowcount:

@@ -122,6 +122,8 @@ streams = Table(  # observed state of each stream, written by the driver that ca
     Column("rejects_total", BigInteger, nullable=False),  # refused since the driver started
     Column("last_error", Text),
     Column("updated_at", Float, nullable=False),
+    Column("bytes_per_second", Float),  # of files in its table; null when unknown
+    Column("commits_per_second", Float),  # null when unknown
 )
 
 bronze_commits = Table(  # the newest bronze commits: how old is a backlog, how long took ingest

@@ -271,7 +271,7 @@ def test_a_table_that_is_sorted_anew_does_not_change_the_target(store: Engine, o
     assert (asked.kind, asked.targets) == ("retry", (f"game:{KEY['Risk']}",))
 
 
-def test_a_stale_preview_is_not_done_and_the_page_says_so(store: Engine, opening: Opening) -> None:
+def test_a_stale_preview_is_not_done_and_the_page_says_so(store: Engine, opening: Opening, tmp_path: Path) -> None:
     """What changed between look and confirmation is refused by the controller, and its sentence is on the page."""
     start_driver(store, "group", "a", None)
     app = opening("game", game=KEY["Ludo"])
@@ -282,7 +282,7 @@ def test_a_stale_preview_is_not_done_and_the_page_says_so(store: Engine, opening
     with store.begin() as connection:
         connection.execute(update(tables.games).where(tables.games.c.game_key == KEY["Ludo"]).values(epoch=9))
     fill(app, reason="b is busy").button(key=f"ask_game_{KEY['Ludo']}").click().run()
-    tick(World(Settings(), store, environment.paths), KINDS)
+    tick(World(Settings(), store, Paths(tmp_path)), KINDS)
     again(app)
     assert "✕ failed: Nothing was done: it has changed since you looked" in texts(app)
 

@@ -1,13 +1,15 @@
 """The commands that steer: one sentence for wrong use, JSON for scripts, and nothing done where nothing was asked."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import update
 
 from pipeline.cli import cli
-from pipeline.control.controller import KINDS
+from pipeline.control.controller import KINDS, run
 from pipeline.control.engine import World, tick
 from pipeline.errors import Refused
 from pipeline.settings import load
@@ -16,6 +18,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.operations import change, listed
 from pipeline.store.seats import seats
+from pipeline.store.tables import groups
 
 
 @pytest.fixture
@@ -55,6 +58,7 @@ def test_a_dry_run_shows_the_very_move_and_asks_for_nothing(world: World, tmp_pa
     [
         (("move", "Tetris", "--to", "b"), "No such game: 'Tetris'"),
         (("move", "Chess", "--to", "z"), "no cluster group 'z'. Groups: a, b"),
+        (("groups", "drain", "z"), "no cluster group 'z'. Groups: a, b"),
         (("pause", "Chess", "Tetris"), "No such game: 'Tetris'"),
         (("ops", "show", "nothing"), "no operation 'nothing'"),
         (("ops", "resume", "nothing"), "no operation"),
@@ -132,3 +136,74 @@ def test_status_is_a_verdict_for_scripts(world: World, tmp_path: Path) -> None:
     change(world.engine, listed(world.engine)[0], "needs_human", "look at it")
     asked = turnout(tmp_path, "status")
     assert (asked.exit_code, "pause: look at it" in asked.output) == (1, True)
+
+
+def test_a_proposal_shows_its_moves_and_asks_only_when_told_to(world: World, tmp_path: Path) -> None:
+    """`groups propose` names moves, load before and after, and cost; `--apply` asks for all as one operation."""
+    assert "0 to move" in turnout(tmp_path, "groups", "propose").output, "hardly any load is not worth a move"
+    for name in "ab":
+        want(world, name, capacity_cores=0.005)
+    shown = turnout(tmp_path, "groups", "propose").output
+    assert "chess_1: a → b, evens out the load: a is the fullest group" in shown
+    assert "0 restarts, catch-up time unknown." in shown
+    assert "1 to move, 0 fit nowhere. Highest load:" in shown
+    told = json.loads(turnout(tmp_path, "groups", "propose", "--json").stdout)
+    (move,) = told["moves"]
+    assert (move["game_key"], move["from"], move["to"], move["cores_known"]) == ("chess_1", "a", "b", False)
+    assert (move["catch_up_seconds"], move["needed"], told["restarts"], told["unplaced"]) == (None, False, 0, [])
+    assert [told[when]["a"]["games"] for when in ("before", "after")] == [2, 1]
+    assert json.loads(turnout(tmp_path, "groups", "propose", "--json", "--most", "0").stdout)["moves"] == []
+    assert listed(world.engine) == []
+    asked = turnout(tmp_path, "groups", "propose", "--apply", "--no-wait", "--json", "--reason", "hot")
+    assert (json.loads(asked.stdout)["kind"], json.loads(asked.stdout)["targets"]) == ("move", ["game:chess_1"])
+    tick(world, KINDS)
+    assert {key: seat.group for key, seat in seats(world.engine).items()} == {"chess_1": "b", "go_1": "a"}
+    assert "0 to move" in turnout(tmp_path, "groups", "propose").output
+
+
+def test_games_that_cannot_stay_come_first_in_a_proposal(world: World, tmp_path: Path) -> None:
+    """Who is in a group that is stopped is proposed to move; a game is named once, and what fits nowhere is told of."""
+    want(world, "a", desired="stopped")
+    told = json.loads(turnout(tmp_path, "groups", "propose", "--json").stdout)
+    assert [(move["game_key"], move["to"], move["needed"]) for move in told["moves"]] == [
+        ("chess_1", "b", True), ("go_1", "b", True),
+    ]  # fmt: skip
+    want(world, "b", capacity_cores=0.002)
+    told = json.loads(turnout(tmp_path, "groups", "propose", "--json").stdout)
+    assert [each["game_key"] for each in told["unplaced"]] == ["go_1"]
+    assert "go_1: nowhere: group a is stopped; it stays" in turnout(tmp_path, "groups", "propose").output
+
+
+def test_a_group_is_drained_as_shown(world: World, tmp_path: Path) -> None:
+    """`groups drain` shows the moves, asks for them with the group's new state, or refuses what does not fit."""
+    shown = turnout(tmp_path, "groups", "drain", "a", "--dry-run")
+    assert (shown.exit_code, "a: running → drained\nchess_1: a → b" in shown.output) == (0, True)
+    assert listed(world.engine) == []
+    asked = json.loads(turnout(tmp_path, "groups", "drain", "a", "--reason", "old", "--no-wait", "--json").stdout)
+    assert (asked["kind"], asked["targets"]) == ("move", ["game:chess_1", "game:go_1", "group:a"])
+    assert asked["parameters"]["desired"] == {"a": ["running", "drained"]}
+    tick(world, KINDS)
+    assert {seat.group for seat in seats(world.engine).values()} == {"b"}
+    with pytest.raises(Refused, match=r"Group b cannot be drained: 2 of its 2 games .* no other group takes games"):
+        turnout(tmp_path, "groups", "drain", "b")
+    with pytest.raises(Refused, match="Group a takes no games: it is drained"):
+        turnout(tmp_path, "move", "Chess", "--to", "a")
+
+
+def test_the_controller_gives_waiting_games_a_group_when_there_is_room(world: World, tmp_path: Path) -> None:
+    """A game that fitted nowhere when it came is not forgotten: the next look of a controller places it."""
+    for name in "ab":
+        want(world, name, capacity_cores=0.0001)
+    record_seen(world.engine, {"tetris_1": "Tetris"}, 4)
+    assert seats(world.engine)["tetris_1"].group is None
+    assert "tetris_1: nowhere: it has no group; it waits" in turnout(tmp_path, "groups", "propose").output
+    want(world, "b", capacity_cores=1.0)
+    once = threading.Event()
+    once.set()
+    assert run(*load(tmp_path, {}), once) == 0
+    assert seats(world.engine)["tetris_1"].group == "b"
+
+
+def want(world: World, group: str, **wanted: object) -> None:
+    with world.engine.begin() as connection:
+        connection.execute(update(groups).where(groups.c.name == group).values(wanted))

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -20,6 +21,7 @@ from pipeline.store.drivers import write_streams
 from pipeline.store.games import carried, let_go, record_seen, register_group
 from pipeline.store.leases import Lease, store_time
 from pipeline.store.operations import Operation, ask, hash_of, operation, steps
+from pipeline.store.placing import GroupLoad, Load, tallied
 from pipeline.store.seats import GroupSeat, seats
 from pipeline.store.tables import games, operations
 from tests.unit.leases_world import SECONDS, StoreClock, group_lease
@@ -43,7 +45,7 @@ class Drivers:
         for name in "abc":
             self.boundary(name)
 
-    def boundary(self, name: str, lane: Lane = "RUN", *, told: bool = True) -> None:
+    def boundary(self, name: str, lane: Lane = "RUN", *, told: bool = True, lag: float | None = None) -> None:
         """Let go, take, and tell, as a group's driver does between two passes."""
         self.clock.now += 1.0
         lease = self.leases[name]
@@ -53,13 +55,13 @@ class Drivers:
             let_go(self.store, lease, leaving)
         self.held[name] = wanted
         if told:
-            write_streams(self.store, [self._state(key, name, lane) for key in wanted])
+            write_streams(self.store, [self._state(key, name, lane, lag) for key in wanted])
 
-    def _state(self, key: str, group: str, lane: Lane) -> StreamState:
+    def _state(self, key: str, group: str, lane: Lane, lag: float | None) -> StreamState:
         cursor = 9 if lane == "RUN" else 3
         return StreamState(
             game_key=key, group=group, lane=lane, status="HEALTHY", status_since=0.0, cursor_seq=cursor,
-            last_commit_at=None, backlog_age_seconds=None, rows_per_second=None, latency_p95_seconds=None,
+            last_commit_at=None, backlog_age_seconds=lag, rows_per_second=None, latency_p95_seconds=None,
             rows_total=0, rejects_total=0, last_error=None, updated_at=self.clock.now,
         )  # fmt: skip
 
@@ -134,7 +136,9 @@ def test_a_move_is_done_when_it_was_seen_and_then_there_is_nothing_to_plan(drive
     drivers.boundary(target, "CATCHUP")
     tick(world, KINDS)
     assert state(drivers, begun) == "verifying"
-    assert "1 not caught up yet, 6 seqs in all: g1" in steps(drivers.store, begun.operation_id)[-1].detail
+    assert steps(drivers.store, begun.operation_id)[-1].detail == (
+        "1 not caught up yet, 6 seqs in all: g1. No estimate: a lag is unknown."
+    )
     drivers.boundary(target)
     assert tick(world, KINDS) == 0
     done = operation(drivers.store, begun.operation_id)
@@ -144,6 +148,56 @@ def test_a_move_is_done_when_it_was_seen_and_then_there_is_nothing_to_plan(drive
         ("begun", None),
         ("ended", "succeeded"),
     ]
+
+
+def test_a_waiting_move_tells_how_long_it_still_takes(drivers: Drivers, world: World) -> None:
+    """The time left comes from a lag that was seen to fall in its new group; without that there is no estimate."""
+    source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
+    begun = asked(drivers, {"g1": target})
+    for name in (source, target, source, target):
+        tick(world, KINDS)
+        drivers.boundary(name, told=False)
+    said = []
+    for lag in (300.0, 320.0, 320.0, 280.0, 40.0):
+        drivers.boundary(target, "CATCHUP", lag=lag)
+        tick(world, KINDS)
+        said.append(steps(drivers.store, begun.operation_id)[-1].detail.partition("g1. ")[2])
+    assert said[:3] == ["No estimate: the lag was not seen to fall."] * 3
+    assert said[3:] == [f"About {seconds} s are left, as fast as the lag falls." for seconds in (7, 0)]
+    drivers.boundary(target)
+    tick(world, KINDS)
+    assert (state(drivers, begun), world.seen) == ("succeeded", {})
+
+
+def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> None:
+    """A group that is not to run, or that the games would fill over its capacity, is refused with the way out."""
+    there = seats(drivers.store)
+    target = others(drivers, "g1")[0]
+    for desired in ("drained", "stopped"):
+        groups = {**ALIVE, target: GroupSeat(target, "running", NOW, desired)}
+        with pytest.raises(Refused, match=f"Group {target} takes no games: it is {desired}. Set it running"):
+            moves.plan({"g1": target}, there, groups, NOW)
+    games = [(key, seat.group, Load(1e4, 0.0, 1.0, 9.0)) for key, seat in there.items()]
+    rooms = [GroupLoad(name, "running", True, None, 0.3 if name == target else 2.0) for name in "abc"]
+    loads = tallied(games, rooms)
+    most = max(set("abc") - {target})
+    with pytest.raises(Refused, match=(
+        rf"Group {target} has no room for 1 more: they take 0.128 cores, and it has 0.257 of 0.3 cores, 2 games; "
+        rf"most room has {most}, 1.74 cores. Take another group, or fewer games."
+    )):  # fmt: skip
+        moves.plan({"g1": target}, there, ALIVE, NOW, loads)
+    with pytest.raises(Refused, match=r"it would carry 3 games, and placement.most_games is 2; no other group"):
+        moves.plan({"g1": target}, there, ALIVE, NOW, tallied(games, [GroupLoad(target, alive=True)], 2))
+    mine = next(key for key, seat in there.items() if seat.group == target)
+    swap = moves.plan({"g1": target, mine: most}, there, ALIVE, NOW, loads)
+    assert len(swap.moves) == 2, "what leaves makes room for what comes"
+    lines = moves.rendered(swap, there, loads, 5.0)
+    assert f"g1: {there['g1'].group} → {target}, cursor 9 of 9, caught up after about 20 s" in lines
+    assert f"{target}: 0.257 of 0.3 cores, 2 games → 0.257 of 0.3 cores, 2 games" in lines
+    assert swap.facts.keys() == {"g1", mine}, "loads change every second: they are shown, and not what was agreed on"
+    retired = {**there, "g1": replace(there["g1"], retired_at=1.0)}
+    with pytest.raises(Refused, match="g1 is retired: no group carries such a game"):
+        moves.plan({"g1": target}, retired, ALIVE, NOW)
 
 
 def test_what_has_changed_since_it_was_shown_is_not_done(drivers: Drivers, world: World) -> None:

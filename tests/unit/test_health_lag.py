@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from listeners.sample import Lane
-from pipeline.health.lag import backlog_age, backlog_age_at_least
+from pipeline.health.lag import backlog_age, backlog_age_at_least, seconds_left
 
 NOW = 1_000.0
 RING = [(5, 900.0), (6, 910.0), (9, 940.0), (12, 970.0)]
@@ -39,3 +39,22 @@ def test_lower_bound_is_the_age_of_the_ring() -> None:
     """A backlog older than the ring is at least as old as the ring's first commit; an empty ring bounds nothing."""
     assert backlog_age_at_least(RING, NOW) == 100.0
     assert backlog_age_at_least((), NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "expected"),
+    [
+        pytest.param((100.0, 300.0), (120.0, 100.0), 10.0, id="200 s in 20 s, 100 s are left"),
+        pytest.param((100.0, 300.0), (120.0, 0.0), 0.0, id="gone"),
+        pytest.param((100.0, 300.0), (120.0, 300.0), None, id="does not fall"),
+        pytest.param((100.0, 300.0), (120.0, 310.0), None, id="grows"),
+        pytest.param((100.0, None), (120.0, 10.0), None, id="was unknown"),
+        pytest.param((100.0, 300.0), (120.0, None), None, id="is unknown"),
+        pytest.param((100.0, 300.0), (100.0, 200.0), None, id="no time has passed"),
+    ],
+)
+def test_the_time_left_follows_from_a_falling_lag_only(
+    earlier: tuple[float, float | None], later: tuple[float, float | None], expected: float | None
+) -> None:
+    """An estimate is made of two looks at a lag that falls; of anything else there is none."""
+    assert seconds_left(earlier, later) == expected

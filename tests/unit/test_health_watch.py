@@ -58,6 +58,18 @@ def test_rates_and_latency_are_those_of_their_windows() -> None:
     assert quiet.rows_total == 660
 
 
+def test_bytes_and_commits_are_counted_as_rows_are() -> None:
+    """What a stream costs is told beside its rows, over the same 60 s; a commit without rows counts, a failure not."""
+    watch = Watch("a")
+    first = one(watch.observe(START, {"g": reading(START)}, []))
+    assert (first.bytes_per_second, first.commits_per_second) == (None, None)
+    results = [result(START + 30), result(START + 70), result(START + 80, 0), result(START + 90, error="disk full")]
+    later = one(watch.observe(START + 100, {"g": reading(START + 100)}, results))
+    assert (later.bytes_per_second, later.commits_per_second) == (200 / 60, 2 / 60)
+    quiet = one(watch.observe(START + 500, {"g": reading(START + 500)}, []))
+    assert (quiet.bytes_per_second, quiet.commits_per_second) == (0.0, 0.0)
+
+
 def test_a_first_look_knows_no_rate() -> None:
     """Before any time has passed the rate is unknown, not 0."""
     state = one(Watch("a").observe(START, {"g": reading(START)}, []))

@@ -1,14 +1,18 @@
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 
+from listeners.sample import Lane, StreamState
 from pipeline.errors import Refused
 from pipeline.names import GameKey
 from pipeline.settings import load
-from pipeline.store import games, onboarding
+from pipeline.store import games, onboarding, tables
+from pipeline.store.drivers import beat, start_driver, write_streams
 from pipeline.store.engine import open_store
+from pipeline.store.loads import read_loads
 from pipeline.store.onboarding import Wish
+from pipeline.store.placing import Load
 
 
 def _groups(engine: Engine, *names: str) -> dict[str, set[str]]:
@@ -16,7 +20,7 @@ def _groups(engine: Engine, *names: str) -> dict[str, set[str]]:
 
 
 def test_games_are_shared_out_evenly_and_stay(engine: Engine) -> None:
-    """A new game gets the group with the fewest games; a new game or group moves nobody."""
+    """Of games of which nothing is known each group gets as many; a new game or group moves nobody."""
     games.register_group(engine, "a")
     games.register_group(engine, "b")
     games.record_seen(engine, {f"g{number}": f"Game {number}" for number in range(10)}, 1)
@@ -59,3 +63,87 @@ def test_only_onboarded_names_are_repaired_at_a_start(engine: Engine) -> None:
     games.register_group(engine, "a")
     assert games.known_groups(engine) == {"g1": "a"}
     assert [each.last_seq for each in games.assigned(engine, "a")] == [4]
+
+
+def _want(engine: Engine, group: str, **wanted: object) -> None:
+    with engine.begin() as connection:
+        connection.execute(update(tables.groups).where(tables.groups.c.name == group).values(wanted))
+
+
+def _tell(engine: Engine, key: str, group: str, rows: float | None, lane: Lane = "RUN") -> None:
+    state = StreamState(
+        game_key=key, group=group, lane=lane, status="RUNNING", status_since=0.0, cursor_seq=1, last_commit_at=None,
+        backlog_age_seconds=2.0, rows_per_second=rows, latency_p95_seconds=None, rows_total=0, rejects_total=0,
+        last_error=None, updated_at=0.0, bytes_per_second=7.0, commits_per_second=0.2,
+    )  # fmt: skip
+    write_streams(engine, [state])
+
+
+def test_a_new_game_goes_where_measured_load_is_least(engine: Engine) -> None:
+    """One hot game counts for more than two quiet ones: the rule is load, not the number of games."""
+    games.register_group(engine, "a")
+    games.record_seen(engine, {"hot": "Hot"}, 1)
+    games.register_group(engine, "b")
+    games.record_seen(engine, {"quiet1": "1"}, 1)
+    games.record_seen(engine, {"quiet2": "2", "quiet3": "3"}, 1)
+    for key, group in games.known_groups(engine).items():
+        _tell(engine, key, str(group), 50_000.0 if key == "hot" else 1.0)
+    games.record_seen(engine, {"new": "New"}, 2)
+    assert games.known_groups(engine)["new"] == "b"
+    assert len(_groups(engine, "b")["b"]) == 3
+
+
+def test_groups_that_take_no_games_get_none(engine: Engine) -> None:
+    """Drained, stopped and full groups get no new game, one with a dead driver only where there is no other."""
+    for name in "abcd":
+        games.register_group(engine, name)
+    _want(engine, "a", desired="drained")
+    _want(engine, "b", desired="stopped")
+    _want(engine, "c", capacity_cores=0.0001)
+    games.record_seen(engine, {"g1": "One"}, 1)
+    assert games.known_groups(engine) == {"g1": "d"}
+    start_driver(engine, "group", "d", None)
+    beat(engine, "group", "d", "failed", None, "it broke")
+    games.register_group(engine, "e")
+    games.record_seen(engine, {"g2": "Two"}, 1)
+    assert games.known_groups(engine)["g2"] == "e"
+    _want(engine, "e", desired="stopped")
+    games.record_seen(engine, {"g3": "Three"}, 1)
+    assert games.known_groups(engine)["g3"] == "d"
+
+
+def test_a_game_that_fits_nowhere_waits_until_there_is_room(engine: Engine) -> None:
+    """No group gets more games than the setting allows; who waits gets one when there is room, a retired game none."""
+    games.register_group(engine, "a", 2)
+    games.record_seen(engine, {f"g{number}": str(number) for number in range(4)}, 1, 2)
+    assert games.known_groups(engine) == {"g0": "a", "g1": "a", "g2": None, "g3": None}
+    with engine.begin() as connection:
+        connection.execute(update(tables.games).where(tables.games.c.game_key == "g2").values(retired_at=1.0))
+    games.assign_waiting(engine, 2)
+    assert games.known_groups(engine)["g3"] is None
+    games.register_group(engine, "b", 2)
+    assert games.known_groups(engine) == {"g0": "a", "g1": "a", "g2": None, "g3": "b"}
+
+
+def test_loads_are_what_drivers_told_of_streams_that_run(engine: Engine) -> None:
+    """A stream in its pass tells what it costs, one that catches up does not; retired games are left out."""
+    games.register_group(engine, "a")
+    _want(engine, "a", capacity_cores=1.5, priority="high")
+    games.record_seen(engine, {"run": "R", "behind": "B", "untold": "U", "gone": "G"}, 1)
+    _tell(engine, "run", "a", 100.0)
+    _tell(engine, "behind", "a", 9e5, "CATCHUP")
+    with engine.begin() as connection:
+        connection.execute(update(tables.games).where(tables.games.c.game_key == "gone").values(retired_at=1.0))
+        connection.execute(update(tables.games).where(tables.games.c.game_key == "run").values(priority="low"))
+    start_driver(engine, "group", "a", None)
+    loads = read_loads(engine, 1e12)
+    by_key = loads.by_key()
+    assert by_key["run"].load == Load(100.0, 7.0, 0.2, 2.0, "low")
+    assert {key: each.is_known for key, each in by_key.items()} == {"run": True, "behind": False, "untold": False}
+    assert by_key["untold"].cores == by_key["run"].cores
+    group = loads.groups["a"]
+    assert (group.alive, group.silence, group.capacity_cores, group.priority) == (
+        False, "its driver is silent", 1.5, "high",
+    )  # fmt: skip
+    assert group.games == 3
+    assert group.cores == pytest.approx(3 * by_key["run"].cores)

@@ -1,0 +1,31 @@
+"""Takes all games off a cluster group, and lets none land there again: one move, planned from load. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pipeline.control.engine import some
+from pipeline.control.moves import Plan, plan, require_group
+from pipeline.control.placement import leaving, most_room
+from pipeline.errors import Refused
+from pipeline.store.placing import Loads
+from pipeline.store.seats import GroupSeat, Seat
+
+
+def drain(group: str, there: Mapping[str, Seat], groups: Mapping[str, GroupSeat], now: float, loads: Loads) -> Plan:
+    """Plan moves of all of a group's games to where they fit; with them a running group becomes drained.
+
+    Raises:
+        Refused: there is no such group, or not all of its games fit elsewhere.
+    """
+    seat = require_group(group, groups)
+    placed = leaving(loads, group)
+    if placed.unplaced:
+        keys = [each.game.game_key for each in placed.unplaced]
+        cores = sum(each.game.cores for each in placed.unplaced)
+        raise Refused(
+            f"Group {group} cannot be drained: {len(keys)} of its {loads.groups[group].games} games fit nowhere, with "
+            f"{cores:.3g} cores: {some(keys)}. When the others have left, {most_room(placed.after, group)}. "
+            "Start another group, or give one more capacity."
+        )
+    planned = plan(placed.wanted, there, groups, now, loads)
+    return replace(planned, desired={group: ("running", "drained")} if seat.desired == "running" else {})

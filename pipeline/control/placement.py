@@ -1,0 +1,302 @@
+"""Which games should be in which group, and why: pure, no store, no clock. Nobody is moved here, moves are only named.
+
+`place` moves only who cannot stay and chooses by `pipeline.store.placing.choose`; `propose` names moves that even out.
+"""
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from pipeline.store.placing import GameLoad, GroupLoad, Loads, choose
+
+CATCHUP_ROWS_PER_SECOND: Final = 46_000.0
+"""The slower of two large chunks in `bench/results/outage-300x8000.json`: 2.97 million rows in 64.1 s on two cores."""
+
+HANDOVER_TRIGGERS: Final = 3.0
+"""Let go at the end of a pass, taken at the beginning of one, back in the pass at the beginning of another."""
+
+_WhyNot: TypeAlias = Callable[[GameLoad], str | None]
+_LEAVES_FIRST: Final = ("low", "normal", "high")
+_WORTH: Final = 0.01  # of a share: what a move does not bring down by so much is not worth a catch-up
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One game that gets another group, and why in one sentence."""
+
+    game: GameLoad
+    target: str
+    why: str
+
+    @property
+    def game_key(self) -> str:
+        """The game."""
+        return self.game.game_key
+
+    @property
+    def source(self) -> str | None:
+        """The group it leaves; None: it had none."""
+        return self.game.group
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """One game that cannot stay and fits nowhere, so it stays; why in one sentence."""
+
+    game: GameLoad
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Who gets another group, who fits nowhere, and how full the groups are before and after."""
+
+    placements: tuple[Placement, ...]
+    unplaced: tuple[Unplaced, ...]
+    before: Mapping[str, GroupLoad]
+    after: Mapping[str, GroupLoad]
+
+    @property
+    def restarts(self) -> int:
+        """How many streams restart because of it: a move restarts none."""
+        return 0
+
+    @property
+    def wanted(self) -> dict[str, str]:
+        """Game key → group, of those that get another one."""
+        return {each.game_key: each.target for each in self.placements}
+
+
+def place(loads: Loads) -> Placed:
+    """Give a group to each game that has none or cannot stay; everybody else stays.
+
+    A game cannot stay where its group does not exist, is drained or stopped, or has a dead driver. Of a full group as
+    many leave as must: low priority before high, and the quicker to catch up the sooner. What fits nowhere stays.
+    """
+    board = _Board(loads)
+    for _ in range(2 * len(loads.games)):  # none moves more than twice: from no group to a dead one, and from there
+        if not _round(board):
+            break
+    return board.placed([*_homeless(board, board.why_not), *_crowded(board)])
+
+
+def leaving(loads: Loads, group: str) -> Placed:
+    """Place all games of one group elsewhere, as `place` would if it were drained; nobody else moves."""
+    drained = replace(loads.groups[group], desired="drained")
+    board = _Board(replace(loads, groups={**loads.groups, group: drained}))
+
+    def why_not(game: GameLoad) -> str | None:
+        return board.why_not(game) if board.at[game.game_key] == group else None
+
+    _homed(board, why_not)
+    return board.placed(_homeless(board, why_not))
+
+
+def propose(loads: Loads, most: int = 10, fixed: Container[str] = ()) -> Placed:
+    """Return the moves that most reduce the highest share of load, at most so many; each lowers it, or evens it out.
+
+    Only running groups whose drivers live take part, and no games in `fixed`. No game leaves a group of its priority
+    for one of another.
+    """
+    board = _Board(loads)
+    part = {name: each for name, each in board.rooms.items() if each.desired == "running" and each.alive}
+    for _ in range(most):
+        found = _best(board, part, fixed)
+        if found is None:
+            break
+        game, target = found
+        source = part[str(game.group)]
+        part[source.name] = source.plus(-game.cores, -1)
+        part[target.name] = target.plus(game.cores)
+        why = f"{source.name} is the fullest group, {full(source)}; with it {target.name} has {full(part[target.name])}"
+        board.move(game, target.name, why)
+    return board.placed()
+
+
+def catch_up_seconds(game: GameLoad, trigger_seconds: float) -> float | None:
+    """Return how long after a move a game is as far as it was before, or None where its lag or its rate is unknown.
+
+    What waits then is what waits now and what comes while it is handed over.
+    """
+    load = game.load
+    if load.rows_per_second is None or load.lag_seconds is None or (load.lag_seconds and not load.rows_per_second):
+        return None
+    handover = HANDOVER_TRIGGERS * trigger_seconds
+    return handover + (load.lag_seconds + handover) * load.rows_per_second / CATCHUP_ROWS_PER_SECOND
+
+
+def full(group: GroupLoad) -> str:
+    """Return how full a group is, for a sentence."""
+    of = "cores, not limited" if group.capacity_cores is None else f"of {group.capacity_cores:g} cores"
+    return f"{group.cores:.3g} {of}, {group.games} games"
+
+
+def most_room(groups: Mapping[str, GroupLoad], besides: str) -> str:
+    """Say which other group that takes games has most room, for a sentence."""
+    others = [each for each in groups.values() if each.name != besides and each.desired == "running" and each.alive]
+    if not others:
+        return "no other group takes games"
+    best = max(
+        others,
+        key=lambda each: (each.headroom is None, -each.cores if each.headroom is None else each.headroom, each.name),
+    )
+    if best.headroom is None:
+        return f"most room has {best.name}, which is not limited"
+    return f"most room has {best.name}, {max(best.headroom, 0.0):.3g} cores"
+
+
+class _Board:
+    """Where the games are while they are placed."""
+
+    def __init__(self, loads: Loads) -> None:
+        self.loads = loads
+        self.rooms = dict(loads.groups)
+        self.at = {each.game_key: each.group for each in loads.games}
+        self.why: dict[str, str] = {}
+        self.reasons: dict[str, str] = {}  # why each had to leave where it was at first
+
+    def move(self, game: GameLoad, target: str | None, why: str) -> None:
+        """Take a game to a group, or back to where it was."""
+        for name, sign in ((self.at[game.game_key], -1), (target, 1)):
+            if name in self.rooms:
+                self.rooms[name] = self.rooms[name].plus(sign * game.cores, sign)
+        self.at[game.game_key] = target
+        self.why[game.game_key] = why
+
+    def of(self, group: str) -> list[GameLoad]:
+        """Return the games of a group, those first that leave it first."""
+        return sorted((each for each in self.loads.games if self.at[each.game_key] == group), key=_leaves_sooner)
+
+    def why_not(self, game: GameLoad) -> str | None:
+        """Say why a game cannot stay where it is, whatever the load."""
+        name = self.at[game.game_key]
+        if name is None:
+            return "it has no group"
+        group = self.rooms.get(name)
+        if group is None:
+            return f"group {name} does not exist"
+        if group.desired != "running":
+            return f"group {name} is {group.desired}"
+        return f"group {name} is dead: {group.silence}" if group.alive is False else None
+
+    def placed(self, unplaced: Iterable[Unplaced] = ()) -> Placed:
+        """Return what has come of it."""
+        moved = (each for each in self.loads.games if self.at[each.game_key] != each.group)
+        placements = (Placement(each, str(self.at[each.game_key]), f"{self.why[each.game_key]}.") for each in moved)
+        return Placed(tuple(placements), tuple(unplaced), self.loads.groups, self.rooms)
+
+
+def _round(board: _Board) -> int:
+    """Place once who cannot stay; return how many found a group. What leaves may make room for others."""
+    found = _homed(board, board.why_not)
+    for name in sorted(board.rooms):
+        found += _relieved(board, name)
+    return found
+
+
+def _homed(board: _Board, why_not: _WhyNot) -> int:
+    found = 0
+    waiting = [(each, why) for each in board.loads.games if (why := why_not(each)) is not None]
+    for game, why in sorted(waiting, key=lambda each: _placed_sooner(each[0])):
+        found += _moved(board, game, why, moves=board.at[game.game_key] is not None)
+    return found
+
+
+def _relieved(board: _Board, name: str) -> int:
+    """Let as many games leave a full group as must and fit elsewhere; return how many."""
+    if not board.rooms[name].is_over(board.loads.most_games):
+        return 0
+    why, gone = f"group {name} is full, {full(board.rooms[name])}", []
+    for game in board.of(name):
+        enough = not board.rooms[name].plus(-game.cores, -1).is_over(board.loads.most_games)
+        if enough and _moved(board, game, why, moves=True):
+            return 1
+    for game in board.of(name):
+        if not board.rooms[name].is_over(board.loads.most_games):
+            break
+        if _moved(board, game, why, moves=True):
+            gone.append(game)
+    for game in list(gone):
+        if board.rooms[name].has_room(game.cores, board.loads.most_games):  # larger ones that left later were enough
+            board.move(game, name, "")
+            gone.remove(game)
+    return len(gone)
+
+
+def _moved(board: _Board, game: GameLoad, why: str, *, moves: bool) -> bool:
+    most, priority = board.loads.most_games, game.load.priority
+    others = [each for each in board.rooms.values() if each.name != board.at[game.game_key]]
+    target = choose(game.cores, priority, others, most, moves=moves)
+    if target is None:
+        return False
+    with_it = target.plus(game.cores)
+    kind = (
+        f"the groups for {priority} games"
+        if target.priority == priority
+        else "all groups, none of its priority has room"
+    )
+    counted = "" if game.is_known else "; its load is unknown, so it counts as the median of the others"
+    why = board.reasons.setdefault(game.game_key, why)
+    board.move(game, target.name, f"{why}; {target.name} is then least full of {kind}: {full(with_it)}{counted}")
+    return True
+
+
+def _homeless(board: _Board, why_not: _WhyNot) -> list[Unplaced]:
+    """Return who cannot stay and fits nowhere."""
+    reasons = ((each, why_not(each)) for each in board.loads.games if board.at[each.game_key] == each.group)
+    return [Unplaced(game, _nowhere(board, game, why)) for game, why in reasons if why is not None]
+
+
+def _crowded(board: _Board) -> list[Unplaced]:
+    """Return who ought to leave groups that are still full: of each as many as must."""
+    crowded = []
+    for name in sorted(board.rooms):
+        group = board.rooms[name]
+        if group.desired != "running" or group.alive is False:
+            continue  # all of its games are told of already
+        why = f"group {name} is full, {full(group)}"
+        for game in board.of(name):
+            if not group.is_over(board.loads.most_games):
+                break
+            group = group.plus(-game.cores, -1)
+            crowded.append(Unplaced(game, _nowhere(board, game, why)))
+    return crowded
+
+
+def _nowhere(board: _Board, game: GameLoad, why: str) -> str:
+    stays = "waits" if game.group is None else "stays"
+    there = most_room(board.rooms, str(board.at[game.game_key]))
+    return f"{why}; it {stays}, because its {game.cores:.3g} cores fit nowhere: {there}."
+
+
+def _best(board: _Board, part: Mapping[str, GroupLoad], fixed: Container[str]) -> tuple[GameLoad, GroupLoad] | None:
+    """Return the move out of the fullest group that brings the highest share down most, then the sum of squares."""
+    if not part:
+        return None
+    source = min(part.values(), key=lambda each: (-each.share, each.name))
+    squares = sum(each.share**2 for each in part.values())
+    best, found = (round(source.share, 9), round(squares, 9)), None
+    games = [each for each in board.of(source.name) if each.group == source.name and each.game_key not in fixed]
+    for target in sorted(part.values(), key=lambda each: each.name):
+        others = [each.share for each in part.values() if each.name not in {source.name, target.name}]
+        highest, rest = max(others, default=0.0), squares - source.share**2 - target.share**2
+        for game in games if target.name != source.name else ():
+            left, taken = source.share_with(-game.cores), target.share_with(game.cores)
+            if taken > source.share - _WORTH or source.priority == game.load.priority != target.priority:
+                continue
+            after = round(max(highest, left, taken), 9), round(rest + left**2 + taken**2, 9)
+            if after < best and target.has_room(game.cores, board.loads.most_games):
+                best, found = after, (game, target)
+    return found
+
+
+def _leaves_sooner(game: GameLoad) -> tuple[int, float, float, str]:
+    """Order by priority, low first, then by what a move costs: the catch-up, unknown last."""
+    seconds = catch_up_seconds(game, 1.0)
+    unknown = float("inf")
+    return _LEAVES_FIRST.index(game.load.priority), unknown if seconds is None else seconds, game.cores, game.game_key
+
+
+def _placed_sooner(game: GameLoad) -> tuple[int, float, str]:
+    """Order by priority, high first, then large games, which find room only while there is much."""
+    return -_LEAVES_FIRST.index(game.load.priority), -game.cores, game.game_key

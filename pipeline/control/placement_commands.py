@@ -1,0 +1,126 @@
+"""The commands that place games on groups: `turnout groups propose` and `drain`; hooked in by `group_commands`."""
+
+import getpass
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipeline.control.asking import How, asked, asking
+from pipeline.control.placement import Placed, Placement, catch_up_seconds, full, place
+from pipeline.control.placement import propose as evened
+from pipeline.settings import load
+from pipeline.store.placing import GroupLoad, Loads
+
+
+@click.command()
+@asking
+@click.option("--apply", "do_it", is_flag=True, help="Ask for the moves, as one operation.")
+@click.option(
+    "--most", type=click.IntRange(0), default=10, show_default=True, help="Most moves that only even out the load."
+)
+def propose(env_dir: Path, do_it: bool, most: int, how: How) -> None:
+    """Show the moves that most reduce the highest load, after those of games that cannot stay where they are."""
+    from pipeline.control import moves
+    from pipeline.store.engine import open_store
+    from pipeline.store.loads import read_loads
+    from pipeline.store.seats import group_seats, seats
+
+    settings, paths = load(env_dir)
+    engine, now = open_store(settings, paths), time.time()
+    there, loads = seats(engine), read_loads(engine, now, settings.placement.most_games)
+    placed, even = proposed(loads, most)
+    trigger = settings.demux.trigger_seconds
+    if not do_it or how.dry_run:
+        told = _as_dict(placed, even, trigger)
+        for line in [json.dumps(told)] if how.as_json else _lines(placed, even, trigger):
+            click.echo(line)
+        return
+    for line in _lines(placed, even, trigger):
+        click.echo(line, err=True)
+    # Who waits for its first group gets it from the controller, and from ingest: that is no move.
+    wanted = {each.game_key: each.target for each in (*placed.placements, *even.placements) if each.source is not None}
+    plan = moves.plan(wanted, there, group_seats(engine), now, loads)
+    lines = moves.rendered(plan, there, loads, trigger)
+    asked(settings, engine, plan.wish(getpass.getuser(), how.reason), lines, how)
+
+
+@click.command()
+@click.argument("group")
+@asking
+def drain(env_dir: Path, group: str, how: How) -> None:
+    """Move all games of GROUP to groups that have room for them, and let none land there again."""
+    from pipeline.control import drains, moves
+    from pipeline.store.engine import open_store
+    from pipeline.store.loads import read_loads
+    from pipeline.store.seats import group_seats, seats
+
+    settings, paths = load(env_dir)
+    engine, now = open_store(settings, paths), time.time()
+    there, groups = seats(engine), group_seats(engine)
+    loads = read_loads(engine, now, settings.placement.most_games)
+    plan = drains.drain(group, there, groups, now, loads)
+    lines = moves.rendered(plan, there, loads, settings.demux.trigger_seconds)
+    asked(settings, engine, plan.wish(getpass.getuser(), how.reason), lines, how)
+
+
+def proposed(loads: Loads, most: int) -> tuple[Placed, Placed]:
+    """Return the moves of who cannot stay, and those that even out what then is; no game is in both."""
+    placed = place(loads)
+    wanted = placed.wanted
+    there = tuple(replace(each, group=wanted.get(each.game_key, each.group)) for each in loads.games)
+    return placed, evened(replace(loads, games=there, groups=placed.after), most, set(wanted))
+
+
+def _lines(placed: Placed, even: Placed, trigger_seconds: float) -> list[str]:
+    lines = []
+    for title, found in (("cannot stay", placed.placements), ("evens out the load", even.placements)):
+        for each in found:
+            seconds = catch_up_seconds(each.game, trigger_seconds)
+            catchup = "catch-up time unknown" if seconds is None else f"caught up after about {seconds:.0f} s"
+            way = f"{each.source or 'no group'} → {each.target}"
+            lines.append(f"{each.game_key}: {way}, {title}: {each.why[:-1]}; 0 restarts, {catchup}.")
+    lines += [f"{each.game.game_key}: nowhere: {each.why}" for each in placed.unplaced]
+    for name, before in placed.before.items():
+        lines.append(
+            f"{name}: {full(before)} ({before.share:.1%}) → {full(even.after[name])} ({even.after[name].share:.1%})"
+        )
+    count = len(placed.placements) + len(even.placements)
+    return [*lines, f"{count} to move, {len(placed.unplaced)} fit nowhere. Highest load: {_highest(placed, even)}."]
+
+
+def _highest(placed: Placed, even: Placed) -> str:
+    was, then = (max((each.share for each in found.values()), default=None) for found in (placed.before, even.after))
+    return "no group" if was is None or then is None else f"{was:.1%} → {then:.1%}"
+
+
+def _as_dict(placed: Placed, even: Placed, trigger_seconds: float) -> dict[str, Any]:
+    return {
+        "moves": [
+            *(_move(each, trigger_seconds, needed=True) for each in placed.placements),
+            *(_move(each, trigger_seconds, needed=False) for each in even.placements),
+        ],
+        "unplaced": [{"game_key": each.game.game_key, "why": each.why} for each in placed.unplaced],
+        "before": _groups(placed.before),
+        "after": _groups(even.after),
+        "restarts": placed.restarts + even.restarts,
+    }
+
+
+def _move(each: Placement, trigger_seconds: float, *, needed: bool) -> dict[str, Any]:
+    return {
+        "game_key": each.game_key, "from": each.source, "to": each.target, "needed": needed, "why": each.why,
+        "cores": each.game.cores, "cores_known": each.game.is_known,
+        "catch_up_seconds": catch_up_seconds(each.game, trigger_seconds),
+    }  # fmt: skip
+
+
+def _groups(found: Mapping[str, GroupLoad]) -> dict[str, Any]:
+    return {
+        name: {"cores": each.cores, "capacity_cores": each.capacity_cores, "games": each.games, "share": each.share}
+        for name, each in found.items()
+    }

@@ -1,0 +1,134 @@
+"""Draining: all games of a group move to where they fit, none lands there again, and undo takes all of it back."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, select, update
+
+from pipeline.control import moves
+from pipeline.control.controller import KINDS, undo
+from pipeline.control.drains import drain
+from pipeline.control.engine import World, tick
+from pipeline.errors import Refused
+from pipeline.settings import Paths, Settings
+from pipeline.store.games import assigned, record_seen
+from pipeline.store.operations import Operation, ask, operation
+from pipeline.store.placing import GroupLoad, Load, Loads, tallied
+from pipeline.store.seats import group_seats, seats
+from pipeline.store.tables import drivers as drivers_table
+from pipeline.store.tables import groups
+from tests.unit.test_control_moves import ALIVE, NOW, Drivers
+
+
+@pytest.fixture
+def drivers(engine: Engine) -> Drivers:
+    made = Drivers(engine)
+    with engine.begin() as connection:
+        told = {"kind": "group", "pid": 1, "host": "h", "started_at": 0.0, "heartbeat_at": NOW, "state": "running"}
+        connection.execute(drivers_table.insert(), [{**told, "name": name} for name in "abc"])
+    return made
+
+
+def loads(drivers: Drivers, **capacities: float) -> Loads:
+    """Return loads in which each game takes a tenth of a core."""
+    games = ((key, seat.group, Load(0.1 / 12e-6, 0.0, 0.0)) for key, seat in seats(drivers.store).items())
+    return tallied(games, [GroupLoad(name, "running", True, None, capacities.get(name)) for name in "abc"])
+
+
+def planned(drivers: Drivers, group: str) -> moves.Plan:
+    return drain(group, seats(drivers.store), group_seats(drivers.store), NOW, loads(drivers))
+
+
+def desired(drivers: Drivers) -> dict[str, tuple[str, int]]:
+    with drivers.store.connect() as connection:
+        rows = connection.execute(select(groups.c.name, groups.c.desired, groups.c.version))
+        return {name: (wanted, version) for name, wanted, version in rows}
+
+
+def carried_out(drivers: Drivers, begun: Operation) -> Operation:
+    world = World(Settings(), drivers.store, Paths(Path()))
+    for _ in range(4):
+        tick(world, KINDS)
+        for name in "abc":
+            drivers.boundary(name)
+    return operation(drivers.store, begun.operation_id)
+
+
+def test_a_drain_is_one_move_of_all_and_nothing_lands_there_again(drivers: Drivers) -> None:
+    """Each game goes to another group, the group is drained in the same commit, and a new game goes elsewhere."""
+    mine = {each.game_key for each in assigned(drivers.store, "a")}
+    plan = planned(drivers, "a")
+    assert {each.game_key for each in plan.moves} == mine
+    assert moves.rendered(plan, seats(drivers.store))[0] == "a: running → drained"
+    wish = plan.wish("ann", "new machine")
+    assert wish.kind == "move"
+    assert set(wish.targets) == {"group:a", *(f"game:{key}" for key in mine)}
+    done = carried_out(drivers, ask(drivers.store, wish))
+    assert done.state == "succeeded", done.outcome
+    assert done.outcome == "Moved and seen: 1 in b, 1 in c, group a is drained."
+    assert desired(drivers) == {"a": ("drained", 2), "b": ("running", 1), "c": ("running", 1)}
+    record_seen(drivers.store, {"new": "New"}, 10)
+    assert assigned(drivers.store, "a") == []
+    again = planned(drivers, "a")
+    assert (again.moves, again.desired, again.wish("ann", "").targets) == ((), {}, ())
+
+
+def test_undo_of_a_drain_brings_the_games_back_and_the_group_to_run(drivers: Drivers) -> None:
+    """What the drain has done is taken back as one operation, and not where somebody has changed the group since."""
+    mine = {each.game_key for each in assigned(drivers.store, "a")}
+    done = carried_out(drivers, ask(drivers.store, planned(drivers, "a").wish("ann", "")))
+    wish, lines = undo(drivers.store, done, "bob", "", NOW)
+    assert lines[0] == "a: drained → running"
+    with drivers.store.begin() as connection:
+        connection.execute(update(groups).where(groups.c.name == "a").values(desired="stopped"))
+    with pytest.raises(Refused, match="Group a was changed since: it is stopped now, not drained"):
+        undo(drivers.store, done, "bob", "", NOW)
+    late = carried_out(drivers, ask(drivers.store, wish))
+    assert (late.state, late.outcome) == ("failed", "Nothing was done: group a is stopped now.")
+    with drivers.store.begin() as connection:
+        connection.execute(update(groups).where(groups.c.name == "a").values(desired="drained"))
+    undone = carried_out(drivers, ask(drivers.store, undo(drivers.store, done, "bob", "", NOW)[0]))
+    assert undone.state == "succeeded", undone.outcome
+    assert {each.game_key for each in assigned(drivers.store, "a")} == mine
+    assert desired(drivers)["a"][0] == "running"
+
+
+def test_what_does_not_fit_elsewhere_is_not_drained(drivers: Drivers) -> None:
+    """A drain of which a game would be left is refused with the numbers; so is one of a group that is not there."""
+    there = seats(drivers.store)
+    with pytest.raises(Refused, match=(
+        r"Group a cannot be drained: 1 of its 2 games fit nowhere, with 0.1 cores: g\d. When the others have left, "
+        r"most room has [bc], 0.0499 cores. Start another group"
+    )):  # fmt: skip
+        drain("a", there, ALIVE, NOW, loads(drivers, b=0.35, c=0.25))
+    with pytest.raises(Refused, match=r"There is no cluster group 'z'. Groups: a, b, c"):
+        drain("z", there, ALIVE, NOW, loads(drivers))
+
+
+def test_a_drain_that_somebody_overtook_does_nothing(drivers: Drivers) -> None:
+    """A game that came to the group meanwhile, or a target that was drained itself, is seen before anything is done."""
+    begun = ask(drivers.store, planned(drivers, "a").wish("ann", ""))
+    with drivers.store.begin() as connection:
+        connection.execute(update(groups).where(groups.c.name != "a").values(desired="stopped"))
+    record_seen(drivers.store, {"new": "New"}, 10)
+    late = carried_out(drivers, begun)
+    assert late.state == "failed"
+    assert late.outcome == "Nothing was done: group a has got 1 more since you looked: new. Ask again."
+    with drivers.store.begin() as connection:
+        connection.execute(update(groups).where(groups.c.name != "a").values(desired="running"))
+    plan = planned(drivers, "a")
+    begun = ask(drivers.store, plan.wish("ann", ""))
+    target = min(each.target for each in plan.moves)
+    with drivers.store.begin() as connection:
+        connection.execute(update(groups).where(groups.c.name == target).values(desired="drained"))
+    late = carried_out(drivers, begun)
+    assert late.outcome == f"Nothing was done: group {target} takes no games: it is drained."
+    assert desired(drivers)["a"] == ("running", 1)
+
+
+def test_a_stopped_group_stays_stopped_when_it_is_emptied(drivers: Drivers) -> None:
+    """Draining takes the games off a group that is stopped; it does not start it."""
+    with drivers.store.begin() as connection:
+        connection.execute(update(groups).where(groups.c.name == "a").values(desired="stopped"))
+    plan = planned(drivers, "a")
+    assert (len(plan.moves), plan.desired) == (2, {})

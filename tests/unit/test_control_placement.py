@@ -1,0 +1,309 @@
+"""Placement: who must leave gets another group, everybody else stays, and each says why."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from pipeline.control.placement import CATCHUP_ROWS_PER_SECOND, Placed, catch_up_seconds, leaving, place, propose
+from pipeline.store.placing import (
+    COMMIT_CORE_SECONDS,
+    IDLE_CORES,
+    ROW_CORE_SECONDS,
+    TYPICAL_CORES,
+    Desired,
+    GroupLoad,
+    Load,
+    Loads,
+    Priority,
+    choose,
+    tallied,
+)
+
+MOST = 6  # games of a group, so that the cap is met too
+PRIORITIES: st.SearchStrategy[Priority] = st.sampled_from(["high", "normal", "low"])
+RATES = st.sampled_from([None, 0.0, 500.0, 20_000.0, 60_000.0, 90_000.0])
+LOADS = st.builds(Load, RATES, st.sampled_from([None, 1e6, 9e7]), st.sampled_from([None, 0.2]), RATES, PRIORITIES)
+GAMES = st.lists(st.tuples(st.sampled_from([None, "a", "b", "c", "d", "gone"]), LOADS), max_size=14)
+DRIVERS = st.sampled_from([(True, None), (False, "its driver is silent"), (None, None)])
+CAPACITIES = st.sampled_from([None, 0.5, 1.0, 4.0])
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> Loads:
+    """Return games anywhere, and groups in any state."""
+    states: st.SearchStrategy[Desired] = st.sampled_from(["running", "running", "running", "drained", "stopped"])
+    groups = [
+        GroupLoad(name, draw(states), *draw(DRIVERS), draw(CAPACITIES), draw(PRIORITIES))
+        for name in draw(st.sets(st.sampled_from("abcd")))
+    ]
+    return tallied(((f"g{n:02}", *game) for n, game in enumerate(draw(GAMES))), groups, MOST)
+
+
+def moved(loads: Loads, wanted: Mapping[str, str]) -> Loads:
+    """Return what there is when these games are where they shall be."""
+    games = ((each.game_key, wanted.get(each.game_key, each.group), each.load) for each in loads.games)
+    return tallied(games, loads.groups.values(), loads.most_games)
+
+
+def world(games: Mapping[str, tuple[str | None, float]], *groups: GroupLoad, most: int = 100) -> Loads:
+    """Return games (key → group and cores) and groups; all that a game costs are its rows."""
+    loads = (
+        (key, group, Load((cores - IDLE_CORES) / ROW_CORE_SECONDS, 0.0, 0.0, 0.0))
+        for key, (group, cores) in games.items()
+    )
+    return tallied(loads, groups, most)
+
+
+def alive(name: str, capacity: float | None = None, **more: object) -> GroupLoad:
+    return replace(GroupLoad(name, "running", True, None, capacity), **more)  # type: ignore[arg-type]
+
+
+def test_a_games_cores_come_from_rows_bytes_commits_and_lag() -> None:
+    """What is measured adds up as documented; large rows count by their bytes, a lag as up to as much again."""
+    assert pytest.approx(1000 * ROW_CORE_SECONDS + 0.2 * COMMIT_CORE_SECONDS + IDLE_CORES) == (
+        Load(1000.0, 190_000.0, 0.2).cores
+    )
+    assert Load(1000.0, 2_048_000.0, 0.2).cores == Load(2000.0, 0.0, 0.2).cores
+    assert Load(1000.0, None, 0.2, 300.0).cores == pytest.approx(Load(1500.0, None, 0.2).cores)
+    assert Load(1000.0, None, 0.2, 1e9).cores == pytest.approx(Load(2000.0, None, 0.2).cores)
+    assert Load(0.0, 0.0, 0.0).cores == IDLE_CORES
+
+
+def test_an_unknown_load_counts_as_the_median_and_is_told_as_such() -> None:
+    """Unknown is never 0: without any known one a game counts as one that was measured."""
+    for unknown in (Load(), Load(None, 1.0, 0.2), Load(1.0, 1.0, None)):
+        assert unknown.cores is None
+        assert [each.cores for each in tallied([("g", None, unknown)], []).games] == [TYPICAL_CORES]
+    loads = tallied(
+        [
+            ("g1", "a", Load(1e3, 0, 1)),
+            ("g2", "a", Load(2e3, 0, 1)),
+            ("g3", "a", Load(9e4, 0, 1)),
+            ("new", None, Load()),
+        ],
+        [alive("a")],
+    )
+    assert loads.by_key()["new"].cores == Load(2e3, 0, 1).cores
+    (only,) = place(loads).placements
+    assert "its load is unknown, so it counts as the median" in only.why
+
+
+@given(worlds())
+def test_placement_is_deterministic_and_done_once(loads: Loads) -> None:
+    """The same facts in any order give the same groups; applied and planned again, nothing is left to do."""
+    found = place(loads)
+    shuffled = tallied(
+        ((each.game_key, each.group, each.load) for each in reversed(loads.games)),
+        reversed(list(loads.groups.values())),
+        MOST,
+    )
+    assert place(shuffled).wanted == found.wanted
+    assert place(moved(loads, found.wanted)).placements == ()
+
+
+@given(worlds())
+def test_nobody_moves_but_who_cannot_stay(loads: Loads) -> None:
+    """A game moves only where its group is gone, drained, stopped, dead or full; nobody is left without a word."""
+    found = place(loads)
+    told = {each.game.game_key for each in found.unplaced}
+    for each in loads.games:
+        group = loads.groups.get(each.group or "")
+        must = group is None or group.desired != "running" or group.alive is False
+        moves = each.game_key in found.wanted
+        assert moves <= (must or (group is not None and group.is_over(MOST)))
+        assert must <= (moves or each.game_key in told)
+        assert not (moves and each.game_key in told)
+
+
+@given(worlds())
+def test_no_group_is_filled_over_its_capacity(loads: Loads) -> None:
+    """Who gets games has room for them; a full group gives up no more than it must; who is still full is told of."""
+    found = place(loads)
+    came = set(found.wanted.values())
+    for name, after in found.after.items():
+        assert not (name in came and after.is_over(MOST))
+        before = loads.groups[name]
+        gone = [each.game for each in found.placements if each.source == name]
+        if before.desired == "running" and before.alive is not False:
+            assert all(not after.has_room(each.cores, MOST) for each in gone if name not in came), (
+                "it could have stayed"
+            )
+            told = [each.game for each in found.unplaced if each.game.group == name]
+            assert after.is_over(MOST) == bool(told)
+            assert not after.plus(-sum(each.cores for each in told), -len(told)).is_over(MOST)
+
+
+@given(worlds(), LOADS)
+def test_a_new_game_moves_nobody(loads: Loads, load: Load) -> None:
+    """In a fleet where everybody may stay a new game, of which nothing is known yet, gets a group, and that is all."""
+    settled = moved(loads, place(loads).wanted)
+    new = Load(priority=load.priority)
+    games = [(each.game_key, each.group, each.load) for each in settled.games]
+    found = place(tallied([*games, ("new", None, new)], settled.groups.values(), MOST))
+    assert found.wanted.keys() <= {"new"}
+
+
+@given(worlds(), st.integers(1, 5))
+def test_each_proposed_move_lowers_the_highest_load_or_evens_it_out(loads: Loads, most: int) -> None:
+    """Move by move the highest share falls, or stays and the sum of squares falls; none gets over its capacity."""
+    found = propose(loads, most)
+    part = [name for name, each in loads.groups.items() if each.desired == "running" and each.alive]
+    assert len(found.placements) <= most
+    assert {each.target for each in found.placements} | {each.source for each in found.placements} <= set(part)
+
+    def measure(groups: Mapping[str, GroupLoad]) -> tuple[float, float]:
+        shares = [groups[name].share for name in part]
+        return max(shares, default=0.0), sum(share**2 for share in shares)
+
+    assert measure(found.after)[0] <= measure(found.before)[0] + 1e-9
+    last = measure(found.before)
+    for count in range(1, len(found.placements) + 1):
+        now = measure(propose(loads, count).after)
+        assert now[0] < last[0] + 1e-8
+        assert now < last or now[1] < last[1]
+        last = now
+    assert all(not found.after[each.target].is_over(MOST) for each in found.placements)
+
+
+@given(worlds(), st.sampled_from("abcd"))
+def test_a_drain_empties_one_group_and_moves_nobody_else(loads: Loads, group: str) -> None:
+    """All games of the group leave or are told of; no other moves, and no other group gets more than it may carry."""
+    assume(group in loads.groups)
+    found = leaving(loads, group)
+    mine = {each.game_key for each in loads.games if each.group == group}
+    assert found.wanted.keys() | {each.game.game_key for each in found.unplaced} == mine
+    assert all(not found.after[name].is_over(MOST) for name in found.wanted.values())
+    assert group not in found.wanted.values()
+
+
+CASES = {
+    "a drained group's game goes where most is free": (
+        world({"g": ("a", 0.2), "h": ("b", 0.5)}, alive("a", 1.0, desired="drained"), alive("b", 1.0), alive("c", 1.0)),
+        "group a is drained; c is then least full of the groups for normal games: 0.2 of 1 cores, 1 games.",
+    ),
+    "a dead group's game goes elsewhere": (
+        world({"g": ("a", 0.2)}, alive("a", alive=False, silence="its driver is silent"), alive("b")),
+        (
+            "group a is dead: its driver is silent; b is then least full of the groups for normal games: "
+            "0.2 cores, not limited, 1 games."
+        ),
+    ),
+    "a group that is not there": (
+        world({"g": ("z", 0.2)}, alive("b", 1.0, priority="low")),
+        (
+            "group z does not exist; b is then least full of all groups, none of its priority has room: "
+            "0.2 of 1 cores, 1 games."
+        ),
+    ),
+    "a new game": (
+        world({"g": (None, 0.2)}, GroupLoad("a", "running", None)),
+        "it has no group; a is then least full of the groups for normal games: 0.2 cores, not limited, 1 games.",
+    ),
+    "a full group gives up the one that is enough": (
+        world({"g1": ("a", 0.3), "g2": ("a", 0.4), "g3": ("a", 0.7)}, alive("a", 1.0), alive("b", 0.5)),
+        (
+            "group a is full, 1.4 of 1 cores, 3 games; b is then least full of the groups for normal games: "
+            "0.4 of 0.5 cores, 1 games."
+        ),
+    ),
+    "a group with too many games": (
+        world({"g1": ("a", 0.1), "g2": ("a", 0.1)}, alive("a"), alive("b"), most=1),
+        (
+            "group a is full, 0.2 cores, not limited, 2 games; b is then least full of the groups for normal games: "
+            "0.1 cores, not limited, 1 games."
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_placement_says_why_and_why_there(name: str) -> None:
+    """One sentence names the reason to leave, and how full the group that takes the game is then."""
+    loads, sentence = CASES[name]
+    (only,) = place(loads).placements
+    assert sentence == only.why
+
+
+def test_what_fits_nowhere_stays_and_says_so() -> None:
+    """Nothing is squeezed in: the sentence names the need and the most room there is."""
+    found = place(world({"g": ("a", 0.5), "h": ("b", 0.9)}, alive("a", desired="stopped"), alive("b", 1.0)))
+    assert found.placements == ()
+    assert [each.why for each in found.unplaced] == [
+        "group a is stopped; it stays, because its 0.5 cores fit nowhere: most room has b, 0.1 cores."
+    ]
+    (alone,) = place(world({"g": ("a", 2.0)}, alive("a", 1.0))).unplaced
+    assert alone.why.endswith("it stays, because its 2 cores fit nowhere: no other group takes games.")
+    (waits,) = place(world({"g": (None, 2.0)})).unplaced
+    assert waits.why == "it has no group; it waits, because its 2 cores fit nowhere: no other group takes games."
+
+
+def test_a_full_group_gives_up_no_more_than_it_must() -> None:
+    """Where several must leave, one that left early comes back when larger ones have made room for it."""
+    games = {"g1": ("a", 0.05), "g2": ("a", 0.5), "g3": ("a", 0.9), "g4": ("a", 0.9)}
+    assert place(world(games, alive("a", 1.0), alive("b", 4.0))).wanted == {"g2": "b", "g3": "b"}
+
+
+def test_nobody_is_proposed_into_a_group_without_room() -> None:
+    """Evening out fills no group over its capacity, however full the other one is."""
+    games = {"g1": ("a", 1.0), "g2": ("a", 1.0), "g3": ("a", 1.0), "g4": ("b", 0.2)}
+    assert propose(world(games, alive("a", 1.0), alive("b", 1.0))).placements == ()
+    assert propose(world(games, alive("a", 1.0), alive("b", 9.0), most=1)).placements == ()
+
+
+def test_high_games_leave_last_and_are_placed_first() -> None:
+    """Where not all can stay it is the low ones that leave; where not all fit it is the high ones that are placed."""
+    rows = 0.6 / ROW_CORE_SECONDS
+    kinds: tuple[Priority, ...] = ("high", "low", "normal")
+    games = [(f"g_{each}", "a", Load(rows, 0.0, 0.0, 0.0, each)) for each in kinds]
+    assert place(tallied(games, [alive("a", 1.3), alive("b", 1.0)])).wanted == {"g_low": "b"}
+    assert place(tallied(games, [alive("b", 1.0)])).wanted == {"g_high": "b"}
+
+
+def test_a_group_of_the_games_priority_comes_first_while_it_has_room() -> None:
+    """Class before emptiness, capacity before class; a driver that lives before one that is gone."""
+    high, normal = alive("high", 1.0, priority="high", cores=0.8), alive("normal", 1.0)
+    assert choose(0.1, "high", [high, normal], MOST) == high
+    assert choose(0.3, "high", [high, normal], MOST) == normal
+    assert choose(0.1, "low", [high, normal], MOST) == normal
+    never, dead = GroupLoad("never", alive=None), GroupLoad("dead", alive=False)
+    assert choose(0.1, "normal", [never, dead], MOST) == never
+    assert choose(0.1, "normal", [dead], MOST) == dead
+    assert choose(0.1, "normal", [never, dead], MOST, moves=True) is None
+    assert choose(0.1, "normal", [alive("x", games=MOST)], MOST) is None
+
+
+def test_a_proposal_says_what_it_brings_and_costs() -> None:
+    """The moves that most reduce the highest load come first, with the load before and after; no stream restarts."""
+    loads = world(
+        {"g1": ("a", 0.4), "g2": ("a", 0.3), "g3": ("a", 0.1), "g4": ("b", 0.2)}, alive("a", 1.0), alive("b", 1.0)
+    )
+    found: Placed = propose(loads, 1)
+    assert [(each.game_key, each.source, each.target) for each in found.placements] == [("g2", "a", "b")]
+    assert found.placements[0].why == (
+        "a is the fullest group, 0.8 of 1 cores, 3 games; with it b has 0.5 of 1 cores, 2 games."
+    )
+    assert [found.before["a"].share, found.after["a"].share] == pytest.approx([0.8, 0.5])
+    assert found.restarts == 0
+    assert propose(moved(loads, found.wanted)).placements == ()
+    assert propose(loads, fixed={"g1", "g2", "g3"}).placements == ()
+
+
+def test_nobody_is_proposed_out_of_the_group_for_its_priority() -> None:
+    """A high game leaves the group for high games for no other kind, however full it is."""
+    games = [("g1", "a", Load(5e4, 0.0, 0.0, 0.0, "high")), ("g2", "a", Load(2e4, 0.0, 0.0, 0.0, "low"))]
+    groups = [alive("a", 1.0, priority="high"), alive("b", 1.0, priority="low")]
+    assert propose(tallied(games, groups)).wanted == {"g2": "b"}
+
+
+def test_a_catch_up_takes_what_waits_and_what_comes_meanwhile() -> None:
+    """Three triggers to hand over, then lag and handover at the measured speed; unknown where either is."""
+
+    def seconds(load: Load) -> float | None:
+        return catch_up_seconds(tallied([("g", "a", load)], []).games[0], 5.0)
+
+    assert seconds(Load(4600.0, None, 1.0, 85.0)) == 15.0 + 100.0 * 4600.0 / CATCHUP_ROWS_PER_SECOND
+    assert seconds(Load(0.0, None, 0.0, 0.0)) == 15.0
+    assert [seconds(each) for each in (Load(), Load(1.0, None, 1.0), Load(0.0, None, 0.0, 9.0))] == [None, None, None]
