@@ -12,7 +12,7 @@ from typing import Any, Final
 from pipeline.control.engine import Kind, Progress, StepKind, World, some
 from pipeline.errors import Refused
 from pipeline.store.fleet import HEARTBEAT_LIMIT_SECONDS
-from pipeline.store.operations import Operation, Wish
+from pipeline.store.operations import Operation, Wish, hold
 from pipeline.store.seats import GroupSeat, Moved, Seat, reassign, seats
 
 _RELEASE_SECONDS: Final = 120.0  # a pass may be running; a driver that is dead loses its lease before
@@ -96,9 +96,11 @@ def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
 def _assign(world: World, operation: Operation) -> Progress:
     moves = {key: (epoch, group) for key, (_, group, epoch) in operation.preview.items()}
     try:
-        reassign(world.engine, moves)
+        with world.engine.begin() as connection:
+            hold(connection, operation)
+            reassign(connection, moves)
     except Moved as moved:
-        return Progress("failed", f"Nothing was moved: {moved}.")
+        return Progress("failed", str(moved))
     return Progress("done", f"{len(moves)} assigned.")
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Connection, Engine, select, update
 
 from pipeline.store.games import holding
 from pipeline.store.tables import drivers, games, groups, leases, streams
 
 
 class Moved(Exception):
-    """A game is not where it was when somebody looked; nothing was changed."""
+    """A game is not where it was when somebody looked; nothing was changed by the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +60,25 @@ def group_seats(engine: Engine) -> dict[str, GroupSeat]:
         return {row[0]: GroupSeat(*row) for row in connection.execute(query)}
 
 
-def reassign(engine: Engine, moves: Mapping[str, tuple[int, str]]) -> None:
+def reassign(connection: Connection, moves: Mapping[str, tuple[int, str]]) -> None:
     """Assign games (key → the epoch it was seen with, and its new group), all of them or none.
 
-    What this very call has done before counts as done, so it can be repeated after a crash.
+    What was done before counts as done, so it can be repeated after a crash, also where one was moved on since.
 
     Raises:
         Moved: the assignment of one of them has changed since it was looked at.
     """
-    with engine.begin() as connection:
-        for key, (epoch, group) in sorted(moves.items()):
-            as_seen = (games.c.game_key == key) & (games.c.epoch == epoch)
-            if connection.execute(update(games).where(as_seen).values(group_name=group, epoch=epoch + 1)).rowcount:
-                continue
-            now = connection.execute(select(games.c.epoch, games.c.group_name).where(games.c.game_key == key)).first()
-            if now is None or (now.epoch, now.group_name) != (epoch + 1, group):
-                raise Moved(f"{key} is in {now.group_name if now else 'no'} group now, assigned by somebody else")
+    query = select(games.c.game_key, games.c.epoch, games.c.group_name).where(games.c.game_key.in_(list(moves)))
+    now = {row.game_key: row for row in connection.execute(query)}
+    steps = {key: now[key].epoch - epoch for key, (epoch, _) in moves.items() if key in now}
+    ours = [key for key, step in steps.items() if step == 1 and now[key].group_name == moves[key][1]]
+    others = [key for key in sorted(moves) if steps.get(key) != 0 and key not in ours]
+    never = any(step == 0 or (step == 1 and key not in ours) for key, step in steps.items())
+    if ours and not never:
+        return
+    for key, (epoch, group) in sorted(moves.items()):
+        as_seen = (games.c.game_key == key) & (games.c.epoch == epoch)
+        if not connection.execute(update(games).where(as_seen).values(group_name=group, epoch=epoch + 1)).rowcount:
+            other = now.get(others[0] if others else key)
+            said = f"{others[0] if others else key} is in {other.group_name if other else 'no'} group now, "
+            raise Moved(f"{'Nothing was moved: ' if never else ''}{said}assigned by somebody else.")
