@@ -1,6 +1,8 @@
 """What a controller may not do any more, or not again: others went on, ended it, or wrote into its rows meanwhile."""
 
+import time
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from sqlalchemy import Engine, text, update
@@ -8,10 +10,11 @@ from sqlalchemy import Engine, text, update
 from pipeline.control import moves
 from pipeline.control.controller import KINDS
 from pipeline.control.engine import World, close, tick
+from pipeline.errors import Refused
 from pipeline.settings import Settings
 from pipeline.store import audit
 from pipeline.store.decisions import decided
-from pipeline.store.games import record_seen, register_group
+from pipeline.store.games import carried, holds, record_seen, register_group
 from pipeline.store.operations import (
     Operation,
     Stale,
@@ -26,6 +29,7 @@ from pipeline.store.operations import (
 )
 from pipeline.store.seats import GroupSeat, reassign, seats
 from pipeline.store.tables import games
+from tests.unit.leases_world import StoreClock, group_lease
 
 ALIVE = {name: GroupSeat(name, "running", 1e12) for name in "abc"}
 
@@ -130,3 +134,25 @@ def test_a_row_that_makes_no_sense_is_frozen_and_can_be_closed_once(world: World
     assert [each.operation_id for each in verdict.unended] == [well.operation_id]
     again = ask(world.engine, Wish("pause", ("game:g1",), "ann", "", {"games": ["g1"]}, {"g1": "running"}))
     assert again.state == "planned"
+
+
+@pytest.mark.parametrize("jump", [600.0, -600.0])
+def test_a_clock_that_jumps_takes_nothing_over(world: World, jump: float) -> None:
+    """D9: neither a machine's clock ten minutes off nor the store's own going back gives a lease or a game away."""
+    clock = StoreClock(world.engine)
+    holder = group_lease(world.engine, "a", 1)
+    other = group_lease(world.engine, "b", 2)
+    assert len(carried(world.engine, holder)) == 2
+    edit(world, "g1", "b")
+    real = time.time
+    with patch("time.time", lambda: real() + jump):
+        with pytest.raises(Refused, match="Another process drives group a"):
+            group_lease(world.engine, "a", 3)
+        assert carried(world.engine, other) == []
+        holder.renew()
+        assert [each.game_key for each in carried(world.engine, holder)] == ["g2"]
+    clock.now -= 600.0
+    with pytest.raises(Refused, match="Another process drives group a"):
+        group_lease(world.engine, "a", 3)
+    assert carried(world.engine, other) == []
+    assert holds(world.engine, holder, "g2")
