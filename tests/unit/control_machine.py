@@ -166,10 +166,10 @@ class Steering(Laws, RuleBasedStateMachine):
     def drive(self, name: str, boundary: bool) -> None:
         self.fleet.drivers[name].act(boundary=boundary)
 
-    @rule()
-    def drive_all(self) -> None:
+    @rule(boundary=st.booleans())
+    def drive_all(self, boundary: bool) -> None:
         for each in self.fleet.drivers.values():
-            each.act(boundary=True)
+            each.act(boundary=boundary)
 
     @rule(name=_group, boundary=st.booleans(), cut=_early)
     def drive_and_die(self, name: str, boundary: bool, cut: int) -> None:
@@ -286,7 +286,7 @@ class Steering(Laws, RuleBasedStateMachine):
         self._rest()
         waiting = [each for each in listed(self.engine, only_open=True) if each.operation_id not in self.spoilt]
         assert not waiting, "nothing is in the way any more"
-        self.drive_all()
+        self.drive_all(boundary=True)
         made = decisions.decided(self.engine)
         for key, seat in seats.seats(self.engine).items():
             assert seat.group == seat.held_by == seat.told_group, key
