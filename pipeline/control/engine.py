@@ -172,8 +172,8 @@ def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> Non
     said = f"It cannot go on: {type(error).__name__}: {error}"[:_SAID]
     try:
         change(engine, find(engine, operation.operation_id), "needs_human", said)
-    except (Stale, SQLAlchemyError):
-        return  # the next tick finds it as it is
+    except (Stale, Refused, SQLAlchemyError):
+        return  # the next tick finds it as it is, or gone
 
 
 def _begin(world: World, kind: Kind, operation: Operation) -> Operation:

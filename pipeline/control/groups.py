@@ -7,7 +7,7 @@ from pipeline.control import supervision
 from pipeline.control.engine import Kind, Progress, StepKind, World, some
 from pipeline.errors import Refused
 from pipeline.store.groups import Group, ask_to_stop, driving, forgive, open_runs, want, wanted
-from pipeline.store.operations import Operation, Wish
+from pipeline.store.operations import Operation, Wish, hold
 
 _STOPPED_SECONDS: Final = supervision.STOP_SECONDS + 60.0
 _RUNS_SECONDS: Final = 180.0  # a JVM starts, and every game's table is opened
@@ -64,11 +64,10 @@ def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
 
 def _decide(world: World, operation: Operation) -> Progress:
     desired = "running" if operation.kind == "start" else "stopped"
-    changed = [
-        name for name, (_, version) in operation.preview.items() if not want(world.engine, name, version, desired)
-    ]
-    if changed:
-        return Progress("failed", f"Somebody else has changed group {some(changed)} meanwhile; nothing more was done.")
+    with world.engine.begin() as connection:
+        hold(connection, operation)
+        for name, (_, version) in operation.preview.items():
+            want(connection, name, version, desired)
     for name in operation.preview:
         forgive(world.engine, name)
     return Progress("done", f"Decided for {len(operation.preview)}.")

@@ -15,7 +15,7 @@ from pipeline.errors import Refused
 from pipeline.health.lag import seconds_left
 from pipeline.settings import Demux
 from pipeline.store.fleet import HEARTBEAT_LIMIT_SECONDS
-from pipeline.store.operations import Operation, Wish
+from pipeline.store.operations import Operation, Wish, hold
 from pipeline.store.placing import GroupLoad, Loads
 from pipeline.store.seats import GroupSeat, Moved, Seat, group_seats, reassign, require_carried, seats
 
@@ -172,9 +172,11 @@ def _assign(world: World, operation: Operation) -> Progress:
     moves = {key: (epoch, group) for key, (_, group, epoch) in operation.preview.items()}
     desired = {name: then for name, (_, then) in operation.parameters.get("desired", {}).items()}
     try:
-        reassign(world.engine, moves, desired)
+        with world.engine.begin() as connection:
+            hold(connection, operation)
+            reassign(connection, moves, desired)
     except Moved as moved:
-        return Progress("failed", f"Nothing was moved: {moved}.")
+        return Progress("failed", str(moved))
     marked = "".join(f"Group {name} is {then}. " for name, then in sorted(desired.items()))
     return Progress("done", f"{marked}{len(moves)} assigned.")
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from pipeline.control.engine import Kind, Progress, StepKind, World, some
 from pipeline.errors import Refused
-from pipeline.store.decisions import Decision, ask, ask_retry, decided
-from pipeline.store.operations import Operation, Wish
+from pipeline.store.decisions import Decision, Desired, ask_retry_within, ask_within, decided
+from pipeline.store.operations import Operation, Wish, hold
 from pipeline.store.seats import Seat, require_carried, seats
 
 _SEEN_SECONDS: Final = 120.0
@@ -54,11 +54,14 @@ def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
 
 
 def _decide(world: World, operation: Operation) -> Progress:
-    for key in operation.parameters["games"]:
-        if operation.kind == "retry":
-            ask_retry(world.engine, key, operation.actor)
-        else:
-            ask(world.engine, key, operation.actor, desired="paused" if operation.kind == "pause" else "running")
+    desired: Desired = "paused" if operation.kind == "pause" else "running"
+    with world.engine.begin() as connection:
+        hold(connection, operation)
+        for key in operation.parameters["games"]:
+            if operation.kind == "retry":
+                ask_retry_within(connection, key, operation.actor)
+            else:
+                ask_within(connection, key, operation.actor, desired=desired)
     return Progress("done", f"Decided for {len(operation.parameters['games'])}.")
 
 

@@ -12,7 +12,7 @@ from pipeline.control.moves import release
 from pipeline.errors import Refused
 from pipeline.store import seats as store
 from pipeline.store.games import assign_waiting
-from pipeline.store.operations import Operation, Wish
+from pipeline.store.operations import Operation, Wish, hold
 from pipeline.store.seats import Moved, Seat, seats
 
 _RELEASE_SECONDS: Final = 120.0  # as long as a move waits for it
@@ -65,14 +65,16 @@ def _retire(world: World, operation: Operation) -> Progress:
 def _restore(world: World, operation: Operation) -> Progress:
     progress = _change(world, operation, "restored")
     if progress.state == "done":
-        assign_waiting(world.engine)
+        assign_waiting(world.engine, world.settings.placement.most_games)
     return progress
 
 
 def _change(world: World, operation: Operation, said: str) -> Progress:
     change = store.retire if operation.kind == "retire" else store.restore
     try:
-        change(world.engine, {key: epoch for key, (_, epoch) in operation.preview.items()})
+        with world.engine.begin() as connection:
+            hold(connection, operation)
+            change(connection, {key: epoch for key, (_, epoch) in operation.preview.items()})
     except Moved as moved:
         return Progress("failed", f"Nothing was {said}: {moved}.")
     return Progress("done", f"{len(operation.preview)} {said}.")
@@ -83,7 +85,7 @@ def _see(world: World, operation: Operation) -> Progress:
     there = seats(world.engine)
     homeless = [key for key in operation.preview if there[key].group is None and there[key].retired_at is None]
     if homeless:
-        assign_waiting(world.engine)
+        assign_waiting(world.engine, world.settings.placement.most_games)
         return Progress("waiting", f"There is no group yet for {len(homeless)}: {some(homeless)}.")
     unseen = [key for key in operation.preview if not _is_back(there[key], operation)]
     if unseen:

@@ -168,7 +168,9 @@ class _Chain:
 
     def _pair(self, entry: Entry) -> None:
         """Put an act that begins with those that wait for their end, or take out the one that ends."""
-        name = (entry.operation_id, entry.actor, entry.action, entry.targets)
+        name: tuple[Any, ...] = (entry.actor, entry.action, entry.targets)
+        if entry.operation_id is not None:
+            name = (entry.operation_id,)  # of one whose row was spoilt meanwhile nobody knows the rest
         if entry.phase == "begun":
             self.begun.setdefault(name, []).append(entry)
         elif self.begun.get(name):

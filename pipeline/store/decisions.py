@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.store.tables import decisions
@@ -51,35 +51,48 @@ def record_failures(engine: Engine, made: Mapping[str, Decision]) -> None:
     """Keep what failures of these streams came to; what people asked for stays as it is."""
     for key, decision in made.items():
         values = asdict(decision)
-        _write(engine, key, {name: values[name] for name in _FIELDS if name not in {"desired", "own_query"}})
+        with engine.begin() as connection:
+            _write(connection, key, {name: values[name] for name in _FIELDS if name not in {"desired", "own_query"}})
 
 
 def ask(engine: Engine, key: str, actor: str, *, desired: Desired | None = None, own_query: bool | None = None) -> None:
     """Note what a person wants of a stream; its driver acts at its next pass."""
+    with engine.begin() as connection:
+        ask_within(connection, key, actor, desired=desired, own_query=own_query)
+
+
+def ask_within(
+    connection: Connection, key: str, actor: str, *, desired: Desired | None = None, own_query: bool | None = None
+) -> None:
+    """Note what a person wants of a stream, in the caller's transaction."""
     asked: dict[str, Any] = {"asked_by": actor, "asked_at": time.time()}
     if desired is not None:
         asked["desired"] = desired
     if own_query is not None:
         asked["own_query"] = int(own_query)
-    _write(engine, key, asked)
+    _write(connection, key, asked)
 
 
 def ask_retry(engine: Engine, key: str, actor: str) -> None:
     """Let a parked or waiting stream run again at once, with its whole budget."""
+    with engine.begin() as connection:
+        ask_retry_within(connection, key, actor)
+
+
+def ask_retry_within(connection: Connection, key: str, actor: str) -> None:
+    """Let a parked or waiting stream run again at once, in the caller's transaction."""
     fresh = asdict(Decision())
     values = {name: fresh[name] for name in _FIELDS if name not in {"desired", "own_query"}}
-    _write(engine, key, {**values, "asked_by": actor, "asked_at": time.time()})
+    _write(connection, key, {**values, "asked_by": actor, "asked_at": time.time()})
 
 
-def _write(engine: Engine, key: str, values: Mapping[str, Any]) -> None:
+def _write(connection: Connection, key: str, values: Mapping[str, Any]) -> None:
     mine = update(decisions).where(decisions.c.game_key == key).values(values)
-    with engine.begin() as connection:
-        if connection.execute(mine).rowcount:
-            return
+    if connection.execute(mine).rowcount:
+        return
     row = {**asdict(Decision()), "own_query": 0, **values}
     try:
-        with engine.begin() as connection:
+        with connection.begin_nested():
             connection.execute(decisions.insert().values(game_key=key, **row))
     except IntegrityError:  # another process decided at the same moment
-        with engine.begin() as connection:
-            connection.execute(mine)
+        connection.execute(mine)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Engine, insert, select, update
+from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
@@ -132,17 +132,20 @@ def change(engine: Engine, seen: Group, changed: Group, actor: str, reason: str)
     return Group(*row)
 
 
-def want(engine: Engine, name: str, version: int, desired: str) -> bool:
-    """Bring a group into a desired state for an operation; tell whether it is there now.
+def want(connection: Connection, name: str, version: int, desired: str) -> None:
+    """Bring a group into a desired state, if it is still what was seen.
 
     What this very call has done before counts as done, so it can be repeated after a crash.
+
+    Raises:
+        Refused: somebody else has changed the group since.
     """
-    with engine.begin() as connection:
-        as_seen = (groups.c.name == name) & (groups.c.version == version)
-        if connection.execute(update(groups).where(as_seen).values(desired=desired, version=version + 1)).rowcount:
-            return True
-        now = connection.execute(select(groups.c.version, groups.c.desired).where(groups.c.name == name)).first()
-    return now is not None and tuple(now) == (version + 1, desired)
+    as_seen = (groups.c.name == name) & (groups.c.version == version)
+    if connection.execute(update(groups).where(as_seen).values(desired=desired, version=version + 1)).rowcount:
+        return
+    now = connection.execute(select(groups.c.version, groups.c.desired).where(groups.c.name == name)).first()
+    if now is None or tuple(now) != (version + 1, desired):
+        raise Refused(f"Nothing was done: somebody else has changed group {name} meanwhile. Look again, and ask again.")
 
 
 def driving(engine: Engine) -> dict[str, Driving]:

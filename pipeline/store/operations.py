@@ -27,10 +27,11 @@ OPEN: Final[tuple[State, ...]] = get_args(State)[:4]
 """The states in which an operation may still act; its targets belong to it."""
 
 
-_PLAIN: Final = (
-    "operation_id", "kind", "state", "actor", "reason", "preview_hash", "undoes", "outcome", "asked_at", "ended_at",
-    "version",
-)  # fmt: skip
+_PLAIN: Final[Mapping[str, tuple[type, ...]]] = {
+    "operation_id": (str,), "kind": (str,), "state": (str,), "actor": (str,), "reason": (str,), "preview_hash": (str,),
+    "undoes": (str, type(None)), "outcome": (str, type(None)), "asked_at": (float, int),
+    "ended_at": (float, int, type(None)), "version": (int,),
+}  # fmt: skip
 
 
 class Stale(Exception):
@@ -140,7 +141,7 @@ def change(engine: Engine, operation: Operation, state: State, outcome: str | No
             audit.hold(connection)
         mine = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
         ended = {"ended_at": store_now()} if ends else {}
-        values = {"state": state, "outcome": outcome, "version": operation.version + 1, **ended}
+        values = {"state": state, "outcome": outcome, "version": operations.c.version + 1, **ended}
         if not operation.is_open or not connection.execute(update(operations).where(mine).values(values)).rowcount:
             raise Stale(operation.operation_id)
         if ends:
@@ -154,18 +155,33 @@ def begin_step(engine: Engine, operation: Operation, name: str, detail: str = ""
     """Write that a step begins, before it does; return its number. A step of this name that still runs goes on.
 
     Raises:
-        Stale: somebody else has changed the operation since it was read.
+        Stale: somebody else has changed the operation since it was read, or has done the step.
     """
     mine = operation_steps.c.operation_id == operation.operation_id
     with engine.begin() as connection:
-        _touch(connection, operation)
-        running = mine & (operation_steps.c.state == "running") & (operation_steps.c.name == name)
-        number = connection.scalar(select(operation_steps.c.number).where(running))
+        hold(connection, operation)
+        journal = connection.execute(select(operation_steps).where(mine, operation_steps.c.name == name)).all()
+        if any(each.state == "done" for each in journal):
+            raise Stale(operation.operation_id)
+        number = next((each.number for each in journal if each.state == "running"), None)
         if number is None:
             number = int(connection.scalar(select(func.max(operation_steps.c.number)).where(mine)) or 0) + 1
             row = {"operation_id": operation.operation_id, "number": number, "name": name, "detail": detail}
             connection.execute(insert(operation_steps).values({**row, "state": "running", "begun_at": store_now()}))
-        return number
+        return int(number)
+
+
+def hold(connection: Connection, operation: Operation) -> None:
+    """Let nobody else change an operation until the caller's transaction ends: call it first.
+
+    What a step writes beside this, no controller writes that stood still while another one went on.
+
+    Raises:
+        Stale: somebody else has changed it since it was read.
+    """
+    mine = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
+    if not connection.execute(update(operations).where(mine).values(version=operation.version)).rowcount:
+        raise Stale(operation.operation_id)
 
 
 def end_step(engine: Engine, operation: Operation, number: int, state: StepState, detail: str) -> None:
@@ -252,13 +268,6 @@ def _same(known: Operation, asked: Operation) -> Operation:
     return known
 
 
-def _touch(connection: Connection, operation: Operation) -> None:
-    """Hold an operation's row until the transaction ends, if it is still what was read."""
-    mine = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
-    if not connection.execute(update(operations).where(mine).values(version=operation.version)).rowcount:
-        raise Stale(operation.operation_id)
-
-
 def _read(connection: Connection, operation_id: str) -> Operation:
     return _operation(connection.execute(select(operations).where(operations.c.operation_id == operation_id)).one())
 
@@ -266,16 +275,30 @@ def _read(connection: Connection, operation_id: str) -> Operation:
 def _operation(row: Row[Any]) -> Operation:
     plain = {name: getattr(row, name) for name in _PLAIN}
     try:
+        _require_types(plain)
         targets, parameters, preview = (json.loads(row.targets), json.loads(row.parameters), json.loads(row.preview))
         if (type(targets), type(parameters), type(preview)) != (list, dict, dict):
             raise ValueError("targets is no list, or parameters or preview is no object")
+        if not all(isinstance(target, str) for target in targets):
+            raise ValueError("a target is no text")
+        if hash_of(preview) != row.preview_hash:
+            raise ValueError("its preview is not what its hash is of")
         if row.state not in get_args(State):
             raise ValueError(f"there is no state {row.state!r}")
         return Operation(**plain, targets=tuple(targets), parameters=parameters, preview=preview)
-    except ValueError as error:  # edited by hand: it stands still, the others go on
-        said = f"Its row in the control store makes no sense: {error}. Correct the row, or delete it."
-        plain |= {"state": "needs_human", "outcome": said}
+    except (ValueError, RecursionError) as error:  # edited by hand: it stands still, the others go on
+        said = f"Its row in the control store makes no sense: {error}. Correct the row, or close the operation."
+        has_ended = row.state in get_args(State) and row.state not in OPEN
+        plain |= {} if has_ended else {"state": "needs_human", "outcome": said}
+        plain |= {} if isinstance(row.asked_at, float) else {"asked_at": 0.0}
         return Operation(**plain, targets=(), parameters={}, preview={})
+
+
+def _require_types(plain: Mapping[str, Any]) -> None:
+    """Go on only with a row whose plain columns hold what they are for: SQLite takes anything in any column."""
+    wrong = [name for name, types in _PLAIN.items() if not isinstance(plain[name], types)]
+    if wrong:
+        raise ValueError(f"{wrong[0]} is {plain[wrong[0]]!r}")
 
 
 def _values(operation: Operation, idempotency_key: str) -> dict[str, Any]:

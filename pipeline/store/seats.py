@@ -12,7 +12,7 @@ from pipeline.store.tables import drivers, games, groups, leases, streams
 
 
 class Moved(Exception):
-    """A game is not where it was when somebody looked; nothing was changed."""
+    """A game is not where it was when somebody looked; nothing was changed by the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,29 +78,37 @@ def require_carried(keys: Iterable[str], there: Mapping[str, Seat]) -> None:
         raise Refused(f"{who} retired: no group carries such a game. Run `turnout repair restore {first}` first.")
 
 
-def reassign(engine: Engine, moves: Mapping[str, tuple[int, str]], desired: Mapping[str, str] | None = None) -> None:
+def reassign(
+    connection: Connection, moves: Mapping[str, tuple[int, str]], desired: Mapping[str, str] | None = None
+) -> None:
     """Assign games (key → the epoch it was seen with, and its new group), all of them or none.
 
-    In the same transaction write what is wanted of groups (name → desired state). What this very call has done before
-    counts as done, so it can be repeated after a crash.
+    With them write what is wanted of groups (name → desired state). What was done before counts as done, so it can be
+    repeated after a crash, also where one game was moved on since.
 
     Raises:
         Moved: the assignment of one of them has changed since it was looked at.
     """
-    with engine.begin() as connection:
-        for name, state in sorted((desired or {}).items()):
-            other = (groups.c.name == name) & (groups.c.desired != state)
-            connection.execute(update(groups).where(other).values(desired=state, version=groups.c.version + 1))
-        for key, (epoch, group) in sorted(moves.items()):
-            as_seen = (games.c.game_key == key) & (games.c.epoch == epoch)
-            if connection.execute(update(games).where(as_seen).values(group_name=group, epoch=epoch + 1)).rowcount:
-                continue
-            now = connection.execute(select(games.c.epoch, games.c.group_name).where(games.c.game_key == key)).first()
-            if now is None or (now.epoch, now.group_name) != (epoch + 1, group):
-                raise Moved(f"{key} is in {now.group_name if now else 'no'} group now, assigned by somebody else")
+    query = select(games.c.game_key, games.c.epoch, games.c.group_name).where(games.c.game_key.in_(list(moves)))
+    now = {row.game_key: row for row in connection.execute(query)}
+    steps = {key: now[key].epoch - epoch for key, (epoch, _) in moves.items() if key in now}
+    ours = [key for key, step in steps.items() if step == 1 and now[key].group_name == moves[key][1]]
+    others = [key for key in sorted(moves) if steps.get(key) != 0 and key not in ours]
+    never = any(step == 0 or (step == 1 and key not in ours) for key, step in steps.items())
+    if ours and not never:
+        return
+    for key, (epoch, group) in sorted(moves.items()):
+        as_seen = (games.c.game_key == key) & (games.c.epoch == epoch)
+        if not connection.execute(update(games).where(as_seen).values(group_name=group, epoch=epoch + 1)).rowcount:
+            other = now.get(others[0] if others else key)
+            said = f"{others[0] if others else key} is in {other.group_name if other else 'no'} group now, "
+            raise Moved(f"{'Nothing was moved: ' if never else ''}{said}assigned by somebody else.")
+    for name, state in sorted((desired or {}).items()):
+        differs = (groups.c.name == name) & (groups.c.desired != state)
+        connection.execute(update(groups).where(differs).values(desired=state, version=groups.c.version + 1))
 
 
-def retire(engine: Engine, wanted: Mapping[str, int]) -> None:
+def retire(connection: Connection, wanted: Mapping[str, int]) -> None:
     """Take games (key → the epoch it was seen with) from their groups until they are restored, all of them or none.
 
     What this very call has done before counts as done, so it can be repeated after a crash.
@@ -108,15 +116,14 @@ def retire(engine: Engine, wanted: Mapping[str, int]) -> None:
     Raises:
         Moved: the assignment of one of them has changed since it was looked at.
     """
-    with engine.begin() as connection:
-        for key, epoch in sorted(wanted.items()):
-            as_seen = (games.c.game_key == key) & (games.c.epoch == epoch) & games.c.retired_at.is_(None)
-            values = {"group_name": None, "epoch": epoch + 1, "retired_at": store_now()}
-            if not connection.execute(update(games).where(as_seen).values(values)).rowcount:
-                _require_done(connection, key, epoch + 1, retired=True)
+    for key, epoch in sorted(wanted.items()):
+        as_seen = (games.c.game_key == key) & (games.c.epoch == epoch) & games.c.retired_at.is_(None)
+        values = {"group_name": None, "epoch": epoch + 1, "retired_at": store_now()}
+        if not connection.execute(update(games).where(as_seen).values(values)).rowcount:
+            _require_done(connection, key, epoch + 1, retired=True)
 
 
-def restore(engine: Engine, wanted: Mapping[str, int]) -> None:
+def restore(connection: Connection, wanted: Mapping[str, int]) -> None:
     """Let retired games (key → the epoch it was seen with) wait for a group again, all of them or none.
 
     What this very call has done before counts as done, so it can be repeated after a crash.
@@ -124,12 +131,11 @@ def restore(engine: Engine, wanted: Mapping[str, int]) -> None:
     Raises:
         Moved: one of them was restored, and perhaps retired again, since it was looked at.
     """
-    with engine.begin() as connection:
-        for key, epoch in sorted(wanted.items()):
-            as_seen = (games.c.game_key == key) & (games.c.epoch == epoch) & games.c.retired_at.is_not(None)
-            values = {"epoch": epoch + 1, "retired_at": None}
-            if not connection.execute(update(games).where(as_seen).values(values)).rowcount:
-                _require_done(connection, key, epoch + 1, retired=False)
+    for key, epoch in sorted(wanted.items()):
+        as_seen = (games.c.game_key == key) & (games.c.epoch == epoch) & games.c.retired_at.is_not(None)
+        values = {"epoch": epoch + 1, "retired_at": None}
+        if not connection.execute(update(games).where(as_seen).values(values)).rowcount:
+            _require_done(connection, key, epoch + 1, retired=False)
 
 
 def _require_done(connection: Connection, key: str, epoch: int, *, retired: bool) -> None:

@@ -105,7 +105,7 @@ def _bronze_rows(paths: Paths) -> int:
 def test_a_driver_that_was_stopped_and_comes_back_after_its_games_moved_does_no_harm(
     tmp_path: Path, leases: bool
 ) -> None:
-    """Law L4: a driver stands still while its games move; when it comes back its commits are refused by the tables."""
+    """Law L4, D6: a driver stands still while its games move; when it comes back the tables refuse its commits."""
     place = Place(tmp_path, leases=leases)
     place.produce()
     register_group(place.engine, "a")

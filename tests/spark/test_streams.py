@@ -93,7 +93,7 @@ def test_a_schema_that_grows_needs_no_restart(world: Any) -> None:
 
 
 def test_two_owners_of_one_game_neither_lose_nor_double_a_row(world: Any) -> None:
-    """Law L4: a driver that was not told of a move still cannot put a row in twice, nor make the other skip one."""
+    """Law L4, D11: a driver that writes on after a move cannot put a row in twice, nor make the other skip one."""
     zombie = world.group("a")
     world.simulate(600)
     world.ingest()
@@ -122,7 +122,7 @@ def _deadly(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterator[pa.Rec
 def test_a_game_whose_rows_kill_the_worker_is_parked_and_the_others_go_on(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Law L6: the game is found by halving; its rows wait, everybody else's are in the tables."""
+    """Law L6, D12: the game is found by halving; its rows wait, everybody else's are in the tables."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # pyspark's copy
     monkeypatch.setattr(sources, "split", _deadly)
     world.simulate(600)

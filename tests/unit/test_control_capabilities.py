@@ -131,7 +131,8 @@ def test_the_facts_are_what_is_there(tmp_path: Path) -> None:
     facts = read_facts(made.engine, made.paths, CHESS.key, now)
     assert facts.busy is None
     assert 0 <= facts.took_seconds["rebuild"] < 60
-    retire(made.engine, {CHESS.key: 1})
+    with made.engine.begin() as connection:
+        retire(connection, {CHESS.key: 1})
     facts = read_facts(made.engine, made.paths, CHESS.key, now)
     assert (facts.retired, facts.group, facts.backend) == (True, None, None)
     with pytest.raises(Refused, match="No such game: go"):

@@ -201,7 +201,7 @@ def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> No
 
 
 def test_what_has_changed_since_it_was_shown_is_not_done(drivers: Drivers, world: World) -> None:
-    """Of two people who move one game, the one whose preview is stale is told so, and nothing of theirs is done."""
+    """D17: of two people who move one game, the one with a stale preview is told so, and nothing of theirs is done."""
     target, other = others(drivers, "g1")
     begun = asked(drivers, {"g1": target, "g2": target} if drivers.group_of("g2") != target else {"g1": target})
     with drivers.store.begin() as connection:

@@ -249,7 +249,9 @@ def test_what_cannot_be_repaired_is_refused_with_the_way_out(tables: Tables) -> 
     tables.forget()
     with pytest.raises(Refused, match=r"No schema is registered for chess_.*Register one first"):
         wished(tables, "rebuild", CHESS.key)
-    retire(tables.engine, {CHESS.key: seats(tables.engine)[CHESS.key].epoch})
+    epoch = seats(tables.engine)[CHESS.key].epoch
+    with tables.engine.begin() as connection:
+        retire(connection, {CHESS.key: epoch})
     with pytest.raises(Refused, match=r"Retired: chess_.*turnout repair restore"):
         wished(tables, "replay", CHESS.key)
 

@@ -1,9 +1,11 @@
 """Retired games: no group carries them, nothing of them is lost, and they come back by the inverse."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from pipeline.books.balance import verify
 from pipeline.books.report import render
@@ -111,22 +113,28 @@ def test_what_is_asked_of_a_retired_game_is_refused_with_the_way_back(drivers: D
         retirement.plan("retire", ["chess"], there)
 
 
+def within(store: Engine, act: Callable[[Connection, Any], None], wanted: object) -> None:
+    """Do something in a transaction of its own."""
+    with store.begin() as connection:
+        act(connection, wanted)
+
+
 def test_of_a_move_and_a_retirement_at_once_one_is_done(drivers: Drivers) -> None:
     """Both are a compare-and-set on the assignment, all of a set or none; done twice by one caller it is done once."""
     epochs = {key: seats(drivers.store)[key].epoch for key in ("g1", "g2")}
     group = next(name for name in "abc" if name != drivers.group_of("g2"))
-    reassign(drivers.store, {"g2": (epochs["g2"], group)})
+    within(drivers.store, reassign, {"g2": (epochs["g2"], group)})
     with pytest.raises(Moved, match="g2 was moved, retired or restored"):
-        retire(drivers.store, epochs)
+        within(drivers.store, retire, epochs)
     assert retired_games(drivers.store) == set()
     for _ in range(2):
-        retire(drivers.store, {"g1": epochs["g1"]})
+        within(drivers.store, retire, {"g1": epochs["g1"]})
     with pytest.raises(Moved):
-        reassign(drivers.store, {"g1": (epochs["g1"], group)})
+        within(drivers.store, reassign, {"g1": (epochs["g1"], group)})
     for _ in range(2):
-        restore(drivers.store, {"g1": epochs["g1"] + 1})
+        within(drivers.store, restore, {"g1": epochs["g1"] + 1})
     with pytest.raises(Moved):
-        restore(drivers.store, {"g1": epochs["g1"]})
+        within(drivers.store, restore, {"g1": epochs["g1"]})
     assert retired_games(drivers.store) == set()
 
 

@@ -290,7 +290,7 @@ def test_every_promise_names_its_law_and_a_test() -> None:
         assert [function for _, function in PLACE.findall(proof) if function.startswith("test_")], promise
 
 
-_FAULT_IDS = re.compile(r"\b([AB])(\d+)(?:(?: to |–)\1(\d+))?\b")
+_FAULT_IDS = re.compile(r"\b([ABD])(\d+)(?:(?: to |–)\1(\d+))?\b")
 
 
 def fault_ids(text: str) -> set[str]:
@@ -302,7 +302,9 @@ def fault_ids(text: str) -> set[str]:
 def test_every_fault_has_a_line_and_a_test_that_names_it() -> None:
     """docs/faults.md has each fault once, in order; what applies names a test whose own text has the fault's id."""
     rows = [row for body in entries(page("faults.md")).values() for row in table_rows(body)]
-    assert [row[0] for row in rows] == [*(f"A{n}" for n in range(1, 30)), *(f"B{n}" for n in range(1, 26))]
+    steering = [*range(1, 14), 17, 18, 20]  # the others of this section are not proven yet
+    expected = [*(f"A{n}" for n in range(1, 30)), *(f"B{n}" for n in range(1, 26)), *(f"D{n}" for n in steering)]
+    assert [row[0] for row in rows] == expected
     for name, _, outcome, proof in rows:
         tests = PLACE.findall(proof)
         assert outcome.startswith("does not apply") == (proof == "-"), name

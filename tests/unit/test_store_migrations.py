@@ -39,7 +39,7 @@ def test_the_newest_migration_is_the_one_the_code_knows() -> None:
 
 
 def test_a_store_from_before_migrations_keeps_its_rows(engine: Engine) -> None:
-    """A store of an earlier version gets the tables and columns it lacks, and loses nothing."""
+    """D20: a store of an earlier version gets the tables and columns it lacks, and loses nothing."""
     register_group(engine, "a")
     record_seen(engine, {"g": "G"}, 7)
     with engine.begin() as connection:
@@ -60,7 +60,7 @@ def test_a_store_from_before_migrations_keeps_its_rows(engine: Engine) -> None:
 
 
 def test_a_store_that_a_newer_turnout_migrated_is_refused(engine: Engine) -> None:
-    """What this version does not know it does not touch; the sentence says what to do."""
+    """D20: what this version does not know it does not touch; the sentence says what to do."""
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(Refused, match="migrated by a newer turnout: it is at 9999, this one knows up to"):

@@ -31,7 +31,7 @@ def test_what_was_asked_outranks_what_failed_and_both_outrank_where_a_stream_sta
 
 @given(KINDS, st.lists(DICE, min_size=1, max_size=12))
 def test_a_stream_is_parked_when_its_budget_is_used_up_and_not_before(kind: str, dice: list[float]) -> None:
-    """Retries are bounded: after the budget of the class in a row the stream waits for a person."""
+    """D12: retries are bounded: after the budget of the class in a row the stream waits for a person."""
     decision, now = Decision(), 1_000.0
     for number, roll in enumerate(dice, 1):
         decision = failed(decision, Failure(kind, "why"), now, roll)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
@@ -12,7 +13,8 @@ from pipeline.settings import load
 from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.tables import drivers
-from pipeline.wiring import _Duty, _refusal_told
+from pipeline.telling import Telling
+from pipeline.wiring import _Driver, _Duty, _refusal_told
 
 
 @pytest.mark.parametrize(("kind", "name"), [("ingest", "main"), ("group", "a")])
@@ -28,4 +30,39 @@ def test_a_driver_that_refuses_to_go_on_says_so_where_the_dashboard_looks(
     with engine.connect() as connection:
         told: Any = connection.execute(select(drivers.c.state, drivers.c.error)).one()
     assert tuple(told) == ("failed", "This is another bronze.")
+    engine.dispose()
+
+
+class CountingStop(threading.Event):
+    """A stop event that never comes, and keeps what was waited for it instead of waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.append(timeout)
+        return self.is_set()
+
+
+def test_d13_a_query_whose_failure_stays_is_no_hot_loop(tmp_path: Path) -> None:
+    """D13: each start waits longer than the one before, and after three without progress the process gives up."""
+    settings, paths = load(tmp_path, {})
+    engine = open_store(settings, paths)
+    start_driver(engine, "group", "a", None)
+    stop, starts = CountingStop(), []
+
+    def start() -> Any:  # as Spark's query is once it has failed: its old failure is told at once, again and again
+        starts.append(len(stop.waits))
+        return SimpleNamespace(isActive=False, exception=lambda: RuntimeError("the old failure"))
+
+    telling = Telling(settings.metrics, paths, "group", "a")
+    attached: Any = SimpleNamespace(errors=0)
+    driver = _Driver(settings, _Duty("group", "a", engine, stop, None), telling, attached)
+    assert driver.supervise(start, lambda: None, lambda: 0, once=False) == 1
+    telling.close()
+    assert starts == [0, 1, 2, 3]
+    assert stop.waits == [5.0, 10.0, 15.0]
+    with engine.connect() as connection:
+        assert connection.scalar(select(drivers.c.error)) == "the old failure"
     engine.dispose()

@@ -1,0 +1,27 @@
+"""Steering as a state machine: a few hundred steps of it, always the same ones; `tests/faults` takes many at random."""
+
+import logging
+
+import hypothesis
+import pytest
+from hypothesis import Phase
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.unit.control_machine import STEPS, Steering
+
+SEQUENCES = 25
+
+
+def settings(sequences: int, *, shrinks: bool = True) -> hypothesis.settings:
+    phases = (Phase.generate, Phase.shrink) if shrinks else (Phase.generate,)
+    return hypothesis.settings(
+        max_examples=sequences, stateful_step_count=STEPS, derandomize=True, database=None, deadline=None,
+        phases=phases, suppress_health_check=list(hypothesis.HealthCheck),
+    )  # fmt: skip
+
+
+@pytest.mark.timeout(600)
+def test_whatever_happens_steering_converges_and_nothing_has_two_owners(caplog: pytest.LogCaptureFixture) -> None:
+    """D1 to D5, D7, D8, D9, D17, D18: kills, stops, clocks, edits and nonsense break no law, in whatever order."""
+    caplog.set_level(logging.CRITICAL, "turnout")  # what it says of each row that was spoilt costs most of the time
+    run_state_machine_as_test(Steering, settings=settings(SEQUENCES))

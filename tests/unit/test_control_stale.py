@@ -1,0 +1,159 @@
+"""What a controller may not do any more, or not again: others went on, ended it, or wrote into its rows meanwhile."""
+
+import time
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from sqlalchemy import Engine, text, update
+
+from pipeline.control import moves
+from pipeline.control.controller import KINDS
+from pipeline.control.engine import World, close, tick
+from pipeline.errors import Refused
+from pipeline.settings import Paths, Settings
+from pipeline.store import audit
+from pipeline.store.decisions import decided
+from pipeline.store.games import carried, holds, record_seen, register_group
+from pipeline.store.operations import (
+    Operation,
+    Stale,
+    Wish,
+    ask,
+    begin_step,
+    change,
+    end_step,
+    listed,
+    operation,
+    steps,
+)
+from pipeline.store.seats import GroupSeat, reassign, seats
+from pipeline.store.tables import games
+from tests.unit.leases_world import StoreClock, group_lease
+
+ALIVE = {name: GroupSeat(name, "running", 1e12) for name in "abc"}
+
+
+@pytest.fixture
+def world(engine: Engine) -> World:
+    for name in "abc":
+        register_group(engine, name)
+    record_seen(engine, {"g1": "One", "g2": "Two"}, 9)
+    with engine.begin() as connection:
+        connection.execute(update(games).values(group_name="a"))
+    return World(Settings(), engine, Paths(Path()))
+
+
+def asked(world: World, kind: str) -> Operation:
+    """Ask for something about both games."""
+    if kind == "move":
+        return ask(world.engine, moves.plan({"g1": "b", "g2": "b"}, seats(world.engine), ALIVE, 1e12).wish("ann", ""))
+    facts: dict[str, Any] = dict.fromkeys(("g1", "g2"), "running" if kind == "pause" else "stopped")
+    return ask(world.engine, Wish(kind, ("game:g1", "game:g2"), "ann", "", {"games": ["g1", "g2"]}, facts))
+
+
+@pytest.mark.parametrize("kind", ["move", "pause", "retry"])
+def test_a_controller_that_stood_still_changes_nothing_after_the_end(world: World, kind: str) -> None:
+    """D8: between looking and acting the operation was ended by another; what it then would do is refused."""
+    running = change(world.engine, asked(world, kind), "running")
+    step = KINDS[kind].steps[0]
+    begin_step(world.engine, running, step.name)
+    close(world.engine, change(world.engine, running, "needs_human", "x"), "Somebody has looked after it.")
+    with pytest.raises(Stale):
+        step.act(world, running)
+    assert decided(world.engine) == {}
+    assert {seat.epoch for seat in seats(world.engine).values()} == {1}
+
+
+def test_a_step_that_is_done_is_not_begun_again(world: World) -> None:
+    """D7: a controller that had looked before another one did the step leaves it, so the journal has each once."""
+    running = change(world.engine, asked(world, "pause"), "running")
+    end_step(world.engine, running, begin_step(world.engine, running, "decide"), "done", "x")
+    with pytest.raises(Stale):
+        begin_step(world.engine, running, "decide")
+    assert len(steps(world.engine, running.operation_id)) == 1
+
+
+def edit(world: World, key: str, group: str) -> None:
+    with world.engine.begin() as connection:
+        connection.execute(
+            update(games).where(games.c.game_key == key).values(group_name=group, epoch=games.c.epoch + 1)
+        )
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["before", "after"])
+def test_nothing_was_moved_is_said_only_where_it_is_so(world: World, killed: bool) -> None:
+    """D17: somebody assigns one game of a move before it is done, or after, when nobody had noted yet that it was."""
+    running = change(world.engine, asked(world, "move"), "running")
+    if killed:
+        with world.engine.begin() as connection:
+            reassign(connection, {"g1": (1, "b"), "g2": (1, "b")})
+    edit(world, "g1", "c")
+    tick(world, KINDS)
+    there = seats(world.engine)
+    assert there["g1"].group == "c", "the last wish wins"
+    if killed:
+        assert there["g2"].group == "b"
+        assert operation(world.engine, running.operation_id).is_open
+        return
+    ended = operation(world.engine, running.operation_id)
+    assert ended.outcome == "Nothing was moved: g1 is in c group now, assigned by somebody else."
+    assert there["g2"].group == "a"
+
+
+NONSENSE = {
+    "parameters": "[" * 100_000,
+    "targets": '[{"game": "g1"}]',
+    "preview": '{"g2": "running"}',
+    "asked_at": "yesterday",
+    "version": "second",
+}
+
+
+@pytest.mark.parametrize("column", NONSENSE)
+def test_a_row_that_makes_no_sense_is_frozen_and_can_be_closed_once(world: World, column: str) -> None:
+    """D18: whatever a hand writes, the controller lives, the others go on, and the row is a person's to end."""
+    if column in {"asked_at", "version"} and world.engine.dialect.name != "sqlite":
+        pytest.skip("this database takes no text there")
+    spoilt = ask(world.engine, Wish("pause", ("game:g1",), "ann", "", {"games": ["g1"]}, {"g1": "running"}))
+    well = ask(world.engine, Wish("pause", ("game:g2",), "ann", "", {"games": ["g2"]}, {"g2": "running"}))
+    query = text(f"UPDATE operations SET {column} = :value WHERE operation_id = :name")
+    with world.engine.begin() as connection:
+        connection.execute(query, {"value": NONSENSE[column], "name": spoilt.operation_id})
+    tick(world, KINDS)
+    assert operation(world.engine, well.operation_id).state == "verifying"
+    found = operation(world.engine, spoilt.operation_id)
+    assert found.state == "needs_human"
+    assert "makes no sense" in str(found.outcome)
+    assert "g1" not in decided(world.engine)
+    assert close(world.engine, found, "Spoilt by hand.").state == "failed"
+    (shown,) = (each for each in listed(world.engine) if each.operation_id == spoilt.operation_id)
+    assert (shown.state, shown.outcome) == ("failed", "Spoilt by hand."), "it has ended, whatever its row holds"
+    verdict = audit.verify(world.engine)
+    assert verdict.intact
+    assert [each.operation_id for each in verdict.unended] == [well.operation_id]
+    again = ask(world.engine, Wish("pause", ("game:g1",), "ann", "", {"games": ["g1"]}, {"g1": "running"}))
+    assert again.state == "planned"
+
+
+@pytest.mark.parametrize("jump", [600.0, -600.0])
+def test_a_clock_that_jumps_takes_nothing_over(world: World, jump: float) -> None:
+    """D9: neither a machine's clock ten minutes off nor the store's own going back gives a lease or a game away."""
+    clock = StoreClock(world.engine)
+    holder = group_lease(world.engine, "a", 1)
+    other = group_lease(world.engine, "b", 2)
+    assert len(carried(world.engine, holder)) == 2
+    edit(world, "g1", "b")
+    real = time.time
+    with patch("time.time", lambda: real() + jump):
+        with pytest.raises(Refused, match="Another process drives group a"):
+            group_lease(world.engine, "a", 3)
+        assert carried(world.engine, other) == []
+        holder.renew()
+        assert [each.game_key for each in carried(world.engine, holder)] == ["g2"]
+    clock.now -= 600.0
+    with pytest.raises(Refused, match="Another process drives group a"):
+        group_lease(world.engine, "a", 3)
+    assert carried(world.engine, other) == []
+    assert holds(world.engine, holder, "g2")
