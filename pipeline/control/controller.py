@@ -63,16 +63,19 @@ def run(settings: Settings, paths: Paths, stop: threading.Event | None = None, *
     with leased(engine, settings.store, "controller", "main") as lease:
         start_driver(engine, "controller", "main", None)
         beats = _Beats(engine, settings.metrics.heartbeat_seconds)
+        looked_at = -math.inf
         while True:
             if lease is not None:
                 lease.check()
             wait = _QUIET_SECONDS
             try:
-                assign_waiting(engine, settings.placement.most_games)  # games that fitted nowhere when they came
                 if tick(world, KINDS):
                     wait = _BUSY_SECONDS
-                supervisor.tick()
-                beats.beat(supervisor.alarm)
+                if time.monotonic() - looked_at >= _QUIET_SECONDS:
+                    looked_at = time.monotonic()
+                    assign_waiting(engine, settings.placement.most_games)  # games that fitted nowhere when they came
+                    supervisor.tick()
+                    beats.beat(supervisor.alarm)
             except SQLAlchemyError as error:
                 _log.warning("the control store is away, operations and groups wait: %s", error)
             if stop.wait(wait):

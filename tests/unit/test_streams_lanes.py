@@ -65,7 +65,7 @@ def test_an_expected_failure_costs_nothing(now: float, dice: float) -> None:
 
 
 def test_a_shared_cause_is_charged_to_nobody() -> None:
-    """Full storage fails every stream at once: parking them all would need a person for each."""
+    """D16: full storage fails every stream at once: parking them all would need a person for each."""
     assert is_shared(4, 10)
     assert not is_shared(2, 2)
     assert not is_shared(3, 10)
