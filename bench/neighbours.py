@@ -29,22 +29,28 @@ from bench.log import follow
 from bench.numbers import quantile, spread
 from bench.text import number, table
 from listeners.quantile import quantile as bucket_quantile
+from pipeline.control import moves
+from pipeline.errors import Refused
 from pipeline.ingest.producer import write_landing
 from pipeline.ingest.simulate import register_samples
 from pipeline.ingest.simulator import Event, Plan, Simulator, game_names
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
+from pipeline.store import operations
 from pipeline.store.decisions import ask
 from pipeline.store.engine import open_store
 from pipeline.store.games import known_games
+from pipeline.store.seats import group_seats, seats
 
 QUIET: Final = "quiet"
-KINDS: Final = ("poison", "hot", "restart")
+KINDS: Final = ("poison", "hot", "restart", "move")
+_OTHER: Final = "other"  # the group a game is moved to and back
 _ALLOWED: Final = 1.10  # of the quiet windows' p99
 _BATCH_SECONDS: Final = 0.5  # between two landing commits
 _VERSIONS: Final = 5
 _DRAIN_SECONDS: Final = 180.0
 _LOOK_SECONDS: Final = 1.0
+_MOVE_SECONDS: Final = 15.0  # no move begins so shortly before the end of its window
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +173,10 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
             load.start("group", "groups", "run", GROUP)
             load.await_query(paths.checkpoints / "demux" / GROUP)
             load.until(lambda: len(known_games(disturber.engine)) >= options.games, f"{options.games} games")
+            if "move" in options.disturb:  # after the games have found their group
+                load.start("other", "groups", "run", _OTHER)
+                load.start("controller", "controller", "run")
+                load.await_query(paths.checkpoints / "demux" / _OTHER)
             _say(f"warming for {options.warm:g} s")
             disturber.hold(load, sending, time.time() + options.warm)
             phases = disturber.phases(load, sending)
@@ -175,6 +185,9 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         sending.result()
         _say("draining")
         load.until(lambda: not load.landing_behind() and not load.games_behind(), "end of the backlog", _DRAIN_SECONDS)
+        if "move" in options.disturb:
+            load.stop("controller")
+            load.stop("other")
         load.stop("group")
         load.stop("ingest")
     _say("verifying")
@@ -184,6 +197,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         "machine": machine.describe(),
         "options": {name: str(value) for name, value in vars(options).items() if name not in {"work", "out"}},
         "restarts": disturber.restarts,
+        "moves_seconds": disturber.moves_seconds,
         **result,
         "books": json.loads(proof.stdout.splitlines()[-1])
         if proof.stdout
@@ -202,6 +216,7 @@ class _Disturber:
     def __init__(self, options: argparse.Namespace, settings: Settings, paths: Paths, traffic: Traffic) -> None:
         self.engine = open_store(settings, paths)
         self.restarts = 0
+        self.moves_seconds: list[float] = []
         self._options, self._traffic = options, traffic
         self._victim = str(game_key(traffic.victim))
         self._dice = random.Random(1)
@@ -244,7 +259,21 @@ class _Disturber:
             ask(self.engine, self._victim, "bench", desired="running")
             self.restarts += 1
             self.hold(load, sending, again)
+        while kind == "move" and time.time() < until - _MOVE_SECONDS:
+            self._move(load, sending)
         self.hold(load, sending, until)
+
+    def _move(self, load: Load, sending: "Future[Any]") -> None:
+        """Move the game to the other group or back, as `turnout move` does, until the controller has seen it there."""
+        there = seats(self.engine)
+        target = GROUP if there[self._victim].group == _OTHER else _OTHER
+        plan = moves.plan({self._victim: target}, there, group_seats(self.engine), time.time())
+        asked = operations.ask(self.engine, plan.wish("bench", ""))
+        while (now := operations.operation(self.engine, asked.operation_id)).is_open:
+            self.hold(load, sending, time.time() + _LOOK_SECONDS)
+        if now.state != "succeeded" or now.ended_at is None:
+            raise Refused(f"A move did not succeed: {now.outcome}")
+        self.moves_seconds.append(now.ended_at - now.asked_at)
 
 
 def _used(load: Load) -> dict[str, float]:
@@ -347,6 +376,8 @@ def _report(result: Mapping[str, Any]) -> str:
     rows.append(["quiet against quiet", "-", "-", "-", noise])
     lines.append(table(["p99 of the others", "quiet s", "disturbed s", "ratio", "of single windows"], rows))
     lines.append(f"restarts: {result['restarts']}")
+    moved = [f"{each:.1f}" for each in result["moves_seconds"]]
+    lines.append(f"seconds of each move until it was seen: {', '.join(moved) or 'none'}")
     lines.append(f"books: {'complete' if result['books'].get('complete') else result['books']}")
     lines.append(f"{'HELD' if result['held'] else 'NOT held'}: at most {_ALLOWED:g} is allowed")
     return "\n".join(lines)
