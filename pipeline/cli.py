@@ -238,10 +238,13 @@ def stream() -> None:
 @click.argument("wanted", type=click.Choice(["on", "off"]))
 def own_query(env_dir: Path, game: str, wanted: str) -> None:
     """Give GAME a streaming query of its own, or take it back into its group's pass."""
+    from pipeline.repair.game import find
     from pipeline.store.decisions import ask
+    from pipeline.store.engine import open_store
+    from pipeline.store.games import known_games
 
-    engine, key = _known_game(env_dir, game)
-    ask(engine, key, getpass.getuser(), own_query=wanted == "on")
+    engine = open_store(*load(env_dir))
+    ask(engine, find(game, known_games(engine)).key, getpass.getuser(), own_query=wanted == "on")
 
 
 @cli.command()
@@ -350,17 +353,3 @@ def _load(env_dir: Path, source: str | None) -> tuple[Settings, Paths]:
     if source is not None:
         environ["TURNOUT_SOURCE__KIND"] = source
     return load(env_dir, environ)
-
-
-def _known_game(env_dir: Path, game: str) -> tuple[Any, str]:
-    """Open the control store and find a game by its exact name or its key."""
-    from pipeline.store.engine import open_store
-    from pipeline.store.games import known_games
-
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    known = known_games(engine)
-    for key, name in known.items():
-        if game in {key, name}:
-            return engine, key
-    raise Refused(f"No game is called {game!r} here ({len(known)} are known). Give its exact name or its key.")

@@ -12,8 +12,8 @@ import click
 from sqlalchemy import Engine
 
 from pipeline.control.roles import require
-from pipeline.errors import Refused
 from pipeline.options import together
+from pipeline.repair.game import find
 from pipeline.settings import Settings
 from pipeline.store.operations import Operation, Step, Wish
 
@@ -53,11 +53,7 @@ def keys_of(wanted: Sequence[str], known: Mapping[str, str]) -> list[str]:
     Raises:
         Refused: one of them does not exist.
     """
-    by_name = {name: key for key, name in known.items()}
-    missing = [each for each in wanted if each not in known and each not in by_name]
-    if missing:
-        raise Refused(f"No such game: {', '.join(map(repr, missing))}. `turnout games list` shows those there are.")
-    return sorted({each if each in known else by_name[each] for each in wanted})
+    return sorted({str(find(each, known).key) for each in wanted})
 
 
 def asked(settings: Settings, engine: Engine, wish: Wish, lines: Sequence[str], how: How) -> NoReturn:

@@ -9,13 +9,13 @@ from typing import Final, Literal
 
 from sqlalchemy import Engine
 
-from pipeline.control.moves import silence
 from pipeline.errors import Refused
 from pipeline.names import GameKey
 from pipeline.repair.game import Game, known_names
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.settings import Paths
 from pipeline.store.decisions import Decision, decided
+from pipeline.store.fleet import silence
 from pipeline.store.games import registered_keys
 from pipeline.store.operations import open_on, took
 from pipeline.store.seats import group_seats, seats
@@ -112,7 +112,7 @@ def read_facts(engine: Engine, paths: Paths, key: str, now: float, *, count: boo
         has_schema=key in registered_keys(engine),
         has_table=(paths.table(GameKey(key)) / "_delta_log").exists(),
         quarantined=_counted(paths, key, known[key]) if count else None,
-        silence=silence(driver, now) if driver else "nobody knows this group",
+        silence=silence(driver.state, driver.heartbeat_at, now) if driver else "nobody knows this group",
         backend=driver.backend if driver else None,
         neighbours=sum(each.group == group for each in there.values()) - 1 if group else 0,
         busy=f"{busy.kind} {busy.operation_id[:8]} by {busy.actor}" if busy else None,

@@ -14,7 +14,7 @@ from pipeline.control.placement import catch_up_seconds, full, most_room
 from pipeline.errors import Refused
 from pipeline.health.lag import seconds_left
 from pipeline.settings import Demux
-from pipeline.store.fleet import HEARTBEAT_LIMIT_SECONDS
+from pipeline.store.fleet import silence
 from pipeline.store.operations import Operation, Wish, hold
 from pipeline.store.placing import GroupLoad, Loads
 from pipeline.store.seats import GroupSeat, Moved, Seat, group_seats, reassign, require_carried, seats
@@ -298,16 +298,6 @@ MOVE: Final = Kind(
 def _require_taking(group: GroupSeat, now: float) -> None:
     if group.desired != "running":
         raise Refused(f"Group {group.name} takes no games: it is {group.desired}. Set it running, or take another.")
-    why = silence(group, now)
+    why = silence(group.state, group.heartbeat_at, now)
     if why is not None:
         raise Refused(f"Group {group.name} cannot take games: {why}. Start it with `turnout groups run {group.name}`.")
-
-
-def silence(group: GroupSeat, now: float) -> str | None:
-    """Say why nothing can be expected of a group's driver, as the end of a sentence; None when it beats."""
-    if group.state is None or group.heartbeat_at is None:
-        return "its driver was never started"
-    if group.state in {"failed", "stopped"}:
-        return f"its driver {'has failed' if group.state == 'failed' else 'is stopped'}"
-    quiet = now - group.heartbeat_at
-    return f"its driver is silent for {quiet:.0f} s" if quiet > HEARTBEAT_LIMIT_SECONDS else None

@@ -20,7 +20,6 @@ from pipeline import generation
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.control.engine import Kind, Progress, StepKind, World, some
-from pipeline.control.moves import silence
 from pipeline.delta_table import CursorTable
 from pipeline.errors import Refused, Transient
 from pipeline.names import GameKey, stream_app_id
@@ -32,6 +31,7 @@ from pipeline.repair.replay import Replayed, replay_all
 from pipeline.repair.telling import plain, render_rebuilt
 from pipeline.settings import Paths
 from pipeline.store.decisions import Decision, decided
+from pipeline.store.fleet import silence
 from pipeline.store.games import record_generation, registered_keys, retired_games
 from pipeline.store.operations import Operation, Wish, begin_step, end_step, steps
 from pipeline.store.seats import Seat, group_seats, seats
@@ -253,7 +253,7 @@ def _see_rebuilt(world: World, operation: Operation) -> Progress:
     for key in operation.preview:
         seat = there.get(key)
         group = groups.get(seat.group or "") if seat is not None else None
-        if seat is None or group is None or silence(group, time.time()) is not None:
+        if seat is None or group is None or silence(group.state, group.heartbeat_at, time.time()) is not None:
             alone.append(key)  # its table has been seen: the work ended with a look at it
         elif seat.told_group != seat.group or (seat.told_at or 0.0) <= switched:
             waiting.append(key)

@@ -37,11 +37,7 @@ class Driver:
 
     def silence(self, now: float) -> str | None:
         """Say why nothing this driver told counts any more, or None when it is alive."""
-        if self.state in ("failed", "stopped"):
-            return f"its driver {'has failed' if self.state == 'failed' else 'is stopped'}"
-        if now - self.heartbeat_at > HEARTBEAT_LIMIT_SECONDS:
-            return "its driver is silent"
-        return None
+        return silence(self.state, self.heartbeat_at, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +124,19 @@ class SchemaVersion:
     message: str
     fingerprint: str
     created_at: float
+
+
+def silence(state: str | None, heartbeat_at: float | None, now: float) -> str | None:
+    """Say why nothing can be expected of a driver that last told this, as the end of a sentence; None when it is alive.
+
+    A state or heartbeat of None is of a driver that never told anything.
+    """
+    if state is None or heartbeat_at is None:
+        return "its driver was never started"
+    if state in {"failed", "stopped"}:
+        return f"its driver {'has failed' if state == 'failed' else 'is stopped'}"
+    quiet = now - heartbeat_at
+    return f"its driver is silent for {quiet:.0f} s" if quiet > HEARTBEAT_LIMIT_SECONDS else None
 
 
 def judged(

@@ -83,7 +83,7 @@ def test_a_dead_driver_makes_its_games_unknown(tmp_path: Path, opening: Opening)
     assert "✕ group b: silent" in texts(app)
     lost = app.dataframe[0].value.iloc[0]
     assert (lost["game"], lost["status"]) == ("lost", "? unknown")
-    assert lost["last error"] == "its driver is silent; last told: FAILED; last error: no space"
+    assert lost["last error"] == "its driver is silent for 120 s; last told: FAILED; last error: no space"
     assert lost[["lag", "rows/s", "p95 latency"]].isna().all()
 
 

@@ -170,7 +170,7 @@ def test_a_game_that_was_given_away_is_forgotten() -> None:
 
 
 def test_a_thousand_games_are_judged_in_a_blink() -> None:
-    """An evaluation of 1,000 late games with a result each takes less than 50 ms of this machine's processor."""
+    """An evaluation costs the same for each game, however many there are: 1,000 late ones take far less than a second."""
     watch, spent = Watch("a"), []
     keys = [f"g{number}" for number in range(1_000)]
     for step in range(12):
@@ -180,4 +180,4 @@ def test_a_thousand_games_are_judged_in_a_blink() -> None:
         before = time.process_time()
         watch.observe(now, readings, results)
         spent.append(time.process_time() - before)
-    assert min(spent[8:]) < 0.05
+    assert min(spent[8:]) < 0.5  # 0.03 to 0.05 here; what grows with the square of the games takes tens of seconds
