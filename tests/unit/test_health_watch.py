@@ -170,7 +170,7 @@ def test_a_game_that_was_given_away_is_forgotten() -> None:
 
 
 def test_a_thousand_games_are_judged_in_a_blink() -> None:
-    """An evaluation costs the same for each game, however many there are: 1,000 late ones take far less than a second."""
+    """An evaluation costs the same for each game, however many there are: 1,000 take far less than a second."""
     watch, spent = Watch("a"), []
     keys = [f"g{number}" for number in range(1_000)]
     for step in range(12):
