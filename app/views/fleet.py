@@ -10,6 +10,7 @@ from listeners.sample import STATUSES
 from pipeline.store.fleet import Driver, Fleet, GameRow
 
 _NO_GROUP = "(no group)"
+_MOST_ROWS = 300  # a thousand would be 450 kB at each refresh, for each viewer
 
 
 def _page() -> None:
@@ -35,16 +36,20 @@ def _live(environment: Environment) -> None:
         st.button("Clear filters", on_click=_clear_filters)
         return
     _draw_grid(fleet, rows)
+    shown = rows[:_MOST_ROWS]
     st.dataframe(
-        worst_first.table(fleet, rows),
+        worst_first.table(fleet, shown),
         hide_index=True,
-        height=min(36 * (len(rows) + 1), 720),
+        height=min(36 * (len(shown) + 1), 720),
         column_config=worst_first.COLUMNS,
         placeholder=words.UNKNOWN_VALUE,
         alt="All games that match the filters, worst first. The key links to the game's page.",
         key="games",
     )
-    st.caption(f"{len(rows)} of {len(fleet.rows)} games, worst first. All times are UTC.")
+    most = (
+        f" The worst {_MOST_ROWS} of them are in the table; filters find the others." if len(rows) > len(shown) else ""
+    )
+    st.caption(f"{len(rows)} of {len(fleet.rows)} games, worst first.{most} All times are UTC.")
 
 
 def _draw_nothing_yet(fleet: Fleet) -> None:

@@ -1,0 +1,43 @@
+"""What a look at a large fleet costs the network."""
+
+import time
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, WebSocket
+
+from tests.browser.seed import Seeded, seed
+from tests.browser.served import CHROMIUM, opened, served
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM}: install chromium"),
+]
+_MOST_BYTES = 300_000
+_REFRESHES = 3
+
+
+def test_a_refresh_of_a_thousand_games_is_small(browser: Browser, tmp_path: Path) -> None:
+    """All games of a large fleet are counted, drawn and listed worst first with at most 300 kB at each refresh."""
+    games = [Seeded(f"Game number {number:04}", "ab"[number % 2], {}) for number in range(1_000)]
+    ages = dict.fromkeys(("ingest", "a", "b"), -600.0)
+    (tmp_path / "turnout.toml").write_text("[dashboard]\nrefresh_seconds = 2\n")
+    seed(tmp_path, games, now=time.time(), history=False, heartbeat_ages=ages)
+    sizes: list[int] = []
+
+    def listen(socket: WebSocket) -> None:
+        socket.on("framereceived", lambda frame: sizes.append(len(frame)))
+
+    with served(tmp_path) as address, opened(browser, address) as page:
+        page.on("websocket", listen)
+        page.goto("/")
+        page.get_by_text("1000 of 1000 games, worst first").wait_for(timeout=60_000)
+        large = [size for size in sizes if size > _MOST_BYTES / 100]
+        assert large, "the first look has the table and the chart"
+        sizes.clear()
+        clock = page.get_by_text("data as of")
+        for _ in range(_REFRESHES):
+            shown = clock.inner_text()
+            page.wait_for_function("shown => !document.body.innerText.includes(shown)", arg=shown, timeout=30_000)
+    assert sum(sizes) / _REFRESHES <= _MOST_BYTES
+    assert sizes, "it was refreshed"
