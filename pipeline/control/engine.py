@@ -16,7 +16,7 @@ from pipeline.control.works import Works
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store.leases import store_time
-from pipeline.store.operations import Operation, Stale, begin_step, change, end_step, hash_of, listed, steps
+from pipeline.store.operations import Operation, Stale, begin_step, change, end_step, hash_of, steps, unattended
 from pipeline.store.operations import operation as find
 
 _log = logging.getLogger("turnout")
@@ -106,7 +106,7 @@ def tick(world: World, kinds: Mapping[str, Kind]) -> int:
     """Bring all operations on that can go on by themselves; return how many are still open."""
     waiting = [each for each in listed(world.engine, only_open=True, limit=_MOST) if each.state != "needs_human"]
     still_open = 0
-    for operation in sorted(waiting, key=lambda each: each.asked_at):
+    for operation in unattended(world.engine, _MOST):
         kind = kinds.get(operation.kind)
         try:
             if kind is None:

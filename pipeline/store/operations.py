@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from sqlalchemy import Connection, Engine, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, case, delete, func, insert, select, update
 
 from pipeline.errors import Refused
 from pipeline.store import audit
@@ -198,7 +198,13 @@ def operation(engine: Engine, operation_id: str) -> Operation:
 
 def listed(engine: Engine, *, only_open: bool = False, limit: int = 100) -> list[Operation]:
     """Return operations: those that need a person first, then the open ones, then the newest."""
-    query = select(operations).order_by(operations.c.asked_at.desc(), operations.c.operation_id)
+    urgency = case(
+        (operations.c.state == "needs_human", 0),
+        (operations.c.state.not_in(get_args(State)), 0),  # edited by hand
+        (operations.c.state.in_(OPEN), 1),
+        else_=2,
+    )
+    query = select(operations).order_by(urgency, operations.c.asked_at.desc(), operations.c.operation_id)
     if only_open:
         query = query.where(operations.c.state.in_(OPEN))
     with engine.connect() as connection:
@@ -212,6 +218,15 @@ def steps(engine: Engine, operation_id: str) -> list[Step]:
     query = select(*columns).where(operation_steps.c.operation_id == operation_id).order_by(operation_steps.c.number)
     with engine.connect() as connection:
         return [Step(*row) for row in connection.execute(query)]
+
+
+def unattended(engine: Engine, limit: int) -> list[Operation]:
+    """Return the open operations that can go on without a person, the oldest first."""
+    query = select(operations).where(operations.c.state.in_(OPEN), operations.c.state != "needs_human")
+    query = query.order_by(operations.c.asked_at, operations.c.operation_id)
+    with engine.connect() as connection:
+        found = [_operation(row) for row in connection.execute(query.limit(limit))]
+    return [each for each in found if each.state != "needs_human"]
 
 
 def open_on(engine: Engine, targets: Sequence[str]) -> dict[str, Operation]:

@@ -21,6 +21,7 @@ from pipeline.store.operations import (
     listed,
     operation,
     steps,
+    unattended,
 )
 
 MOVE = Wish("move", ("game:chess", "game:go"), "ann", "too busy", {"to": "b"}, {"moves": 2}, "key-1")
@@ -131,3 +132,14 @@ def test_who_needs_a_person_comes_first(engine: Engine) -> None:
     waits = ask(engine, Wish("pause", ("game:c",), "ann"))
     assert [each.operation_id for each in listed(engine)] == [each.operation_id for each in (stuck, waits, ended)]
     assert {each.operation_id for each in listed(engine, only_open=True)} == {stuck.operation_id, waits.operation_id}
+
+
+def test_no_limit_hides_who_needs_a_person(engine: Engine) -> None:
+    """However many are newer, the limit leaves out what has ended, then what is open, and last who needs a person."""
+    stuck = change(engine, change(engine, ask(engine, replace(MOVE, targets=("game:a",))), "running"), "needs_human")
+    waits = ask(engine, Wish("pause", ("game:b",), "ann"))
+    for _ in range(3):
+        change(engine, ask(engine, Wish("pause", ("game:c",), "ann")), "failed")
+    assert [each.operation_id for each in listed(engine, limit=1)] == [stuck.operation_id]
+    assert [each.operation_id for each in listed(engine, limit=2)] == [stuck.operation_id, waits.operation_id]
+    assert [each.operation_id for each in unattended(engine, 1)] == [waits.operation_id]
