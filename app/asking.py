@@ -99,14 +99,14 @@ def ask(environment: Environment, wish: Wish) -> Operation:
         return operations.ask(services.engine(environment), wish)
 
 
-def resume(environment: Environment, seen: Operation) -> Operation:
+def resume(environment: Environment, seen: Operation, reason: str = "") -> Operation:
     """Let an operation that needs a person go on, if it is as it was seen.
 
     Raises:
         Refused: it does not wait for a person, has changed since, or the control store does not answer.
     """
     with _writing():
-        return steps.resume(services.engine(environment), seen)
+        return steps.resume(services.engine(environment), seen, services.actor(), reason)
 
 
 def close(environment: Environment, seen: Operation, reason: str) -> Operation:
@@ -116,7 +116,7 @@ def close(environment: Environment, seen: Operation, reason: str) -> Operation:
         Refused: it does not wait for a person, has changed since, or the control store does not answer.
     """
     with _writing():
-        return steps.close(services.engine(environment), seen, f"Closed by {services.actor()}: {reason}")
+        return steps.close(services.engine(environment), seen, services.actor(), reason)
 
 
 @contextmanager

@@ -128,16 +128,22 @@ def ask(engine: Engine, wish: Wish) -> Operation:
         return _read(connection, operation.operation_id)
 
 
-def change(engine: Engine, operation: Operation, state: State, outcome: str | None = None) -> Operation:
+def change(
+    engine: Engine, operation: Operation, state: State, outcome: str | None = None, by: audit.Act | None = None
+) -> Operation:
     """Bring an operation into another state; where that is an end, its targets are free and the audit log is closed.
+
+    `by` is the act of a person who has it changed: it stands in the audit log if the change is made.
 
     Raises:
         Stale: somebody else has changed it since it was read.
     """
     with engine.begin() as connection:
         ends = state not in OPEN
-        if ends:
+        if ends or by is not None:
             audit.hold(connection)
+        if by is not None:
+            audit.begin(connection, by)
         mine = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
         ended = {"ended_at": store_now()} if ends else {}
         values = {"state": state, "outcome": outcome, "version": operation.version + 1, **ended}
@@ -147,6 +153,8 @@ def change(engine: Engine, operation: Operation, state: State, outcome: str | No
             done = operation_targets.c.operation_id == operation.operation_id
             connection.execute(delete(operation_targets).where(done))
             audit.end(connection, operation.act(), state)
+        if by is not None:
+            audit.end(connection, by, "succeeded")
         return _read(connection, operation.operation_id)
 
 
@@ -212,14 +220,6 @@ def listed(engine: Engine, *, only_open: bool = False, limit: int = 100) -> list
     return sorted(found, key=lambda each: (each.state != "needs_human", not each.is_open))
 
 
-def steps(engine: Engine, operation_id: str) -> list[Step]:
-    """Return an operation's journal in its order."""
-    columns = [operation_steps.c[name] for name in Step.__slots__]
-    query = select(*columns).where(operation_steps.c.operation_id == operation_id).order_by(operation_steps.c.number)
-    with engine.connect() as connection:
-        return [Step(*row) for row in connection.execute(query)]
-
-
 def unattended(engine: Engine, limit: int) -> list[Operation]:
     """Return the open operations that can go on without a person, the oldest first."""
     query = select(operations).where(operations.c.state.in_(OPEN), operations.c.state != "needs_human")
@@ -227,6 +227,14 @@ def unattended(engine: Engine, limit: int) -> list[Operation]:
     with engine.connect() as connection:
         found = [_operation(row) for row in connection.execute(query.limit(limit))]
     return [each for each in found if each.state != "needs_human"]
+
+
+def steps(engine: Engine, operation_id: str) -> list[Step]:
+    """Return an operation's journal in its order."""
+    columns = [operation_steps.c[name] for name in Step.__slots__]
+    query = select(*columns).where(operation_steps.c.operation_id == operation_id).order_by(operation_steps.c.number)
+    with engine.connect() as connection:
+        return [Step(*row) for row in connection.execute(query)]
 
 
 def open_on(engine: Engine, targets: Sequence[str]) -> dict[str, Operation]:

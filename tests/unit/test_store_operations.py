@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
+from pipeline.control.engine import close, resume
 from pipeline.errors import Refused
 from pipeline.store import audit
 from pipeline.store.operations import (
@@ -132,6 +133,26 @@ def test_who_needs_a_person_comes_first(engine: Engine) -> None:
     waits = ask(engine, Wish("pause", ("game:c",), "ann"))
     assert [each.operation_id for each in listed(engine)] == [each.operation_id for each in (stuck, waits, ended)]
     assert {each.operation_id for each in listed(engine, only_open=True)} == {stuck.operation_id, waits.operation_id}
+
+
+def test_who_resumes_or_closes_stands_in_the_log_with_the_change_or_not_at_all(engine: Engine) -> None:
+    """A person's resume or close is an act with actor and reason, begun and ended; one that came too late is none."""
+    stuck = change(engine, change(engine, ask(engine, MOVE), "running"), "needs_human")
+    again = change(engine, resume(engine, stuck, "bob", "b runs"), "needs_human")
+    with pytest.raises(Stale):
+        resume(engine, stuck, "eve", "too late")
+    closed = close(engine, again, "cid", "b is gone")
+    assert (closed.state, closed.outcome) == ("failed", "Closed by cid: b is gone")
+    told = [(each.actor, each.action, each.phase, each.outcome) for each in audit.entries(engine)]
+    assert told == [
+        ("ann", "move", "begun", None),
+        ("bob", "resume operation", "begun", None), ("bob", "resume operation", "ended", "succeeded"),
+        ("cid", "close", "begun", None), ("ann", "move", "ended", "failed"), ("cid", "close", "ended", "succeeded"),
+    ]  # fmt: skip
+    acts = [each for each in audit.entries(engine) if each.actor != "ann"]
+    assert [each.detail["reason"] for each in acts] == ["b runs", "b runs", "b is gone", "b is gone"]
+    assert {(each.operation_id, each.targets) for each in acts} == {(stuck.operation_id, stuck.targets)}
+    assert (audit.verify(engine).intact, audit.verify(engine).unended) == (True, ())
 
 
 def test_no_limit_hides_who_needs_a_person(engine: Engine) -> None:
