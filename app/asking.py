@@ -234,6 +234,11 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
     return _preview(wish, lines, there)
 
 
+def inverse_of(kind: str) -> str:
+    """Return what kind of operation undoes one of this kind, where one does."""
+    return {**pauses.INVERSE, **groups.INVERSE, **retirement.INVERSE}.get(kind, kind)
+
+
 def ask(environment: Environment, wish: Wish) -> Operation:
     """Write one operation, as the wish of who acts here; asked again with the same wish it is the same one.
 
@@ -289,8 +294,8 @@ def _loads(environment: Environment, store: Engine, now: float) -> Loads:
 
 
 def _preview(wish: Wish, lines: Sequence[str], there: Mapping[str, Seat]) -> Preview:
-    named = tuple(_named(line, there) for line in lines)
-    return Preview(wish, named, touched(wish, there), time.time())
+    first = sorted(lines, key=lambda line: line.partition(":")[0] in there)  # what it comes to, then each game
+    return Preview(wish, tuple(_named(line, there) for line in first), touched(wish, there), time.time())
 
 
 def _some(lines: Sequence[str]) -> list[str]:

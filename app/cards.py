@@ -128,6 +128,10 @@ def _obstacle(kind: str, name: str, steering: Steering) -> tuple[str | None, str
         return why, _INSTEAD_OF_BUSY
     if name not in steering.groups:
         return "Nobody has registered this group.", f"Make it known: `turnout groups create {name}`."
+    if kind != "drain" and steering.groups[name].backend == "none":
+        return f"Somebody else starts group {name}, which has no backend.", (
+            f"Do it there, or let the controller run it: `turnout groups set {name} --backend local`."
+        )
     try:
         if kind == "drain":
             plan = drains.drain(name, steering.seats, steering.group_seats, steering.read_at, steering.loads)
@@ -176,9 +180,7 @@ def draw(
                     if card.possible:
                         _draw_possible(card, on_click, args, (before or {}).get(card.name))
                 with st.container(gap=None, key=f"card_cannot_{radius}"):
-                    for card in mine:
-                        if not card.possible:
-                            _draw_impossible(card)
+                    _draw_impossible([card for card in mine if not card.possible])
 
 
 def _draw_possible(
@@ -204,8 +206,14 @@ def _draw_possible(
                 before()
 
 
-def _draw_impossible(card: Card) -> None:
-    instead = "" if card.instead is None else f" → {words.shown(card.instead)}"
-    needs = "" if card.barred is None else f" {words.shown(card.barred)}"
-    about = None if card.about_it is None else words.escaped(card.about_it)
-    st.text(f"✕ {card.name.capitalize()}: {words.shown(card.why_not or '')}{instead}{needs}", help=about)
+def _draw_impossible(cards: Sequence[Card]) -> None:
+    """Draw in a line each what cannot be done; what has the same reason stands in one."""
+    alike: dict[Card, list[str]] = {}
+    for card in cards:
+        alike.setdefault(replace(card, name="", touches="", seconds=None), []).append(card.name)
+    for card, names in alike.items():
+        instead = "" if card.instead is None else f" → {words.shown(card.instead)}"
+        needs = "" if card.barred is None else f" {words.shown(card.barred)}"
+        about = None if card.about_it is None else words.escaped(card.about_it)
+        why = words.shown(card.why_not or "Nobody can say why not.")
+        st.text(f"✕ {', '.join(names).capitalize()}: {why}{instead}{needs}", help=about)

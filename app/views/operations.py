@@ -226,9 +226,16 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
             st.text(words.shown(seen.why_no_undo or "Asks for the inverse, checked like anything else."))
             place = f"undo_{operation.operation_id}"
             undo = partial(asking.preview_undo, environment, operation.operation_id)
+            barred = services.barred(environment, asking.inverse_of(operation.kind))
             st.button(
-                "Undo…", disabled=seen.why_no_undo is not None, on_click=confirm.offer, args=(place, undo), key="undo"
+                "Undo…",
+                disabled=(seen.why_no_undo or barred) is not None,
+                on_click=confirm.offer,
+                args=(place, undo),
+                key="undo",
             )
+            if barred is not None and seen.why_no_undo is None:
+                st.caption(words.escaped(barred))
             confirm.panel(environment, place)
     said = st.session_state.get(_note_of(operation.operation_id))
     if said is not None and said[1] is not None:

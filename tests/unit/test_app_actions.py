@@ -175,7 +175,15 @@ def test_who_has_no_role_may_only_look(store: Engine, opening: Opening, tmp_path
     assert app.button(key="act_pause").disabled
     assert opening("repairs").button(key="preview_repair").disabled
     app = opening("operations", operation=stuck.operation_id)
-    assert all(each.disabled for each in app.button if each.label in ("Resume", "Close it"))
+    assert [each.disabled for each in app.button if each.label in ("Resume", "Close it")] == [True, True]
+
+
+def test_an_undo_needs_the_role_of_what_it_asks_for(store: Engine, opening: Opening, tmp_path: Path) -> None:
+    """An operator may undo a pause, and sees the undo of a move disabled."""
+    name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
+    for kind, name, barred in (("pause", "Go", False), ("move", "Ludo", True)):
+        done = change(store, ask_store(store, Wish(kind, (f"game:{KEY[name]}",), "ann")), "succeeded", "Done.")
+        assert opening("operations", operation=done.operation_id).button(key="undo").disabled == barred
 
 
 def test_a_forged_call_is_refused_by_what_writes_and_not_by_a_button(environment: Environment, store: Engine) -> None:
@@ -258,6 +266,7 @@ def test_a_restart_of_a_group_needs_words_that_count_its_games(store: Engine, op
     app = opening("groups")
     app.selectbox(key="steered_group").set_value("b").run()
     app.button(key="act_restart").click().run()
+    assert "✕ Start: It is wanted to run already." in texts(app)
     assert "1 to restart. 2 games stand still meanwhile" in texts(app)
     fill(app, reason="new jar", typed="RESTART 1").button(key="ask_groups_group").click().run()
     assert "Type RESTART 2 to confirm" in app.warning[-1].value.replace("\\", "")
@@ -271,6 +280,7 @@ def test_a_drain_is_one_move_that_counts_its_games(store: Engine, opening: Openi
     """A drain moves all games of a group and marks it, with how full the groups are before and after."""
     app = opening("groups")
     app.selectbox(key="steered_group").set_value("a").run()
+    assert "✕ Start, stop, restart: Somebody else starts group a" in texts(app)
     app.button(key="act_drain").click().run()
     assert "a: running → drained" in texts(app)
     assert "not limited, 2 games → " in texts(app)
