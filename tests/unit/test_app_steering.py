@@ -160,7 +160,7 @@ def test_a_move_is_asked_for_with_a_reason_and_the_words(store: Engine, opening:
     assert f"Chess · {KEY['Chess']}: a → b" in texts(app)
     assert listed(store) == []
     fill(app, reason="a is busy").button(key="ask_groups_move").click().run()
-    assert "Type MOVE 2 to confirm" in app.warning[0].value.replace("\\", "")
+    assert "Type MOVE 2 to confirm" in app.warning[-1].value.replace("\\", "")
     fill(app, reason="a is busy", typed="MOVE 2").button(key="ask_groups_move").click().run()
     (asked,) = listed(store)
     assert (asked.kind, asked.actor, asked.reason) == ("move", services.actor(), "a is busy")
@@ -248,7 +248,7 @@ def test_a_preview_of_nothing_is_refused(
     """Without a choice there is no preview to confirm, only a sentence that says what to choose."""
     app = opening(page)
     app.button(key=button).click().run()
-    assert sentence in app.warning[0].value.replace("\\", "")
+    assert sentence in app.warning[-1].value.replace("\\", "")
     assert not [each for each in app.button if str(each.key).startswith("ask_")]
 
 
