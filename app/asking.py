@@ -1,24 +1,37 @@
 """What the pages ask for: first a preview of it, then one operation in the control store; the controller does the rest.
 
-Nothing here draws. A preview carries its own key, so however often it is confirmed, it is asked for once.
+Nothing here draws. A preview carries its own key, so however often it is confirmed, it is asked for once. Each is
+planned as the command line plans it, by the same planners.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import services, words
 from app.services import Environment
-from pipeline.control import controller, moves, pauses
+from pipeline.control import controller, drains, groups, moves, pauses, repairs, retirement
 from pipeline.control import engine as steps
+from pipeline.control.capabilities import Capability, capabilities, read_all_facts
+from pipeline.control.placement_commands import lines_of, proposed
+from pipeline.control.roles import require
 from pipeline.errors import Refused
 from pipeline.store import operations
 from pipeline.store.decisions import decided
+from pipeline.store.groups import wanted
+from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, Stale, Wish
+from pipeline.store.placing import Loads
 from pipeline.store.seats import Seat, group_seats, seats
+
+_MOST_EVENED = 10  # moves of a proposal that only even out the load, as `turnout groups propose` has it
+_MOST_COUNTED = 20  # games whose quarantine is read before a replay is asked for
+_MOST_SAID = 12  # of games that are left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +40,18 @@ class Preview:
 
     wish: Wish
     lines: tuple[str, ...]  # raw names are in them: draw them as text
+    games: int  # that it touches, those of its groups included
     seen_at: float  # Unix seconds
+
+
+def touched(wish: Wish, there: Mapping[str, Seat]) -> int:
+    """Count the games that a wish touches: those it is about, and all of the groups it is about."""
+    about = {target.partition(":")[2] for target in wish.targets if target.startswith("game:")}
+    names = {target.partition(":")[2] for target in wish.targets if target.startswith("group:")}
+    return len(about | {key for key, seat in there.items() if seat.group in names})
+
+
+# --------------------------------------------------------------------------------------------------------------- places
 
 
 def preview_move(environment: Environment, keys: Sequence[str], group: str | None) -> Preview:
@@ -39,38 +63,159 @@ def preview_move(environment: Environment, keys: Sequence[str], group: str | Non
     if not keys or group is None:
         raise Refused("Choose what to move, and the group that shall carry it.")
     with services.reading():
-        store = services.engine(environment)
-        there = seats(store)
-        plan = moves.plan(dict.fromkeys(keys, group), there, group_seats(store), time.time())
+        store, now = services.engine(environment), time.time()
+        there, loads = seats(store), _loads(environment, store, now)
+        plan = moves.plan(dict.fromkeys(keys, group), there, group_seats(store), now, loads)
     if not plan.moves:
         raise Refused(f"Nothing to move: choose games that are not in group {group} already.")
     left = sorted(set(keys) - {each.game_key for each in plan.moves})
-    lines = [*moves.rendered(plan, there), *(f"left out: {key} is in group {group} already" for key in left)]
+    lines = moves.rendered(plan, there, loads, environment.settings.demux.trigger_seconds)
+    lines += [f"left out: {key} is in group {group} already" for key in left]
     return _preview(plan.wish(services.actor(), ""), lines, there)
 
 
-def preview_decision(environment: Environment, kind: str, keys: Sequence[str]) -> Preview:
-    """Plan a pause, a resume or a retry (`kind`) of games, by their keys.
+def preview_drain(environment: Environment, group: str) -> Preview:
+    """Plan to move all games of a group to where they fit, and to give it no more.
 
     Raises:
-        Refused: a game does not exist, nothing would change, or the control store cannot be read.
+        Refused: they do not fit, it is drained and empty already, or the control store cannot be read.
+    """
+    with services.reading():
+        store, now = services.engine(environment), time.time()
+        there, loads = seats(store), _loads(environment, store, now)
+        plan = drains.drain(group, there, group_seats(store), now, loads)
+    wish = plan.wish(services.actor(), "")
+    if not wish.targets:
+        raise Refused(f"Nothing to drain: group {group} takes no games, and has none.")
+    return _preview(wish, moves.rendered(plan, there, loads, environment.settings.demux.trigger_seconds), there)
+
+
+def preview_proposed(environment: Environment) -> Preview:
+    """Plan the moves of who cannot stay and those that even out the load, as one move.
+
+    Raises:
+        Refused: there are none, or the control store cannot be read.
+    """
+    trigger = environment.settings.demux.trigger_seconds
+    with services.reading():
+        store, now = services.engine(environment), time.time()
+        there, loads = seats(store), _loads(environment, store, now)
+        placed, even = proposed(loads, _MOST_EVENED)
+        # Who waits for its first group gets it from the controller, and from ingest: that is no move.
+        found = [each for each in (*placed.placements, *even.placements) if each.source is not None]
+        plan = moves.plan({each.game_key: each.target for each in found}, there, group_seats(store), now, loads)
+    lines = lines_of(placed, even, trigger)
+    if not plan.moves:
+        told = [_named(line, there) for line in lines]
+        raise Refused(
+            "\n".join(["Nothing to move: nobody who must leave fits elsewhere, and no move evens out.", *told])
+        )
+    return _preview(plan.wish(services.actor(), ""), [*lines, moves.rendered(plan, there)[-1]], there)
+
+
+def preview_groups(environment: Environment, kind: str, names: Sequence[str]) -> Preview:
+    """Plan a start, a stop or a restart (`kind`) of groups.
+
+    Raises:
+        Refused: somebody else starts one of them, nothing would change, or the control store cannot be read.
+    """
+    with services.reading():
+        store = services.engine(environment)
+        there = seats(store)
+        facts = groups.plan(kind, names, wanted(store))
+    if not facts:
+        raise Refused(f"Nothing to {kind}: {', '.join(names) or 'no group'} is so already.")
+    counts = Counter(each.group for each in there.values() if each.group is not None)
+    return _preview(groups.wish(kind, facts, services.actor(), ""), groups.rendered(kind, facts, counts), there)
+
+
+# -------------------------------------------------------------------------------------------------------------- streams
+
+
+def preview_decision(environment: Environment, kind: str, keys: Sequence[str]) -> Preview:
+    """Plan a pause or a resume (`kind`) of games, by their keys.
+
+    Raises:
+        Refused: a game does not exist or is retired, nothing would change, or the control store cannot be read.
     """
     with services.reading():
         store = services.engine(environment)
         there = seats(store)
         facts = pauses.plan(kind, keys, there, decided(store))
+    return _of_games(kind, keys, facts, pauses.wish, pauses.rendered, there)
+
+
+def preview_retirement(environment: Environment, kind: str, keys: Sequence[str]) -> Preview:
+    """Plan to retire games or to restore them (`kind`), by their keys.
+
+    Raises:
+        Refused: a game does not exist, nothing would change, or the control store cannot be read.
+    """
+    with services.reading():
+        there = seats(services.engine(environment))
+        facts = retirement.plan(kind, keys, there)
+    return _of_games(kind, keys, facts, retirement.wish, retirement.rendered, there)
+
+
+def preview_repair(environment: Environment, kind: str, keys: Sequence[str]) -> Preview:
+    """Plan a retry, a replay or a rebuild (`kind`) of those of these games for which it is possible now.
+
+    Raises:
+        Refused: it is possible for none, which says why for each and what is instead; or something cannot be read.
+    """
+    if not keys:
+        raise Refused(f"Nothing to {kind}: no game is chosen.")
+    with services.reading():
+        store, paths = services.engine(environment), environment.paths
+        if kind == "rebuild" and not paths.bronze.exists():
+            raise Refused(f"There is nothing to rebuild from: {paths.bronze} does not exist. Start ingest first.")
+        there = seats(store)
+        found = read_all_facts(store, paths, keys, time.time(), count=kind == "replay" and len(keys) <= _MOST_COUNTED)
+        can = {key: next(each for each in capabilities(facts) if each.name == kind) for key, facts in found.items()}
+        chosen = [key for key, capability in can.items() if capability.possible]
+        left = [_named(f"{key}: {_why_not(can[key])}", there) for key in sorted(can) if not can[key].possible]
+        left += [f"{key}: no such game" for key in sorted(set(keys) - can.keys())]
+        if not chosen:
+            raise Refused("\n".join([f"Nothing to {kind}.", *_some(left)]))
+        if kind == "retry":
+            facts = pauses.plan(kind, chosen, there, decided(store))
+            wish, lines = pauses.wish(kind, facts, services.actor(), ""), pauses.rendered(kind, facts, there)
+        else:
+            subjects = repairs.observe(paths, environment.settings.environment, store, chosen)
+            facts = repairs.plan(kind, chosen, subjects)
+            wish, lines = repairs.wish(kind, facts, services.actor(), "", {}), repairs.rendered(kind, facts)
+            lines += [f"{key}: {can[key].touches}" for key in chosen if kind == "replay"]
+    if not facts:
+        raise Refused(f"Nothing to {kind}: it has changed just now. Look again.")
+    return _preview(wish, [*lines, *(f"left out: {each}" for each in _some(left))], there)
+
+
+def _why_not(capability: Capability) -> str:
+    other = capability.alternative
+    instead = "" if other is None else f" Instead: {other.name}. {other.sentence}"
+    return f"{capability.why_not}{instead}"
+
+
+def _of_games(
+    kind: str, keys: Sequence[str], facts: Mapping[str, object], wish: Callable[..., Wish],
+    rendered: Callable[..., list[str]], there: Mapping[str, Seat],
+) -> Preview:  # fmt: skip
     left = [f"{key} {_UNCHANGED[kind]}" for key in sorted(set(keys) - facts.keys())]
     if not facts:
-        raise Refused(f"Nothing to {kind}: {'; '.join(left) or 'no game is chosen'}.")
-    lines = [*pauses.rendered(kind, facts, there), *(f"left out: {each}" for each in left)]
-    return _preview(pauses.wish(kind, facts, services.actor(), ""), lines, there)
+        raise Refused(f"Nothing to {kind}: {'; '.join(left[:_MOST_SAID]) or 'no game is chosen'}.")
+    lines = [*rendered(kind, facts, there), *(f"left out: {each}" for each in _some(left))]
+    return _preview(wish(kind, facts, services.actor(), ""), lines, there)
 
 
 _UNCHANGED = {
     "pause": "is paused already",
     "resume": "is not paused",
-    "retry": "is not parked and does not wait after a failure",
+    "retire": "is retired already",
+    "restore": "is not retired",
 }
+
+
+# ----------------------------------------------------------------------------------------------------------- operations
 
 
 def preview_undo(environment: Environment, operation_id: str) -> Preview:
@@ -80,43 +225,55 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
         Refused: it has none, it cannot be any more, or the control store cannot be read.
     """
     with services.reading():
-        store = services.engine(environment)
+        store, most = services.engine(environment), environment.settings.placement.most_games
         done = operations.operation(store, operation_id)
-        wish, lines = controller.undo(store, done, services.actor(), "", time.time())
+        wish, lines = controller.undo(store, done, services.actor(), "", time.time(), most)
         there = seats(store)
     if not wish.targets:
         raise Refused(f"Nothing to undo: operation {done.operation_id[:8]} has no effect any more.")
     return _preview(wish, lines, there)
 
 
+def inverse_of(kind: str) -> str:
+    """Return what kind of operation undoes one of this kind, where one does."""
+    return {**pauses.INVERSE, **groups.INVERSE, **retirement.INVERSE}.get(kind, kind)
+
+
 def ask(environment: Environment, wish: Wish) -> Operation:
-    """Write one operation; asked again with the same wish it is the same one.
+    """Write one operation, as the wish of who acts here; asked again with the same wish it is the same one.
 
     Raises:
-        Refused: one of its targets belongs to another open operation, or the control store does not answer.
+        Refused: who acts has not the role for it, one of its targets belongs to another open operation, or the control
+            store does not answer.
     """
+    mine = replace(wish, actor=services.actor())
+    require(environment.settings.roles, mine.actor, mine.kind)
     with _writing():
-        return operations.ask(services.engine(environment), wish)
+        return operations.ask(services.engine(environment), mine)
 
 
-def resume(environment: Environment, seen: Operation) -> Operation:
+def resume(environment: Environment, seen: Operation, reason: str = "") -> Operation:
     """Let an operation that needs a person go on, if it is as it was seen.
 
     Raises:
-        Refused: it does not wait for a person, has changed since, or the control store does not answer.
+        Refused: who acts has not the role for it, it does not wait for a person, has changed since, or the control
+            store does not answer.
     """
+    require(environment.settings.roles, services.actor(), "resume operation")
     with _writing():
-        return steps.resume(services.engine(environment), seen)
+        return steps.resume(services.engine(environment), seen, services.actor(), reason)
 
 
 def close(environment: Environment, seen: Operation, reason: str) -> Operation:
     """End an operation that needs a person, if it is as it was seen.
 
     Raises:
-        Refused: it does not wait for a person, has changed since, or the control store does not answer.
+        Refused: who acts has not the role for it, it does not wait for a person, has changed since, or the control
+            store does not answer.
     """
+    require(environment.settings.roles, services.actor(), "close")
     with _writing():
-        return steps.close(services.engine(environment), seen, f"Closed by {services.actor()}: {reason}")
+        return steps.close(services.engine(environment), seen, services.actor(), reason)
 
 
 @contextmanager
@@ -132,8 +289,18 @@ def _writing() -> Iterator[None]:
         ) from error
 
 
+def _loads(environment: Environment, store: Engine, now: float) -> Loads:
+    return read_loads(store, now, environment.settings.placement.most_games)
+
+
 def _preview(wish: Wish, lines: Sequence[str], there: Mapping[str, Seat]) -> Preview:
-    return Preview(wish, tuple(_named(line, there) for line in lines), time.time())
+    first = sorted(lines, key=lambda line: line.partition(":")[0] in there)  # what it comes to, then each game
+    return Preview(wish, tuple(_named(line, there) for line in first), touched(wish, there), time.time())
+
+
+def _some(lines: Sequence[str]) -> list[str]:
+    more = [f"and {len(lines) - _MOST_SAID} more"] if len(lines) > _MOST_SAID else []
+    return [*lines[:_MOST_SAID], *more]
 
 
 def _named(line: str, there: Mapping[str, Seat]) -> str:

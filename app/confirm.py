@@ -3,42 +3,49 @@
 A preview is kept in the viewer's session until it is confirmed or dropped; what comes after is the operation's page.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import streamlit as st
 
-from app import asking, looks, words
+from app import asking, looks, services, words
 from app.asking import Preview
 from app.services import Environment
 from pipeline.errors import Refused
 from pipeline.store.operations import Operation, Wish
 
 Level = Literal[1, 2, 3]
-_REVERSIBLE: Final = frozenset({"pause", "resume", "retry"})
+_GENTLE: Final = frozenset({"pause", "resume", "retry", "replay", "restore"})  # taken back at once, or only adds
 _TALL: Final = 8  # lines of a preview; more scroll
 
 
 def level(wish: Wish) -> Level:
-    """Return how much a wish may disturb: 1 a game, reversibly; 2 a game; 3 several games, or more than a game."""
+    """Return how much a wish may disturb: 1 a game, gently; 2 a game; 3 several games, or more than a game."""
     if len(wish.targets) != 1 or not wish.targets[0].startswith("game:"):
         return 3
-    return 1 if wish.kind in _REVERSIBLE else 2
+    return 1 if wish.kind in _GENTLE else 2
 
 
-def words_to_type(wish: Wish) -> str | None:
-    """Return what must be typed to confirm a wish, such as `MOVE 12`; None where nothing must."""
-    return f"{wish.kind.upper()} {len(wish.targets)}" if level(wish) == 3 else None
+def verb(wish: Wish) -> str:
+    """Return what people call a wish: a move that empties groups is a drain."""
+    desired = wish.parameters.get("desired", {})
+    drains = wish.kind == "move" and any(then == "drained" for _, then in desired.values())
+    return "drain" if drains else wish.kind
 
 
-def lacking(wish: Wish, reason: str, typed: str) -> str | None:
+def words_to_type(wish: Wish, games: int) -> str | None:
+    """Return what must be typed to confirm a wish that touches so many games, such as `RESTART 12`; None: nothing."""
+    return f"{verb(wish).upper()} {games}" if level(wish) == 3 else None
+
+
+def lacking(wish: Wish, games: int, reason: str, typed: str) -> str | None:
     """Say what is missing for a wish to be asked for; None when nothing is."""
     if level(wish) > 1 and not reason.strip():
         return "A reason is needed: those who ask later will want it."
-    wanted = words_to_type(wish)
+    wanted = words_to_type(wish, games)
     if wanted is not None and " ".join(typed.split()) != wanted:
-        return f"Type {wanted} to confirm: {len(wish.targets)} are touched."
+        return f"Type {wanted} to confirm: {games} {'game is' if games == 1 else 'games are'} touched."
     return None
 
 
@@ -68,7 +75,7 @@ def panel(environment: Environment, place: str) -> None:
         if kept.preview is not None and kept.asked is None:
             _draw_preview(environment, place, kept.preview)
         if kept.refused is not None:
-            st.warning(words.escaped(kept.refused), icon=":material/block:")
+            _draw_refused(kept.refused)
         if kept.asked is not None:
             _draw_asked(environment, kept.asked)
         if kept.preview is None or kept.asked is not None:
@@ -82,13 +89,24 @@ def operation_link(operation_id: str, label: str) -> None:
     )
 
 
+def _draw_refused(refused: str) -> None:
+    """Draw why not: its first line, and below it what is told of single games."""
+    first, *more = refused.splitlines() or [""]
+    st.warning(words.escaped(first), icon=":material/block:")
+    _draw_lines(more)
+
+
+def _draw_lines(lines: Sequence[str]) -> None:
+    with st.container(height=260 if len(lines) > _TALL else "content", border=False, gap=None):
+        for line in lines:
+            st.text(words.shown(line, 400))
+
+
 def _draw_preview(environment: Environment, place: str, preview: Preview) -> None:
     wish = preview.wish
-    st.caption(f"What {wish.kind} would do, as seen at {words.clock(preview.seen_at)}. Nothing is done yet.")
-    with st.container(height=260 if len(preview.lines) > _TALL else "content", border=False, gap=None):
-        for line in preview.lines:
-            st.text(words.shown(line))
-    wanted = words_to_type(wish)
+    st.caption(f"What {verb(wish)} would do, as seen at {words.clock(preview.seen_at)}. Nothing is done yet.")
+    _draw_lines(preview.lines)
+    wanted, barred = words_to_type(wish, preview.games), services.barred(environment, wish.kind)
     with st.form(f"form_{place}", enter_to_submit=False, border=False):
         optional = " (may be empty)" if level(wish) == 1 else ""
         st.text_input(f"Reason{optional}", key=_field("reason", wish), max_chars=500)
@@ -96,9 +114,15 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
             st.text_input(f"Type {wanted} to confirm", key=_field("typed", wish), max_chars=40, autocomplete="off")
         with st.container(horizontal=True):
             st.form_submit_button(
-                f"Ask to {wish.kind}", key=f"ask_{place}", on_click=_confirm, args=(environment, place, preview)
+                f"Ask to {verb(wish)}",
+                key=f"ask_{place}",
+                on_click=_confirm,
+                args=(environment, place, preview),
+                disabled=barred is not None,
             )
             st.form_submit_button("Drop it", key=f"dropped_{place}", on_click=_drop, args=(place,), type="tertiary")
+    if barred is not None:
+        st.caption(words.escaped(barred))
 
 
 def _confirm(environment: Environment, place: str, preview: Preview) -> None:
@@ -108,7 +132,7 @@ def _confirm(environment: Environment, place: str, preview: Preview) -> None:
         return
     reason = str(st.session_state.get(_field("reason", preview.wish)) or "")
     typed = str(st.session_state.get(_field("typed", preview.wish)) or "")
-    refused = lacking(preview.wish, reason, typed)
+    refused = lacking(preview.wish, preview.games, reason, typed)
     if refused is None:
         try:
             operation = asking.ask(environment, replace(preview.wish, reason=reason.strip()))

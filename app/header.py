@@ -45,7 +45,8 @@ _STYLE = """<style>
 [class*="st-key-confirm_"] [data-testid="stText"] * {white-space: pre-wrap; overflow-wrap: anywhere}
 [class*="st-key-card_"] [data-testid="stText"] *, [class*="st-key-operation_"] [data-testid="stText"] *
 {white-space: pre-wrap; overflow-wrap: anywhere}
-[class*="st-key-card_cannot"] {opacity: 0.75}
+[class*="st-key-card_cannot"] {opacity: 0.7}
+.st-key-actions > div {flex: 1 1 22rem; min-width: min(20rem, 100%)}
 .st-key-header [data-testid="stText"] {font-size: 0.875rem; opacity: 0.75}
 [class*="st-key-headline"] {padding-left: 0.75rem; border-left: 6px solid #88888855}
 .st-key-headline_trouble {border-left-color: #D55E00}
@@ -89,7 +90,7 @@ def lines(environment: Environment) -> Lines:
     st.html(_STYLE)
     counted, unread = _count(environment)
     with st.container(horizontal=True, vertical_alignment="center", key="header"):
-        who = words.shown(services.actor(), 40)
+        who = words.shown(services.who(environment), 80)
         st.text(f"turnout · environment {environment.settings.environment} · you are {who}", width="stretch")
         if counted is not None and counted.need_a_person:
             one = counted.need_a_person == 1

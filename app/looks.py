@@ -5,39 +5,33 @@ Read from the control store, cached for a second or two and shared by all viewer
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import streamlit as st
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine
 
 from app.services import Environment, engine, reading
+from pipeline.control.capabilities import Facts, read_all_facts
 from pipeline.control.engine import require_undoable
+from pipeline.control.supervision import WINDOW_SECONDS
 from pipeline.errors import Refused
 from pipeline.store import audit
 from pipeline.store.decisions import Decision, decided
 from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.games import known_games
-from pipeline.store.leases import is_held
+from pipeline.store.groups import Group, Run, ended_runs, wanted
+from pipeline.store.leases import is_held, store_time
+from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, Step, listed, steps
 from pipeline.store.operations import operation as find
-from pipeline.store.seats import Seat, seats
-from pipeline.store.tables import groups
+from pipeline.store.placing import Loads
+from pipeline.store.seats import GroupSeat, Seat, group_seats, seats
 
 _MOST_OPEN: Final = 1_000
 _LATEST: Final = 200  # operations that have ended
 _MOST_ENTRIES: Final = 5_000  # of the audit log, on screen and in a file
-
-
-@dataclass(frozen=True, slots=True)
-class GroupWish:
-    """What is wanted of a cluster group."""
-
-    desired: str  # running | drained | stopped
-    backend: str  # none | local
-    capacity_cores: float | None  # None: not limited
-    priority: str  # high | normal | low
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +41,19 @@ class Steering:
     fleet: Fleet
     seats: Mapping[str, Seat]  # by game key
     decisions: Mapping[str, Decision]  # by game key; no entry: nothing was decided
-    wishes: Mapping[str, GroupWish]  # by group; no entry: it is not registered
+    groups: Mapping[str, Group]  # by name; no entry: it is not registered
+    group_seats: Mapping[str, GroupSeat]  # likewise
+    loads: Loads
+    deaths: Mapping[str, Sequence[Run]]  # by group: the runs of the last hour that died, the newest first
     busy: Mapping[str, Operation]  # by target, such as game:KEY: the open operation it belongs to
+    controller_runs: bool | None  # None: leases are off, nobody knows
     read_at: float
+
+    @property
+    def alarm(self) -> str | None:
+        """What alarms the controller that runs, such as many groups that died at once."""
+        told = self.fleet.driver("controller", "main")
+        return told.error if told is not None and told.silence(self.read_at) is None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,15 @@ def steering(environment: Environment) -> Steering:
     return _steering(environment.store, environment)
 
 
+def facts(environment: Environment, keys: Sequence[str]) -> Mapping[str, Facts]:
+    """Read what decides about what can be done for games, at most 3 s old; rows in quarantine are not counted.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    return _facts(environment.store, tuple(keys), environment)
+
+
 def journal(environment: Environment) -> Journal:
     """Read the open operations and the latest ones, at most 1 s old.
 
@@ -176,7 +189,7 @@ def forget_verdict() -> None:
 
 def forget() -> None:
     """Read again at the next look: something was asked for."""
-    for cached in (_steering, _journal, _one_operation, _waiting):
+    for cached in (_steering, _facts, _journal, _one_operation, _waiting):
         cached.clear()
 
 
@@ -185,8 +198,26 @@ def _steering(store: str, _environment: Environment) -> Steering:  # noqa: ARG00
     there = engine(_environment)
     seen = read_fleet(there)
     with reading():
-        busy = {target: each for each in _open(there) for target in each.targets}
-        return Steering(seen, seats(there), decided(there), _wishes(there), busy, seen.read_at)
+        most = _environment.settings.placement.most_games
+        ended = ended_runs(there, store_time(there) - WINDOW_SECONDS)
+        return Steering(
+            fleet=seen,
+            seats=seats(there),
+            decisions=decided(there),
+            groups=wanted(there),
+            group_seats=group_seats(there),
+            loads=read_loads(there, seen.read_at, most),
+            deaths={name: [run for run in runs if run.died] for name, runs in ended.items()},
+            busy={target: each for each in _open(there) for target in each.targets},
+            controller_runs=_controller_runs(_environment, there),
+            read_at=seen.read_at,
+        )
+
+
+@st.cache_data(ttl=3, max_entries=50, show_spinner=False)
+def _facts(store: str, keys: tuple[str, ...], _environment: Environment) -> dict[str, Facts]:  # noqa: ARG001 - as above
+    with reading():
+        return read_all_facts(engine(_environment), _environment.paths, keys, time.time(), count=False)
 
 
 @st.cache_data(ttl=1, max_entries=2, show_spinner=False)
@@ -248,9 +279,3 @@ def _open(store: Engine) -> list[Operation]:
 
 def _controller_runs(environment: Environment, store: Engine) -> bool | None:
     return is_held(store, "controller", "main") if environment.settings.store.leases else None
-
-
-def _wishes(store: Engine) -> dict[str, GroupWish]:
-    columns = (groups.c.name, groups.c.desired, groups.c.backend, groups.c.capacity_cores, groups.c.priority)
-    with store.connect() as connection:
-        return {name: GroupWish(*rest) for name, *rest in connection.execute(select(*columns))}

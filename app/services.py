@@ -26,6 +26,7 @@ from app.trends import Trend, trend
 from listeners import history
 from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from pipeline import settings as settings_of
+from pipeline.control.roles import may, role_of, roles_of
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
@@ -47,6 +48,22 @@ class Environment:
 def actor() -> str:
     """Return who acts: on a laptop the user of the operating system who runs the dashboard."""
     return getpass.getuser()
+
+
+def barred(environment: Environment, kind: str) -> str | None:
+    """Return which role who acts would need for a kind of operation or another act; None where they may."""
+    if may(environment.settings.roles, actor(), kind):
+        return None
+    role = role_of(kind)
+    return f"It needs the role {role}, which you do not have: the setting roles.{role}s names who has it."
+
+
+def who(environment: Environment) -> str:
+    """Return who acts, with their roles where the environment has any."""
+    had = roles_of(environment.settings.roles, actor())
+    if had is None:
+        return actor()
+    return f"{actor()} ({' and '.join(had) or 'no role: you may only look'})"
 
 
 def open_environment(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> Environment:

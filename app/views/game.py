@@ -1,5 +1,6 @@
 """One game (`?game=<game_key>`): a verdict, the evidence for it, what happened lately, and who its neighbours are."""
 
+from collections.abc import Callable
 from functools import partial
 
 import pandas as pd
@@ -58,17 +59,24 @@ def _live(environment: Environment) -> None:
 def _draw_actions(environment: Environment, steering: Steering, row: GameRow) -> None:
     """Draw what can be done with the game, and below it the preview that was asked for."""
     key = row.game_key
-    columns = st.columns(4, gap="small")
-    for column, card in zip(columns, cards.cards(row, steering), strict=True):
-        with column:
-            cards.action_card(
-                card,
-                key=card.name,
-                on_click=_offer,
-                args=(environment, card.name, key),
-                before=partial(_choose_group, steering, row) if card.name == "move" else None,
-            )
+    try:
+        facts = looks.facts(environment, [key]).get(key)
+    except Refused as refused:
+        st.warning(words.escaped(str(refused)), icon=":material/database_off:")
+        return
+    if facts is None:
+        return
+    cards.draw(
+        _REACHES,
+        cards.of_game(row, steering, facts, partial(services.barred, environment)),
+        on_click=_offer,
+        args=(environment, key, row.group),
+        before={"move": partial(_choose_group, steering, row)},
+    )
     confirm.panel(environment, f"game_{key}")
+
+
+_REACHES: dict[confirm.Level, str] = {1: "This game, gently", 2: "This game", 3: "Its whole group"}
 
 
 def _choose_group(steering: Steering, row: GameRow) -> None:
@@ -84,12 +92,19 @@ def _choose_group(steering: Steering, row: GameRow) -> None:
     )
 
 
-def _offer(environment: Environment, kind: str, key: str) -> None:
+def _offer(environment: Environment, key: str, group: str | None, kind: str) -> None:
+    make: Callable[[], asking.Preview]
     if kind == "move":
-        group = st.session_state.get(f"to_{key}")
-        make = partial(asking.preview_move, environment, [key], None if group is None else str(group))
-    else:
+        target = st.session_state.get(f"to_{key}")
+        make = partial(asking.preview_move, environment, [key], None if target is None else str(target))
+    elif kind in ("pause", "resume"):
         make = partial(asking.preview_decision, environment, kind, [key])
+    elif kind in ("retire", "restore"):
+        make = partial(asking.preview_retirement, environment, kind, [key])
+    elif kind == "restart":
+        make = partial(asking.preview_groups, environment, kind, [] if group is None else [group])
+    else:
+        make = partial(asking.preview_repair, environment, kind, [key])
     confirm.offer(f"game_{key}", make)
 
 

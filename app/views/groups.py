@@ -6,24 +6,31 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app import asking, confirm, header, looks, words
+from app import asking, cards, confirm, header, looks, services, words
 from app.looks import Steering
 from app.services import Environment
 from listeners.sample import STATUSES
 from pipeline.store.fleet import Driver, Fleet
+from pipeline.store.groups import Group
+from pipeline.store.placing import Loads
 
-_PLACE = "groups_move"
-_GAMES, _TO = "move_games", "move_to"
+_PLACE, _PLACE_GROUP, _PLACE_EVEN = "groups_move", "groups_group", "groups_propose"
+_GAMES, _TO, _GROUP = "move_games", "move_to", "steered_group"
 _COLUMNS = {
-    "group": st.column_config.TextColumn("Group", width=110),
-    "driver": st.column_config.TextColumn("Driver", width=120),
-    "heartbeat": st.column_config.TextColumn("Heartbeat", width=100),
-    "games": st.column_config.TextColumn("Games", width=70),
-    "how": st.column_config.TextColumn("Worst", width=330),
-    "desired": st.column_config.TextColumn("Wanted", width=90),
+    "group": st.column_config.TextColumn("Group", width=90),
+    "driver": st.column_config.TextColumn("Driver", width=110),
+    "heartbeat": st.column_config.TextColumn("Heartbeat", width=85),
+    "games": st.column_config.TextColumn("Games", width=60),
+    "how": st.column_config.TextColumn("Worst", width=250),
+    "load": st.column_config.TextColumn(
+        "Load", width=150, help="Cores its games take, of those it may use. ~ where the load of some games is unknown."
+    ),
+    "share": st.column_config.TextColumn("Full", width=55, help="A dash where it is not limited."),
+    "headroom": st.column_config.TextColumn("Headroom", width=90, help="Cores that are left."),
+    "deaths": st.column_config.TextColumn("Died, last hour", width=170, help="Of those the controller has started."),
+    "desired": st.column_config.TextColumn("Wanted", width=75),
     "backend": st.column_config.TextColumn("Started by", width=110),
-    "capacity": st.column_config.TextColumn("Capacity", width=90, help="Cores; a dash where it is not limited."),
-    "priority": st.column_config.TextColumn("For games of priority", width=150),
+    "priority": st.column_config.TextColumn("Priority", width=70, help="Of the games it is for."),
     "error": st.column_config.TextColumn("Error", width=240),
 }
 
@@ -38,18 +45,43 @@ def _live(environment: Environment) -> None:
     if steering is None:
         return
     fleet = steering.fleet
+    _draw_controller(steering)
     if not fleet.groups:
         header.headline("No cluster group yet", trouble=False)
         st.info("Start one: `turnout groups run NAME`. It registers itself, and new games go to the emptiest group.")
         return
-    silent = [name for name in fleet.groups if _silence(fleet, name) is not None]
-    header.headline(_sentence(fleet, silent), trouble=bool(silent))
+    meant = [name for name in fleet.groups if name not in steering.groups or _shall_run(steering.groups[name])]
+    silent = [name for name in meant if _silence(fleet, name) is not None]
+    header.headline(_sentence(len(meant), silent, stopped=len(fleet.groups) - len(meant)), trouble=bool(silent))
     _draw_table(steering)
+    _draw_group(environment, steering)
     _draw_move(environment, steering)
+    _draw_proposed(environment)
 
 
-def _sentence(fleet: Fleet, silent: list[str]) -> str:
-    count = len(fleet.groups)
+def _draw_controller(steering: Steering) -> None:
+    """Draw what alarms the controller, or that none runs: then nothing that is asked for is done."""
+    if steering.alarm is not None:
+        st.warning(words.escaped(steering.alarm), icon=":material/crisis_alert:")
+    if steering.controller_runs is False:
+        st.warning(
+            "No controller runs: what is asked for waits, and no driver that dies is started again. "
+            "Start `turnout controller run`.",
+            icon=":material/hourglass_disabled:",
+        )
+
+
+def _shall_run(group: Group) -> bool:
+    return group.desired != "stopped"
+
+
+def _sentence(count: int, silent: list[str], stopped: int) -> str:
+    if not count:
+        return "Every group is stopped, as is wanted"
+    if not silent and stopped:
+        return (
+            f"All {count} groups' drivers that shall run are alive" if count > 1 else "The only driver wanted is alive"
+        )
     if not silent:
         return "The only group's driver is alive" if count == 1 else f"All {count} groups' drivers are alive"
     names = ", ".join(words.shown(name, 40) for name in silent[:3])
@@ -78,9 +110,8 @@ def _draw_table(steering: Steering) -> None:
 
 
 def _row(steering: Steering, name: str) -> dict[str, str]:
-    fleet, wish = steering.fleet, steering.wishes.get(name)
+    fleet, group = steering.fleet, steering.groups.get(name)
     driver = fleet.driver("group", name)
-    capacity = wish.capacity_cores if wish is not None else None
     return {
         "group": words.shown(name, 40),
         "driver": _state(fleet, driver),
@@ -89,14 +120,43 @@ def _row(steering: Steering, name: str) -> dict[str, str]:
         else words.UNKNOWN_VALUE,
         "games": words.count(sum(row.group == name for row in fleet.rows)),
         "how": _worst(fleet, name),
-        "desired": words.shown(wish.desired, 20) if wish is not None else words.UNKNOWN_VALUE,
-        "backend": _STARTED_BY.get(wish.backend, words.shown(wish.backend, 20))
-        if wish is not None
+        **_load(steering.loads, name),
+        "deaths": _deaths(steering, name),
+        "desired": words.shown(group.desired, 20) if group is not None else words.UNKNOWN_VALUE,
+        "backend": _STARTED_BY.get(group.backend, words.shown(group.backend, 20))
+        if group is not None
         else words.UNKNOWN_VALUE,
-        "capacity": f"{capacity:g} cores" if capacity is not None else words.UNKNOWN_VALUE,
-        "priority": words.shown(wish.priority, 20) if wish is not None else words.UNKNOWN_VALUE,
-        "error": words.shown(driver.error, 120) if driver is not None and driver.error else words.UNKNOWN_VALUE,
+        "priority": words.shown(group.priority, 20) if group is not None else words.UNKNOWN_VALUE,
+        "error": words.shown(error, 120) if (error := _error(group, driver)) else words.UNKNOWN_VALUE,
     }
+
+
+def _error(group: Group | None, driver: Driver | None) -> str | None:
+    if group is not None and group.defect is not None:
+        return group.defect
+    return driver.error if driver is not None else None
+
+
+def _load(loads: Loads, name: str) -> dict[str, str]:
+    """Say how full a group is; what is not limited has no share, and what was not measured is marked."""
+    group = loads.groups.get(name)
+    if group is None:
+        return dict.fromkeys(("load", "share", "headroom"), words.UNKNOWN_VALUE)
+    about = "" if all(each.is_known for each in loads.games if each.group == name) else "~"
+    limit = group.capacity_cores
+    return {
+        "load": f"{about}{group.cores:.2f} {'cores' if limit is None else f'of {limit:g} cores'}",
+        "share": words.UNKNOWN_VALUE if limit is None else f"{about}{group.share:.0%}",
+        "headroom": "not limited" if group.headroom is None else f"{about}{group.headroom:.2f} cores",
+    }
+
+
+def _deaths(steering: Steering, name: str) -> str:
+    """Count how often a group's driver died; nobody counts those of a group that somebody else starts."""
+    died, group = steering.deaths.get(name, ()), steering.groups.get(name)
+    if not died:
+        return words.UNKNOWN_VALUE if group is None or group.backend == "none" else "0"
+    return f"{len(died)}: {words.shown(died[0].said or 'nobody knows how', 80)}"
 
 
 _STARTED_BY = {"none": "somebody else", "local": "the controller"}
@@ -123,9 +183,33 @@ def _worst(fleet: Fleet, name: str) -> str:
     )
 
 
+def _draw_group(environment: Environment, steering: Steering) -> None:
+    """Draw what can be done with a group that is chosen by its name."""
+    with st.container(border=True, key="plan_group", gap="small"):
+        st.markdown("**Steer a whole group**")
+        names = steering.fleet.groups
+        st.selectbox(
+            "Group", names, key=_GROUP, format_func=words.shown, index=None, placeholder="choose a group", width=320
+        )
+        chosen = st.session_state.get(_GROUP)
+        if chosen in names:
+            found = cards.of_group(str(chosen), steering, partial(services.barred, environment))
+            title = f"Group {words.shown(str(chosen), 40)} and its games"
+            cards.draw({3: title}, found, on_click=_offer_group, args=(environment, str(chosen)))
+        confirm.panel(environment, _PLACE_GROUP)
+
+
+def _offer_group(environment: Environment, group: str, kind: str) -> None:
+    if kind == "drain":
+        confirm.offer(_PLACE_GROUP, partial(asking.preview_drain, environment, group))
+    else:
+        confirm.offer(_PLACE_GROUP, partial(asking.preview_groups, environment, kind, [group]))
+
+
 def _draw_move(environment: Environment, steering: Steering) -> None:
     """Draw the plan of a move: games by their names, never by a place in a table."""
     names = {key: words.game_text(key, seat.game) for key, seat in sorted(steering.seats.items())}
+    barred = services.barred(environment, "move")
     with st.container(border=True, key="plan_move", gap="small"):
         st.markdown("**Move games to another group**")
         with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -145,7 +229,14 @@ def _draw_move(environment: Environment, steering: Steering) -> None:
                 placeholder="choose",
                 width=220,
             )
-            st.button("Preview the move", key="preview_move", on_click=_offer, args=(environment,))
+            st.button(
+                "Preview the move",
+                key="preview_move",
+                on_click=_offer,
+                args=(environment,),
+                disabled=barred is not None,
+            )
+        _draw_barred(barred)
         confirm.panel(environment, _PLACE)
 
 
@@ -153,6 +244,28 @@ def _offer(environment: Environment) -> None:
     games = [str(key) for key in st.session_state.get(_GAMES) or []]
     group = st.session_state.get(_TO)
     confirm.offer(_PLACE, partial(asking.preview_move, environment, games, None if group is None else str(group)))
+
+
+def _draw_proposed(environment: Environment) -> None:
+    """Draw the way to a proposal, which is one move of all games it names."""
+    barred = services.barred(environment, "move")
+    with st.container(border=True, key="plan_even", gap="small"):
+        st.markdown("**Propose moves**")
+        st.caption("Who cannot stay where it is goes first; then the few moves that most reduce the highest load.")
+        st.button(
+            "Propose",
+            key="preview_even",
+            on_click=confirm.offer,
+            args=(_PLACE_EVEN, partial(asking.preview_proposed, environment)),
+            disabled=barred is not None,
+        )
+        _draw_barred(barred)
+        confirm.panel(environment, _PLACE_EVEN)
+
+
+def _draw_barred(barred: str | None) -> None:
+    if barred is not None:
+        st.caption(words.escaped(barred))
 
 
 _page()

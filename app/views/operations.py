@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app import asking, confirm, header, looks, words
+from app import asking, confirm, header, looks, services, words
 from app.looks import Journal, OneOperation
 from app.services import Environment
 from pipeline.errors import Refused
@@ -219,32 +219,63 @@ def _about(targets: tuple[str, ...]) -> str:
 def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
     operation = seen.operation
     if operation.state == "needs_human":
-        with st.container(border=True, key="resume_box", gap="xsmall"):
-            st.markdown("**Let it go on**")
-            last = seen.steps[-1].name if seen.steps else "its first step"
-            st.text(f"It tries {words.shown(last, 40)} again, and asks a person again if that does not come.")
-            st.button("Resume", on_click=_act, args=(operation, partial(asking.resume, environment, operation)))
-        with (
-            st.container(border=True, key="close_box", gap="small"),
-            st.form("close", enter_to_submit=False, border=False),
-        ):
-            st.markdown("**End it as it is**")
-            st.text("What was done stays done; its games are free for other operations.")
-            st.text_input("What was found, and done about it", key=_reason_of(operation), max_chars=500)
-            st.form_submit_button("Close it", on_click=_close, args=(environment, operation))
+        _draw_looked_after(environment, seen)
     elif not operation.is_open:
         with st.container(border=True, key="undo_box", gap="xsmall"):
             st.markdown("**Undo**")
             st.text(words.shown(seen.why_no_undo or "Asks for the inverse, checked like anything else."))
             place = f"undo_{operation.operation_id}"
             undo = partial(asking.preview_undo, environment, operation.operation_id)
+            barred = services.barred(environment, asking.inverse_of(operation.kind))
             st.button(
-                "Undo…", disabled=seen.why_no_undo is not None, on_click=confirm.offer, args=(place, undo), key="undo"
+                "Undo…",
+                disabled=(seen.why_no_undo or barred) is not None,
+                on_click=confirm.offer,
+                args=(place, undo),
+                key="undo",
             )
+            if barred is not None and seen.why_no_undo is None:
+                st.caption(words.escaped(barred))
             confirm.panel(environment, place)
     said = st.session_state.get(_note_of(operation.operation_id))
     if said is not None and said[1] is not None:
         st.warning(words.escaped(said[1]), icon=":material/block:")
+
+
+def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:
+    """Draw what a person may do with an operation that waits for one, and where who acts may not, the role for it."""
+    operation = seen.operation
+    barred = {kind: services.barred(environment, kind) for kind in ("resume operation", "close")}
+    with (
+        st.container(border=True, key="resume_box", gap="xsmall"),
+        st.form("resume", enter_to_submit=False, border=False),
+    ):
+        st.markdown("**Let it go on**")
+        last = seen.steps[-1].name if seen.steps else "its first step"
+        st.text(f"It tries {words.shown(last, 40)} again, and asks a person again if that does not come.")
+        st.text_input("Why (may be empty)", key=_reason_of(operation, "why"), max_chars=500)
+        _draw_act("Resume", _resume, environment, operation, barred["resume operation"])
+    with (
+        st.container(border=True, key="close_box", gap="small"),
+        st.form("close", enter_to_submit=False, border=False),
+    ):
+        st.markdown("**End it as it is**")
+        st.text("What was done stays done; its games are free for other operations.")
+        st.text_input("What was found, and done about it", key=_reason_of(operation), max_chars=500)
+        _draw_act("Close it", _close, environment, operation, barred["close"])
+
+
+def _draw_act(
+    label: str, act: Callable[..., None], environment: Environment, operation: Operation, barred: str | None
+) -> None:
+    st.form_submit_button(label, on_click=act, args=(environment, operation), disabled=barred is not None)
+    if barred is not None:
+        st.caption(words.escaped(barred))
+
+
+def _resume(environment: Environment, operation: Operation) -> None:
+    reason = str(st.session_state.get(_reason_of(operation, "why")) or "").strip()
+    _act(operation, partial(asking.resume, environment, operation, reason))
 
 
 def _close(environment: Environment, operation: Operation) -> None:
@@ -276,8 +307,8 @@ def _note_of(operation_id: str) -> str:
     return f"note_{operation_id}"
 
 
-def _reason_of(operation: Operation) -> str:
-    return f"found_{operation.operation_id}_{operation.version}"
+def _reason_of(operation: Operation, name: str = "found") -> str:
+    return f"{name}_{operation.operation_id}_{operation.version}"
 
 
 _page()

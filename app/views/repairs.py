@@ -1,18 +1,27 @@
 """What failed, why, and what can be tried again: games that are parked, wait after a failure, or are in trouble."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Final
 
 import pandas as pd
 import streamlit as st
 
-from app import asking, confirm, header, looks, words
+from app import asking, confirm, header, looks, services, words
 from app.looks import Steering
 from app.services import Environment
+from pipeline.control.capabilities import Facts, capabilities
+from pipeline.errors import Refused
 from pipeline.store.decisions import Decision
 from pipeline.store.fleet import GameRow
 
-_PLACE = "repairs_retry"
-_GAMES = "repair"
+_PLACE = "repairs_repair"
+_GAMES, _KIND = "repair", "repair_kind"
+_REPAIRS: Final[Mapping[str, str]] = {
+    "retry": "Retry: a stream that was parked or waits runs again at once, with all of its attempts.",
+    "replay": "Replay: rows in quarantine that decode today go into their table; the others stay.",
+    "rebuild": "Rebuild: a table is made anew from bronze, and replaced in one commit.",
+}
 _CLASSES = {
     "expected": "another owner was first",
     "transient": "storage, a store or disk",
@@ -25,7 +34,7 @@ _COLUMNS = {
     "page": st.column_config.LinkColumn("Key (opens its page)", display_text=r"game=(.*)$", width=190),
     "group": st.column_config.TextColumn("Group", width=60),
     "how": st.column_config.TextColumn("Stopped", width=150),
-    "repairable": st.column_config.TextColumn("Retry now?", width=170),
+    "possible": st.column_config.TextColumn("Possible now", width=170, help="Rows in quarantine are not counted here."),
     "class": st.column_config.TextColumn("Class of cause", width=170),
     "evidence": st.column_config.TextColumn("Evidence", width=380),
     "failures": st.column_config.TextColumn("Failures", width=75, help="In a row."),
@@ -49,19 +58,23 @@ def _live(environment: Environment) -> None:
     if not rows:
         st.info("No stream is parked, waits after a failure, or is in trouble.")
     else:
-        st.dataframe(
-            pd.DataFrame(_row(steering, row) for row in rows),
-            hide_index=True,
-            height=min(36 * (len(rows) + 1), 620),
-            column_config=_COLUMNS,
-            alt="Games that failed or are in trouble, worst first. The key links to the game's page.",
-            key="repairs_table",
-        )
-    if rows or f"offer_{_PLACE}" in st.session_state:
-        _draw_retry(environment, rows)
-    st.caption(
-        "A retry gives a stream its whole budget of attempts. What replays refused rows, or makes a table anew from "
-        "bronze, is a command: see docs/repair.md."
+        _draw_table(environment, steering, rows)
+    _draw_repair(environment, steering)
+
+
+def _draw_table(environment: Environment, steering: Steering, rows: list[GameRow]) -> None:
+    found: Mapping[str, Facts] = {}
+    try:
+        found = looks.facts(environment, sorted(row.game_key for row in rows))
+    except Refused as refused:
+        st.warning(words.escaped(str(refused)), icon=":material/database_off:")
+    st.dataframe(
+        pd.DataFrame(_row(steering, row, found.get(row.game_key)) for row in rows),
+        hide_index=True,
+        height=min(36 * (len(rows) + 1), 620),
+        column_config=_COLUMNS,
+        alt="Games that failed or are in trouble, worst first. The key links to the game's page.",
+        key="repairs_table",
     )
 
 
@@ -76,7 +89,7 @@ def _is_stopped(steering: Steering, row: GameRow) -> bool:
     return made.parked_at is not None or made.failures > 0
 
 
-def _row(steering: Steering, row: GameRow) -> dict[str, str]:
+def _row(steering: Steering, row: GameRow, facts: Facts | None) -> dict[str, str]:
     made = steering.decisions.get(row.game_key, _NOTHING)
     now = steering.read_at
     told = row.told.last_error if row.told is not None else None
@@ -87,7 +100,7 @@ def _row(steering: Steering, row: GameRow) -> dict[str, str]:
         "page": f"game?game={row.game_key}",
         "group": words.shown(row.group, 40) if row.group is not None else words.UNKNOWN_VALUE,
         "how": _how(made, now),
-        "repairable": _repairable(steering, row),
+        "possible": _possible(facts),
         "class": _CLASSES.get(made.failure_class or "", words.UNKNOWN_VALUE),
         "evidence": words.shown(evidence, 200) if evidence else words.UNKNOWN_VALUE,
         "failures": words.count(made.failures) if made.failures else words.UNKNOWN_VALUE,
@@ -103,19 +116,26 @@ def _how(made: Decision, now: float) -> str:
     return words.UNKNOWN_VALUE
 
 
-def _repairable(steering: Steering, row: GameRow) -> str:
-    """Say whether a retry would do something now, and else why not."""
-    other = steering.busy.get(f"game:{row.game_key}")
-    if other is not None:
-        return f"✕ busy: {words.shown(other.kind, 12)} {other.operation_id[:8]}"
-    return "✓ yes" if _is_stopped(steering, row) else "✕ it waits for nothing"
+def _possible(facts: Facts | None) -> str:
+    """Name what may be done for a game now, the gentlest first; its page has the reasons."""
+    if facts is None:
+        return words.UNKNOWN_VALUE
+    if facts.busy is not None:
+        return f"✕ busy: {words.shown(facts.busy, 40)}"
+    names = [each.name for each in capabilities(facts) if each.possible]
+    return f"✓ {', '.join(names)}" if names else "✕ nothing"
 
 
-def _draw_retry(environment: Environment, rows: list[GameRow]) -> None:
-    """Draw the plan of a retry: games by their names, never by a place in the table."""
-    names = {row.game_key: words.game_text(row.game_key, row.game) for row in rows}
-    with st.container(border=True, key="plan_retry", gap="small"):
-        st.markdown("**Let streams try again**")
+def _draw_repair(environment: Environment, steering: Steering) -> None:
+    """Draw the plan of a repair: games by their names, never by a place in the table."""
+    names = {row.game_key: words.game_text(row.game_key, row.game) for row in steering.fleet.rows}
+    with st.container(border=True, key="plan_repair", gap="small"):
+        st.markdown("**Repair streams**")
+        kind = st.segmented_control(
+            "Repair", list(_REPAIRS), default="retry", key=_KIND, required=True, label_visibility="collapsed"
+        )
+        st.caption(_REPAIRS[str(kind)])
+        barred = services.barred(environment, str(kind))
         with st.container(horizontal=True, vertical_alignment="bottom"):
             st.multiselect(
                 "Games",
@@ -124,13 +144,22 @@ def _draw_retry(environment: Environment, rows: list[GameRow]) -> None:
                 format_func=lambda key: names.get(key, key),
                 placeholder="by name or key",
             )
-            st.button("Preview the retry", key="preview_retry", on_click=_offer, args=(environment,))
+            st.button(
+                f"Preview the {kind}",
+                key="preview_repair",
+                on_click=_offer,
+                args=(environment,),
+                disabled=barred is not None,
+            )
+        if barred is not None:
+            st.caption(words.escaped(barred))
         confirm.panel(environment, _PLACE)
 
 
 def _offer(environment: Environment) -> None:
     games = [str(key) for key in st.session_state.get(_GAMES) or []]
-    confirm.offer(_PLACE, partial(asking.preview_decision, environment, "retry", games))
+    kind = str(st.session_state.get(_KIND) or "retry")
+    confirm.offer(_PLACE, partial(asking.preview_repair, environment, kind, games))
 
 
 _page()

@@ -3,7 +3,8 @@
 Called by the command line and the dashboard; `capabilities` is pure, `read_facts` looks. Nothing is changed here.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -95,29 +96,43 @@ def read_facts(engine: Engine, paths: Paths, key: str, now: float, *, count: boo
     Raises:
         Refused: no such game is known.
     """
-    known, there = known_names(engine), seats(engine)
-    if key not in known:
+    found = read_all_facts(engine, paths, [key], now, count=count)
+    if key not in found:
         raise Refused(f"No such game: {key}. `turnout games list` shows those there are.")
-    seat = there.get(key)  # None: it has a schema, and no row of it has come
-    group = seat.group if seat else None
-    driver = group_seats(engine).get(group) if group else None
-    belongs = open_on(engine, [f"game:{key}", *([f"group:{group}"] if group else [])])
-    busy = next(iter(belongs.values()), None)
-    return Facts(
-        game_key=key,
-        group=group,
-        lane=seat.lane if seat else None,
-        decision=decided(engine).get(key, _NOTHING),
-        retired=seat is not None and seat.retired_at is not None,
-        has_schema=key in registered_keys(engine),
-        has_table=(paths.table(GameKey(key)) / "_delta_log").exists(),
-        quarantined=_counted(paths, key, known[key]) if count else None,
-        silence=silence(driver.state, driver.heartbeat_at, now) if driver else "nobody knows this group",
-        backend=driver.backend if driver else None,
-        neighbours=sum(each.group == group for each in there.values()) - 1 if group else 0,
-        busy=f"{busy.kind} {busy.operation_id[:8]} by {busy.actor}" if busy else None,
-        took_seconds=took(engine, f"game:{key}"),
-    )
+    return found[key]
+
+
+def read_all_facts(
+    engine: Engine, paths: Paths, keys: Collection[str], now: float, *, count: bool = True
+) -> dict[str, Facts]:
+    """Look at several games as `read_facts` does, by key; those nobody knows are left out."""
+    known, there, drivers = known_names(engine), seats(engine), group_seats(engine)
+    decisions, schemas = decided(engine), registered_keys(engine)
+    names = {key: known[key] for key in keys if key in known}
+    carried = Counter(each.group for each in there.values())
+    groups = {key: there[key].group if key in there else None for key in names}
+    belongs = open_on(engine, [*(f"game:{key}" for key in names), *(f"group:{name}" for name in {*groups.values()})])
+    found = {}
+    for key, group in groups.items():
+        seat = there.get(key)  # None: it has a schema, and no row of it has come
+        driver = drivers.get(group) if group else None
+        busy = belongs.get(f"game:{key}") or belongs.get(f"group:{group}")
+        found[key] = Facts(
+            game_key=key,
+            group=group,
+            lane=seat.lane if seat else None,
+            decision=decisions.get(key, _NOTHING),
+            retired=seat is not None and seat.retired_at is not None,
+            has_schema=key in schemas,
+            has_table=(paths.table(GameKey(key)) / "_delta_log").exists(),
+            quarantined=_counted(paths, key, names[key]) if count else None,
+            silence=silence(driver.state, driver.heartbeat_at, now) if driver else "nobody knows this group",
+            backend=driver.backend if driver else None,
+            neighbours=carried[group] - 1 if group else 0,
+            busy=f"{busy.kind} {busy.operation_id[:8]} by {busy.actor}" if busy else None,
+            took_seconds=took(engine, f"game:{key}"),
+        )
+    return found
 
 
 def _counted(paths: Paths, key: str, name: str) -> dict[str, int]:

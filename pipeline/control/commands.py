@@ -126,7 +126,8 @@ def show_operation(env_dir: Path, operation: str, as_json: bool) -> None:
 
 @ops.command("resume")
 @click.argument("operation")
-def resume_operation(env_dir: Path, operation: str) -> None:
+@click.option("--reason", help="Why, for those who ask later.")
+def resume_operation(env_dir: Path, operation: str, reason: str | None) -> None:
     """Let OPERATION, which needs a person, go on where it was."""
     from pipeline.control.engine import resume
     from pipeline.store.engine import open_store
@@ -135,7 +136,7 @@ def resume_operation(env_dir: Path, operation: str) -> None:
     settings, paths = load(env_dir)
     require(settings.roles, getpass.getuser(), "resume operation")
     engine = open_store(settings, paths)
-    click.echo(line(resume(engine, find(engine, operation))))
+    click.echo(line(resume(engine, find(engine, operation), getpass.getuser(), reason or "")))
 
 
 @ops.command("close")
@@ -150,7 +151,7 @@ def close_operation(env_dir: Path, operation: str, reason: str) -> None:
     settings, paths = load(env_dir)
     require(settings.roles, getpass.getuser(), "close")
     engine = open_store(settings, paths)
-    click.echo(line(close(engine, find(engine, operation), f"Closed by {getpass.getuser()}: {reason}")))
+    click.echo(line(close(engine, find(engine, operation), getpass.getuser(), reason)))
 
 
 @ops.command("undo")

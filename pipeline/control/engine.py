@@ -15,8 +15,9 @@ from pipeline.control import roles
 from pipeline.control.works import Works
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
+from pipeline.store import audit
 from pipeline.store.leases import store_time
-from pipeline.store.operations import Operation, Stale, begin_step, change, end_step, hash_of, listed, steps
+from pipeline.store.operations import Operation, Stale, begin_step, change, end_step, hash_of, steps, unattended
 from pipeline.store.operations import operation as find
 
 _log = logging.getLogger("turnout")
@@ -104,9 +105,8 @@ def advance(world: World, kind: Kind, operation: Operation) -> Operation:
 
 def tick(world: World, kinds: Mapping[str, Kind]) -> int:
     """Bring all operations on that can go on by themselves; return how many are still open."""
-    waiting = [each for each in listed(world.engine, only_open=True, limit=_MOST) if each.state != "needs_human"]
     still_open = 0
-    for operation in sorted(waiting, key=lambda each: each.asked_at):
+    for operation in unattended(world.engine, _MOST):
         kind = kinds.get(operation.kind)
         try:
             if kind is None:
@@ -124,24 +124,27 @@ def tick(world: World, kinds: Mapping[str, Kind]) -> int:
     return still_open
 
 
-def resume(engine: Engine, operation: Operation) -> Operation:
-    """Let an operation that needed a person go on where it was.
+def resume(engine: Engine, operation: Operation, actor: str, reason: str = "") -> Operation:
+    """Let an operation that needed a person go on where it was, as the audit log tells.
 
     Raises:
         Refused: it does not wait for a person.
+        Stale: somebody else has changed it since it was read.
     """
     _require_waiting(operation)
-    return change(engine, operation, "running")
+    return change(engine, operation, "running", by=_act(operation, actor, "resume operation", reason))
 
 
-def close(engine: Engine, operation: Operation, said: str) -> Operation:
-    """End an operation that needed a person: somebody has looked after it.
+def close(engine: Engine, operation: Operation, actor: str, reason: str) -> Operation:
+    """End an operation that needed a person: somebody has looked after it, as its outcome and the audit log tell.
 
     Raises:
         Refused: it does not wait for a person.
+        Stale: somebody else has changed it since it was read.
     """
     _require_waiting(operation)
-    return change(engine, operation, "failed", said)
+    by = _act(operation, actor, "close", reason)
+    return change(engine, operation, "failed", f"Closed by {actor}: {reason}", by)
 
 
 def require_undoable(engine: Engine, operation: Operation) -> None:
@@ -160,6 +163,10 @@ def require_undoable(engine: Engine, operation: Operation) -> None:
         raise Refused(
             f"Operation {name} ended {hours:.0f} hours ago: undo is for the first {_UNDO_HOURS}. Plan it anew."
         )
+
+
+def _act(operation: Operation, actor: str, action: str, reason: str) -> audit.Act:
+    return audit.Act(actor, action, operation.targets, operation.operation_id, {"reason": reason})
 
 
 def _require_waiting(operation: Operation) -> None:

@@ -128,7 +128,8 @@ def catch_up_seconds(game: GameLoad, trigger_seconds: float) -> float | None:
 def full(group: GroupLoad) -> str:
     """Return how full a group is, for a sentence."""
     of = "cores, not limited" if group.capacity_cores is None else f"of {group.capacity_cores:g} cores"
-    return f"{group.cores:.3g} {of}, {group.games} games"
+    cores = round(group.cores, 6) + 0.0  # what sums leave behind is nothing, and never below it
+    return f"{cores:.3g} {of}, {group.games} games"
 
 
 def most_room(groups: Mapping[str, GroupLoad], besides: str) -> str:

@@ -37,10 +37,10 @@ def propose(env_dir: Path, do_it: bool, most: int, how: How) -> None:
     trigger = settings.demux.trigger_seconds
     if not do_it or how.dry_run:
         told = _as_dict(placed, even, trigger)
-        for line in [json.dumps(told)] if how.as_json else _lines(placed, even, trigger):
+        for line in [json.dumps(told)] if how.as_json else lines_of(placed, even, trigger):
             click.echo(line)
         return
-    for line in _lines(placed, even, trigger):
+    for line in lines_of(placed, even, trigger):
         click.echo(line, err=True)
     # Who waits for its first group gets it from the controller, and from ingest: that is no move.
     wanted = {each.game_key: each.target for each in (*placed.placements, *even.placements) if each.source is not None}
@@ -76,7 +76,8 @@ def proposed(loads: Loads, most: int) -> tuple[Placed, Placed]:
     return placed, evened(replace(loads, games=there, groups=placed.after), most, set(wanted))
 
 
-def _lines(placed: Placed, even: Placed, trigger_seconds: float) -> list[str]:
+def lines_of(placed: Placed, even: Placed, trigger_seconds: float) -> list[str]:
+    """Return what `proposed` has found as lines for people: moves and why, who fits nowhere, how full groups get."""
     lines = []
     for title, found in (("cannot stay", placed.placements), ("evens out the load", even.placements)):
         for each in found:

@@ -26,6 +26,14 @@ def may(roles: Roles, actor: str, kind: str) -> bool:
     return actor in roles.movers or (role_of(kind) == "operator" and actor in roles.operators)
 
 
+def roles_of(roles: Roles, actor: str) -> tuple[str, ...] | None:
+    """Return the roles somebody has; None where nobody is named, and so everybody may."""
+    if not roles.operators and not roles.movers:
+        return None
+    named = {"mover": roles.movers, "operator": roles.operators}
+    return tuple(role for role, actors in named.items() if actor in actors)
+
+
 def require(roles: Roles, actor: str, kind: str) -> None:
     """Go on only where somebody has the role for it.
 

@@ -53,6 +53,7 @@ class Entry:
     outcome: str | None
     detail: Mapping[str, Any]
     hash: str
+    defect: str | None = None  # why its row makes no sense: it was changed by hand; its targets and detail are not told
 
     @property
     def place(self) -> str:
@@ -116,7 +117,10 @@ def acting(engine: Engine, act: Act) -> Iterator[None]:
 
 
 def entries(engine: Engine, since: str = "", until: str = "9999") -> Iterator[Entry]:
-    """Return the entries of the days from `since` up to `until` (both YYYY-MM-DD and included), oldest first."""
+    """Return the entries of the days from `since` up to `until` (both YYYY-MM-DD and included), oldest first.
+
+    A row that a hand has spoilt is an entry with a `defect`.
+    """
     return _read(engine, (audit.c.day >= since) & (audit.c.day <= until))
 
 
@@ -160,7 +164,9 @@ class _Chain:
         expected = number + 1 if entry.day == day else 1
         if entry.number != expected:
             self.defects.append(f"{entry.day}: entries {expected} to {entry.number - 1} are missing")
-        if entry.hash != entry.hash_after(self.hash):
+        if entry.defect is not None:
+            self.defects.append(f"{entry.place}: {entry.defect}")
+        elif entry.hash != entry.hash_after(self.hash):
             self.defects.append(f"{entry.place}: it, or the entry before it, is not what was written")
         self.knows |= entry.hash == self._known
         self._pair(entry)
@@ -204,10 +210,28 @@ def _append(connection: Connection, act: Act, phase: Phase, outcome: str | None)
 
 
 def _entry(row: Row[Any]) -> Entry:
+    targets: tuple[str, ...] = ()
+    detail: dict[str, Any] = {}
+    defect = None
+    try:
+        targets, detail = _parsed(row)
+    except (ValueError, RecursionError) as error:
+        defect = f"its row makes no sense, so it is not what was written: {error}"
     return Entry(
-        row.day, row.number, row.at, row.actor, row.executor, row.action, tuple(json.loads(row.targets)),
-        row.operation_id, row.phase, row.outcome, json.loads(row.detail), row.hash,
+        row.day, row.number, row.at, row.actor, row.executor, row.action, targets,
+        row.operation_id, row.phase, row.outcome, detail, row.hash, defect,
     )  # fmt: skip
+
+
+def _parsed(row: Row[Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return targets and detail of a row; what no act can have is a ValueError, such as half a character."""
+    targets, detail = json.loads(row.targets), json.loads(row.detail)
+    if type(targets) is not list or any(type(each) is not str for each in targets):
+        raise ValueError("targets is no list of texts")
+    if type(detail) is not dict:
+        raise ValueError("detail is no object")
+    _json([targets, detail]).encode()
+    return tuple(targets), detail
 
 
 def _executor() -> str:

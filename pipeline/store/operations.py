@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from sqlalchemy import Connection, Engine, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, case, delete, func, insert, select, update
 
 from pipeline.errors import Refused
 from pipeline.store import audit
@@ -129,16 +129,22 @@ def ask(engine: Engine, wish: Wish) -> Operation:
         return _read(connection, operation.operation_id)
 
 
-def change(engine: Engine, operation: Operation, state: State, outcome: str | None = None) -> Operation:
+def change(
+    engine: Engine, operation: Operation, state: State, outcome: str | None = None, by: audit.Act | None = None
+) -> Operation:
     """Bring an operation into another state; where that is an end, its targets are free and the audit log is closed.
+
+    `by` is the act of a person who has it changed: it stands in the audit log if the change is made.
 
     Raises:
         Stale: somebody else has changed it since it was read.
     """
     with engine.begin() as connection:
         ends = state not in OPEN
-        if ends:
+        if ends or by is not None:
             audit.hold(connection)
+        if by is not None:
+            audit.begin(connection, by)
         mine = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
         ended = {"ended_at": store_now()} if ends else {}
         values = {"state": state, "outcome": outcome, "version": operations.c.version + 1, **ended}
@@ -148,6 +154,8 @@ def change(engine: Engine, operation: Operation, state: State, outcome: str | No
             done = operation_targets.c.operation_id == operation.operation_id
             connection.execute(delete(operation_targets).where(done))
             audit.end(connection, operation.act(), state)
+        if by is not None:
+            audit.end(connection, by, "succeeded")
         return _read(connection, operation.operation_id)
 
 
@@ -214,12 +222,27 @@ def operation(engine: Engine, operation_id: str) -> Operation:
 
 def listed(engine: Engine, *, only_open: bool = False, limit: int = 100) -> list[Operation]:
     """Return operations: those that need a person first, then the open ones, then the newest."""
-    query = select(operations).order_by(operations.c.asked_at.desc(), operations.c.operation_id)
+    urgency = case(
+        (operations.c.state == "needs_human", 0),
+        (operations.c.state.not_in(get_args(State)), 0),  # edited by hand
+        (operations.c.state.in_(OPEN), 1),
+        else_=2,
+    )
+    query = select(operations).order_by(urgency, operations.c.asked_at.desc(), operations.c.operation_id)
     if only_open:
         query = query.where(operations.c.state.in_(OPEN))
     with engine.connect() as connection:
         found = [_operation(row) for row in connection.execute(query.limit(limit))]
     return sorted(found, key=lambda each: (each.state != "needs_human", not each.is_open))
+
+
+def unattended(engine: Engine, limit: int) -> list[Operation]:
+    """Return the open operations that can go on without a person, the oldest first."""
+    query = select(operations).where(operations.c.state.in_(OPEN), operations.c.state != "needs_human")
+    query = query.order_by(operations.c.asked_at, operations.c.operation_id)
+    with engine.connect() as connection:
+        found = [_operation(row) for row in connection.execute(query.limit(limit))]
+    return [each for each in found if each.state != "needs_human"]
 
 
 def steps(engine: Engine, operation_id: str) -> list[Step]:

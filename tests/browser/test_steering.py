@@ -13,7 +13,7 @@ from pipeline.settings import Paths, Settings
 from pipeline.store.decisions import Decision, record_failures
 from pipeline.store.engine import open_store
 from pipeline.store.operations import listed
-from pipeline.store.seats import seats
+from pipeline.store.seats import group_seats, seats
 from tests.browser.drivers import steered
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 from tests.browser.served import CHROMIUM, opened, served
@@ -75,7 +75,7 @@ def test_a_move_is_planned_confirmed_and_seen_to_be_done(page: Page, store: Engi
     expect(page.get_by_text(f"Aurora arena · {game_key('Aurora arena')}: a → b")).to_be_visible(timeout=SOON)
     page.get_by_label("Reason").fill("a is too busy")
     page.get_by_role("button", name="Ask to move").click()
-    expect(page.get_by_text("Type MOVE 2 to confirm: 2 are touched.")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("Type MOVE 2 to confirm: 2 games are touched.")).to_be_visible(timeout=SOON)
     assert operations_of(store, "Aurora arena") == []
     page.get_by_label("Type MOVE 2 to confirm").fill("MOVE 2")
     page.get_by_role("button", name="Ask to move").click()
@@ -126,7 +126,7 @@ def test_a_repair_is_refused_with_its_reason_or_done(page: Page, store: Engine) 
     page.goto("/repairs")
     choose(page, "Games", "Harbor quest")
     page.get_by_role("button", name="Preview the retry").click()
-    expect(page.get_by_text("is not parked and does not wait after a failure")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("There is no failure to try again after, and its lane is RUN.")).to_be_visible(timeout=SOON)
     expect(page.get_by_role("button", name="Ask to retry")).to_have_count(0)
     assert operations_of(store, "Harbor quest") == []
     page.goto("/repairs")
@@ -135,3 +135,20 @@ def test_a_repair_is_refused_with_its_reason_or_done(page: Page, store: Engine) 
     page.get_by_role("button", name="Ask to retry").click(timeout=SOON)
     expect(page.get_by_text("✓ succeeded: Tried again")).to_be_visible(timeout=SOON)
     assert operations_of(store, "Fjord arena") == ["retry"]
+
+
+def test_a_group_is_drained_and_takes_no_more(page: Page, store: Engine) -> None:
+    """A group chosen by its name is drained with its words typed: its games run elsewhere, and it gets no more."""
+    page.goto("/groups")
+    page.get_by_role("combobox", name="Group", exact=True).click(timeout=SOON)
+    page.get_by_role("option", name="a", exact=True).click()
+    games = sum(seat.group == "a" for seat in seats(store).values())
+    page.get_by_role("button", name="Drain…").click(timeout=SOON)
+    expect(page.get_by_text("a: running → drained")).to_be_visible(timeout=SOON)
+    page.get_by_label("Reason").fill("new machine")
+    page.get_by_label(f"Type DRAIN {games} to confirm").fill(f"DRAIN {games}")
+    page.get_by_role("button", name="Ask to drain").click()
+    expect(page.get_by_text("✓ succeeded: Moved and seen")).to_be_visible(timeout=60_000)
+    assert {seat.group for seat in seats(store).values()} == {"b"}
+    assert group_seats(store)["a"].desired == "drained"
+    expect(page.get_by_text("✕ Drain: It takes no games, and has none.")).to_be_visible(timeout=SOON)

@@ -98,10 +98,10 @@ class Steering(Laws, RuleBasedStateMachine):
         if waiting is None or self.fleet.locked or (waiting.operation_id in self.frozen and not ends):
             return
         if ends:
-            assert close(self.engine, waiting, "Somebody has looked after it.").state == "failed"
+            assert close(self.engine, waiting, "ann", "looked after").state == "failed"
             self.frozen.pop(waiting.operation_id, None)
         else:
-            resume(self.engine, waiting)
+            resume(self.engine, waiting, "ann")
 
     def _wish(self, wish: Wish, later: bool, cut: int = 99) -> None:
         self.drawer.append(wish)
@@ -282,7 +282,7 @@ class Steering(Laws, RuleBasedStateMachine):
         waiting = [each for each in listed(self.engine, only_open=True) if each.operation_id not in self.frozen]
         assert all((each.outcome or "").endswith(".") or each.operation_id in self.spoilt for each in waiting)
         for each in waiting:
-            resume(self.engine, each)
+            resume(self.engine, each, "ann")
         self._rest()
         waiting = [each for each in listed(self.engine, only_open=True) if each.operation_id not in self.spoilt]
         assert not waiting, "nothing is in the way any more"

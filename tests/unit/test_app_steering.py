@@ -1,18 +1,16 @@
 """The pages that steer: they show a preview, ask once, and act on what was chosen by name."""
 
-import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import streamlit as st
-from sqlalchemy import Engine, insert, update
+from sqlalchemy import Engine, update
 from sqlalchemy.exc import SQLAlchemyError
-from streamlit.testing.v1 import AppTest
-from streamlit.testing.v1.element_tree import PageLink
 
-from app import asking, cards, confirm, looks, services
+from app import asking, confirm, looks, services
 from app.spreadsheet import as_csv
 from pipeline.control import pauses
 from pipeline.control.controller import KINDS
@@ -23,88 +21,25 @@ from pipeline.settings import Paths, Settings
 from pipeline.store import audit, decisions, tables
 from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
-from pipeline.store.fleet import read_fleet
 from pipeline.store.operations import Operation, Wish, change, listed, operation
 from pipeline.store.operations import ask as ask_store
-from tests.browser.seed import HOSTILE, Seeded, fleet_of_forty, seed
+from pipeline.store.seats import seats
+from tests.browser.seed import HOSTILE, fleet_of_forty, seed
+from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, four_games, links, pages_of, texts
 
-ROOT = Path(__file__).parents[2]
 PAGES = ("groups", "repairs", "operations", "audit")
-Opening = Callable[..., AppTest]
 
 
 @pytest.fixture
 def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opening]:
-    """Open a page of the app over the test's environment."""
-    monkeypatch.setenv("TURNOUT_ENV_DIR", str(tmp_path))
-    monkeypatch.chdir(ROOT)
-    st.cache_data.clear()
-    st.cache_resource.clear()
-
-    def open_page(page: str, **query: str) -> AppTest:
-        app = AppTest.from_file(ROOT / "app" / "main.py", default_timeout=30).run()
-        app = app.switch_page(f"views/{page}.py")
-        app.query_params.update(query)
-        return again(app)
-
-    yield open_page
-    st.cache_data.clear()
-    st.cache_resource.clear()
-
-
-def again(app: AppTest) -> AppTest:
-    """Look again, at what the store holds now."""
-    looks.forget()
-    app.run()
-    assert not app.exception
-    return app
+    with pages_of(tmp_path, monkeypatch) as opened:
+        yield opened
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Engine]:
-    """Return the store of an environment with four games in two groups, one game of which is parked."""
-    games = [Seeded("Chess", "a", {}), Seeded("Go", "a", {}), Seeded("Ludo", "b", {})]
-    broken = {"status": "FAILED", "lane": "QUARANTINED", "last_error": "no space left"}
-    seed(tmp_path, [*games, Seeded("Risk", "b", broken)], now=time.time(), history=False)
-    engine = open_store(Settings(), Paths(tmp_path))
-    parked = decisions.Decision(parked_at=time.time(), failures=3, failure_class="poison", evidence="bad rows of seq 5")
-    decisions.record_failures(engine, {KEY["Risk"]: parked})
-    yield engine
-    engine.dispose()
-
-
-KEY = {name: game_key(name) for name in ("Chess", "Go", "Ludo", "Risk")}
-
-
-def texts(app: AppTest) -> str:
-    return "\n".join(element.value for element in (*app.text, *app.caption))
-
-
-def links(app: AppTest) -> list[str]:
-    return [each.label for each in app.get("page_link") if isinstance(each, PageLink)]
-
-
-def drawn_alive(app: AppTest) -> str:
-    """Return what could act of all that is drawn as Markdown: without what a backslash holds."""
-    acting = [*app.markdown, *app.caption, *app.title, *app.subheader, *app.info, *app.warning, *app.error]
-    drawn = "".join([*(each.value for each in acting if not each.value.startswith("<style>")), *links(app)])
-    return re.sub(r"\\.", "", drawn)
-
-
-def choose(app: AppTest, names: list[str], group: str | None = None, box: str = "move_games") -> AppTest:
-    app.multiselect(key=box).set_value([KEY[name] for name in names])
-    if group is not None:
-        app.selectbox(key="move_to").set_value(group)
-    return app
-
-
-def fill(app: AppTest, reason: str = "", typed: str = "") -> AppTest:
-    for field in app.text_input:
-        if str(field.key).startswith("reason_"):
-            field.set_value(reason)
-        if str(field.key).startswith("typed_"):
-            field.set_value(typed)
-    return app
+    with four_games(tmp_path) as engine:
+        yield engine
 
 
 # ----------------------------------------------------------------------------------------------------------- the ladder
@@ -114,28 +49,41 @@ def wish(kind: str, *targets: str) -> Wish:
     return Wish(kind, targets, "ann")
 
 
+DRAINS = {"desired": {"a": ["running", "drained"]}}
+UNDRAINS = {"desired": {"a": ["drained", "running"]}}
+
+
 @pytest.mark.parametrize(
-    ("asked", "level", "typed"),
+    ("asked", "level", "games", "typed"),
     [
-        (wish("pause", "game:x"), 1, None),
-        (wish("resume", "game:x"), 1, None),
-        (wish("retry", "game:x"), 1, None),
-        (wish("move", "game:x"), 2, None),
-        (wish("rebuild", "game:x"), 2, None),
-        (wish("pause", "game:x", "game:y"), 3, "PAUSE 2"),
-        (wish("move", *(f"game:{number}" for number in range(12))), 3, "MOVE 12"),
-        (wish("drain", "group:a"), 3, "DRAIN 1"),
-        (wish("pause", "group:a"), 3, "PAUSE 1"),
-        (wish("move"), 3, "MOVE 0"),
+        *((wish(kind, "game:x"), 1, 1, None) for kind in ("pause", "resume", "retry", "replay", "restore")),
+        *((wish(kind, "game:x"), 2, 1, None) for kind in ("move", "rebuild", "retire", "anything new")),
+        (wish("pause", "game:x", "game:y"), 3, 2, "PAUSE 2"),
+        (wish("move", *(f"game:{number}" for number in range(12))), 3, 12, "MOVE 12"),
+        (wish("restart", "group:a"), 3, 12, "RESTART 12"),
+        (wish("stop", "group:a", "group:b"), 3, 2, "STOP 2"),
+        (wish("start", "group:a"), 3, 0, "START 0"),
+        (wish("move"), 3, 0, "MOVE 0"),
+        (replace(wish("move", "game:x", "group:a"), parameters=DRAINS), 3, 1, "DRAIN 1"),
+        (replace(wish("move", "game:x", "group:a"), parameters=UNDRAINS), 3, 1, "MOVE 1"),
     ],
 )
-def test_what_disturbs_more_must_be_confirmed_more(asked: Wish, level: int, typed: str | None) -> None:
-    """One game reversibly is a click, one game a reason, several games or a group a reason and the words."""
-    assert (confirm.level(asked), confirm.words_to_type(asked)) == (level, typed)
-    assert (confirm.lacking(asked, "", "") is None) == (level == 1)
-    assert (confirm.lacking(asked, " \n", typed or "") is None) == (level == 1)
-    assert confirm.lacking(asked, "too busy", typed or "") is None
-    assert (confirm.lacking(asked, "too busy", "move 12") is None) == (level < 3)
+def test_what_disturbs_more_must_be_confirmed_more(asked: Wish, level: int, games: int, typed: str | None) -> None:
+    """One game gently is a click, one game a reason, several or a group a reason and words that count the games."""
+    assert (confirm.level(asked), confirm.words_to_type(asked, games)) == (level, typed)
+    assert (confirm.lacking(asked, games, "", "") is None) == (level == 1)
+    assert (confirm.lacking(asked, games, " \n", typed or "") is None) == (level == 1)
+    assert confirm.lacking(asked, games, "too busy", typed or "") is None
+    assert (confirm.lacking(asked, games, "too busy", "move 12") is None) == (level < 3)
+
+
+def test_a_wish_touches_all_games_of_the_groups_it_is_about(store: Engine) -> None:
+    """Games are counted once, whether they are named or stand in a group that is; a group without any counts none."""
+    there = seats(store)
+    assert asking.touched(wish("restart", "group:a"), there) == 2
+    assert asking.touched(wish("restart", "group:a", "group:b", "group:empty"), there) == 4
+    assert asking.touched(wish("move", f"game:{KEY['Chess']}", "group:a"), there) == 2
+    assert asking.touched(wish("move", f"game:{KEY['Chess']}", "game:gone"), there) == 2
 
 
 # ------------------------------------------------------------------------------------------------- empty, full, hostile
@@ -212,7 +160,7 @@ def test_a_move_is_asked_for_with_a_reason_and_the_words(store: Engine, opening:
     assert f"Chess · {KEY['Chess']}: a → b" in texts(app)
     assert listed(store) == []
     fill(app, reason="a is busy").button(key="ask_groups_move").click().run()
-    assert "Type MOVE 2 to confirm" in app.warning[0].value.replace("\\", "")
+    assert "Type MOVE 2 to confirm" in app.warning[-1].value.replace("\\", "")
     fill(app, reason="a is busy", typed="MOVE 2").button(key="ask_groups_move").click().run()
     (asked,) = listed(store)
     assert (asked.kind, asked.actor, asked.reason) == ("move", services.actor(), "a is busy")
@@ -265,8 +213,8 @@ def test_a_table_that_is_sorted_anew_does_not_change_the_target(store: Engine, o
         connection.execute(update(tables.streams).where(mine).values(status="CRASH_LOOP"))
     again(app)
     assert app.dataframe[0].value["game"].iloc[0] == "Go"
-    app.button(key="preview_retry").click().run()
-    app.button(key="ask_repairs_retry").click().run()
+    app.button(key="preview_repair").click().run()
+    app.button(key="ask_repairs_repair").click().run()
     (asked,) = listed(store)
     assert (asked.kind, asked.targets) == ("retry", (f"game:{KEY['Risk']}",))
 
@@ -291,7 +239,7 @@ def test_a_stale_preview_is_not_done_and_the_page_says_so(store: Engine, opening
     ("page", "button", "sentence"),
     [
         ("groups", "preview_move", "Choose what to move, and the group"),
-        ("repairs", "preview_retry", "Nothing to retry: no game is chosen"),
+        ("repairs", "preview_repair", "Nothing to retry: no game is chosen"),
     ],
 )
 def test_a_preview_of_nothing_is_refused(
@@ -300,7 +248,7 @@ def test_a_preview_of_nothing_is_refused(
     """Without a choice there is no preview to confirm, only a sentence that says what to choose."""
     app = opening(page)
     app.button(key=button).click().run()
-    assert sentence in app.warning[0].value.replace("\\", "")
+    assert sentence in app.warning[-1].value.replace("\\", "")
     assert not [each for each in app.button if str(each.key).startswith("ask_")]
 
 
@@ -311,14 +259,15 @@ def test_a_repair_that_would_do_nothing_is_refused_with_its_reason(store: Engine
         connection.execute(update(tables.streams).where(mine).values(status="STALLED", last_error="stuck"))
     app = choose(opening("repairs"), ["Go"], box="repair")
     table = app.dataframe[0].value.set_index("game")
-    assert table.loc["Go", "repairable"] == "✕ it waits for nothing"
-    assert table.loc["Risk", "repairable"] == "✓ yes"
+    assert table.loc["Go", "possible"] == "✓ replay"
+    assert table.loc["Risk", "possible"] == "✓ retry, replay"
     assert (table.loc["Risk", "class"], table.loc["Risk", "evidence"]) == (
         "its rows, schema or table",
         "bad rows of seq 5",
     )
-    app.button(key="preview_retry").click().run()
-    assert "is not parked and does not wait" in app.warning[0].value.replace("\\", "")
+    app.button(key="preview_repair").click().run()
+    assert "Nothing to retry" in app.warning[0].value
+    assert f"Go · {KEY['Go']}: There is no failure to try again after, and its lane is RUN." in texts(app)
     assert listed(store) == []
 
 
@@ -444,42 +393,6 @@ def test_an_unknown_operation_says_so(store: Engine, opening: Opening) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ groups, cards, audit
-
-
-def test_a_group_shows_what_is_wanted_and_a_dash_for_what_is_not_known(store: Engine, opening: Opening) -> None:
-    """Capacity that is not limited, a driver that never told and a group nobody registered are dashes, never 0."""
-    with store.begin() as connection:
-        values = {"name": "idle", "created_at": 1.0, "capacity_cores": 2.5, "priority": "high", "desired": "drained"}
-        connection.execute(insert(tables.groups).values(values))
-    app = opening("groups")
-    assert "1 of 3 groups without a living driver: idle" in texts(app)
-    table = app.dataframe[0].value.set_index("group")
-    assert list(table.loc["idle", ["driver", "heartbeat", "games", "how"]]) == ["○ never started", "–", "0", "–"]
-    assert list(table.loc["idle", ["desired", "capacity", "priority"]]) == ["drained", "2.5 cores", "high"]
-    assert list(table.loc["b", ["driver", "games", "how", "capacity"]]) == ["● running", "2", "✕ 1 failed", "–"]
-    assert table.loc["a", "how"] == "● all well"
-
-
-def test_cards_say_why_not_and_what_instead(store: Engine) -> None:
-    """A card that cannot be has a reason and an alternative, one that can has neither reason."""
-    fleet = read_fleet(store)
-
-    def made(name: str, busy: dict[str, Operation] | None = None) -> dict[str, cards.Card]:
-        row = fleet.row(KEY[name])
-        assert row is not None
-        look = looks.Steering(fleet, {}, decisions.decided(store), {}, busy or {}, fleet.read_at)
-        return {card.name: card for card in cards.cards(row, look)}
-
-    assert {name for name, card in made("Chess").items() if card.possible} == {"pause", "move"}
-    assert {name for name, card in made("Risk").items() if card.possible} == {"pause", "retry", "move"}
-    decisions.ask(store, KEY["Go"], "ann", desired="paused")
-    assert {name for name, card in made("Go").items() if card.possible} == {"resume", "move"}
-    busy = {f"game:{KEY['Chess']}": ask_store(store, wish("move", f"game:{KEY['Chess']}"))}
-    assert all("a move, is about it now" in str(card.why_not) for card in made("Chess", busy).values())
-    for name in KEY:
-        for card in made(name).values():
-            assert (card.why_not is None) == card.possible
-            assert card.possible or card.alternative
 
 
 def test_the_audit_log_is_filtered_exported_and_verified(store: Engine, opening: Opening) -> None:

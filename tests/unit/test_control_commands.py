@@ -96,7 +96,7 @@ def test_an_operation_can_be_followed_looked_after_and_proven(world: World, tmp_
     assert (unended.exit_code, "no end is told" in unended.output) == (0, True)
     assert "failed: Closed by" in turnout(tmp_path, "ops", "close", name, "--reason", "b restarted").output
     verdict = json.loads(turnout(tmp_path, "audit", "verify", "--json").stdout)
-    assert (verdict["intact"], verdict["entries"], verdict["unended"]) == (True, 2, [])
+    assert (verdict["intact"], verdict["entries"], verdict["unended"]) == (True, 6, [])
     log = turnout(tmp_path, "audit", "list").output
     assert "move begun  game:chess_1" in log
     assert "move ended failed  game:chess_1" in log

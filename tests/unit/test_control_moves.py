@@ -305,13 +305,13 @@ def test_a_driver_that_does_not_let_go_is_a_persons_to_judge(drivers: Drivers, w
     assert state(drivers, begun) == "needs_human", "nobody goes on without a person"
     drivers.boundary(source)
     drivers.boundary(target)
-    resume(drivers.store, stuck)
+    resume(drivers.store, stuck, "bob", "b was restarted")
     drivers.boundary(target)
     tick(world, KINDS)
     assert state(drivers, begun) == "succeeded"
     assert names(drivers, begun)[1:3] == [("release", "failed"), ("release", "done")]
     with pytest.raises(Refused, match="does not wait for a person: it is succeeded"):
-        close(drivers.store, operation(drivers.store, begun.operation_id), "x")
+        close(drivers.store, operation(drivers.store, begun.operation_id), "bob", "x")
 
 
 def test_a_dead_drivers_game_is_taken_when_its_lease_has_run_out(drivers: Drivers, world: World) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipeline.control.placement import CATCHUP_ROWS_PER_SECOND, Placed, catch_up_seconds, leaving, place, propose
+from pipeline.control.placement import CATCHUP_ROWS_PER_SECOND, Placed, catch_up_seconds, full, leaving, place, propose
 from pipeline.store.placing import (
     COMMIT_CORE_SECONDS,
     IDLE_CORES,
@@ -307,3 +307,9 @@ def test_a_catch_up_takes_what_waits_and_what_comes_meanwhile() -> None:
     assert seconds(Load(4600.0, None, 1.0, 85.0)) == 15.0 + 100.0 * 4600.0 / CATCHUP_ROWS_PER_SECOND
     assert seconds(Load(0.0, None, 0.0, 0.0)) == 15.0
     assert [seconds(each) for each in (Load(), Load(1.0, None, 1.0), Load(0.0, None, 0.0, 9.0))] == [None, None, None]
+
+
+def test_what_sums_leave_behind_is_told_as_nothing() -> None:
+    """A group that all of its games have left has 0 cores in words, not a rest of the arithmetic."""
+    assert full(GroupLoad("a", capacity_cores=2.0, cores=9.3e-18)) == "0 of 2 cores, 0 games"
+    assert full(GroupLoad("a", cores=-9.3e-18)) == "0 cores, not limited, 0 games"

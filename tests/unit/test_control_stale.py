@@ -59,7 +59,7 @@ def test_a_controller_that_stood_still_changes_nothing_after_the_end(world: Worl
     running = change(world.engine, asked(world, kind), "running")
     step = KINDS[kind].steps[0]
     begin_step(world.engine, running, step.name)
-    close(world.engine, change(world.engine, running, "needs_human", "x"), "Somebody has looked after it.")
+    close(world.engine, change(world.engine, running, "needs_human", "x"), "ann", "looked after")
     with pytest.raises(Stale):
         step.act(world, running)
     assert decided(world.engine) == {}
@@ -127,7 +127,7 @@ def test_a_row_that_makes_no_sense_is_frozen_and_can_be_closed_once(world: World
     assert found.state == "needs_human"
     assert "makes no sense" in str(found.outcome)
     assert "g1" not in decided(world.engine)
-    assert close(world.engine, found, "Spoilt by hand.").state == "failed"
+    assert close(world.engine, found, "ann", "spoilt by hand").state == "failed"
     (shown,) = (each for each in listed(world.engine) if each.operation_id == spoilt.operation_id)
     assert (shown.state, shown.outcome) == ("failed", "Spoilt by hand."), "it has ended, whatever its row holds"
     verdict = audit.verify(world.engine)

@@ -76,6 +76,32 @@ def test_no_change_goes_unseen(engine: Engine, change: str) -> None:
     assert not verify(engine).intact
 
 
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"targets": "[oh"},
+        {"targets": "5"},
+        {"targets": "[5]"},
+        {"targets": '["\\ud800"]'},
+        {"detail": "[]"},
+        {"detail": ""},
+        {"detail": "[" * 100_000},
+    ],
+)
+def test_a_row_that_makes_no_sense_is_a_defect_and_hides_no_other(engine: Engine, spoilt: dict[str, str]) -> None:
+    """What a hand has made unreadable is reported, and so is each change before and after it."""
+    for name in ("ann", "bob", "cid"):
+        done(engine, Act(name, "pause", ("game:go_1",)))
+    with engine.begin() as connection:
+        connection.execute(update(audit).where(audit.c.number == 3).values(spoilt))
+        connection.execute(update(audit).where(audit.c.number.in_([1, 6])).values(executor="x"))
+    assert [each.number for each in entries(engine) if each.defect is not None] == [3]
+    verdict = verify(engine)
+    assert [defect.partition(":")[0][-2:] for defect in verdict.defects] == ["#1", "#3", "#6"]
+    assert "makes no sense" in verdict.defects[1]
+    assert verdict.entries == 6
+
+
 def test_a_log_that_was_written_anew_is_found_by_a_hash_kept_elsewhere(engine: Engine) -> None:
     """Who can write the whole table can write a chain that holds; not one with the hash that somebody noted."""
     done(engine)

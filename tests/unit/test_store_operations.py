@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
+from pipeline.control.engine import close, resume
 from pipeline.errors import Refused
 from pipeline.store import audit
 from pipeline.store.operations import (
@@ -21,6 +22,7 @@ from pipeline.store.operations import (
     listed,
     operation,
     steps,
+    unattended,
 )
 
 MOVE = Wish("move", ("game:chess", "game:go"), "ann", "too busy", {"to": "b"}, {"moves": 2}, "key-1")
@@ -131,3 +133,34 @@ def test_who_needs_a_person_comes_first(engine: Engine) -> None:
     waits = ask(engine, Wish("pause", ("game:c",), "ann"))
     assert [each.operation_id for each in listed(engine)] == [each.operation_id for each in (stuck, waits, ended)]
     assert {each.operation_id for each in listed(engine, only_open=True)} == {stuck.operation_id, waits.operation_id}
+
+
+def test_who_resumes_or_closes_stands_in_the_log_with_the_change_or_not_at_all(engine: Engine) -> None:
+    """A person's resume or close is an act with actor and reason, begun and ended; one that came too late is none."""
+    stuck = change(engine, change(engine, ask(engine, MOVE), "running"), "needs_human")
+    again = change(engine, resume(engine, stuck, "bob", "b runs"), "needs_human")
+    with pytest.raises(Stale):
+        resume(engine, stuck, "eve", "too late")
+    closed = close(engine, again, "cid", "b is gone")
+    assert (closed.state, closed.outcome) == ("failed", "Closed by cid: b is gone")
+    told = [(each.actor, each.action, each.phase, each.outcome) for each in audit.entries(engine)]
+    assert told == [
+        ("ann", "move", "begun", None),
+        ("bob", "resume operation", "begun", None), ("bob", "resume operation", "ended", "succeeded"),
+        ("cid", "close", "begun", None), ("ann", "move", "ended", "failed"), ("cid", "close", "ended", "succeeded"),
+    ]  # fmt: skip
+    acts = [each for each in audit.entries(engine) if each.actor != "ann"]
+    assert [each.detail["reason"] for each in acts] == ["b runs", "b runs", "b is gone", "b is gone"]
+    assert {(each.operation_id, each.targets) for each in acts} == {(stuck.operation_id, stuck.targets)}
+    assert (audit.verify(engine).intact, audit.verify(engine).unended) == (True, ())
+
+
+def test_no_limit_hides_who_needs_a_person(engine: Engine) -> None:
+    """However many are newer, the limit leaves out what has ended, then what is open, and last who needs a person."""
+    stuck = change(engine, change(engine, ask(engine, replace(MOVE, targets=("game:a",))), "running"), "needs_human")
+    waits = ask(engine, Wish("pause", ("game:b",), "ann"))
+    for _ in range(3):
+        change(engine, ask(engine, Wish("pause", ("game:c",), "ann")), "failed")
+    assert [each.operation_id for each in listed(engine, limit=1)] == [stuck.operation_id]
+    assert [each.operation_id for each in listed(engine, limit=2)] == [stuck.operation_id, waits.operation_id]
+    assert [each.operation_id for each in unattended(engine, 1)] == [waits.operation_id]

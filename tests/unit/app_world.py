@@ -1,0 +1,97 @@
+"""An environment of four games and the pages over it, for the tests of the pages that steer."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from sqlalchemy import Engine
+from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import PageLink
+
+from app import looks
+from pipeline.names import game_key
+from pipeline.settings import Paths, Settings
+from pipeline.store import decisions
+from pipeline.store.engine import open_store
+from tests.browser.seed import Seeded, seed
+
+ROOT = Path(__file__).parents[2]
+Opening = Callable[..., AppTest]
+
+
+@contextmanager
+def pages_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opening]:
+    """Open a page of the app over the test's environment."""
+    monkeypatch.setenv("TURNOUT_ENV_DIR", str(tmp_path))
+    monkeypatch.chdir(ROOT)
+    st.cache_data.clear()
+    st.cache_resource.clear()
+
+    def open_page(page: str, **query: str) -> AppTest:
+        app = AppTest.from_file(ROOT / "app" / "main.py", default_timeout=30).run()
+        app = app.switch_page(f"views/{page}.py")
+        app.query_params.update(query)
+        return again(app)
+
+    yield open_page
+    st.cache_data.clear()
+    st.cache_resource.clear()
+
+
+def again(app: AppTest) -> AppTest:
+    """Look again, at what the store holds now."""
+    looks.forget()
+    app.run()
+    assert not app.exception
+    return app
+
+
+@contextmanager
+def four_games(tmp_path: Path) -> Iterator[Engine]:
+    """Return the store of an environment with four games in two groups, one game of which is parked."""
+    games = [Seeded("Chess", "a", {}), Seeded("Go", "a", {}), Seeded("Ludo", "b", {})]
+    broken = {"status": "FAILED", "lane": "QUARANTINED", "last_error": "no space left"}
+    seed(tmp_path, [*games, Seeded("Risk", "b", broken)], now=time.time(), history=False)
+    engine = open_store(Settings(), Paths(tmp_path))
+    parked = decisions.Decision(parked_at=time.time(), failures=3, failure_class="poison", evidence="bad rows of seq 5")
+    decisions.record_failures(engine, {KEY["Risk"]: parked})
+    yield engine
+    engine.dispose()
+
+
+KEY = {name: game_key(name) for name in ("Chess", "Go", "Ludo", "Risk")}
+
+
+def texts(app: AppTest) -> str:
+    return "\n".join(element.value for element in (*app.text, *app.caption))
+
+
+def links(app: AppTest) -> list[str]:
+    return [each.label for each in app.get("page_link") if isinstance(each, PageLink)]
+
+
+def drawn_alive(app: AppTest) -> str:
+    """Return what could act of all that is drawn as Markdown: without what a backslash holds."""
+    acting = [*app.markdown, *app.caption, *app.title, *app.subheader, *app.info, *app.warning, *app.error]
+    drawn = "".join([*(each.value for each in acting if not each.value.startswith("<style>")), *links(app)])
+    return re.sub(r"\\.", "", drawn)
+
+
+def choose(app: AppTest, names: list[str], group: str | None = None, box: str = "move_games") -> AppTest:
+    app.multiselect(key=box).set_value([KEY[name] for name in names])
+    if group is not None:
+        app.selectbox(key="move_to").set_value(group)
+    return app
+
+
+def fill(app: AppTest, reason: str = "", typed: str = "") -> AppTest:
+    for field in app.text_input:
+        if str(field.key).startswith("reason_"):
+            field.set_value(reason)
+        if str(field.key).startswith("typed_"):
+            field.set_value(typed)
+    return app

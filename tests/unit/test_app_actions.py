@@ -1,0 +1,402 @@
+"""What can be done with games and groups, by whom: cards, roles, drains, restarts, proposals and repairs."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, delete, insert, update
+
+from app import asking, cards, looks, services
+from app.services import Environment
+from pipeline.control import pauses
+from pipeline.control.capabilities import read_facts
+from pipeline.control.supervision import WINDOW_SECONDS
+from pipeline.errors import Refused
+from pipeline.names import game_key
+from pipeline.settings import Paths, Roles, Settings
+from pipeline.store import decisions, tables
+from pipeline.store.engine import open_store
+from pipeline.store.operations import Wish, change, listed
+from pipeline.store.operations import ask as ask_store
+from tests.browser.seed import HOSTILE, fleet_of_forty, seed
+from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, four_games, pages_of, texts
+
+
+@pytest.fixture
+def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opening]:
+    with pages_of(tmp_path, monkeypatch) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Engine]:
+    with four_games(tmp_path) as engine:
+        yield engine
+
+
+@pytest.fixture
+def environment(store: Engine, opening: Opening) -> Environment:
+    """Return the environment on screen."""
+    return services.open_environment([], {"TURNOUT_ENV_DIR": str(Path(str(store.url.database)).parent)})
+
+
+def anybody(_kind: str) -> None:
+    return None
+
+
+def set_groups(store: Engine, **values: Any) -> None:
+    with store.begin() as connection:
+        connection.execute(update(tables.groups).values(values))
+
+
+def add_group(store: Engine, name: str, **values: Any) -> None:
+    with store.begin() as connection:
+        connection.execute(insert(tables.groups).values(name=name, created_at=1.0, **values))
+
+
+def set_games(store: Engine, name: str, **values: Any) -> None:
+    with store.begin() as connection:
+        connection.execute(update(tables.games).where(tables.games.c.game_key == KEY[name]).values(values))
+
+
+def of_game(environment: Environment, name: str) -> Mapping[str, cards.Card]:
+    looks.forget()
+    seen = looks.steering(environment)
+    row = seen.fleet.row(KEY[name])
+    assert row is not None
+    facts = looks.facts(environment, [KEY[name]])[KEY[name]]
+    return {card.name: card for card in cards.of_game(row, seen, facts, anybody)}
+
+
+def of_group(environment: Environment, name: str) -> Mapping[str, cards.Card]:
+    looks.forget()
+    return {card.name: card for card in cards.of_group(name, looks.steering(environment), anybody)}
+
+
+def possible(found: Mapping[str, cards.Card]) -> set[str]:
+    return {name for name, card in found.items() if card.possible}
+
+
+# ---------------------------------------------------------------------------------------------------------------- cards
+
+
+def test_what_can_be_done_with_a_game_follows_from_what_it_is(environment: Environment, store: Engine) -> None:
+    """Each card is possible or says why not, and a retired, paused, parked or busy game has the cards it should."""
+    assert possible(of_game(environment, "Chess")) == {"pause", "replay", "move", "retire"}
+    assert possible(of_game(environment, "Risk")) == {"pause", "retry", "replay", "move", "retire"}
+    assert "It has no table yet" in str(of_game(environment, "Chess")["rebuild"].why_not)
+    assert "is started by somebody else" in str(of_game(environment, "Chess")["restart"].why_not)
+    set_groups(store, backend="local")
+    assert "restart" in possible(of_game(environment, "Chess"))
+    decisions.ask(store, KEY["Go"], "ann", desired="paused")
+    assert possible(of_game(environment, "Go")) == {"resume", "replay", "move", "retire", "restart"}
+    set_games(store, "Ludo", retired_at=1.0, group_name=None)
+    retired = of_game(environment, "Ludo")
+    assert possible(retired) == {"restore"}
+    assert (retired["move"].instead, retired["replay"].instead) == ("Restore it first.", "Restore instead.")
+    ask_store(store, Wish("move", (f"game:{KEY['Chess']}",), "ann"))
+    busy = of_game(environment, "Chess")
+    assert possible(busy) == set()
+    assert "a move, is about it now" in str(busy["pause"].why_not)
+
+
+def test_a_game_whose_driver_is_silent_may_be_paused_and_is_told_when(environment: Environment, store: Engine) -> None:
+    """What is decided while no driver runs waits for it, and the card says so before."""
+    with store.begin() as connection:
+        connection.execute(update(tables.drivers).values(heartbeat_at=1.0))
+    assert "done when the driver runs" in str(of_game(environment, "Chess")["pause"].before)
+
+
+def test_what_can_be_done_with_a_group_follows_from_what_is_wanted_of_it(
+    environment: Environment, store: Engine
+) -> None:
+    """Somebody else's group is only drained; the controller's is stopped and restarted, or started, never both."""
+    foreign = of_group(environment, "a")
+    assert possible(foreign) == {"drain"}
+    assert "Somebody else starts group a" in str(foreign["restart"].why_not)
+    set_groups(store, backend="local")
+    assert possible(of_group(environment, "a")) == {"drain", "stop", "restart"}
+    add_group(store, "idle", backend="local", desired="stopped")
+    idle = of_group(environment, "idle")
+    assert possible(idle) == {"start"}
+    assert idle["stop"].instead == "Start it."
+    ask_store(store, pauses.wish("pause", {KEY["Chess"]: "running"}, "ann", "why"))
+    assert "is about games of it now" in str(of_group(environment, "a")["drain"].why_not)
+    ask_store(store, Wish("stop", ("group:b",), "ann"))
+    assert possible(of_group(environment, "b")) == set()
+    with store.begin() as connection:
+        connection.execute(delete(tables.groups).where(tables.groups.c.name == "a"))
+    assert "Nobody has registered this group" in str(of_group(environment, "a")["stop"].why_not)
+
+
+def test_a_drain_that_has_no_room_says_so_on_its_card(environment: Environment, store: Engine) -> None:
+    """Where games of a group fit nowhere its drain is not possible, and the numbers are in the sentence."""
+    set_groups(store, capacity_cores=0.001)
+    assert "2 of its 2 games fit nowhere" in str(of_group(environment, "a")["drain"].why_not)
+
+
+# ---------------------------------------------------------------------------------------------------------------- roles
+
+
+def name_roles(folder: Path, **roles: list[str]) -> None:
+    lines = [f"{name} = {json.dumps(actors)}" for name, actors in roles.items()]
+    (folder / "turnout.toml").write_text("\n".join(["[roles]", *lines]))
+
+
+def test_an_operator_sees_what_needs_a_mover_and_cannot_ask_for_it(
+    store: Engine, opening: Opening, tmp_path: Path
+) -> None:
+    """What somebody has not the role for is shown, disabled, with the role; the rest is as ever."""
+    name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
+    app = opening("game", game=KEY["Chess"])
+    assert "you are root (operator)".replace("root", services.actor()) in texts(app)
+    assert not app.button(key="act_pause").disabled
+    assert app.button(key="act_move").disabled
+    assert app.button(key="act_retire").disabled
+    assert "It needs the role mover" in texts(app)
+    app = opening("groups")
+    assert app.button(key="preview_move").disabled
+    assert app.button(key="preview_even").disabled
+    app.selectbox(key="steered_group").set_value("a").run()
+    assert app.button(key="act_drain").disabled
+    assert not opening("repairs").button(key="preview_repair").disabled
+
+
+def test_who_has_no_role_may_only_look(store: Engine, opening: Opening, tmp_path: Path) -> None:
+    """Somebody whom no setting names sees the pages, with every button that asks disabled."""
+    name_roles(tmp_path, operators=["bob"], movers=["ann"])
+    stuck = change(store, ask_store(store, Wish("pause", (f"game:{KEY['Go']}",), "ann")), "needs_human", "why")
+    app = opening("game", game=KEY["Chess"])
+    assert "no role: you may only look" in texts(app)
+    assert app.button(key="act_pause").disabled
+    assert opening("repairs").button(key="preview_repair").disabled
+    app = opening("operations", operation=stuck.operation_id)
+    assert [each.disabled for each in app.button if each.label in ("Resume", "Close it")] == [True, True]
+
+
+def test_an_undo_needs_the_role_of_what_it_asks_for(store: Engine, opening: Opening, tmp_path: Path) -> None:
+    """An operator may undo a pause, and sees the undo of a move disabled."""
+    name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
+    for kind, name, barred in (("pause", "Go", False), ("move", "Ludo", True)):
+        done = change(store, ask_store(store, Wish(kind, (f"game:{KEY[name]}",), "ann")), "succeeded", "Done.")
+        assert opening("operations", operation=done.operation_id).button(key="undo").disabled == barred
+
+
+def test_a_forged_call_is_refused_by_what_writes_and_not_by_a_button(environment: Environment, store: Engine) -> None:
+    """Asking, resuming and closing check the role of who runs the page, whoever the wish says it is of."""
+    operator = replace(environment, settings=Settings(roles=Roles(operators=(services.actor(),), movers=("ann",))))
+    nobody = replace(environment, settings=Settings(roles=Roles(operators=("bob",), movers=("ann",))))
+    forged = Wish("move", (f"game:{KEY['Chess']}",), "ann", "mine", {"assignments": {KEY["Chess"]: "b"}})
+    with pytest.raises(Refused, match="may not move: it needs the role mover"):
+        asking.ask(operator, forged)
+    stuck = change(store, ask_store(store, Wish("pause", (f"game:{KEY['Go']}",), "ann")), "needs_human", "why")
+    with pytest.raises(Refused, match="may not resume operation"):
+        asking.resume(nobody, stuck)
+    with pytest.raises(Refused, match="may not close"):
+        asking.close(nobody, stuck, "x")
+    assert [each.state for each in listed(store)] == ["needs_human"]
+    asked = asking.ask(operator, Wish("pause", (f"game:{KEY['Chess']}",), "ann"))
+    assert asked.actor == services.actor()
+
+
+# --------------------------------------------------------------------------------------------------------------- groups
+
+
+def test_a_group_shows_what_is_wanted_and_a_dash_for_what_is_not_known(store: Engine, opening: Opening) -> None:
+    """What is not limited, was never told, or nobody counts is a dash or words, never 0; what is unsure is marked."""
+    add_group(store, "idle", backend="local", capacity_cores=2.5, priority="high", desired="drained")
+    app = opening("groups")
+    assert "1 of 3 groups without a living driver: idle" in texts(app)
+    table = app.dataframe[0].value.set_index("group")
+    assert list(table.loc["idle", ["driver", "heartbeat", "games", "how"]]) == ["○ never started", "–", "0", "–"]
+    assert list(table.loc["idle", ["desired", "priority", "deaths"]]) == ["drained", "high", "0"]
+    assert list(table.loc["idle", ["load", "share", "headroom"]]) == ["0.00 of 2.5 cores", "0%", "2.50 cores"]
+    assert list(table.loc["b", ["driver", "games", "how"]]) == ["● running", "2", "✕ 1 failed"]
+    assert list(table.loc["b", ["share", "headroom", "deaths"]]) == ["–", "not limited", "–"]
+    assert str(table.loc["b", "load"]).startswith("~"), "the load of the parked game is unknown"
+    assert not str(table.loc["a", "load"]).startswith("~")
+    assert table.loc["a", "how"] == "● all well"
+
+
+def test_a_group_that_shall_not_run_is_no_trouble(store: Engine, opening: Opening) -> None:
+    """The headline counts drivers that are missing, not those that somebody has stopped."""
+    add_group(store, "idle", backend="local", desired="stopped")
+    assert "All 2 groups' drivers that shall run are alive" in texts(opening("groups"))
+    with store.begin() as connection:
+        connection.execute(update(tables.drivers).where(tables.drivers.c.name == "b").values(heartbeat_at=1.0))
+    assert "1 of 2 groups without a living driver: b" in texts(again(opening("groups")))
+
+
+def test_deaths_of_the_last_hour_are_counted_with_the_last_word(store: Engine, opening: Opening) -> None:
+    """A death counts for an hour; a run that was asked to end is none."""
+    now, gone = time.time(), WINDOW_SECONDS + 60
+    runs = [(now - 60, 1, HOSTILE[1]), (now - 120, 1, "exit code 1"), (now - 30, 0, "asked"), (now - gone, 1, "old")]
+    with store.begin() as connection:
+        for ended_at, died, said in sorted(runs):
+            row = {"group_name": "a", "begun_at": ended_at - 9, "ended_at": ended_at, "died": died, "said": said}
+            connection.execute(insert(tables.group_runs).values(row))
+    table = opening("groups").dataframe[0].value.set_index("group")
+    assert str(table.loc["a", "deaths"]).startswith("2: **bold**")
+
+
+def test_an_alarm_and_a_controller_that_does_not_run_stand_on_top(store: Engine, opening: Opening) -> None:
+    """A mass failure is told while its controller beats; without a controller the page says what that means."""
+    row = {"pid": 1, "host": "here", "started_at": 1.0, "heartbeat_at": time.time(), "state": "running"}
+    with store.begin() as connection:
+        connection.execute(
+            insert(tables.drivers).values(kind="controller", name="main", error="5 of 9 groups died", **row)
+        )
+    app = opening("groups")
+    said = [each.value.replace("\\", "") for each in app.warning]
+    assert said[0].startswith("5 of 9 groups died")
+    assert said[1].startswith("No controller runs")
+    with store.begin() as connection:
+        mine = tables.drivers.c.kind == "controller"
+        connection.execute(update(tables.drivers).where(mine).values(heartbeat_at=1.0))
+    assert [each.value[:18] for each in again(app).warning] == ["No controller runs"]
+
+
+def test_a_restart_of_a_group_needs_words_that_count_its_games(store: Engine, opening: Opening) -> None:
+    """A group is chosen by name, its restart is previewed, and asked for with a reason and its games' number."""
+    set_groups(store, backend="local")
+    app = opening("groups")
+    app.selectbox(key="steered_group").set_value("b").run()
+    app.button(key="act_restart").click().run()
+    assert "✕ Start: It is wanted to run already." in texts(app)
+    assert "1 to restart. 2 games stand still meanwhile" in texts(app)
+    fill(app, reason="new jar", typed="RESTART 1").button(key="ask_groups_group").click().run()
+    assert "Type RESTART 2 to confirm" in app.warning[-1].value.replace("\\", "")
+    assert listed(store) == []
+    fill(app, reason="new jar", typed="RESTART 2").button(key="ask_groups_group").click().run()
+    (asked,) = listed(store)
+    assert (asked.kind, asked.targets, asked.reason) == ("restart", ("group:b",), "new jar")
+
+
+def test_a_drain_is_one_move_that_counts_its_games(store: Engine, opening: Opening) -> None:
+    """A drain moves all games of a group and marks it, with how full the groups are before and after."""
+    app = opening("groups")
+    app.selectbox(key="steered_group").set_value("a").run()
+    assert "✕ Start, stop, restart: Somebody else starts group a" in texts(app)
+    app.button(key="act_drain").click().run()
+    assert "a: running → drained" in texts(app)
+    assert "not limited, 2 games → " in texts(app)
+    fill(app, reason="new machine", typed="DRAIN 2").button(key="ask_groups_group").click().run()
+    (asked,) = listed(store)
+    assert (asked.kind, asked.parameters["desired"]) == ("move", {"a": ["running", "drained"]})
+    assert set(asked.targets) == {"group:a", f"game:{KEY['Chess']}", f"game:{KEY['Go']}"}
+
+
+def test_a_move_shows_how_full_the_groups_get_and_is_refused_where_there_is_no_room(
+    store: Engine, opening: Opening
+) -> None:
+    """The page plans with the measured load, as the command does."""
+    app = choose(opening("groups"), ["Chess"], "b")
+    app.button(key="preview_move").click().run()
+    assert "b: " in texts(app)
+    assert "3 games" in texts(app)
+    set_groups(store, capacity_cores=0.001)
+    app.button(key="preview_move").click().run()
+    assert "Group b has no room for 1 more" in app.warning[-1].value.replace("\\", "")
+
+
+def test_a_proposal_is_asked_for_as_one_move(store: Engine, opening: Opening) -> None:
+    """What cannot stay is named with its reason, and one confirmation asks for all of it; else why there is none."""
+    app = opening("groups")
+    set_groups(store, capacity_cores=50.0)
+    app.button(key="preview_even").click().run()
+    assert "Nothing to move" in app.warning[-1].value
+    with store.begin() as connection:
+        connection.execute(update(tables.groups).where(tables.groups.c.name == "a").values(desired="drained"))
+    app.button(key="preview_even").click().run()
+    assert "cannot stay: group a is drained" in texts(app)
+    assert listed(store) == []
+    fill(app, reason="a goes", typed="MOVE 2").button(key="ask_groups_propose").click().run()
+    (asked,) = listed(store)
+    assert asked.parameters["assignments"] == {KEY["Chess"]: "b", KEY["Go"]: "b"}
+
+
+# -------------------------------------------------------------------------------------------------------------- repairs
+
+
+def test_a_capability_refusal_is_on_the_pages(store: Engine, opening: Opening, tmp_path: Path) -> None:
+    """The very sentence of why not, and what is instead, stands on the game's page and in a refused preview."""
+    facts = read_facts(store, Paths(tmp_path), KEY["Risk"], time.time(), count=False)
+    assert not facts.has_table
+    assert "✕ Rebuild: It has no table yet. Its stream makes one from bronze. → Replay instead." in texts(
+        opening("game", game=KEY["Risk"])
+    )
+    (tmp_path / "bronze").mkdir(exist_ok=True)
+    Paths(tmp_path).bronze.mkdir(parents=True, exist_ok=True)
+    app = choose(opening("repairs"), ["Chess", "Risk"], box="repair")
+    app.segmented_control(key="repair_kind").set_value("rebuild").run()
+    app.button(key="preview_repair").click().run()
+    assert "Nothing to rebuild." in app.warning[-1].value.replace("\\", "")
+    assert f"Risk · {KEY['Risk']}: It has no table yet. Its stream makes one from bronze. Instead: replay." in texts(
+        app
+    )
+    assert listed(store) == []
+
+
+def test_a_replay_counts_before_it_is_asked_for(store: Engine, opening: Opening) -> None:
+    """The card knows no count and lets ask; the preview looks, and says that there is nothing to replay."""
+    app = opening("game", game=KEY["Chess"])
+    assert "which nobody has counted" in texts(app)
+    app.button(key="act_replay").click().run()
+    assert "Quarantine holds no row of it." in texts(app)
+    assert listed(store) == []
+
+
+def test_those_that_cannot_be_repaired_are_left_out_by_name(store: Engine, opening: Opening) -> None:
+    """Of several games those that can be retried are, and each of the others says why not."""
+    app = choose(opening("repairs"), ["Chess", "Risk"], box="repair")
+    app.button(key="preview_repair").click().run()
+    assert f"left out: Chess · {KEY['Chess']}: There is no failure to try again after" in texts(app)
+    app.button(key="ask_repairs_repair").click().run()
+    assert [each.targets for each in listed(store)] == [(f"game:{KEY['Risk']}",)]
+
+
+def test_a_retirement_needs_a_reason_and_a_restore_a_click(store: Engine, opening: Opening) -> None:
+    """A game is retired with a reason, and restored without one."""
+    app = opening("game", game=KEY["Ludo"])
+    app.button(key="act_retire").click().run()
+    app.button(key=f"ask_game_{KEY['Ludo']}").click().run()
+    assert "A reason is needed" in app.warning[-1].value
+    set_games(store, "Ludo", retired_at=1.0, group_name=None)
+    app = opening("game", game=KEY["Ludo"])
+    app.button(key="act_restore").click().run()
+    app.button(key=f"ask_game_{KEY['Ludo']}").click().run()
+    assert [each.kind for each in listed(store)] == ["restore"]
+
+
+# -------------------------------------------------------------------------------------------------------------- hostile
+
+
+def test_hostile_names_reach_every_preview_as_text(tmp_path: Path, opening: Opening) -> None:
+    """Names that look like Markdown or HTML act nowhere: not in cards, refusals, proposals or drains."""
+    seed(tmp_path, fleet_of_forty(), now=time.time(), history=False)
+    engine = open_store(Settings(), Paths(tmp_path))
+    keys = [game_key(name) for name in HOSTILE]
+    row = {"pid": 1, "host": "here", "started_at": 1.0, "heartbeat_at": time.time(), "state": "running"}
+    with engine.begin() as connection:
+        connection.execute(update(tables.groups).where(tables.groups.c.name == "a").values(desired="drained"))
+        connection.execute(insert(tables.drivers).values(kind="controller", name="main", error=HOSTILE[1], **row))
+    ask_store(engine, Wish(HOSTILE[1][:20], (f"game:{keys[1]}",), HOSTILE[0], HOSTILE[1]))
+    drawn = []
+    app = opening("groups")
+    app.selectbox(key="steered_group").set_value("a").run()
+    app.button(key="preview_even").click().run()
+    drawn.append(app)
+    app = opening("repairs")
+    app.multiselect(key="repair").set_value(keys)
+    app.button(key="preview_repair").click().run()
+    drawn.append(app)
+    drawn += [opening("game", game=key) for key in keys]
+    for each in drawn:
+        assert not each.exception
+        assert not any(part in drawn_alive(each) for part in ("<script", "**bold** [", "](", ":red[", "javascript:"))
+        assert "\u202e" not in texts(each)
+    engine.dispose()
