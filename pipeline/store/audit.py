@@ -180,7 +180,7 @@ class _Chain:
         if entry.phase == "begun":
             self.begun.setdefault(name, []).append(entry)
         elif self.begun.get(name):
-            self.begun[name].pop(0)
+            self.begun[name].pop()  # the last that began: what a person does about an operation lies within it
 
 
 def _read(engine: Engine, wanted: ColumnElement[bool]) -> Iterator[Entry]:

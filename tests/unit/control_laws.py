@@ -94,6 +94,8 @@ class Laws:
             assert {each.operation_id for each in verdict.unended} == still_open
             phases: dict[str | None, list[tuple[str, str | None]]] = {}
             for entry in audit.entries(self.engine):
+                if entry.action in {"resume operation", "close"}:
+                    continue  # what a person did about an operation
                 phases.setdefault(entry.operation_id, []).append((entry.phase, entry.outcome))
                 if entry.phase == "ended" and entry.operation_id not in self.ended:
                     self.ended.append(str(entry.operation_id))

@@ -129,7 +129,9 @@ def test_a_row_that_makes_no_sense_is_frozen_and_can_be_closed_once(world: World
     assert "g1" not in decided(world.engine)
     assert close(world.engine, found, "ann", "spoilt by hand").state == "failed"
     (shown,) = (each for each in listed(world.engine) if each.operation_id == spoilt.operation_id)
-    assert (shown.state, shown.outcome) == ("failed", "Spoilt by hand."), "it has ended, whatever its row holds"
+    assert (shown.state, shown.outcome) == ("failed", "Closed by ann: spoilt by hand"), (
+        "it has ended, whatever its row holds"
+    )
     verdict = audit.verify(world.engine)
     assert verdict.intact
     assert [each.operation_id for each in verdict.unended] == [well.operation_id]
