@@ -112,7 +112,8 @@ def test_a_killed_driver_is_replaced_at_once_and_a_stopped_one_ends_when_it_come
             told = (env / "3.log").read_text("utf-8")
             assert "turnout: This process no longer drives group a" in told
             assert f"process {heir.pid} on " in told
-            assert told.splitlines()[-1].startswith("turnout: "), "its last word is no sentence"
+            ours = told.partition("nanobind: ")[0]  # what a library says of its own objects at the end, now and then
+            assert ours.splitlines()[-1].startswith("turnout: "), "its last word is no sentence"
             assert runs(engine, heir), "the heir was touched"
             heir.send_signal(signal.SIGTERM)
             assert heir.wait(60) == 0

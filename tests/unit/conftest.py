@@ -1,4 +1,4 @@
-"""The control store of a test: on SQLite, and on a real PostgreSQL where a test asks for both."""
+"""The control store of a test: on SQLite, and where its statements matter on a real PostgreSQL as well."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +17,18 @@ def postgres() -> Iterator[Postgres]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run on both databases what tests the store itself, and the moves and stale controllers that race in it."""
+    marked = any("engine" in each.args[0] for each in metafunc.definition.iter_markers("parametrize"))
+    if "engine" in metafunc.fixturenames and not marked:
+        module = metafunc.module.__name__.rpartition(".")[2]
+        both = module.startswith("test_store_") or module in {"test_control_moves", "test_control_stale"}
+        metafunc.parametrize("engine", ["sqlite", *(["postgresql"] if both else [])], indirect=True)
+
+
+@pytest.fixture
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """Return a new control store, once in each database."""
+    """Return a new control store in the database that the test is run on."""
     environ = {}
     if request.param == "postgresql":
         server: Postgres = request.getfixturevalue("postgres")
