@@ -1,0 +1,98 @@
+"""What every catalog can do for us; `grants/catalogs/` has one client per dialect, all under one contract suite."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from grants.model import Directory, GameTable, Securable
+from pipeline.errors import Refused, Transient
+
+
+class CatalogAway(Transient):
+    """The catalog cannot be reached, or asks to be left alone for a while; nothing is known of what was asked last."""
+
+
+class Denied(Refused):
+    """The catalog knows the caller and does not let them do it, or does not know the caller (any more)."""
+
+
+class Gone(Refused):
+    """A principal or a securable does not exist (any more)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What came out of trying to read a table as somebody."""
+
+    reads: bool | None  # None: it could not be tried
+    said: str  # one sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One principal's privileges on one securable: one request to the catalog."""
+
+    securable: Securable
+    principal: str
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+Kind = Literal["embedded", "unity", "databricks"]
+
+
+class Catalog(Protocol):
+    """A catalog's client. Every method may raise CatalogAway; names are sent escaped, part by part."""
+
+    @property
+    def kind(self) -> Kind:
+        """Which catalog it is."""
+
+    @property
+    def executor(self) -> str:
+        """The principal whose rights the client uses; it never gets or loses anything through turnout."""
+
+    def tables(self, schema: Securable) -> Mapping[str, GameTable]:
+        """Return all tables of a schema by name; all pages are read.
+
+        Raises:
+            Denied: the caller may not see the schema.
+            Gone: there is no such schema.
+        """
+
+    def owner(self, securable: Securable) -> str | None:
+        """Return who owns it; None where the catalog does not tell.
+
+        Raises:
+            Gone: there is no such securable.
+        """
+
+    def assignments(self, securable: Securable) -> Mapping[str, frozenset[str]]:
+        """Return who was directly granted what on it, principal → privileges in our spelling; all pages are read.
+
+        Raises:
+            Gone: there is no such securable.
+        """
+
+    def directory(self) -> Directory:
+        """Return who there is, and who is in which group."""
+
+    def change(self, change: Change) -> None:
+        """Apply one change; done twice it is done once.
+
+        Raises:
+            Denied: the caller may not.
+            Gone: the principal or the securable does not exist.
+        """
+
+    def register(self, table: Securable, location: str, columns: Sequence[tuple[str, str]]) -> bool:
+        """Make a game's table known, with its catalog and schema where these are missing; False: it was known.
+
+        `location` is the table's URI, `columns` are names with Delta types.
+
+        Raises:
+            Refused: the name is taken by a table that lies elsewhere.
+        """
+
+    def probe(self, principal: str, table: GameTable) -> Probe:
+        """Try to read a table as somebody, without reading a row."""

@@ -1,0 +1,133 @@
+"""What access is made of: securables, principals, privileges, and one picture of a catalog as it was read.
+
+Values only: nothing here reads a catalog or a clock. Privileges are spelled as Databricks spells them (`USE_SCHEMA`);
+each catalog's dialect is its client's concern. A privilege nobody here knows is kept as it came, never dropped.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from pipeline.errors import Refused
+
+SecurableType = Literal["catalog", "schema", "table"]
+PrincipalKind = Literal["user", "group", "service_principal"]
+
+SELECT: Final = "SELECT"
+USE_SCHEMA: Final = "USE_SCHEMA"
+USE_CATALOG: Final = "USE_CATALOG"
+BROWSE: Final = "BROWSE"
+ALL_PRIVILEGES: Final = "ALL_PRIVILEGES"
+MANAGE: Final = "MANAGE"
+
+GRANTABLE: Final = frozenset({SELECT, USE_SCHEMA, USE_CATALOG, BROWSE})
+"""What turnout gives and takes; the rest it shows and leaves alone."""
+
+KNOWN: Final = GRANTABLE | {
+    ALL_PRIVILEGES, MANAGE, "MODIFY", "APPLY_TAG", "CREATE_TABLE", "CREATE_SCHEMA", "CREATE_FUNCTION", "CREATE_VOLUME",
+    "CREATE_MODEL", "CREATE_MATERIALIZED_VIEW", "EXECUTE", "READ_VOLUME", "WRITE_VOLUME", "REFRESH",
+    "EXTERNAL_USE_SCHEMA",
+}  # fmt: skip
+"""Privileges whose meaning for reading is known: none but SELECT, USE_*, ALL_PRIVILEGES and MANAGE has any."""
+
+EVERYONE: Final = "account users"
+"""The built-in group that everybody is in."""
+
+_SEGMENT: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
+_TYPES: Final[tuple[SecurableType, ...]] = ("catalog", "schema", "table")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Securable:
+    """A catalog, a schema or a table, by its path from the catalog down.
+
+    Raises:
+        Refused: a part of the path has another character than letters, digits, `_` and `-`, so that no name that
+            comes from outside can address another object.
+    """
+
+    path: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.path) <= len(_TYPES):
+            raise Refused(f"{'.'.join(self.path)!r} names no catalog, schema or table: give one to three parts.")
+        for part in self.path:
+            if not _SEGMENT.fullmatch(part):
+                raise Refused(f"{part!r} cannot be part of a securable's name: letters, digits, '_' and '-' only.")
+
+    @property
+    def type(self) -> SecurableType:
+        """Which of the three it is, as the REST API spells it."""
+        return _TYPES[len(self.path) - 1]
+
+    @property
+    def full_name(self) -> str:
+        """The name with dots, as the REST API and people write it."""
+        return ".".join(self.path)
+
+    @property
+    def parent(self) -> "Securable | None":
+        """What it lies in; None of a catalog."""
+        return Securable(self.path[:-1]) if len(self.path) > 1 else None
+
+    def chain(self) -> Iterator["Securable"]:
+        """Yield it and all it lies in, from the inside out."""
+        for length in range(len(self.path), 0, -1):
+            yield Securable(self.path[:length])
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Somebody or something that can be granted to; its name is what grants carry.
+
+    That is the e-mail of a user, the display name of a group, the application id of a service principal.
+    """
+
+    name: str
+    kind: PrincipalKind
+    active: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """Who there is, and who is directly in which group; names are looked up by `folded`."""
+
+    principals: Mapping[str, Principal] = field(default_factory=dict)  # folded name → it
+    groups_of: Mapping[str, frozenset[str]] = field(default_factory=dict)  # folded name → folded names of its groups
+    emulated_groups: bool = False  # the catalog knows no groups; these are kept beside it
+
+
+@dataclass(frozen=True, slots=True)
+class GameTable:
+    """A game's table as the catalog knows it."""
+
+    key: str  # the game key; also the table's name
+    securable: Securable
+    table_id: str  # another one means that the table was made anew, and its grants are gone
+    owner: str | None  # None: the catalog does not tell
+    has_row_filter: bool = False
+    masked_columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One picture of a catalog: the tables of games, who owns what, and every direct assignment."""
+
+    schema: Securable  # the one all tables of games lie in
+    tables: Mapping[str, GameTable]  # by game key
+    owners: Mapping[Securable, str | None]  # of the catalog, the schema and each table; None: not told
+    direct: Mapping[Securable, Mapping[str, frozenset[str]]]
+    """Securable → principal as the catalog spells it → privileges. One that was not read is not in it: unknown."""
+    directory: Directory
+    read_at: float  # Unix seconds
+
+
+def folded(principal: str) -> str:
+    """Return the form in which names of principals are compared: without regard to case."""
+    return principal.casefold()
+
+
+def spelled(privilege: str) -> str:
+    """Return a privilege as Databricks spells it, from whatever casing and spacing a catalog uses."""
+    return privilege.strip().upper().replace(" ", "_")
