@@ -18,7 +18,7 @@ from app.services import Environment
 from pipeline.control import controller, drains, groups, moves, pauses, repairs, retirement
 from pipeline.control import engine as steps
 from pipeline.control.capabilities import Capability, capabilities, read_all_facts
-from pipeline.control.placement_commands import lines_of, proposed
+from pipeline.control.placement import lines_of, proposed
 from pipeline.control.roles import require
 from pipeline.errors import Refused
 from pipeline.store import operations
@@ -29,7 +29,6 @@ from pipeline.store.operations import Operation, Stale, Wish
 from pipeline.store.placing import Loads
 from pipeline.store.seats import Seat, group_seats, seats
 
-_MOST_EVENED = 10  # moves of a proposal that only even out the load, as `turnout groups propose` has it
 _MOST_COUNTED = 20  # games whose quarantine is read before a replay is asked for
 _MOST_SAID = 12  # of games that are left out
 
@@ -100,7 +99,7 @@ def preview_proposed(environment: Environment) -> Preview:
     with services.reading():
         store, now = services.engine(environment), time.time()
         there, loads = seats(store), _loads(environment, store, now)
-        placed, even = proposed(loads, _MOST_EVENED)
+        placed, even = proposed(loads)
         # Who waits for its first group gets it from the controller, and from ingest: that is no move.
         found = [each for each in (*placed.placements, *even.placements) if each.source is not None]
         plan = moves.plan({each.game_key: each.target for each in found}, there, group_seats(store), now, loads)

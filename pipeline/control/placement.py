@@ -1,6 +1,6 @@
 """Which games should be in which group, and why: pure, no store, no clock. Nobody is moved here, moves are only named.
 
-`place` moves only who cannot stay and chooses by `pipeline.store.placing.choose`; `propose` names moves that even out.
+`place` moves only who cannot stay and chooses by `pipeline.store.placing.choose`; `even_out` names moves that even out.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -14,6 +14,9 @@ CATCHUP_ROWS_PER_SECOND: Final = 46_000.0
 
 HANDOVER_TRIGGERS: Final = 3.0
 """Let go at the end of a pass, taken at the beginning of one, back in the pass at the beginning of another."""
+
+MOST_EVENED: Final = 10
+"""Moves of one proposal that only even out the load, where nobody says how many."""
 
 _WhyNot: TypeAlias = Callable[[GameLoad], str | None]
 _LEAVES_FIRST: Final = ("low", "normal", "high")
@@ -92,7 +95,7 @@ def leaving(loads: Loads, group: str) -> Placed:
     return board.placed(_homeless(board, why_not))
 
 
-def propose(loads: Loads, most: int = 10, fixed: Container[str] = ()) -> Placed:
+def even_out(loads: Loads, most: int = MOST_EVENED, fixed: Container[str] = ()) -> Placed:
     """Return the moves that most reduce the highest share of load, at most so many; each lowers it, or evens it out.
 
     Only running groups whose drivers live take part, and no games in `fixed`. No game leaves a group of its priority
@@ -111,6 +114,32 @@ def propose(loads: Loads, most: int = 10, fixed: Container[str] = ()) -> Placed:
         why = f"{source.name} is the fullest group, {full(source)}; with it {target.name} has {full(part[target.name])}"
         board.move(game, target.name, why)
     return board.placed()
+
+
+def proposed(loads: Loads, most: int = MOST_EVENED) -> tuple[Placed, Placed]:
+    """Return the moves of who cannot stay, and those that even out what then is; no game is in both."""
+    placed = place(loads)
+    wanted = placed.wanted
+    there = tuple(replace(each, group=wanted.get(each.game_key, each.group)) for each in loads.games)
+    return placed, even_out(replace(loads, games=there, groups=placed.after), most, set(wanted))
+
+
+def lines_of(placed: Placed, even: Placed, trigger_seconds: float) -> list[str]:
+    """Return what `proposed` has found as lines for people: moves and why, who fits nowhere, how full groups get."""
+    lines = []
+    for title, found in (("cannot stay", placed.placements), ("evens out the load", even.placements)):
+        for each in found:
+            seconds = catch_up_seconds(each.game, trigger_seconds)
+            catchup = "catch-up time unknown" if seconds is None else f"caught up after about {seconds:.0f} s"
+            way = f"{each.source or 'no group'} → {each.target}"
+            lines.append(f"{each.game_key}: {way}, {title}: {each.why[:-1]}; 0 restarts, {catchup}.")
+    lines += [f"{each.game.game_key}: nowhere: {each.why}" for each in placed.unplaced]
+    for name, before in placed.before.items():
+        lines.append(
+            f"{name}: {full(before)} ({before.share:.1%}) → {full(even.after[name])} ({even.after[name].share:.1%})"
+        )
+    count = len(placed.placements) + len(even.placements)
+    return [*lines, f"{count} to move, {len(placed.unplaced)} fit nowhere. Highest load: {_highest(placed, even)}."]
 
 
 def catch_up_seconds(game: GameLoad, trigger_seconds: float) -> float | None:
@@ -185,6 +214,11 @@ class _Board:
         moved = (each for each in self.loads.games if self.at[each.game_key] != each.group)
         placements = (Placement(each, str(self.at[each.game_key]), f"{self.why[each.game_key]}.") for each in moved)
         return Placed(tuple(placements), tuple(unplaced), self.loads.groups, self.rooms)
+
+
+def _highest(placed: Placed, even: Placed) -> str:
+    was, then = (max((each.share for each in found.values()), default=None) for found in (placed.before, even.after))
+    return "no group" if was is None or then is None else f"{was:.1%} → {then:.1%}"
 
 
 def _round(board: _Board) -> int:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipeline.control.placement import CATCHUP_ROWS_PER_SECOND, Placed, catch_up_seconds, full, leaving, place, propose
+from pipeline.control.placement import CATCHUP_ROWS_PER_SECOND, Placed, catch_up_seconds, even_out, full, leaving, place
 from pipeline.store.placing import (
     COMMIT_CORE_SECONDS,
     IDLE_CORES,
@@ -149,7 +149,7 @@ def test_a_new_game_moves_nobody(loads: Loads, load: Load) -> None:
 @given(worlds(), st.integers(1, 5))
 def test_each_proposed_move_lowers_the_highest_load_or_evens_it_out(loads: Loads, most: int) -> None:
     """Move by move the highest share falls, or stays and the sum of squares falls; none gets over its capacity."""
-    found = propose(loads, most)
+    found = even_out(loads, most)
     part = [name for name, each in loads.groups.items() if each.desired == "running" and each.alive]
     assert len(found.placements) <= most
     assert {each.target for each in found.placements} | {each.source for each in found.placements} <= set(part)
@@ -161,7 +161,7 @@ def test_each_proposed_move_lowers_the_highest_load_or_evens_it_out(loads: Loads
     assert measure(found.after)[0] <= measure(found.before)[0] + 1e-9
     last = measure(found.before)
     for count in range(1, len(found.placements) + 1):
-        now = measure(propose(loads, count).after)
+        now = measure(even_out(loads, count).after)
         assert now[0] < last[0] + 1e-8
         assert now < last or now[1] < last[1]
         last = now
@@ -249,8 +249,8 @@ def test_a_full_group_gives_up_no_more_than_it_must() -> None:
 def test_nobody_is_proposed_into_a_group_without_room() -> None:
     """Evening out fills no group over its capacity, however full the other one is."""
     games = {"g1": ("a", 1.0), "g2": ("a", 1.0), "g3": ("a", 1.0), "g4": ("b", 0.2)}
-    assert propose(world(games, alive("a", 1.0), alive("b", 1.0))).placements == ()
-    assert propose(world(games, alive("a", 1.0), alive("b", 9.0), most=1)).placements == ()
+    assert even_out(world(games, alive("a", 1.0), alive("b", 1.0))).placements == ()
+    assert even_out(world(games, alive("a", 1.0), alive("b", 9.0), most=1)).placements == ()
 
 
 def test_high_games_leave_last_and_are_placed_first() -> None:
@@ -280,22 +280,22 @@ def test_a_proposal_says_what_it_brings_and_costs() -> None:
     loads = world(
         {"g1": ("a", 0.4), "g2": ("a", 0.3), "g3": ("a", 0.1), "g4": ("b", 0.2)}, alive("a", 1.0), alive("b", 1.0)
     )
-    found: Placed = propose(loads, 1)
+    found: Placed = even_out(loads, 1)
     assert [(each.game_key, each.source, each.target) for each in found.placements] == [("g2", "a", "b")]
     assert found.placements[0].why == (
         "a is the fullest group, 0.8 of 1 cores, 3 games; with it b has 0.5 of 1 cores, 2 games."
     )
     assert [found.before["a"].share, found.after["a"].share] == pytest.approx([0.8, 0.5])
     assert found.restarts == 0
-    assert propose(moved(loads, found.wanted)).placements == ()
-    assert propose(loads, fixed={"g1", "g2", "g3"}).placements == ()
+    assert even_out(moved(loads, found.wanted)).placements == ()
+    assert even_out(loads, fixed={"g1", "g2", "g3"}).placements == ()
 
 
 def test_nobody_is_proposed_out_of_the_group_for_its_priority() -> None:
     """A high game leaves the group for high games for no other kind, however full it is."""
     games = [("g1", "a", Load(5e4, 0.0, 0.0, 0.0, "high")), ("g2", "a", Load(2e4, 0.0, 0.0, 0.0, "low"))]
     groups = [alive("a", 1.0, priority="high"), alive("b", 1.0, priority="low")]
-    assert propose(tallied(games, groups)).wanted == {"g2": "b"}
+    assert even_out(tallied(games, groups)).wanted == {"g2": "b"}
 
 
 def test_a_catch_up_takes_what_waits_and_what_comes_meanwhile() -> None:
