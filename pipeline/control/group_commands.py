@@ -68,7 +68,8 @@ def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -
 
     settings, paths = load(env_dir)
     require(settings.roles, getpass.getuser(), "create a group")
-    made = create(open_store(settings, paths), _with(Group(name), options), getpass.getuser(), reason or "")
+    engine, most_games = open_store(settings, paths), settings.placement.most_games
+    made = create(engine, _with(Group(name), options), getpass.getuser(), reason or "", most_games)
     click.echo(f"group {made.name} is known" + ("" if made.backend == "none" else "; the controller starts its driver"))
 
 

@@ -67,7 +67,7 @@ def _make(world: World, operation: Operation) -> Progress:
     if name not in there:
         source = there[like]
         made = Group(name, source.backend, "drained", None, source.priority, source.spark_master)
-        create(world.engine, made, CONTROLLER, operation.reason)
+        create(world.engine, made, CONTROLLER, operation.reason, world.settings.placement.most_games)
     return Progress("done", f"Group {name} is there; the controller starts its driver.")
 
 

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -17,13 +17,13 @@ from pipeline.names import is_group_name
 from pipeline.store import audit
 from pipeline.store.games import assign_waiting
 from pipeline.store.leases import Process, store_now
-from pipeline.store.placing import PRIORITIES
+from pipeline.store.placing import MOST_GAMES, PRIORITIES, Desired
 from pipeline.store.tables import drivers, group_runs, groups, leases
 
 BACKENDS: Final = ("none", "local")
 """Who starts a group's driver: somebody else, or the controller as a process beside it."""
 
-DESIRED: Final = ("running", "drained", "stopped")
+DESIRED: Final[tuple[Desired, ...]] = get_args(Desired)
 """`drained`: it runs, and gets no more games."""
 
 
@@ -89,8 +89,8 @@ def wanted(engine: Engine) -> dict[str, Group]:
         return {row.name: Group(*row) for row in connection.execute(select(*_GROUP))}
 
 
-def create(engine: Engine, group: Group, actor: str, reason: str) -> Group:
-    """Make a group known; games that wait for one may go there.
+def create(engine: Engine, group: Group, actor: str, reason: str, most_games: int = MOST_GAMES) -> Group:
+    """Make a group known; games that wait for one may go there, at most so many.
 
     Raises:
         Refused: its name or what is wanted of it makes no sense, or there is one of this name.
@@ -108,7 +108,7 @@ def create(engine: Engine, group: Group, actor: str, reason: str) -> Group:
             audit.end(connection, act, "succeeded")
     except IntegrityError:
         raise Refused(f"There is a group {group.name} already. `turnout groups set` changes it.") from None
-    assign_waiting(engine)
+    assign_waiting(engine, most_games)
     return group
 
 

@@ -5,8 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import Engine, update
 
+from pipeline.cli import cli
 from pipeline.control import groups as steering
 from pipeline.control.backends import reference_of
 from pipeline.control.controller import KINDS, undo
@@ -121,6 +123,14 @@ def test_a_new_group_takes_the_games_that_wait(engine: Engine) -> None:
     record_seen(engine, {"g": "G"}, 1)
     create(engine, LOCAL, "ann", "")
     assert [each.game_key for each in assigned(engine, "a")] == ["g"]
+
+
+def test_a_new_group_takes_no_more_games_than_the_setting_says(engine: Engine, tmp_path: Path) -> None:
+    """Of three that wait a group that is made with `placement.most_games` = 2 gets two."""
+    record_seen(engine, {"g": "G", "h": "H", "i": "I"}, 1)
+    (tmp_path / "turnout.toml").write_text("[placement]\nmost_games = 2\n", "utf-8")
+    made = CliRunner().invoke(cli, ["groups", "create", "a", "--env-dir", str(tmp_path)], catch_exceptions=False)
+    assert (made.exit_code, len(assigned(engine, "a"))) == (0, 2)
 
 
 def test_a_group_of_somebody_else_cannot_be_started_here(engine: Engine) -> None:
