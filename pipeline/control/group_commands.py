@@ -39,10 +39,8 @@ def groups() -> None:
 def list_groups(env_dir: Path, as_json: bool) -> None:
     """List every group: what is wanted, who drives it, how many games it has, how often it died in the last hour."""
     from pipeline.store.engine import open_store
-    from pipeline.store.groups import wanted
 
-    engine = open_store(*load(env_dir))
-    rows = [_row(engine, group) for group in wanted(engine).values()]
+    rows = _rows(open_store(*load(env_dir)))
     if as_json:
         click.echo(json.dumps(rows))
         return
@@ -135,19 +133,24 @@ def _with(group: Any, options: Mapping[str, Any]) -> Any:
     return replace(group, **chosen)
 
 
-def _row(engine: Engine, group: Any) -> dict[str, Any]:
+def _rows(engine: Engine) -> list[dict[str, Any]]:
     from pipeline.control.supervision import WINDOW_SECONDS
     from pipeline.store.games import known_groups
-    from pipeline.store.groups import driving, ended_runs
+    from pipeline.store.groups import driving, ended_runs, wanted
     from pipeline.store.leases import store_time
 
-    driver = driving(engine).get(group.name)
-    died = [run for run in ended_runs(engine, store_time(engine) - WINDOW_SECONDS).get(group.name, []) if run.died]
-    return {
-        **asdict(group),
-        "defect": group.defect,
-        "games": sum(each == group.name for each in known_groups(engine).values()),
-        "driver": None if driver is None else driver.state or "starting",
-        "deaths": len(died),
-        "last_death": died[0].said if died else None,
-    }
+    drivers, ended = driving(engine), ended_runs(engine, store_time(engine) - WINDOW_SECONDS)
+    counts = Counter(known_groups(engine).values())
+    rows = []
+    for name, group in wanted(engine).items():
+        driver = drivers.get(name)
+        died = [run for run in ended.get(name, []) if run.died]
+        told = {
+            "defect": group.defect,
+            "games": counts[name],
+            "driver": None if driver is None else driver.state or "starting",
+            "deaths": len(died),
+            "last_death": died[0].said if died else None,
+        }
+        rows.append({**asdict(group), **told})
+    return rows
