@@ -56,9 +56,8 @@ class Action:
     until: float | None = None  # of a wait: when it is over, where that is known
 
 
-def plan(groups: Sequence[Seen], now: float) -> list[Action]:
-    """Return what to do now; doing it and planning again gives only waits."""
-    alarm = mass_failure(groups, now)
+def plan(groups: Sequence[Seen], alarm: str | None, now: float) -> list[Action]:
+    """Return what to do now; doing it and planning again gives only waits. `alarm` is what `mass_failure` says."""
     actions = [action for seen in groups if (action := _of_run(seen, now)) is not None]
     starting = sum(_is_starting(seen, now) for seen in groups)
     for seen in sorted(

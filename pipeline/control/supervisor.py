@@ -34,19 +34,20 @@ class Supervisor:
 
     def tick(self) -> list[Action]:
         """Do what is to be done now; return it."""
-        seen = observe(self.engine, self.backends)
         now = store_time(self.engine)
-        actions = supervision.plan(seen, now)
-        self._tell(supervision.mass_failure(seen, now), actions)
+        seen = observe(self.engine, self.backends, now)
+        alarm = supervision.mass_failure(seen, now)
+        actions = supervision.plan(seen, alarm, now)
+        self._tell(alarm, actions)
         by_name = {each.group.name: each.group for each in seen}
         for action in actions:
-            self._apply(action, by_name[action.group])
+            self._apply(action, by_name[action.group], now)
         return actions
 
     def stop_all(self) -> bool:
         """Ask every run to end; tell whether all have. Called again and again until they have, it kills what hangs."""
-        seen = [each for each in observe(self.engine, self.backends) if each.run is not None]
         now = store_time(self.engine)
+        seen = [each for each in observe(self.engine, self.backends, now) if each.run is not None]
         for each in seen:
             backend = self.backends.get(each.group.backend)
             if backend is None or each.run is None or each.run.reference is None:
@@ -60,14 +61,14 @@ class Supervisor:
                 backend.kill(each.run.reference)
         return not seen
 
-    def _apply(self, action: Action, group: store.Group) -> None:
+    def _apply(self, action: Action, group: store.Group, now: float) -> None:
         backend, run_id, reference = self.backends.get(group.backend), action.run_id, action.reference or ""
         if action.what == "ended" and run_id is not None:
             said = action.about or (backend.ending(reference) if backend else "")
             in_hand = self.in_hand(group.name) if action.died else None
             store.end_run(self.engine, run_id, said, died=action.died, in_hand=in_hand)
             if action.died:
-                self._isolate(group)
+                self._isolate(group, now)
         if backend is None:
             return
         if action.what == "start":
@@ -90,9 +91,8 @@ class Supervisor:
             return
         store.refer(self.engine, run_id, reference)
 
-    def _isolate(self, group: store.Group) -> None:
+    def _isolate(self, group: store.Group, now: float) -> None:
         """Ask for what a group's death asks for: that its suspects get a group of their own."""
-        now = store_time(self.engine)
         ended = store.ended_runs(self.engine, now - supervision.WINDOW_SECONDS)[group.name]
         wish = isolation.wish(group, ended, seats(self.engine), list(store.wanted(self.engine)), now)
         if wish is None:
@@ -120,9 +120,8 @@ class Supervisor:
             self._told[action.group] = said
 
 
-def observe(engine: Engine, backends: Mapping[str, Backend]) -> list[Seen]:
-    """Look at every group, its process and who holds its lease."""
-    now = store_time(engine)
+def observe(engine: Engine, backends: Mapping[str, Backend], now: float) -> list[Seen]:
+    """Look at every group, its process and who holds its lease; `now` is the store's time."""
     runs, ended = store.open_runs(engine), store.ended_runs(engine, now - supervision.WINDOW_SECONDS)
     driving = store.driving(engine)
     seen = []

@@ -21,6 +21,10 @@ def died(ago: float, lived: float = 1.0, run_id: int = 1) -> Run:
     return Run(run_id, "a", "p", NOW - ago - lived, None, NOW - ago, died=True, said="exit code 1")
 
 
+def planned(groups: list[Seen]) -> list[Action]:
+    return plan(groups, mass_failure(groups, NOW), NOW)
+
+
 CASES = {
     "a group that shall run and does not is started": (IDLE, "start"),
     "a drained group runs too: it carries what it has": (
@@ -73,14 +77,14 @@ CASES = {
 @pytest.mark.parametrize(("seen", "expected"), CASES.values(), ids=CASES.keys())
 def test_what_is_done(seen: Seen, expected: str | None) -> None:
     """Each case is its own sentence."""
-    assert [action.what for action in plan([seen], NOW)] == ([expected] if expected else [])
+    assert [action.what for action in planned([seen])] == ([expected] if expected else [])
 
 
 def test_a_run_that_was_asked_to_end_has_not_died() -> None:
     """Only deaths that nobody asked for count against a group's budget."""
     gone = replace(RUNNING, is_alive=False, holds=False)
-    assert plan([gone], NOW)[0].died
-    assert not plan([replace(gone, run=replace(RUN, stop_asked_at=NOW - 1))], NOW)[0].died
+    assert planned([gone])[0].died
+    assert not planned([replace(gone, run=replace(RUN, stop_asked_at=NOW - 1))])[0].died
 
 
 @given(lives=st.lists(st.floats(0, 1200), min_size=1, max_size=12))
@@ -111,19 +115,19 @@ def starts(actions: list[Action]) -> list[str]:
 def test_thirty_starts_at_once_are_staggered() -> None:
     """Three groups start at a time, so that a small machine is not overwhelmed (D21)."""
     idle = [replace(IDLE, group=replace(GROUP, name=f"g{number:02}")) for number in range(30)]
-    assert len(starts(plan(idle, NOW))) == 3
+    assert len(starts(planned(idle))) == 3
     starting = [replace(each, run=replace(RUN, begun_at=NOW - 5), is_alive=True) for each in idle[:3]]
-    assert starts(plan([*starting, *idle[3:]], NOW)) == []
+    assert starts(planned([*starting, *idle[3:]])) == []
     told = [replace(each, is_told=True) for each in starting]
-    assert starts(plan([*told, *idle[3:]], NOW)) == ["g03", "g04", "g05"]
+    assert starts(planned([*told, *idle[3:]])) == ["g03", "g04", "g05"]
 
 
 def test_a_mass_failure_is_tried_one_at_a_time() -> None:
     """Where many groups die at once they share a cause: one alarm, no storm of restarts (D16)."""
     down = many(10, dead=3)
     assert "3 of 10 groups died" in str(mass_failure(down, NOW))
-    assert starts(plan(down, NOW)) == [], "it is too early for a try"
-    assert len(starts(plan(many(10, dead=3, ago=31.0), NOW))) == 1, "one try"
+    assert starts(planned(down)) == [], "it is too early for a try"
+    assert len(starts(planned(many(10, dead=3, ago=31.0)))) == 1, "one try"
     assert mass_failure(many(10, dead=2), NOW) is None, "two are no mass"
     assert mass_failure(many(20, dead=5), NOW) is None, "less than a share of 0.3 is no mass"
     assert mass_failure(many(10, dead=9, ago=61.0), NOW) is None, "deaths long ago are over"
@@ -133,10 +137,10 @@ def test_a_mass_failure_is_tried_one_at_a_time() -> None:
 def test_doing_what_is_planned_and_planning_again_starts_nothing(count: int, dead: int, ago: float) -> None:
     """A plan that was applied leaves nothing to do but to wait."""
     seen = many(count, min(dead, count), ago)
-    begun = set(starts(plan(seen, NOW)))
+    begun = set(starts(planned(seen)))
     after = [
         replace(each, run=replace(RUN, begun_at=NOW), is_alive=True) if each.group.name in begun else each
         for each in seen
     ]
-    assert not begun & set(starts(plan(after, NOW)))
+    assert not begun & set(starts(planned(after)))
     assert len(begun) <= supervision._AT_ONCE
