@@ -31,6 +31,7 @@ from pipeline.store.operations import Operation, Wish
 from pipeline.store.placing import MOST_GAMES
 from pipeline.store.seats import group_seats, seats
 from pipeline.streams import in_hand
+from pipeline.streams.outage import store_may_be_away
 
 _log = logging.getLogger("turnout")
 KINDS: Final = {
@@ -51,6 +52,7 @@ _BUSY_SECONDS: Final = 0.2  # while an operation is open
 def run(settings: Settings, paths: Paths, stop: threading.Event | None = None, *, stop_groups: bool = False) -> int:
     """Run until SIGTERM or SIGINT; return the exit code. The groups it runs go on, or end with it by `stop_groups`.
 
+    The code is 1 where they should have ended and go on, since the control store does not answer.
     Its lease keeps a second controller from running for nothing; two would do no harm.
 
     Raises:
@@ -80,10 +82,7 @@ def run(settings: Settings, paths: Paths, stop: threading.Event | None = None, *
                 _log.warning("the control store is away, operations and groups wait: %s", error)
             if stop.wait(wait):
                 break
-        while stop_groups and not supervisor.stop_all():
-            time.sleep(_BUSY_SECONDS)
-        beat(engine, "controller", "main", "stopped", None)
-        return 0
+        return _end(engine, supervisor, stop_groups=stop_groups)
 
 
 def undo(
@@ -113,6 +112,19 @@ def undo(
     kind = pauses.INVERSE[done.kind]
     facts = pauses.plan(kind, done.parameters["games"], there, decided(engine))
     return pauses.wish(kind, facts, actor, reason, done.operation_id), pauses.rendered(kind, facts, there)
+
+
+def _end(engine: Engine, supervisor: Supervisor, *, stop_groups: bool) -> int:
+    """Stop the groups where that is wished, and tell that the controller has ended; return the exit code."""
+    stopped = not stop_groups
+    with store_may_be_away("the groups that this controller runs go on"):
+        while not stopped:
+            stopped = supervisor.stop_all()
+            if not stopped:
+                time.sleep(_BUSY_SECONDS)
+    with store_may_be_away("the controller ends, and will be told of as silent"):
+        beat(engine, "controller", "main", "stopped", None)
+    return 0 if stopped else 1
 
 
 class _Beats:

@@ -204,6 +204,32 @@ def test_the_controller_gives_waiting_games_a_group_when_there_is_room(world: Wo
     assert seats(world.engine)["tetris_1"].group == "b"
 
 
+class StoreGoesAway(threading.Event):
+    """Asks a controller to end at its first pause, when its store has just gone away."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._engine = world.engine
+
+    def wait(self, timeout: float | None = None) -> bool:
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql("ALTER TABLE drivers RENAME TO gone")
+        self.set()
+        return super().wait(timeout)
+
+
+def test_a_controller_ends_in_order_while_its_store_is_away(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says what becomes of its groups and of itself; the exit code tells that groups go on which should not."""
+    assert run(*load(tmp_path, {}), StoreGoesAway(world), stop_groups=True) == 1
+    said = [each.getMessage() for each in caplog.records if "does not answer" in each.getMessage()]
+    assert [each.rpartition(": ")[2] for each in said] == [
+        "the groups that this controller runs go on",
+        "the controller ends, and will be told of as silent",
+    ]
+
+
 def want(world: World, group: str, **wanted: object) -> None:
     with world.engine.begin() as connection:
         connection.execute(update(groups).where(groups.c.name == group).values(wanted))
