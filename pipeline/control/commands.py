@@ -54,13 +54,13 @@ def move(env_dir: Path, games: tuple[str, ...], group: str, how: How) -> None:
 
 
 def deciding(kind: str, help_text: str) -> click.Command:
-    """Make the command of an operation that decides something about streams."""
+    """Make the command of an operation that decides something about games: pause, resume, retry, retire, restore."""
 
     @click.command(kind, help=help_text)
     @click.argument("games", nargs=-1, required=True)
     @asking
     def command(env_dir: Path, games: tuple[str, ...], how: How) -> None:
-        from pipeline.control import pauses
+        from pipeline.control import pauses, retirement
         from pipeline.store.decisions import decided
         from pipeline.store.engine import open_store
         from pipeline.store.seats import seats
@@ -69,9 +69,13 @@ def deciding(kind: str, help_text: str) -> click.Command:
         engine = open_store(settings, paths)
         there = seats(engine)
         keys = keys_of(games, {key: seat.game for key, seat in there.items()})
-        facts = pauses.plan(kind, keys, there, decided(engine))
-        wish = pauses.wish(kind, facts, getpass.getuser(), how.reason)
-        asked(settings, engine, wish, pauses.rendered(kind, facts, there), how)
+        if kind in retirement.INVERSE:
+            facts = retirement.plan(kind, keys, there)
+            wish, lines = retirement.wish, retirement.rendered(kind, facts, there)
+        else:
+            facts = pauses.plan(kind, keys, there, decided(engine))
+            wish, lines = pauses.wish, pauses.rendered(kind, facts, there)
+        asked(settings, engine, wish(kind, facts, getpass.getuser(), how.reason), lines, how)
 
     return command
 

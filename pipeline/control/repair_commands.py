@@ -105,30 +105,11 @@ def rebuild(env_dir: Path, games: tuple[str, ...], how: How) -> None:
     asked(settings, engine, wish, repairs.rendered("rebuild", facts), how)
 
 
-def _retiring(kind: str, help_text: str) -> click.Command:
-    @click.command(kind, help=help_text)
-    @click.argument("games", nargs=-1, required=True)
-    @asking
-    def command(env_dir: Path, games: tuple[str, ...], how: How) -> None:
-        from pipeline.control import retirement
-        from pipeline.store.engine import open_store
-        from pipeline.store.seats import seats
-
-        settings, paths = load(env_dir)
-        engine = open_store(settings, paths)
-        there = seats(engine)
-        facts = retirement.plan(kind, keys_of(games, {key: seat.game for key, seat in there.items()}), there)
-        wish = retirement.wish(kind, facts, getpass.getuser(), how.reason)
-        asked(settings, engine, wish, retirement.rendered(kind, facts, there), how)
-
-    return command
-
-
 for _command in (
-    _retiring(
+    deciding(
         "retire", "Take GAMES (names or keys) from their groups until they are restored; their rows stay in bronze."
     ),
-    _retiring("restore", "Give retired GAMES a group again; they catch up from their tables' cursors."),
+    deciding("restore", "Give retired GAMES a group again; they catch up from their tables' cursors."),
 ):
     repair.add_command(_command)
 
