@@ -1,7 +1,8 @@
-"""The control store of a test: on SQLite, and where its statements matter on a real PostgreSQL as well."""
+"""The control store of a test: on SQLite, and where its statements matter on a real PostgreSQL too; and the pages."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Engine
@@ -9,6 +10,9 @@ from sqlalchemy import Engine
 from pipeline.settings import load
 from pipeline.store.engine import open_store
 from tests.postgres import Postgres, postgres_server
+
+if TYPE_CHECKING:
+    from tests.unit.app_world import Opening
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +41,19 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     store = open_store(settings, paths)
     yield store
     store.dispose()
+
+
+@pytest.fixture
+def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["Opening"]:
+    from tests.unit.app_world import pages_of  # Streamlit comes with it, which few tests need
+
+    with pages_of(tmp_path, monkeypatch) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Engine]:
+    from tests.unit.app_world import four_games
+
+    with four_games(tmp_path) as made:
+        yield made

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,19 +23,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.operations import Wish, change, listed
 from pipeline.store.operations import ask as ask_store
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
-from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, four_games, pages_of, texts
-
-
-@pytest.fixture
-def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opening]:
-    with pages_of(tmp_path, monkeypatch) as opened:
-        yield opened
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Engine]:
-    with four_games(tmp_path) as engine:
-        yield engine
+from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, texts
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The pages that steer: they show a preview, ask once, and act on what was chosen by name."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,21 +24,9 @@ from pipeline.store.operations import Operation, Wish, change, listed, operation
 from pipeline.store.operations import ask as ask_store
 from pipeline.store.seats import seats
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
-from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, four_games, links, pages_of, texts
+from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, links, texts
 
 PAGES = ("groups", "repairs", "operations", "audit")
-
-
-@pytest.fixture
-def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opening]:
-    with pages_of(tmp_path, monkeypatch) as opened:
-        yield opened
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Engine]:
-    with four_games(tmp_path) as engine:
-        yield engine
 
 
 # ----------------------------------------------------------------------------------------------------------- the ladder
