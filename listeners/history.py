@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from listeners.metrics_schema import GROUP_SAMPLE, STATUS_EVENT, STREAM_BATCH, MetricsTable, moment
+from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable, moment
 from listeners.quantile import quantile
 from listeners.sample import LATENCY_EDGES_SECONDS
 
@@ -79,11 +79,6 @@ def transitions(folder: Path, since: float, limit: int) -> pa.Table:
     """Return at most so many changes of status since then (Unix seconds), newest first."""
     query = 'SELECT DISTINCT * FROM told ORDER BY "at" DESC, game_key LIMIT $limit'
     return _read(folder, STATUS_EVENT, _since("at", since), query, parameters={"limit": limit})
-
-
-def group_samples(folder: Path, since: float) -> pa.Table:
-    """Return the samples of all cluster groups since then (Unix seconds), oldest first."""
-    return _read(folder, GROUP_SAMPLE, _since("at", since), 'SELECT DISTINCT * FROM told ORDER BY "at", "group"')
 
 
 def _summary(row: dict[str, Any]) -> GameSummary:

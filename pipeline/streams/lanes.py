@@ -71,11 +71,6 @@ def succeeded(decision: Decision) -> Decision:
     return Decision(decision.desired, decision.own_query)
 
 
-def retried(decision: Decision) -> Decision:
-    """Return the decision after an operator asked for another attempt: a parked stream may run with a full budget."""
-    return Decision(decision.desired, decision.own_query)
-
-
 def is_shared(failed_alike: int, streams: int) -> bool:
     """Tell whether so many failures of one class in one pass point at something shared, such as full storage."""
     return failed_alike >= _SHARED_STREAMS and failed_alike > _SHARED_SHARE * streams

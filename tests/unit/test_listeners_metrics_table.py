@@ -222,7 +222,6 @@ def test_tables_that_do_not_exist_read_as_empty(tmp_path: Path) -> None:
     """A new environment has no history, which is no error, and its columns are the same."""
     assert STREAM_BATCH.schema == history.passes(tmp_path, "chess_a", 0.0).schema
     assert STATUS_EVENT.schema == history.transitions(tmp_path, 0.0, 10).schema
-    assert GROUP_SAMPLE.schema == history.group_samples(tmp_path, 0.0).schema
     assert list(history.summary(tmp_path, 0.0)) == []
 
 
