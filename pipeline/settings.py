@@ -86,6 +86,7 @@ class Placement:
     """Which cluster group carries which game; how many each carries follows from their load."""
 
     most_games: int = 1_000  # no group is given more, however little they cost
+    drain_dead_minutes: float = 10.0  # a group that has been dead so long is relieved of its games; 0 is never
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,6 +369,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("demux.checkpoint_interval", 1, 1000),
     ("store.lease_seconds", 1, 3600),
     ("placement.most_games", 1, 100_000),
+    ("placement.drain_dead_minutes", 0, 10_080),
     ("metrics.flush_seconds", 0.5, 3600),
     ("metrics.latency_objective_seconds", 0.1, 86_400),
     ("metrics.heartbeat_seconds", 0.5, 30),

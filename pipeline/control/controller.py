@@ -17,6 +17,7 @@ from pipeline.control import groups, isolation, moves, pauses, repairs, retireme
 from pipeline.control.backends import Local
 from pipeline.control.children import turnout
 from pipeline.control.engine import World, require_undoable, tick
+from pipeline.control.relief import Reliever
 from pipeline.control.signals import stop_on_signals
 from pipeline.control.supervisor import Supervisor
 from pipeline.settings import Paths, Settings
@@ -62,6 +63,7 @@ def run(settings: Settings, paths: Paths, stop: threading.Event | None = None, *
     engine = open_store(settings, paths)
     world = World(settings, engine, paths)
     supervisor = Supervisor(engine, {"local": Local(paths.logs, _driver(paths), os.environ)}, partial(_in_hand, paths))
+    reliever = Reliever(engine, settings.placement)
     with leased(engine, settings.store, "controller", "main") as lease:
         start_driver(engine, "controller", "main", None)
         beats = _Beats(engine, settings.metrics.heartbeat_seconds)
@@ -77,7 +79,8 @@ def run(settings: Settings, paths: Paths, stop: threading.Event | None = None, *
                     looked_at = time.monotonic()
                     assign_waiting(engine, settings.placement.most_games)  # games that fitted nowhere when they came
                     supervisor.tick()
-                    beats.beat(supervisor.alarm)
+                    reliever.tick(supervisor.seen, supervisor.alarm, supervisor.looked_at)
+                    beats.beat(supervisor.alarm or reliever.alarm)
             except SQLAlchemyError as error:
                 _log.warning("the control store is away, operations and groups wait: %s", error)
             if stop.wait(wait):

@@ -4,7 +4,7 @@ It keeps nothing in memory that counts: a controller that follows finds the runs
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import Engine
@@ -29,6 +29,8 @@ class Supervisor:
     backends: Mapping[str, Backend]
     in_hand: Callable[[str], list[str] | None]  # the games that a group's driver had in hand when it died
     alarm: str | None = None  # why nothing but one group is tried at a time
+    seen: Sequence[Seen] = ()  # at the last look
+    looked_at: float = 0.0  # when that was, by the store's clock
     _asked: set[int] = field(default_factory=set)  # runs that this process has sent a signal
     _told: dict[str, str] = field(default_factory=dict)  # what the log last said of each group
 
@@ -36,6 +38,7 @@ class Supervisor:
         """Do what is to be done now; return it."""
         now = store_time(self.engine)
         seen = observe(self.engine, self.backends, now)
+        self.seen, self.looked_at = seen, now
         alarm = supervision.mass_failure(seen, now)
         actions = supervision.plan(seen, alarm, now)
         self._tell(alarm, actions)

@@ -183,6 +183,13 @@ def read_fleet(engine: Engine, now: float | None = None) -> Fleet:
         raise _unreadable(error) from error
 
 
+def group_drivers(engine: Engine) -> dict[str, Driver]:
+    """Return the driver of each group as it last told, by the group's name; a group without one is missing."""
+    with engine.connect() as connection:
+        rows = connection.execute(select(drivers).where(drivers.c.kind == "group")).mappings()
+        return {row["name"]: _driver(row) for row in rows}
+
+
 def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
     """Read the schemas registered for a game, oldest first; empty when the game has none.
 

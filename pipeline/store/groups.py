@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
-from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy import Connection, Engine, case, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
@@ -176,6 +176,19 @@ def ended_runs(engine: Engine, since: float) -> dict[str, list[Run]]:
         for row in connection.execute(query):
             found.setdefault(row.group_name, []).append(Run(*row))
     return found
+
+
+def last_lived(engine: Engine, seconds: float) -> dict[str, float]:
+    """Return when the last process of each group ended that lived so long or was asked to end; Unix seconds.
+
+    Where none ever did it is when the group's first process began. One that goes on does not count.
+    """
+    lived = (group_runs.c.ended_at - group_runs.c.begun_at >= seconds) | (group_runs.c.died == 0)
+    newest = func.max(case((lived, group_runs.c.ended_at)))
+    query = select(group_runs.c.group_name, func.coalesce(newest, func.min(group_runs.c.begun_at)))
+    with engine.connect() as connection:
+        rows = connection.execute(query.group_by(group_runs.c.group_name))
+        return {name: float(at) for name, at in rows}
 
 
 def begin_run(engine: Engine, name: str, reference: str | None = None) -> int | None:

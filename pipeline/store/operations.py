@@ -263,6 +263,13 @@ def open_on(engine: Engine, targets: Sequence[str]) -> dict[str, Operation]:
     return {row.target: _operation(row) for row in rows}
 
 
+def asked_under(engine: Engine, keys: Sequence[str]) -> dict[str, Operation]:
+    """Return the operations that were asked for under these idempotency keys, by key."""
+    query = select(operations).where(operations.c.idempotency_key.in_(keys))
+    with engine.connect() as connection:
+        return {row.idempotency_key: _operation(row) for row in connection.execute(query)}
+
+
 def took(engine: Engine, target: str) -> dict[str, float]:
     """Return how many seconds the newest success of each kind took, of those that were about this target alone."""
     mine = (operations.c.targets == json.dumps([target])) & (operations.c.state == "succeeded")

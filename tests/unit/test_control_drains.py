@@ -22,6 +22,11 @@ from tests.unit.test_control_moves import ALIVE, NOW, Drivers
 
 @pytest.fixture
 def drivers(engine: Engine) -> Drivers:
+    return beating(engine)
+
+
+def beating(engine: Engine) -> Drivers:
+    """Return the drivers of three groups that also beat."""
     made = Drivers(engine)
     with engine.begin() as connection:
         told = {"kind": "group", "pid": 1, "host": "h", "started_at": 0.0, "heartbeat_at": NOW, "state": "running"}

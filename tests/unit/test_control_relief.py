@@ -1,0 +1,290 @@
+"""A dead group is relieved of its games once, by the move a person would ask for; nothing else is done unasked."""
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, update
+
+from pipeline.control import relief
+from pipeline.control.backends import reference_of
+from pipeline.control.controller import KINDS, run, undo
+from pipeline.control.engine import World, tick
+from pipeline.control.relief import Dead, Relief, Reliever, dead, plan
+from pipeline.control.roles import CONTROLLER
+from pipeline.control.supervision import Seen
+from pipeline.control.supervisor import observe
+from pipeline.errors import Refused
+from pipeline.settings import Paths, Placement, Settings, load
+from pipeline.store.drivers import start_driver
+from pipeline.store.fleet import Driver
+from pipeline.store.games import assigned, record_seen, register_group
+from pipeline.store.groups import Group, Run, begin_run, create, end_run, forgive, last_lived, wanted
+from pipeline.store.operations import Operation, Wish, ask, listed, operation
+from pipeline.store.placing import GroupLoad, Load, Loads, tallied
+from pipeline.store.seats import GroupSeat, Seat
+from pipeline.store.tables import drivers as drivers_table
+from pipeline.store.tables import group_runs
+from pipeline.store.tables import groups as groups_table
+from tests.unit.leases_world import elsewhere
+from tests.unit.test_control_drains import beating
+
+NOW = 1_000_000.0
+DIED_AT = NOW - 700
+FOREIGN = Seen(Group("a"), run=None, is_alive=None, holds=False, holder=None, is_told=False)
+OURS = replace(FOREIGN, group=Group("a", backend="local"))
+
+
+def driver(name: str, state: str = "running", ago: float = 700.0, pid: int = 7) -> Driver:
+    return Driver("group", name, "h", pid, NOW - ago - 50, NOW - ago, state, None, None)
+
+
+def lives(name: str) -> Seen:
+    return replace(FOREIGN, group=Group(name), holder="p")
+
+
+def tries(count: int = 3, pid: int = 8) -> tuple[Run, ...]:
+    """Return runs that died soon after they began, the newest first."""
+    reference = reference_of(elsewhere(pid))
+    return tuple(
+        Run(number, "a", reference, NOW - 100 * number - 5, None, NOW - 100 * number, died=True, said="exit code 3")
+        for number in range(1, count + 1)
+    )
+
+
+def found(seen: Seen, told: Driver | None, *others: Seen, minutes: float = 10.0) -> list[str]:
+    """Return the names of the dead among a group and others; by default two that live."""
+    groups = [seen, *(others or (lives("b"), lives("c")))]
+    told_of = {each.name: each for each in (told, driver("b", ago=1.0), driver("c", ago=1.0)) if each is not None}
+    return [each.group for each in dead(groups, told_of, {"a": DIED_AT}, NOW, NOW, minutes)]
+
+
+DEAD = {
+    "a group whose driver somebody else starts, and which is silent": (FOREIGN, driver("a")),
+    "a group whose driver has failed, and which somebody else starts": (FOREIGN, driver("a", "failed")),
+    "a group whose driver the controller cannot start": (replace(OURS, ended=tries()), driver("a")),
+    "a group whose driver fails at each start": (replace(OURS, ended=tries(pid=7)), driver("a", "failed", 100.0)),
+    "a group whose driver never told anything": (replace(OURS, ended=tries()), None),
+}
+NOT_DEAD = {
+    "a driver that lives by its lease": (replace(FOREIGN, holder="p"), driver("a")),
+    "a driver that has been silent for less": (FOREIGN, driver("a", ago=599.0)),
+    "a driver that ended in order: somebody wanted that": (FOREIGN, driver("a", "stopped")),
+    "a group that never had a driver: nothing is known": (FOREIGN, None),
+    "a group that is stopped on purpose": (
+        replace(OURS, group=Group("a", "local", "stopped"), ended=tries()),
+        driver("a"),
+    ),
+    "a group that is drained": (replace(FOREIGN, group=Group("a", desired="drained")), driver("a")),
+    "a row that makes no sense": (replace(FOREIGN, group=Group("a", priority="purple")), driver("a")),
+    "too few tries": (replace(OURS, ended=tries(2)), driver("a")),
+    "a try that goes on": (replace(OURS, run=tries()[0], ended=tries()), driver("a")),
+    "a driver that starts and dies of its work": (replace(OURS, ended=tries(pid=7)), driver("a", ago=100.0)),
+}
+
+
+@pytest.mark.parametrize(("seen", "told"), DEAD.values(), ids=DEAD.keys())
+def test_what_is_dead(seen: Seen, told: Driver | None) -> None:
+    """Each case is its own sentence; younger than the setting it is not."""
+    assert found(seen, told) == ["a"]
+    assert found(seen, told, minutes=12.0) == []
+
+
+@pytest.mark.parametrize(("seen", "told"), NOT_DEAD.values(), ids=NOT_DEAD.keys())
+def test_what_is_not_dead(seen: Seen, told: Driver | None) -> None:
+    """Each case is its own sentence."""
+    assert found(seen, told) == []
+
+
+def test_where_most_groups_are_down_nobody_is_dead() -> None:
+    """More than half of them share a cause, and who seems to live may be next: nothing is moved."""
+    down = replace(FOREIGN, group=Group("b"))
+    stopped = replace(FOREIGN, group=Group("d", desired="stopped"))
+    told = {name: driver(name) for name in "ab"}
+    assert dead([FOREIGN, down, lives("c")], told, {}, NOW, NOW, 10.0) == []
+    assert len(dead([FOREIGN, down, lives("c"), lives("d")], told, {}, NOW, NOW, 10.0)) == 2
+    assert dead([FOREIGN, down, lives("c"), stopped], told, {}, NOW, NOW, 10.0) == [], (
+        "who shall not run is not counted"
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------------- plan
+
+BROKEN = Dead("a", DIED_AT, "its driver has failed")
+SEATS = {name: GroupSeat(name, "running", NOW) for name in "bc"} | {"a": GroupSeat("a", "failed", DIED_AT)}
+
+
+def planned(capacity: float | None, asked: bool | None = None, found: Sequence[Dead] = (BROKEN,)) -> list[Relief]:
+    """Return the reliefs of a dead group with three games of 0.1 cores, beside one that has so much room."""
+    there = {key: Seat(key, key, "a", 4, None, 9, None, None, None, None, None) for key in ("g1", "g2", "g3")}
+    games = ((key, "a", Load(0.1 / 12e-6, 0.0, 0.0)) for key in there)
+    groups = [GroupLoad("a", "running", alive=False, silence="gone"), GroupLoad("b", "running", True, None, capacity)]
+    loads: Loads = tallied(games, groups)
+    return plan(found, {} if asked is None else {BROKEN.key: asked}, there, SEATS, loads, NOW)
+
+
+def test_a_relief_is_the_drain_a_person_would_ask_for() -> None:
+    """All games go in one move, with which the group takes no more; the controller asks, and says why."""
+    (only,) = planned(None)
+    assert only.alarm is None
+    assert only.wish is not None
+    assert (only.wish.kind, only.wish.actor, only.wish.idempotency_key) == ("move", CONTROLLER, "relieve-a-999300")
+    assert only.wish.parameters == {
+        "assignments": dict.fromkeys(("g1", "g2", "g3"), "b"), "desired": {"a": ["running", "drained"]},
+    }  # fmt: skip
+    assert only.wish.reason == "Group a is dead: its driver has failed."
+
+
+def test_what_fits_nowhere_stays_and_is_told_of() -> None:
+    """D22: no group is filled over its capacity for a dead one; without any room there is nothing to ask for."""
+    (some,) = planned(0.25)
+    assert some.wish is not None
+    assert (len(some.wish.targets), "desired" in some.wish.parameters) == (2, False)
+    assert "1 of its 3 games fit nowhere and stay: g3; most room has b, 0.0499 cores" in str(some.alarm)
+    (none,) = planned(0.05)
+    assert none.wish is None
+    assert "3 of its 3 games fit nowhere and stay" in str(none.alarm)
+
+
+def test_a_relief_is_asked_for_once() -> None:
+    """While it is open nothing is said; afterwards a person is told of the games that are still there."""
+    assert planned(None, asked=True) == []
+    (later,) = planned(None, asked=False)
+    assert later.wish is None
+    assert "3 games are still in it: g1, g2, g3. Run `turnout groups drain a`" in str(later.alarm)
+
+
+# ------------------------------------------------------------------------------------------------------------ the store
+
+
+class Dying:
+    """Three groups of somebody else, of which one dies while a controller looks every 20 seconds."""
+
+    def __init__(self, store: Engine, minutes: float = 10.0) -> None:
+        self.fleet, self.store = beating(store), store
+        self.reliever = Reliever(store, Placement(drain_dead_minutes=minutes))
+        self.fleet.leases["a"].release()
+        self.heard_of_a(time.time() - 700)
+
+    def heard_of_a(self, at: float) -> None:
+        with self.store.begin() as connection:
+            mine = update(drivers_table).where(drivers_table.c.name == "a")
+            connection.execute(mine.values(heartbeat_at=at))
+
+    def look(self, times: int = 1, failure: str | None = None) -> list[Operation]:
+        for _ in range(times):
+            for name in "bc":
+                self.fleet.leases[name].renew()
+            self.fleet.clock.now += 20.0
+            now = self.fleet.clock.now
+            self.reliever.tick(observe(self.store, {}, now), failure, now)
+        return listed(self.store)
+
+    def carry_out(self) -> Operation:
+        world = World(Settings(), self.store, Paths(Path()))
+        for _ in range(4):
+            tick(world, KINDS)
+            for name in "bc":
+                self.fleet.boundary(name)
+        return operation(self.store, listed(self.store)[0].operation_id)
+
+
+def test_a_dead_group_is_relieved_once_and_it_can_be_undone(engine: Engine) -> None:
+    """D22: watched long enough it is asked for, done, never asked for again, and taken back once the driver lives."""
+    world = Dying(engine)
+    mine = {each.game_key for each in assigned(engine, "a")}
+    assert world.look(3) == [], "a controller that has just begun to look does not judge"
+    assert [each.kind for each in world.look(1)] == ["move"]
+    assert len(world.look(2)) == 1
+    done = world.carry_out()
+    assert (done.state, done.actor) == ("succeeded", CONTROLLER), done.outcome
+    assert assigned(engine, "a") == []
+    assert wanted(engine)["a"].desired == "drained"
+    assert len(world.look(5)) == 1
+    assert world.reliever.alarm is None
+    with pytest.raises(Refused, match="Group a cannot take games: its driver is silent"):
+        undo(engine, done, "ann", "", time.time())
+    world.heard_of_a(time.time())
+    wish, lines = undo(engine, done, "ann", "", time.time())
+    assert lines[0] == "a: drained → running"
+    assert set(wish.parameters["assignments"]) == mine
+
+
+def test_nothing_is_relieved_in_a_mass_failure(engine: Engine) -> None:
+    """D22: a failure of many groups is no time for moves."""
+    world = Dying(engine)
+    assert world.look(6, failure="9 of 10 groups died") == []
+    assert len(world.look()) == 1
+
+
+def test_zero_minutes_is_never(engine: Engine) -> None:
+    """Where nobody wants moves that no person has asked for, there are none."""
+    assert Dying(engine, minutes=0.0).look(6) == []
+
+
+def test_a_break_in_looking_begins_the_watch_anew(engine: Engine) -> None:
+    """After an outage of the store drivers get a minute to beat again before one of them is taken for dead."""
+    world = Dying(engine)
+    world.look(3)
+    world.fleet.clock.now += 600.0
+    assert world.look(3) == []
+    assert len(world.look()) == 1
+
+
+def test_a_game_of_another_operation_makes_a_relief_wait(engine: Engine) -> None:
+    """What somebody else asks for comes first; the alarm says so, and a later look asks again."""
+    world = Dying(engine)
+    game = assigned(engine, "a")[0].game_key
+    theirs = ask(engine, Wish("pause", (f"game:{game}",), "ann"))
+    assert world.look(4) == [theirs]
+    assert "group a waits for its relief: 1 of 3 targets belong to another operation" in str(world.reliever.alarm)
+
+
+def test_the_controller_looks_after_dead_groups(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says what keeps games in a dead group, and asks for their move as soon as there is room."""
+    monkeypatch.setattr(relief, "_WATCHED_SECONDS", 0.0)
+    for name in "ab":
+        register_group(engine, name)
+        start_driver(engine, "group", name, None)
+    record_seen(engine, {"g1": "One", "g2": "Two"}, 9)
+    with engine.begin() as connection:
+        connection.execute(update(drivers_table).where(drivers_table.c.name == "a").values(heartbeat_at=1.0))
+        connection.execute(update(groups_table).where(groups_table.c.name == "b").values(capacity_cores=1e-6))
+    once = threading.Event()
+    once.set()
+
+    assert run(*load(tmp_path, {}), once) == 0
+    alarms = [each for each in caplog.messages if each.startswith("group a is dead")]
+    assert "1 of its 1 games fit nowhere and stay: g1" in alarms[0]
+    assert listed(engine) == []
+    with engine.begin() as connection:
+        connection.execute(update(groups_table).values(capacity_cores=None))
+    assert run(*load(tmp_path, {}), once) == 0
+    assert [(each.kind, each.actor) for each in listed(engine)] == [("move", CONTROLLER)]
+
+
+def test_when_a_group_last_lived(engine: Engine) -> None:
+    """It is the end of its last process that lived long or ended as asked, else when its first one began."""
+    create(engine, Group("a", "local"), "ann", "")
+
+    def run(begun: float, ended: float) -> None:
+        run_id = begin_run(engine, "a")
+        assert run_id is not None
+        end_run(engine, run_id, "exit code 3", died=True)
+        mine = update(group_runs).where(group_runs.c.run_id == run_id)
+        with engine.begin() as connection:
+            connection.execute(mine.values(begun_at=begun, ended_at=ended))
+
+    assert last_lived(engine, 120.0) == {}
+    run(10.0, 20.0)
+    assert last_lived(engine, 120.0) == {"a": 10.0}
+    run(100.0, 220.0)
+    run(300.0, 310.0)
+    assert last_lived(engine, 120.0) == {"a": 220.0}
+    forgive(engine, "a")
+    assert last_lived(engine, 120.0) == {"a": 310.0}, "a person has looked after it: the time begins anew"
