@@ -212,7 +212,7 @@ def _unstartable(seen: Seen, driver: Driver | None, lived: float | None, now: fl
     tries = [run for run in seen.ended if run.died and (run.ended_at or 0.0) > lived]
     if len(tries) < _TRIES:
         return None
-    processes = (process_of(run.reference or "") for run in tries)
+    processes = (process_of(run.reference or "") for run in tries[:_TRIES])
     if driver is not None and driver.state == "running" and driver.pid in {each.pid for each in processes if each}:
         return None
     why = f"no driver of it has lived for {(now - lived) / 60:.0f} min, and the last start came to: {tries[0].said}"

@@ -15,12 +15,16 @@ from pipeline.control.backends import Local, process_of
 from pipeline.control.controller import KINDS
 from pipeline.control.engine import World as Steered
 from pipeline.control.engine import tick
+from pipeline.control.relief import Dead, dead
+from pipeline.control.supervision import Seen
 from pipeline.control.supervisor import Supervisor
 from pipeline.settings import load
 from pipeline.store import groups as store
 from pipeline.store.engine import open_store
+from pipeline.store.fleet import group_drivers
 from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create, open_runs, wanted
+from pipeline.store.leases import store_time
 from pipeline.store.operations import listed
 from pipeline.store.seats import seats
 from pipeline.store.tables import group_runs, groups
@@ -256,6 +260,37 @@ def test_what_dies_at_once_is_not_started_in_a_storm(world: World) -> None:
     world.tick_until(lambda: store.ended_runs(world.engine, 0))
     said = [(action.what, action.about) for action in world.supervisor.tick()]
     assert said == [("wait", "it died: exit code 3")]
+
+
+def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_work_is_not(world: World) -> None:
+    """D22: what the supervisor has written down tells the two apart; only the first is relieved of its games."""
+    create(world.engine, Group("a", backend="local"), "ann", "")
+    for name in "bc":
+        create(world.engine, Group(name), "ann", "")
+
+    def dies() -> list[Dead]:
+        """Let three more drivers of it die, and ten minutes go by."""
+        ended = len(store.ended_runs(world.engine, 0).get("a", []))
+
+        def three_more() -> bool:
+            if world.mode != "dies" and world.is_told() and "a" in open_runs(world.engine):
+                os.kill(world.pid(), signal.SIGKILL)
+            world.let_rest()
+            return len(store.ended_runs(world.engine, 0).get("a", [])) >= ended + 3
+
+        world.tick_until(three_more)
+        with world.engine.begin() as connection:  # a rest was written as an end before the beginning
+            connection.execute(update(group_runs).values(ended_at=group_runs.c.begun_at + 1))
+        now = store_time(world.engine) + 600
+        seen = [each for each in world.supervisor.seen if each.group.name != "a"]
+        died = tuple(store.ended_runs(world.engine, 0)["a"])
+        mine = Seen(Group("a", backend="local"), None, None, holds=False, holder=None, is_told=False, ended=died)
+        lived = store.last_lived(world.engine, 120.0)
+        return dead([mine, *seen], group_drivers(world.engine), lived, now, time.time(), 10.0)
+
+    assert dies() == [], "its drivers run and are killed"
+    world.mode = "dies"
+    assert [each.group for each in dies()] == ["a"]
 
 
 def test_two_controllers_start_one_driver(world: World) -> None:
