@@ -113,6 +113,32 @@ def propose(loads: Loads, most: int = 10, fixed: Container[str] = ()) -> Placed:
     return board.placed()
 
 
+def proposed(loads: Loads, most: int) -> tuple[Placed, Placed]:
+    """Return the moves of who cannot stay, and those that even out what then is; no game is in both."""
+    placed = place(loads)
+    wanted = placed.wanted
+    there = tuple(replace(each, group=wanted.get(each.game_key, each.group)) for each in loads.games)
+    return placed, propose(replace(loads, games=there, groups=placed.after), most, set(wanted))
+
+
+def lines_of(placed: Placed, even: Placed, trigger_seconds: float) -> list[str]:
+    """Return what `proposed` has found as lines for people: moves and why, who fits nowhere, how full groups get."""
+    lines = []
+    for title, found in (("cannot stay", placed.placements), ("evens out the load", even.placements)):
+        for each in found:
+            seconds = catch_up_seconds(each.game, trigger_seconds)
+            catchup = "catch-up time unknown" if seconds is None else f"caught up after about {seconds:.0f} s"
+            way = f"{each.source or 'no group'} → {each.target}"
+            lines.append(f"{each.game_key}: {way}, {title}: {each.why[:-1]}; 0 restarts, {catchup}.")
+    lines += [f"{each.game.game_key}: nowhere: {each.why}" for each in placed.unplaced]
+    for name, before in placed.before.items():
+        lines.append(
+            f"{name}: {full(before)} ({before.share:.1%}) → {full(even.after[name])} ({even.after[name].share:.1%})"
+        )
+    count = len(placed.placements) + len(even.placements)
+    return [*lines, f"{count} to move, {len(placed.unplaced)} fit nowhere. Highest load: {_highest(placed, even)}."]
+
+
 def catch_up_seconds(game: GameLoad, trigger_seconds: float) -> float | None:
     """Return how long after a move a game is as far as it was before, or None where its lag or its rate is unknown.
 
@@ -185,6 +211,11 @@ class _Board:
         moved = (each for each in self.loads.games if self.at[each.game_key] != each.group)
         placements = (Placement(each, str(self.at[each.game_key]), f"{self.why[each.game_key]}.") for each in moved)
         return Placed(tuple(placements), tuple(unplaced), self.loads.groups, self.rooms)
+
+
+def _highest(placed: Placed, even: Placed) -> str:
+    was, then = (max((each.share for each in found.values()), default=None) for found in (placed.before, even.after))
+    return "no group" if was is None or then is None else f"{was:.1%} → {then:.1%}"
 
 
 def _round(board: _Board) -> int:

@@ -4,17 +4,15 @@ import getpass
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from pipeline.control.asking import How, asked, asking
-from pipeline.control.placement import Placed, Placement, catch_up_seconds, full, place
-from pipeline.control.placement import propose as evened
+from pipeline.control.placement import Placed, Placement, catch_up_seconds, lines_of, proposed
 from pipeline.settings import load
-from pipeline.store.placing import GroupLoad, Loads
+from pipeline.store.placing import GroupLoad
 
 
 @click.command()
@@ -66,37 +64,6 @@ def drain(env_dir: Path, group: str, how: How) -> None:
     plan = drains.drain(group, there, groups, now, loads)
     lines = moves.rendered(plan, there, loads, settings.demux.trigger_seconds)
     asked(settings, engine, plan.wish(getpass.getuser(), how.reason), lines, how)
-
-
-def proposed(loads: Loads, most: int) -> tuple[Placed, Placed]:
-    """Return the moves of who cannot stay, and those that even out what then is; no game is in both."""
-    placed = place(loads)
-    wanted = placed.wanted
-    there = tuple(replace(each, group=wanted.get(each.game_key, each.group)) for each in loads.games)
-    return placed, evened(replace(loads, games=there, groups=placed.after), most, set(wanted))
-
-
-def lines_of(placed: Placed, even: Placed, trigger_seconds: float) -> list[str]:
-    """Return what `proposed` has found as lines for people: moves and why, who fits nowhere, how full groups get."""
-    lines = []
-    for title, found in (("cannot stay", placed.placements), ("evens out the load", even.placements)):
-        for each in found:
-            seconds = catch_up_seconds(each.game, trigger_seconds)
-            catchup = "catch-up time unknown" if seconds is None else f"caught up after about {seconds:.0f} s"
-            way = f"{each.source or 'no group'} → {each.target}"
-            lines.append(f"{each.game_key}: {way}, {title}: {each.why[:-1]}; 0 restarts, {catchup}.")
-    lines += [f"{each.game.game_key}: nowhere: {each.why}" for each in placed.unplaced]
-    for name, before in placed.before.items():
-        lines.append(
-            f"{name}: {full(before)} ({before.share:.1%}) → {full(even.after[name])} ({even.after[name].share:.1%})"
-        )
-    count = len(placed.placements) + len(even.placements)
-    return [*lines, f"{count} to move, {len(placed.unplaced)} fit nowhere. Highest load: {_highest(placed, even)}."]
-
-
-def _highest(placed: Placed, even: Placed) -> str:
-    was, then = (max((each.share for each in found.values()), default=None) for found in (placed.before, even.after))
-    return "no group" if was is None or then is None else f"{was:.1%} → {then:.1%}"
 
 
 def _as_dict(placed: Placed, even: Placed, trigger_seconds: float) -> dict[str, Any]:
