@@ -57,20 +57,25 @@ def take(
     return slot.unknown
 
 
-def keep(param: str, widget: str) -> None:
-    """Write what a widget holds, which `take` has prepared and which was drawn since, into the URL."""
-    slot = _slot(param, widget)
-    slot.chosen = _values(st.session_state.get(widget), slot.default)
-    then = (*slot.chosen, *slot.unknown)
-    if then == slot.url:
-        return
-    slot.on_its_way.add(slot.url)
-    slot.on_its_way.discard(then)
-    slot.url = then
-    if then:
-        st.query_params[param] = list(then)
-    elif param in st.query_params:
-        del st.query_params[param]
+def keep(widgets: Mapping[str, str]) -> None:
+    """Write what widgets hold, by parameter, into the URL; `take` has prepared them and they were drawn since.
+
+    It is called once, after all of them, and writes all at once: what the run was started with may be an older URL,
+    which must not come back with the parameters that did not change.
+    """
+    then = {name: st.query_params.get_all(name) for name in st.query_params}
+    for param, widget in widgets.items():
+        slot = _slot(param, widget)
+        slot.chosen = _values(st.session_state.get(widget), slot.default)
+        url = (*slot.chosen, *slot.unknown)
+        if url != slot.url:
+            slot.on_its_way.add(slot.url)
+            slot.on_its_way.discard(url)
+            slot.url = url
+        then[param] = list(url)
+    then = {name: values for name, values in then.items() if values}
+    if then != {name: st.query_params.get_all(name) for name in st.query_params}:
+        st.query_params.from_dict(then)
 
 
 def draw_unknown(unknown: Mapping[str, tuple[str, ...]], widgets: Mapping[str, str]) -> None:

@@ -61,6 +61,7 @@ def _live(environment: Environment) -> None:
     group_forms.draw_make(environment)
     _draw_group(environment, steering)
     _draw_move(environment, steering)
+    links.keep(_LINKED)
     _draw_proposed(environment)
 
 
@@ -203,7 +204,6 @@ def _draw_group(environment: Environment, steering: Steering) -> None:
         st.selectbox(
             "Group", names, key=_GROUP, format_func=words.shown, index=None, placeholder="choose a group", width=320
         )
-        links.keep("steer", _GROUP)
         chosen = st.session_state.get(_GROUP)
         if chosen in names:
             found = cards.of_group(str(chosen), steering, partial(services.barred, environment))
@@ -251,8 +251,6 @@ def _draw_move(environment: Environment, steering: Steering) -> None:
                 args=(environment,),
                 disabled=barred is not None,
             )
-        links.keep("games", _GAMES)
-        links.keep("to", _TO)
         _draw_barred(barred)
         confirm.panel(environment, _PLACE)
 

@@ -167,8 +167,7 @@ def _draw_repair(environment: Environment, steering: Steering) -> None:
                 args=(environment,),
                 disabled=barred is not None,
             )
-        for param in ("repair", "games"):
-            links.keep(param, _LINKED[param])
+        links.keep(_LINKED if kind == "replay" else {param: _LINKED[param] for param in ("repair", "games")})
         if barred is not None:
             st.caption(words.escaped(barred))
         confirm.panel(environment, _PLACE)
@@ -200,8 +199,6 @@ def _draw_choice() -> None:
         )  # fmt: skip
         for label, key in (("First seen since (UTC)", _SINCE), ("and before (UTC)", _UNTIL)):
             st.text_input(label, key=key, placeholder="2026-01-31T12:00", max_chars=40, width=210, autocomplete="off")
-    for param in ("rows", "refused_for", "seen_since", "seen_until"):
-        links.keep(param, _LINKED[param])
     try:
         _choice()
     except Refused as refused:

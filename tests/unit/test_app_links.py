@@ -83,7 +83,10 @@ def test_an_url_that_comes_late_takes_no_choice_back(store: Engine, opening: Ope
     app.query_params.clear()
     app.run()
     assert app.multiselect(key="move_games").value == [KEY["Chess"]]
-    app.query_params["games"] = KEY["Chess"]
+    assert app.query_params == {"games": KEY["Chess"]}, "another run brings the newer one again"
+    app.query_params.clear()
+    app.selectbox(key="move_to").set_value("b").run()
+    assert app.query_params == {"games": KEY["Chess"], "to": "b"}, "no older URL comes back with another choice"
     app.run()
     app.query_params["games"] = KEY["Ludo"]
     app.run()
