@@ -10,9 +10,10 @@ from streamlit.testing.v1 import AppTest
 
 from app import confirm
 from pipeline.store.games import register_group
+from pipeline.store.groups import Group, create
 from pipeline.store.operations import Wish, listed
 from tests.browser.seed import HOSTILE
-from tests.unit.app_world import KEY, ROOT, Opening, choose, drawn_alive, four_games, pages_of, texts
+from tests.unit.app_world import KEY, ROOT, Opening, again, choose, drawn_alive, four_games, pages_of, texts
 from tests.unit.repair_world import CHESS, GO, World, broken, early, good, make_world
 
 
@@ -56,18 +57,18 @@ def warned(app: AppTest) -> str:
 
 
 def test_what_is_chosen_for_a_move_is_in_the_link_and_back(store: Engine, opening: Opening) -> None:
-    """Games by their keys, where they shall go and the group that is steered make a link that chooses them again."""
+    """Games by their keys, where they shall go and the group that is steered make a link that chooses them shared."""
     app = choose(opening("groups"), ["Chess", "Go"], "b").run()
     app.selectbox(key="steered_group").set_value("a").run()
     expected: dict[str, str | list[str]] = {"games": [KEY["Chess"], KEY["Go"]], "to": "b", "steer": "a"}
     assert app.query_params == expected
-    again = link(opening, "groups", **expected)
-    assert again.multiselect(key="move_games").value == [KEY["Chess"], KEY["Go"]]
-    assert again.selectbox(key="move_to").value == "b"
-    assert again.selectbox(key="steered_group").value == "a"
-    assert again.query_params == expected
-    again.button(key="preview_move").click().run()
-    assert "2 to move" in texts(again)
+    shared = link(opening, "groups", **expected)
+    assert shared.multiselect(key="move_games").value == [KEY["Chess"], KEY["Go"]]
+    assert shared.selectbox(key="move_to").value == "b"
+    assert shared.selectbox(key="steered_group").value == "a"
+    assert shared.query_params == expected
+    shared.button(key="preview_move").click().run()
+    assert "2 to move" in texts(shared)
 
 
 def test_a_choice_that_is_taken_back_leaves_the_link(store: Engine, opening: Opening) -> None:
@@ -75,6 +76,17 @@ def test_a_choice_that_is_taken_back_leaves_the_link(store: Engine, opening: Ope
     app = choose(link(opening, "groups", games=[KEY["Chess"], KEY["Go"]]), ["Go"]).run()
     assert app.query_params == {"games": KEY["Go"]}
     assert choose(app, []).run().query_params == {}
+
+
+def test_a_new_group_takes_no_choice_back(store: Engine, opening: Opening) -> None:
+    """Boxes that get another group to choose keep what was chosen before."""
+    app = opening("groups")
+    app.selectbox(key="steered_group").set_value("a")
+    app.selectbox(key="move_to").set_value("b").run()
+    create(store, Group("0new"), "ann", "")
+    assert "0new" in again(app).selectbox(key="move_to").options
+    assert (app.selectbox(key="steered_group").value, app.selectbox(key="move_to").value) == ("a", "b")
+    assert app.query_params == {"steer": "a", "to": "b"}
 
 
 def test_an_url_that_comes_late_takes_no_choice_back(store: Engine, opening: Opening) -> None:
@@ -120,7 +132,7 @@ def test_no_page_draws_a_text_by_accident(page: Path) -> None:
 
 
 def test_the_filters_of_a_replay_are_in_the_link_and_back(world: World, over_world: Opening) -> None:
-    """A repair, its games and the rows it takes make a link that chooses them again."""
+    """A repair, its games and the rows it takes make a link that chooses them shared."""
     app = over_world("repairs")
     app.button_group(key="repair_kind").set_value("replay").run()
     app.multiselect(key="repair").set_value([CHESS.key])
@@ -132,15 +144,15 @@ def test_the_filters_of_a_replay_are_in_the_link_and_back(world: World, over_wor
         "seen_until": "2100-01-01T12:00",
     }  # fmt: skip
     assert app.query_params == expected
-    again = link(over_world, "repairs", **expected)
-    assert again.selectbox(key="replay_refused_for").value == "malformed_payload"
-    assert again.text_input(key="replay_since").value == "2026-01-31"
-    again.button(key="preview_repair").click().run()
-    shown = texts(again)
+    shared = link(over_world, "repairs", **expected)
+    assert shared.selectbox(key="replay_refused_for").value == "malformed_payload"
+    assert shared.text_input(key="replay_since").value == "2026-01-31"
+    shared.button(key="preview_repair").click().run()
+    shown = texts(shared)
     assert "Only rows refused for malformed_payload and first seen at or after 2026-01-31T00:00:00+00:00" in shown
     assert "first seen before 2100-01-01T12:00:00+00:00." in shown
     assert "Decodes 1 rows in quarantine" in shown
-    again.button(key="ask_repairs_repair").click().run()
+    shared.button(key="ask_repairs_repair").click().run()
     (asked,) = listed(world.engine)
     assert asked.parameters == {
         "games": [CHESS.key], "refused_for": "malformed_payload", "since": "2026-01-31T00:00:00+00:00",
