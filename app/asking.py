@@ -156,20 +156,25 @@ def preview_retirement(environment: Environment, kind: str, keys: Sequence[str])
     return _of_games(kind, keys, facts, retirement.wish, retirement.rendered, there)
 
 
-def preview_repair(environment: Environment, kind: str, keys: Sequence[str]) -> Preview:
+def preview_repair(
+    environment: Environment, kind: str, keys: Sequence[str], choice: Mapping[str, str | None] | None = None
+) -> Preview:
     """Plan a retry, a replay or a rebuild (`kind`) of those of these games for which it is possible now.
+
+    `choice` is which rows of quarantine a replay takes, see `repairs.choice`; all where None.
 
     Raises:
         Refused: it is possible for none, which says why for each and what is instead; or something cannot be read.
     """
     if not keys:
         raise Refused(f"Nothing to {kind}: no game is chosen.")
+    rows, narrowed = repairs.selection(choice or {}, {}), choice or {}
     with services.reading():
         store, paths = services.engine(environment), environment.paths
         if kind == "rebuild" and not paths.bronze.exists():
             raise Refused(f"There is nothing to rebuild from: {paths.bronze} does not exist. Start ingest first.")
-        there = seats(store)
-        found = read_all_facts(store, paths, keys, time.time(), count=kind == "replay" and len(keys) <= _MOST_COUNTED)
+        there, count = seats(store), kind == "replay" and len(keys) <= _MOST_COUNTED
+        found = read_all_facts(store, paths, keys, time.time(), count=count, rows=rows)
         can = {key: next(each for each in capabilities(facts) if each.name == kind) for key, facts in found.items()}
         chosen = [key for key, capability in can.items() if capability.possible]
         left = [_named(f"{key}: {_why_not(can[key])}", there) for key in sorted(can) if not can[key].possible]
@@ -182,11 +187,26 @@ def preview_repair(environment: Environment, kind: str, keys: Sequence[str]) -> 
         else:
             subjects = repairs.observe(paths, environment.settings.environment, store, chosen)
             facts = repairs.plan(kind, chosen, subjects)
-            wish, lines = repairs.wish(kind, facts, services.actor(), "", {}), repairs.rendered(kind, facts)
+            wish = repairs.wish(kind, facts, services.actor(), "", narrowed)
+            lines = repairs.rendered(kind, facts, narrowed)
             lines += [f"{key}: {can[key].touches}" for key in chosen if kind == "replay"]
     if not facts:
         raise Refused(f"Nothing to {kind}: it has changed just now. Look again.")
     return _preview(wish, [*lines, *(f"left out: {each}" for each in _some(left))], there)
+
+
+def preview_replay_of_all(environment: Environment, choice: Mapping[str, str | None]) -> Preview:
+    """Plan a replay of every game that has rows in quarantine which `choice` takes, as the command does without games.
+
+    Raises:
+        Refused: there is none, it is possible for none, or something cannot be read.
+    """
+    with services.reading():
+        store = services.engine(environment)
+        keys = list(repairs.plan_all(environment.paths, environment.settings.environment, store, choice))
+    if not keys:
+        raise Refused("Nothing to replay: no game with a schema, but those retired, has such rows in quarantine.")
+    return preview_repair(environment, "replay", keys, choice)
 
 
 def _why_not(capability: Capability) -> str:
@@ -247,7 +267,7 @@ def ask(environment: Environment, wish: Wish) -> Operation:
     """
     mine = replace(wish, actor=services.actor())
     require(environment.settings.roles, mine.actor, mine.kind)
-    with _writing():
+    with writing():
         return operations.ask(services.engine(environment), mine)
 
 
@@ -259,7 +279,7 @@ def resume(environment: Environment, seen: Operation, reason: str = "") -> Opera
             store does not answer.
     """
     require(environment.settings.roles, services.actor(), "resume operation")
-    with _writing():
+    with writing():
         return steps.resume(services.engine(environment), seen, services.actor(), reason)
 
 
@@ -271,12 +291,13 @@ def close(environment: Environment, seen: Operation, reason: str) -> Operation:
             store does not answer.
     """
     require(environment.settings.roles, services.actor(), "close")
-    with _writing():
+    with writing():
         return steps.close(services.engine(environment), seen, services.actor(), reason)
 
 
 @contextmanager
-def _writing() -> Iterator[None]:
+def writing() -> Iterator[None]:
+    """Turn what keeps something from being written into a reason for people."""
     try:
         yield
     except Stale as stale:

@@ -90,7 +90,7 @@ def _obstacles(row: GameRow, steering: Steering, facts: Facts) -> tuple[dict[str
         why["resume"], instead["resume"] = "It is not paused.", "Pause it, if nothing more shall land."
     if not [name for name in steering.fleet.groups if name != row.group]:
         why["move"] = "There is no other group."
-        instead["move"] = "Make one: `turnout groups create NAME --backend local`."
+        instead["move"] = "Make one under Groups."
     return why, instead
 
 
@@ -127,10 +127,10 @@ def _obstacle(kind: str, name: str, steering: Steering) -> tuple[str | None, str
         why = f"Operation {other.operation_id[:8]}, a {words.shown(other.kind, 20)}, is about {about} now."
         return why, _INSTEAD_OF_BUSY
     if name not in steering.groups:
-        return "Nobody has registered this group.", f"Make it known: `turnout groups create {name}`."
+        return "Nobody has registered this group.", "Make it known, with this name, under “Make a group”."
     if kind != "drain" and steering.groups[name].backend == "none":
         return f"Somebody else starts group {name}, which has no backend.", (
-            f"Do it there, or let the controller run it: `turnout groups set {name} --backend local`."
+            "Do it there, or let the controller start it: Change… below."
         )
     try:
         if kind == "drain":

@@ -13,6 +13,7 @@ from app import asking, looks, services, words
 from app.asking import Preview
 from app.services import Environment
 from pipeline.errors import Refused
+from pipeline.repair.replay import KILLS_WORKER
 from pipeline.store.operations import Operation, Wish
 
 Level = Literal[1, 2, 3]
@@ -24,7 +25,8 @@ def level(wish: Wish) -> Level:
     """Return how much a wish may disturb: 1 a game, gently; 2 a game; 3 several games, or more than a game."""
     if len(wish.targets) != 1 or not wish.targets[0].startswith("game:"):
         return 3
-    return 1 if wish.kind in _GENTLE else 2
+    deadly = wish.parameters.get("refused_for") == KILLS_WORKER  # what reads such a row may die of it
+    return 1 if wish.kind in _GENTLE and not deadly else 2
 
 
 def verb(wish: Wish) -> str:
@@ -75,11 +77,25 @@ def panel(environment: Environment, place: str) -> None:
         if kept.preview is not None and kept.asked is None:
             _draw_preview(environment, place, kept.preview)
         if kept.refused is not None:
-            _draw_refused(kept.refused)
+            draw_refused(kept.refused)
         if kept.asked is not None:
             _draw_asked(environment, kept.asked)
         if kept.preview is None or kept.asked is not None:
             st.button("Put away", key=f"drop_{place}", on_click=_drop, args=(place,))
+
+
+def draw_refused(refused: str) -> None:
+    """Draw why not: its first line, and below it what is told of single games."""
+    first, *more = refused.splitlines() or [""]
+    st.warning(words.escaped(first), icon=":material/block:")
+    draw_lines(more)
+
+
+def draw_lines(lines: Sequence[str]) -> None:
+    """Draw lines that hold foreign names, as text; many of them scroll."""
+    with st.container(height=260 if len(lines) > _TALL else "content", border=False, gap=None):
+        for line in lines:
+            st.text(words.shown(line, 400))
 
 
 def operation_link(operation_id: str, label: str) -> None:
@@ -89,23 +105,10 @@ def operation_link(operation_id: str, label: str) -> None:
     )
 
 
-def _draw_refused(refused: str) -> None:
-    """Draw why not: its first line, and below it what is told of single games."""
-    first, *more = refused.splitlines() or [""]
-    st.warning(words.escaped(first), icon=":material/block:")
-    _draw_lines(more)
-
-
-def _draw_lines(lines: Sequence[str]) -> None:
-    with st.container(height=260 if len(lines) > _TALL else "content", border=False, gap=None):
-        for line in lines:
-            st.text(words.shown(line, 400))
-
-
 def _draw_preview(environment: Environment, place: str, preview: Preview) -> None:
     wish = preview.wish
     st.caption(f"What {verb(wish)} would do, as seen at {words.clock(preview.seen_at)}. Nothing is done yet.")
-    _draw_lines(preview.lines)
+    draw_lines(preview.lines)
     wanted, barred = words_to_type(wish, preview.games), services.barred(environment, wish.kind)
     with st.form(f"form_{place}", enter_to_submit=False, border=False):
         optional = " (may be empty)" if level(wish) == 1 else ""

@@ -6,16 +6,18 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app import asking, cards, confirm, header, looks, services, words
+from app import asking, cards, confirm, group_forms, header, links, looks, services, words
 from app.looks import Steering
 from app.services import Environment
 from listeners.sample import STATUSES
+from pipeline.control.group_changes import STARTED_BY
 from pipeline.store.fleet import Driver, Fleet
 from pipeline.store.groups import Group
 from pipeline.store.placing import Loads
 
 _PLACE, _PLACE_GROUP, _PLACE_EVEN = "groups_move", "groups_group", "groups_propose"
 _GAMES, _TO, _GROUP = "move_games", "move_to", "steered_group"
+_LINKED = {"steer": _GROUP, "games": _GAMES, "to": _TO}  # the URL's parameters, and whose they are
 _COLUMNS = {
     "group": st.column_config.TextColumn("Group", width=90),
     "driver": st.column_config.TextColumn("Driver", width=110),
@@ -48,15 +50,29 @@ def _live(environment: Environment) -> None:
     _draw_controller(steering)
     if not fleet.groups:
         header.headline("No cluster group yet", trouble=False)
-        st.info("Start one: `turnout groups run NAME`. It registers itself, and new games go to the emptiest group.")
+        st.info("Make one here, or start one with `turnout groups run NAME`, which registers itself.")
+        group_forms.draw_make(environment)
         return
     meant = [name for name in fleet.groups if name not in steering.groups or _shall_run(steering.groups[name])]
     silent = [name for name in meant if _silence(fleet, name) is not None]
     header.headline(_sentence(len(meant), silent, stopped=len(fleet.groups) - len(meant)), trouble=bool(silent))
+    _take_link(steering)
     _draw_table(steering)
+    group_forms.draw_make(environment)
     _draw_group(environment, steering)
     _draw_move(environment, steering)
+    links.keep(_LINKED)
     _draw_proposed(environment)
+
+
+def _take_link(steering: Steering) -> None:
+    """Choose what the link names, and tell of what is not here."""
+    unknown = {
+        "steer": links.take("steer", _GROUP, steering.fleet.groups),
+        "games": links.take("games", _GAMES, steering.seats, many=True),
+        "to": links.take("to", _TO, steering.fleet.groups),
+    }
+    links.draw_unknown(unknown, _LINKED)
 
 
 def _draw_controller(steering: Steering) -> None:
@@ -123,7 +139,7 @@ def _row(steering: Steering, name: str) -> dict[str, str]:
         **_load(steering.loads, name),
         "deaths": _deaths(steering, name),
         "desired": words.shown(group.desired, 20) if group is not None else words.UNKNOWN_VALUE,
-        "backend": _STARTED_BY.get(group.backend, words.shown(group.backend, 20))
+        "backend": STARTED_BY.get(group.backend, words.shown(group.backend, 20))
         if group is not None
         else words.UNKNOWN_VALUE,
         "priority": words.shown(group.priority, 20) if group is not None else words.UNKNOWN_VALUE,
@@ -157,9 +173,6 @@ def _deaths(steering: Steering, name: str) -> str:
     if not died:
         return words.UNKNOWN_VALUE if group is None or group.backend == "none" else "0"
     return f"{len(died)}: {words.shown(died[0].said or 'nobody knows how', 80)}"
-
-
-_STARTED_BY = {"none": "somebody else", "local": "the controller"}
 
 
 def _state(fleet: Fleet, driver: Driver | None) -> str:
@@ -197,6 +210,8 @@ def _draw_group(environment: Environment, steering: Steering) -> None:
             title = f"Group {words.shown(str(chosen), 40)} and its games"
             cards.draw({3: title}, found, on_click=_offer_group, args=(environment, str(chosen)))
         confirm.panel(environment, _PLACE_GROUP)
+        if chosen in names:
+            group_forms.draw_change(environment, steering, str(chosen))
 
 
 def _offer_group(environment: Environment, group: str, kind: str) -> None:

@@ -7,16 +7,30 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from app import asking, confirm, header, looks, services, words
+from app import asking, confirm, header, links, looks, services, words
 from app.looks import Steering
 from app.services import Environment
+from pipeline.control import repairs
 from pipeline.control.capabilities import Facts, capabilities
 from pipeline.errors import Refused
+from pipeline.quarantine import REASONS
+from pipeline.repair.quarantined import moment
 from pipeline.store.decisions import Decision
 from pipeline.store.fleet import GameRow
 
 _PLACE = "repairs_repair"
-_GAMES, _KIND = "repair", "repair_kind"
+_GAMES, _KIND, _OF = "repair", "repair_kind", "replay_of"
+_REFUSED_FOR, _SINCE, _UNTIL = "replay_refused_for", "replay_since", "replay_until"
+_LINKED: Final[Mapping[str, str]] = {
+    "repair": _KIND,
+    "games": _GAMES,
+    "rows": _OF,
+    "refused_for": _REFUSED_FOR,
+    "seen_since": _SINCE,
+    "seen_until": _UNTIL,
+}  # the URL's parameters, and whose they are; a text of its own would be drawn on the page
+
+_WHOSE: Final[Mapping[str, str]] = {"chosen": "of these games", "all": "of all games that have such rows"}
 _REPAIRS: Final[Mapping[str, str]] = {
     "retry": "Retry: a stream that was parked or waits runs again at once, with all of its attempts.",
     "replay": "Replay: rows in quarantine that decode today go into their table; the others stay.",
@@ -131,11 +145,12 @@ def _draw_repair(environment: Environment, steering: Steering) -> None:
     names = {row.game_key: words.game_text(row.game_key, row.game) for row in steering.fleet.rows}
     with st.container(border=True, key="plan_repair", gap="small"):
         st.markdown("**Repair streams**")
-        kind = st.segmented_control(
-            "Repair", list(_REPAIRS), default="retry", key=_KIND, required=True, label_visibility="collapsed"
-        )
+        _take_link(names)
+        kind = st.segmented_control("Repair", list(_REPAIRS), key=_KIND, required=True, label_visibility="collapsed")
         st.caption(_REPAIRS[str(kind)])
         barred = services.barred(environment, str(kind))
+        if kind == "replay":
+            _draw_choice()
         with st.container(horizontal=True, vertical_alignment="bottom"):
             st.multiselect(
                 "Games",
@@ -143,6 +158,7 @@ def _draw_repair(environment: Environment, steering: Steering) -> None:
                 key=_GAMES,
                 format_func=lambda key: names.get(key, key),
                 placeholder="by name or key",
+                disabled=kind == "replay" and st.session_state.get(_OF) == "all",
             )
             st.button(
                 f"Preview the {kind}",
@@ -151,15 +167,69 @@ def _draw_repair(environment: Environment, steering: Steering) -> None:
                 args=(environment,),
                 disabled=barred is not None,
             )
+        links.keep(_LINKED if kind == "replay" else {param: _LINKED[param] for param in ("repair", "games")})
         if barred is not None:
             st.caption(words.escaped(barred))
         confirm.panel(environment, _PLACE)
 
 
+def _take_link(names: Mapping[str, str]) -> None:
+    """Choose what the link names, and tell of what is not here; what a replay takes is of no other repair."""
+    unknown = {
+        "repair": links.take("repair", _KIND, _REPAIRS, default="retry"),
+        "games": links.take("games", _GAMES, names, many=True),
+    }
+    if st.session_state.get(_KIND) == "replay":
+        unknown |= {
+            "rows": links.take("rows", _OF, _WHOSE, default="chosen"),
+            "refused_for": links.take("refused_for", _REFUSED_FOR, REASONS),
+            "seen_since": links.take("seen_since", _SINCE),
+            "seen_until": links.take("seen_until", _UNTIL),
+        }
+    links.draw_unknown(unknown, _LINKED)
+
+
+def _draw_choice() -> None:
+    """Draw which rows of quarantine a replay takes."""
+    with st.container(horizontal=True, vertical_alignment="bottom", key="replay_rows"):
+        st.segmented_control("Rows", list(_WHOSE), format_func=_WHOSE.__getitem__, key=_OF, required=True)
+        st.selectbox(
+            "Refused for", REASONS, key=_REFUSED_FOR, index=None, placeholder="any reason", width=210,
+            help="Rows that killed a worker are taken only where they are chosen here.",
+        )  # fmt: skip
+        for label, key in (("First seen since (UTC)", _SINCE), ("and before (UTC)", _UNTIL)):
+            st.text_input(label, key=key, placeholder="2026-01-31T12:00", max_chars=40, width=210, autocomplete="off")
+    try:
+        _choice()
+    except Refused as refused:
+        st.caption(f":material/block: {words.escaped(str(refused))}")
+
+
+def _choice() -> dict[str, str | None]:
+    """Return which rows a replay takes, as the fields have it.
+
+    Raises:
+        Refused: a time is none, or no row can be so.
+    """
+    refused_for = st.session_state.get(_REFUSED_FOR)
+    times = [str(st.session_state.get(key) or "").strip() for key in (_SINCE, _UNTIL)]
+    since, until = (moment(text) if text else None for text in times)
+    return repairs.choice(None if refused_for is None else str(refused_for), since, until)
+
+
 def _offer(environment: Environment) -> None:
     games = [str(key) for key in st.session_state.get(_GAMES) or []]
     kind = str(st.session_state.get(_KIND) or "retry")
-    confirm.offer(_PLACE, partial(asking.preview_repair, environment, kind, games))
+    confirm.offer(_PLACE, partial(_planned, environment, kind, games))
+
+
+def _planned(environment: Environment, kind: str, games: list[str]) -> asking.Preview:
+    if kind != "replay":
+        return asking.preview_repair(environment, kind, games)
+    choice = _choice()
+    if st.session_state.get(_OF) == "all":
+        return asking.preview_replay_of_all(environment, choice)
+    return asking.preview_repair(environment, kind, games, choice)
 
 
 _page()

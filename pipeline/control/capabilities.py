@@ -5,7 +5,7 @@ Called by the command line and the dashboard; `capabilities` is pure, `read_fact
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from sqlalchemy import Engine
@@ -26,6 +26,7 @@ NAMES: Final[tuple[Name, ...]] = ("retry", "replay", "rebuild", "restart")
 """By blast radius, the gentlest first."""
 
 _NOTHING: Final = Decision()
+_ALL_ROWS: Final = Selection()
 _KILLS_WORKER: Final = "kills_worker"
 _REASONS: Final = 1_000
 _INSTEAD: Final[Mapping[Name, tuple[Name, ...]]] = {
@@ -48,12 +49,13 @@ class Facts:
     retired: bool
     has_schema: bool
     has_table: bool
-    quarantined: Mapping[str, int] | None  # rows by reason; None: nobody has counted them
+    quarantined: Mapping[str, int] | None  # rows by reason, those that `rows` chooses; None: nobody has counted them
     silence: str | None  # why nothing can be expected of its group's driver, as the end of a sentence; None: it beats
     backend: str | None  # who starts its group, `none` is somebody else; None: it has no group
     neighbours: int  # other games of its group
     busy: str | None  # the open operation that the game or its group belongs to, as in "move 4f1d2a3b by ann"
     took_seconds: Mapping[str, float]  # how long the last success of each kind took, for this game alone
+    rows: Selection = _ALL_ROWS  # of quarantine, which a replay would take
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +105,12 @@ def read_facts(engine: Engine, paths: Paths, key: str, now: float, *, count: boo
 
 
 def read_all_facts(
-    engine: Engine, paths: Paths, keys: Collection[str], now: float, *, count: bool = True
+    engine: Engine, paths: Paths, keys: Collection[str], now: float, *, count: bool = True, rows: Selection = _ALL_ROWS
 ) -> dict[str, Facts]:
-    """Look at several games as `read_facts` does, by key; those nobody knows are left out."""
+    """Look at several games as `read_facts` does, by key; those nobody knows are left out.
+
+    `rows` are those of quarantine that a replay shall take, of whichever game it is.
+    """
     known, there, drivers = known_names(engine), seats(engine), group_seats(engine)
     decisions, schemas = decided(engine), registered_keys(engine)
     names = {key: known[key] for key in keys if key in known}
@@ -125,20 +130,21 @@ def read_all_facts(
             retired=seat is not None and seat.retired_at is not None,
             has_schema=key in schemas,
             has_table=(paths.table(GameKey(key)) / "_delta_log").exists(),
-            quarantined=_counted(paths, key, names[key]) if count else None,
+            quarantined=_counted(paths, Game(GameKey(key), names[key]), rows) if count else None,
             silence=silence(driver.state, driver.heartbeat_at, now) if driver else "nobody knows this group",
             backend=driver.backend if driver else None,
             neighbours=carried[group] - 1 if group else 0,
             busy=f"{busy.kind} {busy.operation_id[:8]} by {busy.actor}" if busy else None,
             took_seconds=took(engine, f"game:{key}"),
+            rows=rows,
         )
     return found
 
 
-def _counted(paths: Paths, key: str, name: str) -> dict[str, int]:
+def _counted(paths: Paths, game: Game, rows: Selection) -> dict[str, int]:
     found: dict[str, int] = {}
-    with opened(paths, {key: name}, Selection(Game(GameKey(key), name))) as rows:
-        for each in rows.counts(_REASONS):
+    with opened(paths, {game.key: game.name}, replace(rows, game=game)) as chosen:
+        for each in chosen.counts(_REASONS):
             found[each.reason] = found.get(each.reason, 0) + each.rows
     return found
 
@@ -201,8 +207,8 @@ def _obstacle_to_replay(facts: Facts) -> str | None:
     if facts.quarantined is None:
         return None  # nobody has counted: the replay will
     if not sum(facts.quarantined.values()):
-        return "Quarantine holds no row of it."
-    if set(facts.quarantined) == {_KILLS_WORKER}:
+        return f"Quarantine holds no {'row' if facts.rows == _ALL_ROWS else 'such row'} of it."
+    if set(facts.quarantined) == {_KILLS_WORKER} and facts.rows.reason is None:
         return (
             "All its rows in quarantine have killed a worker, and may kill the controller: only "
             "`turnout repair replay --refused-for kills_worker` takes them."
@@ -223,7 +229,8 @@ def _touches(name: Name, facts: Facts) -> str:
         return "Lets its stream run again at once, with all of its attempts; no other stream is touched."
     if name == "replay":
         count = None if facts.quarantined is None else sum(facts.quarantined.values())
-        rows = "its rows in quarantine, which nobody has counted" if count is None else f"{count:,} rows in quarantine"
+        of_all = "its rows in quarantine" if facts.rows == _ALL_ROWS else "the chosen of its rows in quarantine"
+        rows = f"{of_all}, which nobody has counted" if count is None else f"{count:,} rows in quarantine"
         return f"Decodes {rows}: what decodes goes into its table, the rest stays."
     if name == "rebuild":
         return "Reads all its bronze and replaces all files of its table in one commit; until then the old ones serve."

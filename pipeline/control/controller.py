@@ -50,11 +50,19 @@ _QUIET_SECONDS: Final = 1.0  # between two looks
 _BUSY_SECONDS: Final = 0.2  # while an operation is open
 
 
-def run(settings: Settings, paths: Paths, stop: threading.Event | None = None, *, stop_groups: bool = False) -> int:
+def run(
+    settings: Settings,
+    paths: Paths,
+    stop: threading.Event | None = None,
+    *,
+    stop_groups: bool = False,
+    driver: Callable[[Group], Sequence[str]] | None = None,
+) -> int:
     """Run until SIGTERM or SIGINT; return the exit code. The groups it runs go on, or end with it by `stop_groups`.
 
     The code is 1 where they should have ended and go on, since the control store does not answer.
-    Its lease keeps a second controller from running for nothing; two would do no harm.
+    Its lease keeps a second controller from running for nothing; two would do no harm. `driver` is the command line
+    that drives a group, `turnout groups run` where None.
 
     Raises:
         Refused: the store cannot be used, or another controller runs.
@@ -62,7 +70,8 @@ def run(settings: Settings, paths: Paths, stop: threading.Event | None = None, *
     stop = stop or stop_on_signals()
     engine = open_store(settings, paths)
     world = World(settings, engine, paths)
-    supervisor = Supervisor(engine, {"local": Local(paths.logs, _driver(paths), os.environ)}, partial(_in_hand, paths))
+    backend = Local(paths.logs, driver or _driver(paths), os.environ)
+    supervisor = Supervisor(engine, {"local": backend}, partial(_in_hand, paths))
     reliever = Reliever(engine, settings.placement)
     with leased(engine, settings.store, "controller", "main") as lease:
         start_driver(engine, "controller", "main", None)

@@ -3,8 +3,7 @@
 import getpass
 import json
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +60,14 @@ def list_groups(env_dir: Path, as_json: bool) -> None:
 @_wanted
 def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> None:
     """Make group NAME known; games that wait for a group may go there."""
+    from pipeline.control.group_changes import laid_over
     from pipeline.store.engine import open_store
     from pipeline.store.groups import Group, create
 
     settings, paths = load(env_dir)
     require(settings.roles, getpass.getuser(), "create a group")
     engine, most_games = open_store(settings, paths), settings.placement.most_games
-    made = create(engine, _with(Group(name), options), getpass.getuser(), reason or "", most_games)
+    made = create(engine, laid_over(Group(name), options), getpass.getuser(), reason or "", most_games)
     click.echo(f"group {made.name} is known" + ("" if made.backend == "none" else "; the controller starts its driver"))
 
 
@@ -76,6 +76,7 @@ def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -
 @_wanted
 def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> None:
     """Change what is wanted of group NAME; a new Spark master counts from its driver's next start."""
+    from pipeline.control.group_changes import laid_over, rendered
     from pipeline.store.engine import open_store
     from pipeline.store.groups import change, wanted
 
@@ -85,11 +86,13 @@ def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> N
     seen = wanted(engine).get(name)
     if seen is None:
         raise Refused(f"There is no cluster group {name!r}. `turnout groups list` shows those there are.")
-    changed = _with(seen, options)
+    changed = laid_over(seen, options)
     if changed == seen:
         raise Refused("Nothing to change is named. See `turnout groups set --help`.")
     change(engine, seen, changed, getpass.getuser(), reason or "")
     click.echo(f"group {name} is changed")
+    for line in rendered(seen, changed, settings.spark.master):
+        click.echo(f"  {line}")
 
 
 def _steering(kind: str, help_text: str) -> click.Command:
@@ -119,18 +122,6 @@ groups.add_command(_steering("stop", "End the drivers of GROUPS and leave their 
 groups.add_command(_steering("restart", "End the drivers of GROUPS and start them anew."))
 groups.add_command(propose)
 groups.add_command(drain)
-
-
-def _with(group: Any, options: Mapping[str, Any]) -> Any:
-    """Return a group with the options that were given laid over it."""
-    chosen = {name: options[name] for name in ("backend", "priority") if options[name] is not None}
-    if options["cores"] is not None or options["unlimited"]:
-        if options["cores"] is not None and options["unlimited"]:
-            raise Refused("--cores and --unlimited cannot both be true: give one of them.")
-        chosen["capacity_cores"] = options["cores"]
-    if options["spark_master"] is not None:
-        chosen["spark_master"] = options["spark_master"] or None
-    return replace(group, **chosen)
 
 
 def _rows(engine: Engine) -> list[dict[str, Any]]:

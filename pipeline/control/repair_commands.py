@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +72,7 @@ def replay(env_dir: Path, games: tuple[str, ...], how: How, **rows: Any) -> None
     settings, paths = load(env_dir)
     engine = open_store(settings, paths)
     known = known_names(engine)
-    choice = _choice(**rows)
+    choice = repairs.choice(**rows)
     if games:
         keys = keys_of(games, known)
         facts = repairs.plan("replay", keys, repairs.observe(paths, settings.environment, engine, keys))
@@ -83,7 +82,7 @@ def replay(env_dir: Path, games: tuple[str, ...], how: How, **rows: Any) -> None
         chosen = {key: known[key] for key in facts}
         sys.exit(_tried(engine, paths, settings.environment, chosen, choice, as_json=how.as_json))
     wish = repairs.wish("replay", facts, getpass.getuser(), how.reason, choice)
-    asked(settings, engine, wish, repairs.rendered("replay", facts), how)
+    asked(settings, engine, wish, repairs.rendered("replay", facts, choice), how)
 
 
 @repair.command("rebuild")
@@ -112,16 +111,6 @@ for _command in (
     deciding("restore", "Give retired GAMES a group again; they catch up from their tables' cursors."),
 ):
     repair.add_command(_command)
-
-
-def _choice(refused_for: str | None, since: datetime | None, until: datetime | None) -> dict[str, str | None]:
-    """Return the chosen rows as an operation's parameters have them."""
-    from pipeline.quarantine import REASONS
-
-    if refused_for is not None and refused_for not in REASONS:
-        raise Refused(f"{refused_for!r} is no reason for a refusal; there are {', '.join(REASONS)}.")
-    moments = {"since": since, "until": until}
-    return {"refused_for": refused_for, **{name: each.isoformat() if each else None for name, each in moments.items()}}
 
 
 def _tried(

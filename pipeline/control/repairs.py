@@ -23,11 +23,12 @@ from pipeline.control.engine import Kind, Progress, StepKind, World, some
 from pipeline.delta_table import CursorTable
 from pipeline.errors import Refused, Transient
 from pipeline.names import GameKey, stream_app_id
+from pipeline.quarantine import REASONS
 from pipeline.repair import twins
 from pipeline.repair.game import Game, known_names
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.repair.rebuild import Replaced, rebuild
-from pipeline.repair.replay import Replayed, replay_all
+from pipeline.repair.replay import KILLS_WORKER, Replayed, replay_all
 from pipeline.repair.telling import plain, render_rebuilt
 from pipeline.settings import Paths
 from pipeline.store.decisions import Decision, decided
@@ -96,14 +97,39 @@ def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, choice: M
     return Wish(kind, targets, actor, reason, {"games": sorted(facts), **choice}, facts)
 
 
-def rendered(kind: str, facts: Mapping[str, Any]) -> list[str]:
-    """Return what an operation does, as lines for people."""
+def choice(refused_for: str | None, since: datetime | None, until: datetime | None) -> dict[str, str | None]:
+    """Return the rows that somebody chooses for a replay as an operation's parameters have them.
+
+    Raises:
+        Refused: rows are refused for no such reason, or none can be both since the one moment and before the other.
+    """
+    if refused_for is not None and refused_for not in REASONS:
+        raise Refused(f"{refused_for!r} is no reason for a refusal; there are {', '.join(REASONS)}.")
+    if since is not None and until is not None and since >= until:
+        raise Refused(f"No row is first seen since {since.isoformat()} and before {until.isoformat()}.")
+    moments = {"since": since, "until": until}
+    return {"refused_for": refused_for, **{name: each.isoformat() if each else None for name, each in moments.items()}}
+
+
+def rendered(kind: str, facts: Mapping[str, Any], choice: Mapping[str, str | None] | None = None) -> list[str]:
+    """Return what an operation does, as lines for people; `choice` is which rows a replay takes, all where None."""
     what = {
         "rebuild": "The old tables serve until one commit replaces their files. No other table is touched.",
         "replay": "Rows that decode today go into their tables and leave quarantine; the others stay.",
     }
     now = {"rebuild": "generation", "replay": "schemas:"}[kind]
-    return [*(f"{key}: {now} {value}" for key, value in facts.items()), f"{len(facts)} to {kind}. {what[kind]}"]
+    lines = [f"{key}: {now} {value}" for key, value in facts.items()]
+    return [*lines, f"{len(facts)} to {kind}. {what[kind]}", *_narrowed(choice or {})]
+
+
+def _narrowed(choice: Mapping[str, str | None]) -> list[str]:
+    said = {"refused_for": "refused for", "since": "first seen at or after", "until": "first seen before"}
+    only = [f"{words} {choice[name]}" for name, words in said.items() if choice.get(name)]
+    warning = ["Such a row may kill the controller, which begins it three times at most."]
+    return [
+        *([f"Only rows {' and '.join(only)}."] if only else []),
+        *(warning if choice.get("refused_for") == KILLS_WORKER else []),
+    ]
 
 
 def selection(choice: Mapping[str, Any], known: Mapping[str, str]) -> Selection:

@@ -4,7 +4,7 @@
 """
 
 import getpass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ from pipeline.options import together
 
 def moment(text: str) -> datetime:
     """Read a moment in ISO 8601; UTC where no zone is given."""
+    from pipeline.repair import quarantined
+
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is no time; write it like 2026-01-31 or 2026-01-31T12:00:00") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return quarantined.moment(text)
+    except Refused as refused:
+        raise click.BadParameter(str(refused)) from None
 
 
 _selection = together(

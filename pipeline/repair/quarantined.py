@@ -12,6 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from pipeline.errors import Refused
 from pipeline.names import GameKey
 from pipeline.quarantine import QUARANTINE
 from pipeline.repair.game import Game
@@ -101,6 +102,19 @@ class Row:
 
 
 _ROW: Final = tuple(item.name for item in fields(Row))
+
+
+def moment(text: str) -> datetime:
+    """Read a moment in ISO 8601; UTC where no zone is given.
+
+    Raises:
+        Refused: it is none.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Refused(f"{text!r} is no time; write it like 2026-01-31 or 2026-01-31T12:00:00") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 class Quarantined:

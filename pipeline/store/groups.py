@@ -95,11 +95,7 @@ def create(engine: Engine, group: Group, actor: str, reason: str, most_games: in
     Raises:
         Refused: its name or what is wanted of it makes no sense, or there is one of this name.
     """
-    if not is_group_name(group.name):
-        raise Refused(
-            f"{group.name!r} cannot name a cluster group: use 1 to 40 of a-z, 0-9 and '-', not starting with '-'."
-        )
-    _require_sense(group)
+    require_possible(group)
     try:
         with engine.begin() as connection:
             act = _act(group, actor, "create group", reason, _values(group))
@@ -112,13 +108,39 @@ def create(engine: Engine, group: Group, actor: str, reason: str, most_games: in
     return group
 
 
+def require_possible(group: Group) -> None:
+    """Go on only where a group may be made so: its name is one, and what is wanted of it makes sense.
+
+    Raises:
+        Refused: it is none, or it makes none.
+    """
+    if not is_group_name(group.name):
+        raise Refused(
+            f"{group.name!r} cannot name a cluster group: use 1 to 40 of a-z, 0-9 and '-', not starting with '-'."
+        )
+    require_sense(group)
+
+
+def require_sense(group: Group) -> None:
+    """Go on only where what is wanted of a group makes sense.
+
+    Raises:
+        Refused: it makes none.
+    """
+    if group.defect is not None:
+        raise Refused(
+            f"Group {group.name} cannot be so. Backends: {', '.join(BACKENDS)}. States: {', '.join(DESIRED)}. "
+            f"Priorities: {', '.join(PRIORITIES)}. The capacity is a number of cores above 0."
+        )
+
+
 def change(engine: Engine, seen: Group, changed: Group, actor: str, reason: str) -> Group:
     """Change what is wanted of a group, if it is still what was seen.
 
     Raises:
         Refused: what is wanted makes no sense, or somebody else has changed the group since it was seen.
     """
-    _require_sense(changed)
+    require_sense(changed)
     with engine.begin() as connection:
         audit.hold(connection)
         act = _act(seen, actor, "change group", reason, _values(changed))
@@ -232,14 +254,6 @@ def _change_run(engine: Engine, run_id: int, **values: Any) -> None:
     mine = (group_runs.c.run_id == run_id) & group_runs.c.ended_at.is_(None)
     with engine.begin() as connection:
         connection.execute(update(group_runs).where(mine).values(values))
-
-
-def _require_sense(group: Group) -> None:
-    if group.defect is not None:
-        raise Refused(
-            f"Group {group.name} cannot be so. Backends: {', '.join(BACKENDS)}. States: {', '.join(DESIRED)}. "
-            f"Priorities: {', '.join(PRIORITIES)}. The capacity is a number of cores above 0."
-        )
 
 
 def _values(group: Group) -> dict[str, Any]:

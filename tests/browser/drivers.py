@@ -1,5 +1,10 @@
-"""Drivers without Spark: they hold, let go and tell of games as a group's driver does between two passes."""
+"""Drivers without Spark: they hold, let go and tell of games as a group's driver does between two passes.
 
+Those of the groups that the controller starts are processes: `python -m tests.browser.drivers NAME DIR`.
+"""
+
+import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,6 +19,7 @@ from pipeline.store.decisions import Decision, decided
 from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import carried, let_go
+from pipeline.store.groups import Group
 from pipeline.store.leases import Lease, leased
 from pipeline.store.tables import streams
 
@@ -32,7 +38,7 @@ def steered(folder: Path, groups: Sequence[str] = ("a", "b")) -> Iterator[Engine
         for name in drivers:
             start_driver(store, "group", name, None)
         threads = [
-            threading.Thread(target=controller.run, args=(settings, paths, stop), name="controller"),
+            threading.Thread(target=_control, args=(settings, paths, stop), name="controller"),
             threading.Thread(target=_drive, args=(store, drivers, stop), name="drivers"),
         ]
         for thread in threads:
@@ -44,6 +50,14 @@ def steered(folder: Path, groups: Sequence[str] = ("a", "b")) -> Iterator[Engine
             for thread in threads:
                 thread.join()
     store.dispose()
+
+
+def _control(settings: Settings, paths: Paths, stop: threading.Event) -> None:
+    controller.run(settings, paths, stop, stop_groups=True, driver=lambda group: _command(group, paths))
+
+
+def _command(group: Group, paths: Paths) -> list[str]:
+    return [sys.executable, "-m", "tests.browser.drivers", group.name, str(paths.root)]
 
 
 def _drive(store: Engine, drivers: dict[str, Lease], stop: threading.Event) -> None:
@@ -74,3 +88,19 @@ def _tell(store: Engine, key: str, group: str, made: Decision) -> None:
         if last is not None and lane != last.lane:
             values |= {"status": status, "status_since": time.time()}
         connection.execute(update(streams).where(streams.c.game_key == key).values(values))
+
+
+def _drive_alone(name: str, folder: Path) -> None:
+    """Drive one group, as a process that the controller starts, until it is asked to end."""
+    settings, stop = Settings(), threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    store = open_store(settings, Paths(folder))
+    with leased(store, settings.store, "group", name) as lease:
+        start_driver(store, "group", name, None)
+        _drive(store, {name: lease} if lease is not None else {}, stop)
+        beat(store, "group", name, "stopped", None)
+    store.dispose()
+
+
+if __name__ == "__main__":
+    _drive_alone(sys.argv[1], Path(sys.argv[2]))

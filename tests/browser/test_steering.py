@@ -1,5 +1,6 @@
 """Steering in a real browser: from a choice by name to an operation that a controller brings on."""
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store.decisions import Decision, record_failures
 from pipeline.store.engine import open_store
+from pipeline.store.groups import driving, wanted
 from pipeline.store.operations import listed
 from pipeline.store.seats import group_seats, seats
 from tests.browser.drivers import steered
@@ -58,6 +60,11 @@ def choose(page: Page, box: str, name: str) -> None:
     field.fill(name, timeout=SOON)
     page.get_by_role("option", name=f"{name} · {game_key(name)}").click(timeout=SOON)
     field.press("Escape")
+
+
+def settled(page: Page) -> None:
+    """Wait until all of the page that a click has changed is drawn."""
+    expect(page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]')).to_be_visible(timeout=SOON)
 
 
 def operations_of(store: Engine, name: str) -> list[str]:
@@ -152,3 +159,59 @@ def test_a_group_is_drained_and_takes_no_more(page: Page, store: Engine) -> None
     assert {seat.group for seat in seats(store).values()} == {"b"}
     assert group_seats(store)["a"].desired == "drained"
     expect(page.get_by_text("✕ Drain: It takes no games, and has none.")).to_be_visible(timeout=SOON)
+
+
+def test_a_reload_keeps_what_is_chosen(page: Page) -> None:
+    """What is chosen one after the other is in the URL by its keys, and there again after a reload."""
+    page.goto("/groups?games=gone_x1")
+    expect(page.get_by_text("The link names what is not here")).to_be_visible(timeout=SOON)
+    names = ("Basalt quest", "Dune quest", "Ember quest")
+    for name in names:
+        choose(page, "Games", name)
+    page.get_by_role("combobox", name="To group").click()
+    page.get_by_role("option", name="b", exact=True).click()
+    keys = "&".join(f"games={game_key(name)}" for name in names)
+    page.wait_for_url(f"**/groups?{keys}&games=gone_x1&to=b", timeout=SOON)
+    page.get_by_role("button", name="Take it out of the link").click()
+    page.wait_for_url(f"**/groups?{keys}&to=b", timeout=SOON)
+    page.reload()
+    for name in names:
+        expect(page.get_by_text(f"{name} · {game_key(name)}")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("The link names what is not here")).to_have_count(0)
+
+
+def test_a_group_is_made_and_stopped_started_and_restarted(page: Page, store: Engine) -> None:
+    """A group made on the page gets a driver from the controller, and obeys from then on; a reload keeps it chosen."""
+    page.goto("/groups")
+    page.get_by_text("Make a group").click(timeout=SOON)
+    page.get_by_label("Name").fill("spring")
+    page.get_by_role("spinbutton", name="Capacity in cores").fill("2")
+    page.get_by_role("button", name="Preview the group").click()
+    expect(page.get_by_text("The controller starts its driver.")).to_be_visible(timeout=SOON)
+    assert "spring" not in wanted(store)
+    page.get_by_label("Reason").fill("spring launch")
+    page.get_by_role("button", name="Make group spring").click()
+    expect(page.get_by_text("✓ Group spring is made.")).to_be_visible(timeout=SOON)
+    settled(page)  # a box that gets another choice while it is open closes
+    page.get_by_role("combobox", name="Group", exact=True).click()
+    page.get_by_role("option", name="spring").click(timeout=SOON)
+    page.wait_for_url("**/groups?steer=spring", timeout=SOON)
+    page.reload()
+    for kind, said in (("stop", "Stopped"), ("start", "Started"), ("restart", "Restarted")):
+        page.get_by_role("button", name=f"{kind.capitalize()}…", exact=True).click(timeout=SOON)
+        page.get_by_label("Reason", exact=True).fill("to see that it obeys")
+        page.get_by_label(f"Type {kind.upper()} 0 to confirm").fill(f"{kind.upper()} 0")
+        page.get_by_role("button", name=f"Ask to {kind}").click()
+        expect(page.get_by_text(f"✓ succeeded: {said} and seen: spring.")).to_be_visible(timeout=60_000)
+        page.get_by_role("button", name="Put away").click()
+        expect(page.get_by_role("button", name="Put away")).to_have_count(0, timeout=SOON)
+    driver = driving(store)["spring"]
+    assert driver.state == "running"
+    assert driver.process.pid != os.getpid()
+    page.get_by_role("button", name="Change…").click()
+    page.get_by_role("spinbutton", name="Capacity in cores").fill("")
+    page.get_by_role("button", name="Preview the change").click()
+    expect(page.get_by_text("capacity: 2 cores → no limit")).to_be_visible(timeout=SOON)
+    page.get_by_role("button", name="Change group spring").click()
+    expect(page.get_by_text("✓ Group spring is changed.")).to_be_visible(timeout=SOON)
+    assert wanted(store)["spring"].capacity_cores is None

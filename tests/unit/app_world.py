@@ -1,5 +1,6 @@
 """An environment of four games and the pages over it, for the tests of the pages that steer."""
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -95,3 +96,8 @@ def fill(app: AppTest, reason: str = "", typed: str = "") -> AppTest:
         if str(field.key).startswith("typed_"):
             field.set_value(typed)
     return app
+
+
+def name_roles(folder: Path, **roles: list[str]) -> None:
+    lines = [f"{name} = {json.dumps(actors)}" for name, actors in roles.items()]
+    (folder / "turnout.toml").write_text("\n".join(["[roles]", *lines]))

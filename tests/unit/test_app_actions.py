@@ -1,6 +1,5 @@
 """What can be done with games and groups, by whom: cards, roles, drains, restarts, proposals and repairs."""
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +22,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.operations import Wish, change, listed
 from pipeline.store.operations import ask as ask_store
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
-from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, texts
+from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, name_roles, texts
 
 
 @pytest.fixture
@@ -128,11 +127,6 @@ def test_a_drain_that_has_no_room_says_so_on_its_card(environment: Environment, 
 
 
 # ---------------------------------------------------------------------------------------------------------------- roles
-
-
-def name_roles(folder: Path, **roles: list[str]) -> None:
-    lines = [f"{name} = {json.dumps(actors)}" for name, actors in roles.items()]
-    (folder / "turnout.toml").write_text("\n".join(["[roles]", *lines]))
 
 
 def test_an_operator_sees_what_needs_a_mover_and_cannot_ask_for_it(

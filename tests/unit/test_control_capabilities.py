@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.control.capabilities import NAMES, Capability, Facts, capabilities, read_facts
 from pipeline.errors import Refused
+from pipeline.repair.quarantined import Selection
 from pipeline.store.decisions import Decision, record_failures
 from pipeline.store.drivers import start_driver
 from pipeline.store.games import register_group
@@ -17,6 +18,7 @@ from pipeline.store.operations import Wish, ask, change
 from pipeline.store.seats import retire
 from tests.unit.repair_world import CHESS, broken, early, good, make_world
 
+DEADLY = Selection(reason="kills_worker")
 PARKED = Decision(parked_at=1.0, failures=3, failure_class="poison")
 WELL = Facts(
     game_key="chess_1", group="a", lane="RUN", decision=Decision(), retired=False, has_schema=True, has_table=True,
@@ -41,6 +43,7 @@ def named(facts: Facts, name: str) -> Capability:
         (replace(WELL, quarantined=None), {"replay", "rebuild", "restart"}),
         (replace(WELL, quarantined={"kills_worker": 2}), {"rebuild", "restart"}),
         (replace(WELL, quarantined={"kills_worker": 2, "unknown_schema": 1}), {"replay", "rebuild", "restart"}),
+        (replace(WELL, quarantined={"kills_worker": 2}, rows=DEADLY), {"replay", "rebuild", "restart"}),
         (replace(WELL, has_schema=False), {"restart"}),
         (replace(WELL, has_table=False), {"replay", "restart"}),
         (replace(WELL, backend="none"), {"replay", "rebuild"}),
@@ -76,6 +79,7 @@ def test_what_is_possible_and_what_is_not(facts: Facts, possible: set[str]) -> N
         (replace(WELL, group=None, backend=None), "retry", "No group carries it yet", None),
         (replace(WELL, quarantined={}, decision=PARKED), "replay", "Quarantine holds no row of it.", "retry"),
         (replace(WELL, quarantined={}), "replay", "Quarantine holds no row of it.", None),
+        (replace(WELL, quarantined={}, rows=DEADLY), "replay", "Quarantine holds no such row of it.", None),
         (replace(WELL, quarantined={"kills_worker": 1}), "replay", "--refused-for kills_worker", None),
         (replace(WELL, has_schema=False, decision=PARKED), "replay", "No schema is registered", "retry"),
         (replace(WELL, has_schema=False, decision=PARKED), "rebuild", "No schema is registered", "retry"),

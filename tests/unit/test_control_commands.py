@@ -106,7 +106,8 @@ def test_an_operation_can_be_followed_looked_after_and_proven(world: World, tmp_
 def test_groups_are_made_changed_and_listed(world: World, tmp_path: Path) -> None:
     """What is wanted of a group can be said on the command line, and the list tells it to scripts."""
     assert turnout(tmp_path, "groups", "create", "c", "--backend", "local", "--cores", "2").exit_code == 0
-    assert turnout(tmp_path, "groups", "set", "c", "--priority", "high", "--unlimited").exit_code == 0
+    changed = turnout(tmp_path, "groups", "set", "c", "--priority", "high", "--unlimited")
+    assert (changed.exit_code, "capacity: 2 cores → no limit" in changed.output) == (0, True)
     rows = {row["name"]: row for row in json.loads(turnout(tmp_path, "groups", "list", "--json").stdout)}
     assert set(rows) == {"a", "b", "c"}
     expected = {"backend": "local", "capacity_cores": None, "priority": "high", "desired": "running", "driver": None}

@@ -70,7 +70,10 @@ def test_a_replay_of_all_leaves_out_what_it_cannot_replay(world: World) -> None:
     world.ingest(good(1, GO))  # a name that nobody knows
     asked = json.loads(turnout(world, "repair", "replay", "--no-wait", "--json", "--until", "2100-01-01").stdout)
     assert (list(asked["preview"]), asked["parameters"]["until"]) == ([CHESS.key], "2100-01-01T00:00:00+00:00")
+    assert asked["parameters"]["until"] == "2100-01-01T00:00:00+00:00"
     none = turnout(world, "repair", "replay", "--refused-for", "kills_worker")
+    assert "Only rows refused for kills_worker." in none.output
+    assert "may kill the controller" in none.output
     assert (none.exit_code, "0 to replay" in none.output, len(listed(world.engine))) == (0, True, 1)
     assert "0 to restore" in turnout(world, "repair", "restore", "Chess").output
 
@@ -83,6 +86,7 @@ def test_a_replay_of_all_leaves_out_what_it_cannot_replay(world: World) -> None:
         (("replay", "Tetris", "--dry-run"), "No such game: 'Tetris'"),
         (("retire", "Tetris"), "No such game: 'Tetris'"),
         (("replay", "--refused-for", "boredom"), "'boredom' is no reason for a refusal; there are"),
+        (("replay", "--since", "2026-02-01", "--until", "2026-01-01"), "No row is first seen since 2026-02-01"),
     ],
 )
 def test_wrong_use_is_one_sentence(world: World, arguments: tuple[str, ...], sentence: str) -> None:

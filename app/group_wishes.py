@@ -1,0 +1,124 @@
+"""What the pages want of a cluster group: first what it would change, then the write, if nobody was faster.
+
+Nothing here draws. No operation is asked for: it is written at once, as `turnout groups create | set` do.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app import services
+from app.asking import writing
+from app.services import Environment
+from pipeline.control import group_changes
+from pipeline.control.roles import require
+from pipeline.errors import Refused
+from pipeline.store.groups import Group, change, create, require_possible, require_sense, wanted
+from pipeline.store.loads import read_loads
+from pipeline.store.seats import seats
+
+MAKE: Final = "create a group"
+CHANGE: Final = "change a group"
+"""What roles call the two."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """A group as it would be, beside what somebody saw of it."""
+
+    seen: Group | None  # None: it is made
+    then: Group
+    lines: tuple[str, ...]  # raw texts are in them: draw them as text
+    disturbs: bool  # so a reason is needed
+    seen_at: float  # Unix seconds
+
+    @property
+    def kind(self) -> str:
+        """What roles call it."""
+        return MAKE if self.seen is None else CHANGE
+
+    def lacking(self, reason: str) -> str | None:
+        """Say what is missing for it to be written; None when nothing is."""
+        if self.disturbs and not reason.strip():
+            return "A reason is needed: those who ask later will want it."
+        return None
+
+
+def preview_make(environment: Environment, group: Group) -> Proposal:
+    """Plan to make a group.
+
+    Raises:
+        Refused: its name or what is wanted of it makes no sense, there is one of this name, or the control store cannot
+            be read.
+    """
+    require_possible(group)
+    with services.reading():
+        store = services.engine(environment)
+        if group.name in wanted(store):
+            raise Refused(f"There is a group {group.name} already. Choose it above to change it.")
+        waiting = sum(each.group is None and each.retired_at is None for each in seats(store).values())
+    lines = [f"group {group.name}", *group_changes.rendered(None, group, environment.settings.spark.master)]
+    lines.append(
+        "The controller starts its driver."
+        if group.backend != "none"
+        else f"Somebody else starts its driver: `turnout groups run {group.name}`."
+    )
+    lines.append(
+        f"{waiting} games wait for a group, and may go there." if waiting else "No game moves there by itself."
+    )
+    return _proposal(None, group, lines, disturbs=False)
+
+
+def preview_change(environment: Environment, seen: Group, then: Group) -> Proposal:
+    """Plan to change what is wanted of a group from what was seen.
+
+    Raises:
+        Refused: it makes no sense or is as it was, somebody else has changed the group since it was seen, or the
+            control store cannot be read.
+    """
+    require_sense(then)
+    with services.reading():
+        store = services.engine(environment)
+        now = wanted(store).get(seen.name)
+        loads = read_loads(store, time.time(), environment.settings.placement.most_games)
+    master = environment.settings.spark.master
+    if now is None or now.version != seen.version:
+        raise Refused("\n".join([_overtaken(seen), *([] if now is None else what_changed(seen, now, master))]))
+    lines = group_changes.rendered(seen, then, master)
+    if not lines:
+        raise Refused(f"Nothing to change: group {seen.name} is so already.")
+    effects = group_changes.effects(seen, then, loads.groups.get(seen.name))
+    return _proposal(seen, then, [f"group {seen.name}", *lines, *effects], disturbs=bool(effects))
+
+
+def what_changed(seen: Group, now: Group, own_master: str) -> list[str]:
+    """Return what somebody else has changed of a group since it was seen, "was → is" in a line each."""
+    state = [f"state: {seen.desired} → {now.desired}"] if seen.desired != now.desired else []
+    return [*state, *group_changes.rendered(seen, now, own_master)]
+
+
+def write(environment: Environment, proposal: Proposal, reason: str) -> str:
+    """Make the group or change it, as who acts here, and return what was done.
+
+    Raises:
+        Refused: who acts has not the role for it, there is one of this name, somebody else has changed the group since
+            it was seen, or the control store does not answer. Then nothing is written.
+    """
+    actor = services.actor()
+    require(environment.settings.roles, actor, proposal.kind)
+    with writing():
+        store = services.engine(environment)
+        if proposal.seen is None:
+            create(store, proposal.then, actor, reason, environment.settings.placement.most_games)
+            return f"Group {proposal.then.name} is made."
+        change(store, proposal.seen, proposal.then, actor, reason)
+    return f"Group {proposal.then.name} is changed."
+
+
+def _overtaken(seen: Group) -> str:
+    return f"Somebody else has changed group {seen.name} since you looked. Look again, and ask again."
+
+
+def _proposal(seen: Group | None, then: Group, lines: Sequence[str], *, disturbs: bool) -> Proposal:
+    return Proposal(seen, then, tuple(lines), disturbs, time.time())

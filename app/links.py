@@ -1,0 +1,118 @@
+"""Keeps what is chosen on a page in its URL, so that a link can be shared and a reload loses nothing.
+
+Streamlit's own `bind="query-params"` writes what people read, a foreign name, and drops what it does not know without
+a word; here the URL has keys, and what is not known is told of and stays in it until somebody takes it out.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import streamlit as st
+
+from app import words
+
+_MOST_SAID = 4
+_LONGEST = 40  # characters of one that is told of
+
+
+@dataclass(slots=True)
+class _Slot:
+    """How one parameter of the URL stood after the last run of the page."""
+
+    url: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()
+    default: str | None = None
+    unknown: tuple[str, ...] = ()
+    on_its_way: set[tuple[str, ...]] = field(default_factory=set)  # what the URL was before: a run may still bring it
+
+
+def take(
+    param: str, widget: str, known: Collection[str] | None = None, *, many: bool = False, default: str | None = None
+) -> tuple[str, ...]:
+    """Lay what a link says into a widget that is not drawn yet; return what of it is not known, to be told of.
+
+    Args:
+        param: the parameter of the URL; one that another page binds is lost when one comes from there.
+        widget: the widget's key.
+        known: the values there are; None: any text will do.
+        many: the widget holds a list of values, else one.
+        default: what it holds where the URL says nothing; it is left out of the URL.
+    """
+    url, slot = tuple(st.query_params.get_all(param)), _slot(param, widget)
+    slot.default = default
+    drawn = widget in st.session_state
+    if drawn and _values(st.session_state[widget], default) != slot.chosen:
+        return slot.unknown  # just changed by hand: `keep` writes the URL
+    if url == slot.url:
+        slot.on_its_way.clear()
+    elif not drawn or url not in slot.on_its_way:  # a link was opened, or the browser went back
+        found = [value for value in dict.fromkeys(url) if value and (known is None or value in known)]
+        slot.chosen = tuple(found if many else found[:1])
+        slot.unknown = tuple(value for value in dict.fromkeys(url) if value and value not in slot.chosen)
+        slot.url = url
+        slot.on_its_way.clear()
+        drawn = False
+    if not drawn:
+        st.session_state[widget] = list(slot.chosen) if many else next(iter(slot.chosen), default)
+    return slot.unknown
+
+
+def keep(widgets: Mapping[str, str]) -> None:
+    """Write what widgets hold, by parameter, into the URL; `take` has prepared them and they were drawn since.
+
+    It is called once, after all of them, and writes all at once: what the run was started with may be an older URL,
+    which must not come back with the parameters that did not change.
+    """
+    then = {name: st.query_params.get_all(name) for name in st.query_params}
+    for param, widget in widgets.items():
+        slot = _slot(param, widget)
+        slot.chosen = _values(st.session_state.get(widget), slot.default)
+        url = (*slot.chosen, *slot.unknown)
+        if url != slot.url:
+            slot.on_its_way.add(slot.url)
+            slot.on_its_way.discard(url)
+            slot.url = url
+        then[param] = list(url)
+    then = {name: values for name, values in then.items() if values}
+    if then != {name: st.query_params.get_all(name) for name in st.query_params}:
+        st.query_params.from_dict(then)
+
+
+def draw_unknown(unknown: Mapping[str, tuple[str, ...]], widgets: Mapping[str, str]) -> None:
+    """Say what a link names that is not here; `unknown` is what `take` returned by parameter, `widgets` their keys."""
+    named = {param: values for param, values in unknown.items() if values}
+    if not named:
+        return
+    said = "; ".join(f"{param} {_some(values)}" for param, values in named.items())
+    with st.container(horizontal=True, vertical_alignment="center", key="unknown_link"):
+        st.warning(
+            words.escaped(f"The link names what is not here, so it is not chosen: {said}."),
+            icon=":material/link_off:",
+        )
+        st.button(
+            "Take it out of the link",
+            key="forget_unknown",
+            on_click=_forget,
+            args=([(param, widgets[param]) for param in named],),
+        )
+
+
+def _some(values: tuple[str, ...]) -> str:
+    more = f" and {len(values) - _MOST_SAID} more" if len(values) > _MOST_SAID else ""
+    return ", ".join(f"“{words.shown(value, _LONGEST)}”" for value in values[:_MOST_SAID]) + more
+
+
+def _forget(places: list[tuple[str, str]]) -> None:
+    for param, widget in places:
+        _slot(param, widget).unknown = ()
+
+
+def _slot(param: str, widget: str) -> _Slot:
+    slot: _Slot = st.session_state.setdefault(f"link_{param}_{widget}", _Slot())
+    return slot
+
+
+def _values(held: object, default: str | None) -> tuple[str, ...]:
+    if held in (None, "", default):
+        return ()
+    return tuple(str(each) for each in held) if isinstance(held, (list, tuple)) else (str(held),)

@@ -1,0 +1,101 @@
+"""What somebody wants of a cluster group, laid over what is wanted now: pure, for the command line and the dashboard.
+
+It is written by `create` and `change` of `pipeline/store/groups.py`, at once and without an operation.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from pipeline.errors import Refused
+from pipeline.store.groups import Group
+from pipeline.store.placing import GroupLoad
+
+STARTED_BY: Final[Mapping[str, str]] = {"none": "somebody else", "local": "the controller"}
+"""A group's backends in words."""
+
+
+def laid_over(group: Group, options: Mapping[str, Any]) -> Group:
+    """Return a group with options of `turnout groups create | set` laid over it; one that is None changes nothing.
+
+    Raises:
+        Refused: a number of cores and no limit are both wanted.
+    """
+    chosen = {name: options[name] for name in ("backend", "priority") if options[name] is not None}
+    if options["cores"] is not None or options["unlimited"]:
+        if options["cores"] is not None and options["unlimited"]:
+            raise Refused("--cores and --unlimited cannot both be true: give one of them.")
+        chosen["capacity_cores"] = options["cores"]
+    if options["spark_master"] is not None:
+        chosen["spark_master"] = options["spark_master"] or None
+    return replace(group, **chosen)
+
+
+def rendered(seen: Group | None, then: Group, own_master: str) -> list[str]:
+    """Return what changes, "was → will be" in a line each; a group that is made (`seen` is None) has one line for each.
+
+    `own_master` is what the setting spark.master says, which counts where a group has none of its own.
+    """
+    new = told(then, own_master)
+    if seen is None:
+        return [f"{name}: {value}" for name, value in new.items()]
+    old = told(seen, own_master)
+    return [f"{name}: {old[name]} → {value}" for name, value in new.items() if old[name] != value]
+
+
+def told(group: Group, own_master: str) -> dict[str, str]:
+    """Return in words what is wanted of a group, but for its state, which operations change."""
+    cores = group.capacity_cores
+    return {
+        "driver started by": STARTED_BY.get(group.backend, group.backend),
+        "capacity": "no limit" if cores is None else f"{cores:.12g} cores",
+        "for games of priority": group.priority,
+        "Spark master": f"the setting's, {own_master}" if group.spark_master is None else group.spark_master,
+    }
+
+
+def effects(seen: Group, then: Group, load: GroupLoad | None) -> list[str]:
+    """Return what a change does to the group's driver and its games, a sentence each; none where it disturbs nobody.
+
+    `load` is what its games take, None where nobody knows.
+    """
+    return [
+        *_of_backend(seen, then),
+        *_of_capacity(seen, then, load),
+        *(
+            ["The new Spark master counts from its driver's next start, also from one after a death."]
+            if seen.spark_master != then.spark_master
+            else []
+        ),
+    ]
+
+
+def _of_backend(seen: Group, then: Group) -> list[str]:
+    if seen.backend == then.backend:
+        return []
+    if then.backend == "none":
+        return [
+            "The controller leaves its driver alone: one that runs goes on, and when it dies nobody here starts it."
+        ]
+    if then.desired == "stopped":
+        return ["The controller takes it over, and stops a driver that runs: the group shall be stopped."]
+    return ["The controller takes it over: a driver that runs goes on, else one is started."]
+
+
+def _of_capacity(seen: Group, then: Group, load: GroupLoad | None) -> list[str]:
+    limit = then.capacity_cores
+    if (
+        limit is None
+        or limit == seen.capacity_cores
+        or (seen.capacity_cores is not None and limit > seen.capacity_cores)
+    ):
+        return []
+    if load is None:
+        return ["Nobody knows what its games take: those that no longer fit are named when moves are proposed."]
+    if load.cores <= limit:
+        return []
+    said = (
+        f"Its {load.games} games take about {load.cores:.2f} cores, which is more: it gets no game, and who must leave "
+        "is named when moves are proposed. Nothing moves by itself."
+    )
+    return [said]

@@ -1,0 +1,256 @@
+"""Groups made and changed on their page: what changes is shown first, and nobody overwrites another's change."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, delete, insert
+from streamlit.testing.v1 import AppTest
+
+from app import group_wishes, services
+from app.services import Environment
+from pipeline.errors import Refused
+from pipeline.settings import Roles, Settings
+from pipeline.store import audit, tables
+from pipeline.store.groups import Group, change, wanted
+from tests.browser.seed import HOSTILE
+from tests.unit.app_world import Opening, again, drawn_alive, four_games, name_roles, pages_of, texts
+
+
+@pytest.fixture
+def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opening]:
+    with pages_of(tmp_path, monkeypatch) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Engine]:
+    with four_games(tmp_path) as engine:
+        yield engine
+
+
+@pytest.fixture
+def environment(store: Engine, opening: Opening) -> Environment:
+    """Return the environment on screen."""
+    return services.open_environment([], {"TURNOUT_ENV_DIR": str(Path(str(store.url.database)).parent)})
+
+
+def opened(opening: Opening, name: str) -> AppTest:
+    """Open the form of a group that is chosen by its name."""
+    app = opening("groups")
+    app.selectbox(key="steered_group").set_value(name).run()
+    return app.button(key="open_change").click().run()
+
+
+def reason(app: AppTest, said: str) -> AppTest:
+    next(field for field in app.text_input if str(field.key).startswith("why_")).set_value(said)
+    return app
+
+
+def warned(app: AppTest) -> str:
+    return "\n".join(each.value.replace("\\", "") for each in app.warning)
+
+
+def entries(store: Engine) -> list[tuple[str, str, str]]:
+    """Return what the audit log has of groups that were made or changed."""
+    found = audit.entries(store, "2000-01-01", "2999-01-01")
+    return [(each.actor, each.action, each.detail.get("reason", "")) for each in found if each.phase == "begun"]
+
+
+# ----------------------------------------------------------------------------------------------------------------- make
+
+
+def test_a_group_is_made_after_a_preview(store: Engine, opening: Opening) -> None:
+    """Nothing is written before the confirmation; then the group is as previewed, the audit log says who and why."""
+    app = opening("groups")
+    app.text_input(key="make_name").set_value(" spring ")
+    app.number_input(key="make_cores").set_value(2.5)
+    app.selectbox(key="make_priority").set_value("high")
+    app.button(key="preview_make").click().run()
+    shown = texts(app)
+    for line in ("group spring", "driver started by: the controller", "capacity: 2.5 cores", "of priority: high"):
+        assert line in shown
+    assert "Spark master: the setting's, " in shown
+    assert "spring" not in wanted(store)
+    reason(app, "spring launch").button(key="write_make_group").click().run()
+    assert "✓ Group spring is made." in texts(app)
+    assert wanted(store)["spring"] == Group("spring", "local", "running", 2.5, "high")
+    assert entries(store) == [(services.actor(), "create group", "spring launch")]
+    assert "spring" in list(again(app).dataframe[0].value["group"])
+
+
+def test_a_group_is_made_where_there_is_none(tmp_path: Path, store: Engine, opening: Opening) -> None:
+    """In an empty environment the page has the form, and a game that waits may go to the group at once."""
+    with store.begin() as connection:
+        for table in (tables.groups, tables.drivers, tables.streams):
+            connection.execute(delete(table))
+        connection.execute(tables.games.update().values(group_name=None))
+    app = opening("groups")
+    assert "No cluster group yet" in texts(app)
+    app.text_input(key="make_name").set_value("first")
+    app.button(key="preview_make").click().run()
+    assert "4 games wait for a group, and may go there." in texts(app)
+    app.button(key="write_make_group").click().run()
+    assert list(wanted(store)) == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("", "Give the group a name"),
+        ("a", "There is a group a already"),
+        ("Capital", "cannot name a cluster group"),
+        (HOSTILE[1], "cannot name a cluster group"),
+        (HOSTILE[0], "cannot name a cluster group"),
+    ],
+)
+def test_a_name_that_cannot_be_is_refused_before_anything_is_written(
+    name: str, sentence: str, store: Engine, opening: Opening
+) -> None:
+    """No name, one that is taken and one that is none are refused at the preview, and act nowhere."""
+    app = opening("groups")
+    app.text_input(key="make_name").set_value(name)
+    app.button(key="preview_make").click().run()
+    assert sentence in warned(app)
+    assert not any(part in drawn_alive(app) for part in ("<script", "**bold** [", "](", ":red[", "javascript:"))
+    assert [each for each in app.button if str(each.key).startswith("write_")] == []
+    assert set(wanted(store)) == {"a", "b"}
+
+
+def test_of_two_that_make_the_same_group_the_second_is_refused(store: Engine, opening: Opening) -> None:
+    """Who is overtaken between preview and confirmation is told so; the group is as the first made it."""
+    app = opening("groups")
+    app.text_input(key="make_name").set_value("c")
+    app.button(key="preview_make").click().run()
+    with store.begin() as connection:
+        connection.execute(insert(tables.groups).values(name="c", created_at=1.0, priority="low"))
+    app.button(key="write_make_group").click().run()
+    assert "There is a group c already" in warned(app)
+    assert "✓" not in texts(app)
+    assert wanted(store)["c"].priority == "low"
+
+
+# --------------------------------------------------------------------------------------------------------------- change
+
+
+def test_a_preview_says_what_changes_and_only_that(store: Engine, opening: Opening) -> None:
+    """A change shows "was → will be" for what differs; what disturbs nobody needs no reason."""
+    app = opened(opening, "b")
+    app.selectbox(key="want_b_1_priority").set_value("low")
+    app.button(key="preview_change").click().run()
+    assert "for games of priority: normal → low" in texts(app)
+    assert "capacity: " not in texts(app)
+    app.button(key="write_change_b").click().run()
+    assert "✓ Group b is changed." in texts(app)
+    assert wanted(store)["b"] == Group("b", "none", "running", None, "low", version=2)
+    assert "for games of priority: low" in texts(app), "what is wanted stands on the page"
+
+
+def test_what_disturbs_needs_a_reason(store: Engine, opening: Opening) -> None:
+    """Another who starts the driver, or a limit below the load, says what it does, and is not written without a why."""
+    app = opened(opening, "b")
+    app.selectbox(key="want_b_1_backend").set_value("local")
+    app.number_input(key="want_b_1_cores").set_value(0.001)
+    app.button(key="preview_change").click().run()
+    shown = texts(app)
+    assert "driver started by: somebody else → the controller" in shown
+    assert "capacity: no limit → 0.001 cores" in shown
+    assert "The controller takes it over: a driver that runs goes on" in shown
+    assert "Its 2 games take about" in shown
+    app.button(key="write_change_b").click().run()
+    assert "A reason is needed" in warned(app)
+    assert wanted(store)["b"].version == 1
+    reason(app, "b goes under the controller").button(key="write_change_b").click().run()
+    assert (wanted(store)["b"].backend, wanted(store)["b"].capacity_cores) == ("local", 0.001)
+    assert entries(store) == [(services.actor(), "change group", "b goes under the controller")]
+
+
+def test_a_second_operator_is_refused_and_overwrites_nothing(store: Engine, opening: Opening) -> None:
+    """Of two that look at the same group the slower is told what the other changed, at the preview and at the end."""
+    late, slow = opened(opening, "a"), opened(opening, "a")
+    slow.number_input(key="want_a_1_cores").set_value(8.0)
+    slow.button(key="preview_change").click().run()
+    assert "capacity: no limit → 8 cores" in texts(slow)
+    seen = wanted(store)["a"]
+    change(store, seen, replace(seen, capacity_cores=3.0), "ann", "fast")
+    slow.button(key="write_change_a").click().run()
+    assert "Somebody else has changed group a since you looked" in warned(slow)
+    assert "is changed." not in texts(slow)
+    late.selectbox(key="want_a_1_priority").set_value("high")
+    late.button(key="preview_change").click().run()
+    assert "Somebody else has changed group a since you looked" in warned(late)
+    assert "capacity: no limit → 3 cores" in texts(late)
+    assert [each for each in late.button if str(each.key).startswith("write_")] == []
+    assert wanted(store)["a"] == replace(seen, capacity_cores=3.0, version=2)
+    assert "since you opened this form" in warned(again(late))
+    late.button(key="reopen_change").click().run()
+    assert late.number_input(key="want_a_2_cores").value == 3.0
+    late.selectbox(key="want_a_2_priority").set_value("high")
+    late.button(key="preview_change").click().run()
+    late.button(key="write_change_a").click().run()
+    assert wanted(store)["a"] == replace(seen, capacity_cores=3.0, priority="high", version=3)
+
+
+def test_a_second_click_writes_once(store: Engine, opening: Opening) -> None:
+    """A proposal that is written is not written again by a click that comes late."""
+    app = opened(opening, "b")
+    app.selectbox(key="want_b_1_priority").set_value("low")
+    app.button(key="preview_change").click().run()
+    kept = app.session_state["group_offer_change_b"]
+    app.button(key="write_change_b").click().run()
+    app.session_state["group_offer_change_b"] = kept
+    app.run()
+    app.button(key="write_change_b").click().run()
+    assert "Somebody else has changed group b" in warned(app)
+    assert wanted(store)["b"].version == 2
+    assert len(entries(store)) == 1
+
+
+def test_a_change_of_nothing_is_refused(store: Engine, opening: Opening) -> None:
+    """A form that is as it was opened says so, and there is nothing to confirm."""
+    app = opened(opening, "a")
+    app.button(key="preview_change").click().run()
+    assert "Nothing to change: group a is so already." in warned(app)
+    assert wanted(store)["a"].version == 1
+
+
+def test_a_row_that_makes_no_sense_can_be_mended(store: Engine, opening: Opening) -> None:
+    """What is wanted and makes no sense is an empty field, which must be chosen before anything is written."""
+    with store.begin() as connection:
+        connection.execute(tables.groups.update().where(tables.groups.c.name == "b").values(backend=HOSTILE[1]))
+    app = opened(opening, "b")
+    app.button(key="preview_change").click().run()
+    assert "Choose who starts its driver" in warned(app)
+    app.selectbox(key="want_b_1_backend").set_value("none")
+    app.button(key="preview_change").click().run()
+    assert "**bold** [click](javascript:alert(1))" in texts(app)
+    assert not any(part in drawn_alive(app) for part in ("**bold** [", "](", ":red[", "javascript:"))
+    reason(app, "mended").button(key="write_change_b").click().run()
+    assert wanted(store)["b"].backend == "none"
+
+
+# ---------------------------------------------------------------------------------------------------------------- roles
+
+
+def test_who_has_not_the_role_sees_it_and_cannot_do_it(store: Engine, opening: Opening, tmp_path: Path) -> None:
+    """Making and changing groups need a mover: an operator sees both disabled, with the role they need."""
+    name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
+    app = opening("groups")
+    app.selectbox(key="steered_group").set_value("a").run()
+    assert app.button(key="preview_make").disabled
+    assert app.button(key="open_change").disabled
+    assert texts(app).count("It needs the role mover") >= 2
+
+
+def test_a_forged_write_is_refused_by_what_writes(environment: Environment, store: Engine) -> None:
+    """The role is checked where it is written, whatever the page has shown before."""
+    operator = replace(environment, settings=Settings(roles=Roles(operators=(services.actor(),), movers=("ann",))))
+    made = group_wishes.preview_make(environment, Group("c"))
+    seen = wanted(store)["a"]
+    changed = group_wishes.preview_change(environment, seen, replace(seen, priority="high"))
+    for proposal, kind in ((made, "create a group"), (changed, "change a group")):
+        with pytest.raises(Refused, match=f"may not {kind}: it needs the role mover"):
+            group_wishes.write(operator, proposal, "forged")
+    assert set(wanted(store)) == {"a", "b"}
+    assert wanted(store)["a"] == seen

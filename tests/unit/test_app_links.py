@@ -1,0 +1,218 @@
+"""What is chosen is in the URL: a link chooses it again, and what a link names that is not here is told of."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+from streamlit.testing.v1 import AppTest
+
+from app import confirm
+from pipeline.store.games import register_group
+from pipeline.store.groups import Group, create
+from pipeline.store.operations import Wish, listed
+from tests.browser.seed import HOSTILE
+from tests.unit.app_world import KEY, ROOT, Opening, again, choose, drawn_alive, four_games, pages_of, texts
+from tests.unit.repair_world import CHESS, GO, World, broken, early, good, make_world
+
+
+@pytest.fixture
+def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opening]:
+    with pages_of(tmp_path, monkeypatch) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Engine]:
+    with four_games(tmp_path) as engine:
+        yield engine
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Return a world with two refused rows of Chess."""
+    made = make_world(tmp_path)
+    register_group(made.engine, "a")
+    made.ingest(good(1), early(2), broken())
+    made.split()
+    return made
+
+
+@pytest.fixture
+def over_world(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opening]:
+    with pages_of(world.paths.root, monkeypatch) as opened:
+        yield opened
+
+
+def link(opening: Opening, page: str, **query: str | list[str]) -> AppTest:
+    return opening(page, **query)
+
+
+def warned(app: AppTest) -> str:
+    return "\n".join(each.value.replace("\\", "") for each in app.warning)
+
+
+# -------------------------------------------------------------------------------------------------------------- choices
+
+
+def test_what_is_chosen_for_a_move_is_in_the_link_and_back(store: Engine, opening: Opening) -> None:
+    """Games by their keys, where they shall go and the group that is steered make a link that chooses them shared."""
+    app = choose(opening("groups"), ["Chess", "Go"], "b").run()
+    app.selectbox(key="steered_group").set_value("a").run()
+    expected: dict[str, str | list[str]] = {"games": [KEY["Chess"], KEY["Go"]], "to": "b", "steer": "a"}
+    assert app.query_params == expected
+    shared = link(opening, "groups", **expected)
+    assert shared.multiselect(key="move_games").value == [KEY["Chess"], KEY["Go"]]
+    assert shared.selectbox(key="move_to").value == "b"
+    assert shared.selectbox(key="steered_group").value == "a"
+    assert shared.query_params == expected
+    shared.button(key="preview_move").click().run()
+    assert "2 to move" in texts(shared)
+
+
+def test_a_choice_that_is_taken_back_leaves_the_link(store: Engine, opening: Opening) -> None:
+    """The URL says what is chosen now, and nothing where nothing is."""
+    app = choose(link(opening, "groups", games=[KEY["Chess"], KEY["Go"]]), ["Go"]).run()
+    assert app.query_params == {"games": KEY["Go"]}
+    assert choose(app, []).run().query_params == {}
+
+
+def test_a_new_group_takes_no_choice_back(store: Engine, opening: Opening) -> None:
+    """Boxes that get another group to choose keep what was chosen before."""
+    app = opening("groups")
+    app.selectbox(key="steered_group").set_value("a")
+    app.selectbox(key="move_to").set_value("b").run()
+    create(store, Group("0new"), "ann", "")
+    assert "0new" in again(app).selectbox(key="move_to").options
+    assert (app.selectbox(key="steered_group").value, app.selectbox(key="move_to").value) == ("a", "b")
+    assert app.query_params == {"steer": "a", "to": "b"}
+
+
+def test_an_url_that_comes_late_takes_no_choice_back(store: Engine, opening: Opening) -> None:
+    """A run that the browser asked for before it knew the new URL changes nothing; a link that is opened does."""
+    app = choose(opening("groups"), ["Chess"]).run()
+    app.query_params.clear()
+    app.run()
+    assert app.multiselect(key="move_games").value == [KEY["Chess"]]
+    assert app.query_params == {"games": KEY["Chess"]}, "another run brings the newer one again"
+    app.query_params.clear()
+    app.selectbox(key="move_to").set_value("b").run()
+    assert app.query_params == {"games": KEY["Chess"], "to": "b"}, "no older URL comes back with another choice"
+    app.run()
+    app.query_params["games"] = KEY["Ludo"]
+    app.run()
+    assert app.multiselect(key="move_games").value == [KEY["Ludo"]]
+
+
+@pytest.mark.parametrize("name", ["gone_x1", *HOSTILE])
+def test_what_a_link_names_that_is_not_here_is_said(name: str, store: Engine, opening: Opening) -> None:
+    """It is told of as text, chosen nowhere, and stays in the link through other choices until it is taken out."""
+    app = link(opening, "groups", games=[KEY["Chess"], name], to=name, steer=name)
+    assert "The link names what is not here, so it is not chosen: steer “" in warned(app)
+    assert not any(part in drawn_alive(app) for part in ("<script", "**bold** [", "](", ":red[", "javascript:"))
+    assert "\u202e" not in warned(app)
+    assert app.multiselect(key="move_games").value == [KEY["Chess"]]
+    assert app.selectbox(key="move_to").value is None
+    choose(app, ["Chess", "Go"]).run()
+    assert app.query_params["games"] == [KEY["Chess"], KEY["Go"], name]
+    app.button(key="forget_unknown").click().run()
+    assert app.query_params == {"games": [KEY["Chess"], KEY["Go"]]}
+    assert "The link names" not in warned(app)
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "app" / "views").glob("*.py")), ids=lambda page: page.stem)
+def test_no_page_draws_a_text_by_accident(page: Path) -> None:
+    """Streamlit draws every text that stands alone in a page's file: only the first, its docstring, may."""
+    alone = [each for each in ast.parse(page.read_text("utf-8")).body if isinstance(each, ast.Expr)]
+    assert [each.lineno for each in alone[1:] if isinstance(each.value, ast.Constant)] == []
+
+
+# -------------------------------------------------------------------------------------------------------------- repairs
+
+
+def test_the_filters_of_a_replay_are_in_the_link_and_back(world: World, over_world: Opening) -> None:
+    """A repair, its games and the rows it takes make a link that chooses them shared."""
+    app = over_world("repairs")
+    app.button_group(key="repair_kind").set_value("replay").run()
+    app.multiselect(key="repair").set_value([CHESS.key])
+    app.selectbox(key="replay_refused_for").set_value("malformed_payload")
+    app.text_input(key="replay_since").set_value("2026-01-31")
+    app.text_input(key="replay_until").set_value("2100-01-01T12:00").run()
+    expected = {
+        "repair": "replay", "games": CHESS.key, "refused_for": "malformed_payload", "seen_since": "2026-01-31",
+        "seen_until": "2100-01-01T12:00",
+    }  # fmt: skip
+    assert app.query_params == expected
+    shared = link(over_world, "repairs", **expected)
+    assert shared.selectbox(key="replay_refused_for").value == "malformed_payload"
+    assert shared.text_input(key="replay_since").value == "2026-01-31"
+    shared.button(key="preview_repair").click().run()
+    shown = texts(shared)
+    assert "Only rows refused for malformed_payload and first seen at or after 2026-01-31T00:00:00+00:00" in shown
+    assert "first seen before 2100-01-01T12:00:00+00:00." in shown
+    assert "Decodes 1 rows in quarantine" in shown
+    shared.button(key="ask_repairs_repair").click().run()
+    (asked,) = listed(world.engine)
+    assert asked.parameters == {
+        "games": [CHESS.key], "refused_for": "malformed_payload", "since": "2026-01-31T00:00:00+00:00",
+        "until": "2100-01-01T12:00:00+00:00",
+    }  # fmt: skip
+
+
+def test_a_replay_of_all_takes_those_that_have_such_rows(world: World, over_world: Opening) -> None:
+    """It takes each game that has such rows and a schema; where there are none it says so."""
+    world.ingest(good(1, GO))  # a name that nobody knows
+    world.split()
+    app = link(over_world, "repairs", repair="replay", rows="all")
+    assert app.multiselect(key="repair").disabled
+    app.button(key="preview_repair").click().run()
+    assert "1 to replay." in texts(app)
+    app.selectbox(key="replay_refused_for").set_value("kills_worker").run()
+    app.button(key="preview_repair").click().run()
+    assert "Nothing to replay: no game with a schema" in warned(app)
+
+
+def test_rows_that_are_not_there_are_no_reason_for_a_replay(world: World, over_world: Opening) -> None:
+    """The preview counts the chosen rows only, and refuses where there is none, with the reason."""
+    app = link(over_world, "repairs", repair="replay", games=CHESS.key, seen_until="2001-01-01")
+    app.button(key="preview_repair").click().run()
+    assert "Quarantine holds no such row of it." in texts(app)
+    assert listed(world.engine) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ({"seen_since": "yesterday"}, "'yesterday' is no time"),
+        ({"seen_until": HOSTILE[1]}, "is no time"),
+        ({"seen_since": "2026-02-01", "seen_until": "2026-01-01"}, "No row is first seen since 2026-02-01"),
+    ],
+)
+def test_a_time_that_is_none_is_said_and_refused(
+    query: dict[str, str], sentence: str, world: World, over_world: Opening
+) -> None:
+    """It stays in its field, with a sentence, and there is no preview to confirm."""
+    app = link(over_world, "repairs", repair="replay", games=CHESS.key, **query)
+    assert sentence in texts(app).replace("\\", "")
+    app.button(key="preview_repair").click().run()
+    assert sentence in warned(app)
+    assert not any(part in drawn_alive(app) for part in ("**bold** [", "](", ":red[", "javascript:"))
+    assert not [each for each in app.button if str(each.key).startswith("ask_")]
+
+
+def test_what_a_link_to_repairs_names_that_is_not_here_is_said(world: World, over_world: Opening) -> None:
+    """A repair, a reason or a game that there is not is told of, and is not chosen."""
+    app = link(over_world, "repairs", repair="burn", games="gone_x1")
+    assert "not chosen: repair “burn”; games “gone_x1”" in warned(app)
+    assert app.button(key="preview_repair").label == "Preview the retry"
+    app = link(over_world, "repairs", repair="replay", refused_for="boredom", rows="some")
+    assert "rows “some”; refused_for “boredom”" in warned(app)
+    assert app.selectbox(key="replay_refused_for").value is None
+
+
+def test_rows_that_kill_need_a_reason(world: World) -> None:
+    """A replay is a click; one of rows that may kill the controller needs a reason."""
+    wish = Wish("replay", (f"game:{CHESS.key}",), "ann", parameters={"refused_for": "kills_worker"})
+    assert confirm.level(wish) == 2
+    assert confirm.level(Wish("replay", (f"game:{CHESS.key}",), "ann", parameters={"refused_for": None})) == 1
