@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pipeline.control import supervision
+from pipeline.control.backends import reference_of
 from pipeline.control.engine import Kind, Progress, StepKind, World, some
 from pipeline.errors import Refused
 from pipeline.store.groups import Group, ask_to_stop, driving, forgive, open_runs, want, wanted
@@ -74,20 +75,28 @@ def _decide(world: World, operation: Operation) -> Progress:
 
 
 def _end(world: World, operation: Operation) -> Progress:
-    """Ask the runs to end that began before the operation was asked for; the supervisor sees to it."""
+    """Ask the drivers to end that began before the operation was asked for; the supervisor sees to it."""
     for name in operation.preview:
         forgive(world.engine, name)
-    old = _older(world, operation)
-    for run in old:
-        ask_to_stop(world.engine, run.run_id)
+    old = _end_old(world, operation)
     if old:
-        return Progress("waiting", f"Still to end: {some([run.group_name for run in old])}.")
+        return Progress("waiting", f"Still to end: {some(old)}.")
     return Progress("done", "Their drivers have ended.")
 
 
-def _older(world: World, operation: Operation) -> list[Any]:
-    runs = open_runs(world.engine)
-    return [runs[name] for name in operation.preview if name in runs and runs[name].begun_at <= operation.asked_at]
+def _end_old(world: World, operation: Operation) -> list[str]:
+    """Ask old drivers to end; return their groups. One that nobody has started here can be asked once it is found."""
+    runs, drivers = open_runs(world.engine), driving(world.engine)
+    old = []
+    for name in operation.preview:
+        run, driver = runs.get(name), drivers.get(name)
+        holder = driver.process if driver is not None and driver.since <= operation.asked_at else None
+        is_old = run is not None and run.begun_at <= operation.asked_at
+        if is_old or holder is not None:
+            old.append(name)
+        if run is not None and (is_old or (holder is not None and run.reference == reference_of(holder))):
+            ask_to_stop(world.engine, run.run_id)
+    return old
 
 
 def _see_stopped(world: World, operation: Operation) -> Progress:
@@ -98,13 +107,17 @@ def _see_stopped(world: World, operation: Operation) -> Progress:
 
 
 def _see_running(world: World, operation: Operation) -> Progress:
-    drivers, there = driving(world.engine), wanted(world.engine)
+    if operation.kind == "restart":
+        _end_old(world, operation)  # one whose lease had run out may have come back
+    drivers, there, runs = driving(world.engine), wanted(world.engine), open_runs(world.engine)
     left = []
     for name in operation.preview:
         if name not in there or there[name].desired == "stopped":
             continue  # somebody wished otherwise since: the last wish wins
         driver = drivers.get(name)
-        if driver is None or driver.since <= operation.asked_at or driver.state != "running":
+        # A start may find a driver that nobody has asked to end yet: it goes on, and no new one comes.
+        goes_on = operation.kind == "start" and name in runs and runs[name].stop_asked_at is None
+        if driver is None or driver.state != "running" or not (goes_on or driver.since > operation.asked_at):
             left.append(name)
     if left:
         return Progress("waiting", f"No new driver has told that it runs yet: {some(left)}.")

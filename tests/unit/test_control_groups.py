@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import Engine, update
 
 from pipeline.control import groups as steering
+from pipeline.control.backends import reference_of
 from pipeline.control.controller import KINDS, undo
 from pipeline.control.engine import World, tick
 from pipeline.errors import Refused
@@ -27,9 +28,10 @@ from pipeline.store.groups import (
     refer,
     wanted,
 )
-from pipeline.store.leases import Lease
+from pipeline.store.leases import Lease, Process
 from pipeline.store.operations import Operation, ask, listed, operation, steps
 from pipeline.store.tables import operation_steps
+from tests.unit.leases_world import StoreClock
 
 LOCAL = Group("a", backend="local")
 
@@ -175,6 +177,51 @@ def test_a_restart_ends_the_old_driver_and_sees_a_new_one(engine: Engine, act: C
     act()
     assert operation(engine, restart.operation_id).outcome == "Restarted and seen: a."
     assert steps(engine, restart.operation_id)[-1].detail == "Their drivers tell that they run."
+
+
+def test_a_start_is_done_by_a_driver_that_nobody_has_asked_to_end(engine: Engine, act: Callable[[], None]) -> None:
+    """Stopped and started again before the supervisor looked: no new driver comes, so the old one has to do."""
+    seen = create(engine, LOCAL, "ann", "")
+    lease = drive(engine)
+    change(engine, seen, replace(seen, desired="stopped"), "ann", "")
+    started = asked(engine, "start", "a")
+    act()
+    assert operation(engine, started.operation_id).state == "succeeded"
+    change(engine, wanted(engine)["a"], replace(wanted(engine)["a"], desired="stopped"), "ann", "")
+    ask_to_stop(engine, open_runs(engine)["a"].run_id)
+    again = asked(engine, "start", "a")
+    act()
+    assert operation(engine, again.operation_id).state == "verifying", "the one that is asked to end is not it"
+    end(engine, lease)
+    drive(engine)
+    act()
+    assert operation(engine, again.operation_id).state == "succeeded"
+
+
+@pytest.mark.parametrize("lapsed", [False, True])
+def test_a_restart_ends_a_driver_that_is_found_only_later(
+    engine: Engine, act: Callable[[], None], lapsed: bool
+) -> None:
+    """A driver that a hand has started is adopted after the restart was asked for: it is old all the same."""
+    clock = StoreClock(engine)
+    create(engine, LOCAL, "ann", "")
+    lease = Lease(engine, "group", "a", 30.0)
+    lease.acquire()
+    start_driver(engine, "group", "a", None)
+    beat(engine, "group", "a", "running", None)
+    restart = asked(engine, "restart", "a")
+    clock.now += 31.0 if lapsed else 1.0
+    act()
+    assert operation(engine, restart.operation_id).state == ("verifying" if lapsed else "running")
+    lease.renew()
+    begin_run(engine, "a", reference_of(Process.this()))
+    act()
+    assert open_runs(engine)["a"].stop_asked_at is not None
+    end(engine, lease)
+    clock.now += 1.0
+    drive(engine)
+    act()
+    assert operation(engine, restart.operation_id).state == "succeeded"
 
 
 def test_a_restart_forgives_deaths(engine: Engine, act: Callable[[], None]) -> None:
