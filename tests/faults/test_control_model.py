@@ -132,7 +132,6 @@ MUTANTS: dict[str, Plant] = {
     "retired and still held": without_step("retire", "release"),
     "a pause's end is not looked for": without_step("pause", "see"),
     "a stop's end is not looked for": without_step("stop", "see"),
-    "a restart ends nobody": without_step("restart", "end"),
     "nonsense is believed": nonsense_is_believed,
 }
 
