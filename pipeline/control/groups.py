@@ -100,10 +100,15 @@ def _end_old(world: World, operation: Operation) -> list[str]:
 
 
 def _see_stopped(world: World, operation: Operation) -> Progress:
-    left = sorted(set(operation.preview) & (open_runs(world.engine).keys() | driving(world.engine).keys()))
+    there = wanted(world.engine)
+    # Where somebody wished otherwise since, the last wish wins.
+    names = {name for name in operation.preview if name in there and there[name].desired == "stopped"}
+    left = sorted(names & (open_runs(world.engine).keys() | driving(world.engine).keys()))
     if left:
         return Progress("waiting", f"Still to end: {some(left)}.")
-    return Progress("done", "No driver of theirs runs.")
+    others = sorted(set(operation.preview) - names)
+    wished = f" Somebody wished otherwise since of {some(others)}." if others else ""
+    return Progress("done", f"No driver runs of {len(names)}.{wished}")
 
 
 def _see_running(world: World, operation: Operation) -> Progress:

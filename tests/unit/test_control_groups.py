@@ -146,6 +146,18 @@ def test_a_stop_is_done_when_no_driver_runs(engine: Engine, act: Callable[[], No
     assert steering.plan("stop", ["a"], wanted(engine)) == {}, "planning again gives nothing"
 
 
+def test_a_stop_ends_where_somebody_wished_otherwise_since(engine: Engine, act: Callable[[], None]) -> None:
+    """A hand sets the group running while it is being stopped: no end of its driver is waited for any more."""
+    create(engine, LOCAL, "ann", "")
+    drive(engine)
+    stop = asked(engine, "stop", "a")
+    act()
+    assert operation(engine, stop.operation_id).state == "verifying"
+    change(engine, wanted(engine)["a"], replace(wanted(engine)["a"], desired="running"), "bob", "")
+    act()
+    assert operation(engine, stop.operation_id).state == "succeeded"
+
+
 def test_a_stop_can_be_undone(engine: Engine, act: Callable[[], None]) -> None:
     """The inverse of a stop is a start, checked like any other and done when a new driver tells that it runs."""
     create(engine, LOCAL, "ann", "")
