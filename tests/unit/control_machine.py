@@ -354,10 +354,6 @@ class Steering(Laws, RuleBasedStateMachine):
         self.fleet.clock.now += SECONDS + 1
         for driver in (*self.fleet.drivers.values(), *self.fleet.others.values()):
             driver.cut_off, driver.wall = False, 0.0
-        self._resume(lambda each: each.kind in {"stop", "restart"})
-        self._rest(
-            lambda: not [row for row in self.seen.rows.values() if row.kind == "stop" and row.state == "verifying"]
-        )
         with self.engine.begin() as connection:  # so that all games can have a group, which what is asked may need
             set_back = groups_table.c.desired != "running"
             values = {"desired": "running", "version": groups_table.c.version + 1}

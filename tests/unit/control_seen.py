@@ -126,7 +126,7 @@ def _is_told(row: Row, place: Place, group: str | None) -> bool:
 
 def _group_is_so(row: Row, name: str, seen: Picture) -> bool:
     if row.kind == "stop":
-        return name not in seen.running and name not in seen.driving
+        return seen.desired[name] != "stopped" or (name not in seen.running and name not in seen.driving)
     if seen.desired[name] == "stopped":
         return True  # somebody wished otherwise since
     goes_on = row.kind == "start" and seen.running.get(name, 0.0) is None  # nobody has asked it to end
