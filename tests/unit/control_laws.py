@@ -8,7 +8,7 @@ from pipeline.control.controller import KINDS
 from pipeline.store import audit
 from pipeline.store.operations import OPEN, listed, operation
 from tests.unit.control_seen import Picture, Row, has_effect, let_go, look, taken_over
-from tests.unit.control_world import GAMES, Fleet
+from tests.unit.control_world import GAMES, GROUPS, Fleet
 
 STEPS: Final = {name: [step.name for step in kind.steps] for name, kind in KINDS.items()}
 OPENING: Final = {*OPEN, "bogus"}
@@ -29,6 +29,7 @@ class Laws:
         self.edits: Counter[str] = Counter()  # assignments changed by somebody else
         self.epochs = dict.fromkeys(GAMES, 1)
         self.groups: dict[str, dict[int, set[str | None]]] = {key: {} for key in GAMES}  # by epoch
+        self.wanted: dict[str, dict[int, str]] = {name: {} for name in GROUPS}  # of groups, by version
         self.wished: dict[str, str] = dict.fromkeys(GAMES, "running")
         self.before: dict[str, tuple[str, list[str]]] = {}  # state and steps done, by operation
         self.effects: set[tuple[str, str]] = set()  # operation and step: what the step is for was there at some time
@@ -48,6 +49,7 @@ class Laws:
         self.never_two_owners()
         self.epochs_never_go_back()
         self.nobody_is_overwritten()
+        self.no_group_is_overwritten()
         self.the_audit_log_is_whole()
         self.targets_belong_to_one_open_operation()
         self.nonsense_stands_still()
@@ -89,6 +91,20 @@ class Laws:
                 assert row.kind != "move" or there is None or target[0] in there, (key, source, there)
                 assert row.kind != "retire" or there is None or None in there, key
 
+    def no_group_is_overwritten(self) -> None:
+        """What is wanted of a group changes with its version, and an operation follows at once upon what was shown."""
+        for name, version in self.seen.versions.items():
+            assert self.wanted[name].setdefault(version, self.seen.desired[name]) == self.seen.desired[name], name
+            assert version == max(self.wanted[name]), name
+        for name, row in self.seen.rows.items():
+            if name in self.spoilt or not self.seen.done.get(name):
+                continue
+            if row.kind in {"start", "stop"}:
+                then = "running" if row.kind == "start" else "stopped"
+                for group, (_, shown) in json.loads(row.preview).items():
+                    assert self.seen.versions[group] > shown
+                    assert self.wanted[group].get(shown + 1, then) == then, (row.kind, group)
+
     def the_audit_log_is_whole(self) -> None:
         """The chain holds; each operation has begun once, and has ended once if it has."""
         rows = self.seen.rows
@@ -103,8 +119,8 @@ class Laws:
         assert {each.operation_id for each in verdict.unended} == still_open
         phases: dict[str | None, list[tuple[str, str | None]]] = {}
         for entry in audit.entries(self.engine):
-            if entry.action in {"resume operation", "close"}:
-                continue  # what a person did about an operation
+            if entry.action in {"resume operation", "close", "change group"}:
+                continue  # what a person did at once, perhaps about an operation
             phases.setdefault(entry.operation_id, []).append((entry.phase, entry.outcome))
         for name, row in rows.items():
             ended = [] if name in still_open else [("ended", row.state)]

@@ -7,6 +7,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -20,19 +21,17 @@ from pipeline.control.controller import KINDS
 from pipeline.control.engine import advance, close, resume
 from pipeline.errors import Refused
 from pipeline.store import decisions, seats
-from pipeline.store.groups import wanted
+from pipeline.store.groups import change, wanted
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import OPEN, Operation, Stale, Wish, ask, listed
 from pipeline.store.tables import games
-from pipeline.store.tables import groups as groups_table
 from pipeline.store.tables import operations as operations_table
 from tests.unit.control_hands import NONSENSE, WRONG
-from tests.unit.control_laws import Laws
+from tests.unit.control_rest import Resting
 from tests.unit.control_world import GAMES, GROUPS, Fate
 from tests.unit.leases_world import SECONDS
 
 STEPS: Final = 50  # of one sequence
-_ROUNDS: Final = 20  # within which everything comes to rest
 _MOST: Final = 25  # transactions of a tick before which it may be hit
 _WRITES: Final = ("INSERT INTO operation_steps",) * 2 + ("UPDATE operation_steps", "UPDATE operations", "UPDATE games")
 
@@ -46,7 +45,17 @@ _HAPPENS: Final = (
     *("a controller stands still",) * 4,
     *("a controller dies",) * 2,
     *("a driver stands still", "a driver dies", "a driver ends", "a second driver", "a driver is cut off"),
-    *("a while", "too long", "a stale controller", "a stale controller", "an edit", "a word", "a hand", "no store"),
+    *(
+        "a while",
+        "too long",
+        "a stale controller",
+        "a stale controller",
+        "an edit",
+        "a word",
+        "a hand",
+        "a hand",
+        "no store",
+    ),
 )
 _MEANWHILE: Final = (
     "come to rest",
@@ -55,13 +64,14 @@ _MEANWHILE: Final = (
     "opposites",
     "go on",
     "an edit",
+    "a group is set",
     "give up",
     "too long",
 )
 T = TypeVar("T")
 
 
-class Steering(Laws, RuleBasedStateMachine):
+class Steering(Resting, RuleBasedStateMachine):
     """People, controllers, drivers and accidents over one store."""
 
     def __init__(self) -> None:
@@ -96,37 +106,17 @@ class Steering(Laws, RuleBasedStateMachine):
 
     def go_on(self) -> None:
         """Drivers pass, a controller looks and drivers are supervised; one driver may stay within its pass."""
-        self._round(self.draw(None, None, *GROUPS), backwards=self.draw(False, True))
+        self.round(self.draw(None, None, *GROUPS), backwards=self.draw(False, True))
 
     def come_to_rest(self) -> None:
         for backwards in (False, True):
-            self._round(None, backwards=backwards)
-
-    def _round(self, within: str | None, *, backwards: bool) -> None:
-        for each in reversed(self.fleet.processes) if backwards else self.fleet.processes:
-            if each.alive:
-                each.act(boundary=each.group != within)
-                self.the_laws_hold()
-        self.fleet.tick()
-        self.the_laws_hold()
-        if any(self._is_to_do(name) for name in GROUPS):
-            self.fleet.supervise()
-        self._pass_time(1)
-
-    def _is_to_do(self, name: str) -> bool:
-        """Whether the supervisor may have something to do; asked first, since it looks for long."""
-        running = self.fleet.drivers[name].alive and self.seen.desired[name] != "stopped"
-        return not running or self.seen.running.get(name, 0.0) is not None
-
-    def _pass_time(self, seconds: float) -> None:
-        self.fleet.clock.now += seconds + 0.013
-        self.the_laws_hold()
+            self.round(None, backwards=backwards)
 
     def while_(self) -> None:
-        self._pass_time(self.draw(1, 10, 29, 31))
+        self.pass_time(self.draw(1, 10, 29, 31))
 
     def too_long(self) -> None:
-        self._pass_time(self.draw(130, 310))
+        self.pass_time(self.draw(130, 310))
 
     # --------------------------------------------------------------------------------------------------------- people
 
@@ -215,7 +205,7 @@ class Steering(Laws, RuleBasedStateMachine):
     def give_up(self) -> None:
         """All that is under way waits too long, and is ended by a person."""
         self.fleet.tick()
-        self._pass_time(310)
+        self.pass_time(310)
         self.fleet.tick()
         self.the_laws_hold()
         for each in listed(self.engine, only_open=True):
@@ -283,7 +273,7 @@ class Steering(Laws, RuleBasedStateMachine):
         """Somebody starts a second process of a group, which drives it where the first one has lost its lease."""
         name = self.draw(*GROUPS)
         if self.fleet.drivers[name].cut_off:
-            self._pass_time(SECONDS + 1)
+            self.pass_time(SECONDS + 1)
         self.fleet.others[name].start()
 
     def driver_is_cut_off(self) -> None:
@@ -312,6 +302,14 @@ class Steering(Laws, RuleBasedStateMachine):
             mine = update(games).where(games.c.game_key == key)
             connection.execute(mine.values(group_name=self.draw(*GROUPS), epoch=games.c.epoch + 1))
         self.edits[key] += 1
+
+    def group_is_set(self) -> None:
+        """A command changes at once what is wanted of a group, best of one that an operation is about."""
+        busy = {each.removeprefix("group:") for each in self.seen.taken} & set(GROUPS)
+        name, desired = self.draw(*(sorted(busy) or GROUPS)), self.draw("running", "drained", "stopped", "running")
+        if not self.fleet.locked:
+            seen = wanted(self.engine)[name]
+            change(self.engine, seen, replace(seen, desired=desired), "eve", "")
 
     def hand(self) -> None:
         """A stream has used up its attempts; or somebody writes into an open operation, sometimes nonsense."""
@@ -344,53 +342,6 @@ class Steering(Laws, RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             if self.sound:
-                self._heal()
+                self.heal()
         finally:
             self.fleet.close()
-
-    def _heal(self) -> None:
-        """All trouble ends: then everything comes to rest by itself, or says what it needs a person for."""
-        self.fleet.unlock()
-        self.fleet.clock.now += SECONDS + 1
-        for driver in (*self.fleet.drivers.values(), *self.fleet.others.values()):
-            driver.cut_off, driver.wall = False, 0.0
-        with self.engine.begin() as connection:  # so that all games can have a group, which what is asked may need
-            set_back = groups_table.c.desired != "running"
-            values = {"desired": "running", "version": groups_table.c.version + 1}
-            connection.execute(update(groups_table).where(set_back).values(values))
-        self._rest(self._is_at_rest)
-        waiting = [each for each in listed(self.engine, only_open=True) if each.operation_id not in self.frozen]
-        assert all((each.outcome or "").endswith(".") or each.operation_id in self.spoilt for each in waiting)
-        self._resume(lambda _: True)
-        self._rest(self._is_at_rest)
-        waiting = [each for each in listed(self.engine, only_open=True) if each.operation_id not in self.spoilt]
-        assert not waiting, "nothing is in the way any more"
-        self._round(None, backwards=False)
-        for key, place in self.seen.places.items():
-            if place.retired_at is not None:
-                assert place.held_by is None
-                continue
-            assert place.group == place.held_by == place.told_group, key
-            assert key in self.fleet.drivers[str(place.group)].reads()
-            assert (place.lane == "PAUSED") == (self.seen.wished.get(key) == "paused")
-
-    def _resume(self, is_meant: Callable[[Operation], bool]) -> None:
-        for each in listed(self.engine, only_open=True):
-            if each.state == "needs_human" and each.operation_id not in self.frozen and is_meant(each):
-                resume(self.engine, each, "ann")
-
-    def _rest(self, is_so: Callable[[], bool]) -> None:
-        for _ in range(_ROUNDS):
-            self._round(None, backwards=False)
-            if is_so():
-                return
-        still = [row for row in self.seen.rows.values() if row.ended_at is None]
-        raise AssertionError(f"it does not come to rest: {still}, {self.seen.places}")
-
-    def _is_at_rest(self) -> bool:
-        settled = all(
-            place.group == place.held_by == place.told_group if place.retired_at is None else place.held_by is None
-            for place in self.seen.places.values()
-        )
-        waiting = listed(self.engine, only_open=True)
-        return settled and all(each.state == "needs_human" for each in waiting)

@@ -49,6 +49,7 @@ class Picture(NamedTuple):
     taken: dict[str, str]  # target -> operation
     wished: dict[str, str]  # game -> what was decided of it
     desired: dict[str, str]  # of groups
+    versions: dict[str, int]  # of what is wanted of them
     driving: dict[str, float]  # group -> since when its lease is its holder's
     states: dict[str, str]  # group -> as its driver last told
     running: dict[str, float | None]  # group with a run that has not ended -> when that was asked to end
@@ -72,6 +73,7 @@ def look(store: sqlite3.Connection, now: float) -> Picture:
             taken=dict(store.execute("SELECT target, operation_id FROM operation_targets")),
             wished=dict(store.execute("SELECT game_key, desired FROM decisions")),
             desired=dict(store.execute("SELECT name, desired FROM groups")),
+            versions=dict(store.execute("SELECT name, version FROM groups")),
             driving=dict(store.execute(_DRIVING, (now,))),
             states=dict(store.execute("SELECT name, state FROM drivers WHERE kind = 'group'")),
             running=dict(store.execute("SELECT group_name, stop_asked_at FROM group_runs WHERE ended_at IS NULL")),
