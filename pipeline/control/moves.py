@@ -182,11 +182,18 @@ def _assign(world: World, operation: Operation) -> Progress:
 
 
 def release(world: World, operation: Operation) -> Progress:
-    """Wait until the old drivers, the first of what the preview says of each game, have let the games go."""
+    """Wait until the old drivers, the first of what the preview says of each game, have let the games go.
+
+    One that somebody has assigned anew since, perhaps back to its old group, is waited for no more: the last wish wins.
+    """
     if not world.settings.store.leases:
         return Progress("done", "Leases are off: nobody is asked to let go.")
     there = seats(world.engine)
-    held = [key for key, (source, *_) in operation.preview.items() if source and there[key].held_by == source]
+    held = [
+        key
+        for key, (source, *_, epoch) in operation.preview.items()
+        if source and there[key].held_by == source and there[key].epoch <= epoch + 1
+    ]
     if held:
         holders = Counter(str(operation.preview[key][0]) for key in held)
         who = ", ".join(f"{group} still holds {count}" for group, count in sorted(holders.items()))

@@ -1,112 +1,181 @@
-"""Steering as a state machine: what people ask, break and kill, in any order, over one fleet."""
+"""Steering as a state machine: what people ask, break and kill, in any order, over one fleet.
 
+There is one rule, and what happens is drawn within it: so each sequence has all of it, as often as `_HAPPENS` says.
+"""
+
+import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from sqlalchemy import Row, update
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from sqlalchemy import text, update
 from sqlalchemy.exc import OperationalError
 
-from pipeline.control import controller, moves, pauses
-from pipeline.control.engine import close, resume
+from pipeline.control import controller, drains, groups, moves, pauses, retirement
+from pipeline.control.controller import KINDS
+from pipeline.control.engine import advance, close, resume
 from pipeline.errors import Refused
 from pipeline.store import decisions, seats
-from pipeline.store.operations import OPEN, Operation, State, Wish, ask, listed
+from pipeline.store.groups import change, wanted
+from pipeline.store.loads import read_loads
+from pipeline.store.operations import OPEN, Operation, Stale, Wish, ask, listed
 from pipeline.store.tables import games
 from pipeline.store.tables import operations as operations_table
-from tests.unit.control_laws import Laws
+from tests.unit.control_hands import NONSENSE, WRONG
+from tests.unit.control_rest import Resting
 from tests.unit.control_world import GAMES, GROUPS, Fate
 from tests.unit.leases_world import SECONDS
 
 STEPS: Final = 50  # of one sequence
-_ROUNDS: Final = 20  # within which everything comes to rest
+_MOST: Final = 25  # transactions of a tick before which it may be hit
+_WRITES: Final = ("INSERT INTO operation_steps",) * 2 + ("UPDATE operation_steps", "UPDATE operations", "UPDATE games")
 
-# What a hand may write into an operation's row so that it makes no sense: it stands still until a person ends it.
-_NONSENSE: Final[dict[str, Mapping[str, Any]]] = {
-    "no JSON": {"parameters": "{not json"},
-    "JSON without an end": {"parameters": "[" * 100_000},
-    "a list for an object": {"preview": '["g1"]'},
-    "targets that are no names": {"targets": '[{"game": "g1"}]'},
-    "a state that is none": {"state": "bogus"},
-    "a plan nobody was shown": {"preview": '{"g4": ["a", "b", 1], "g3": ["a", "b", 1]}'},
-    "a time that is none": {"asked_at": "yesterday"},
-    "a version that is none": {"version": "second"},
-}
-# What can be read and still cannot be done.
-_WRONG: Final[dict[str, Mapping[str, Any]]] = {
-    "an unknown kind": {"kind": "explode"},
-    "another kind": {"kind": "retry"},
-    "nothing asked": {"parameters": "{}"},
-    "numbers for names": {"parameters": '{"assignments": 5, "games": 5}'},
-}
-_chosen_games = st.sets(st.sampled_from(GAMES), min_size=1, max_size=3)
-_group = st.sampled_from(GROUPS)
-_number = st.integers(0, 40)
-_early = st.one_of(st.integers(0, 8), st.integers(0, 60))
+_ASKED: Final = (  # the next one that is possible, from where it was drawn
+    *("move", "move", "pause", "resume", "move", "pause", "resume", "undo", "retry", "move", "retire", "restore"),
+    *("drain", "move", "stop", "start", "restart", "start", "pause", "resume"),
+)
+_HAPPENS: Final = (
+    *("go on",) * 5,
+    *("ask",) * 4,
+    *("a controller stands still",) * 4,
+    *("a controller dies",) * 2,
+    *("a driver stands still", "a driver dies", "a driver ends", "a second driver", "a driver is cut off"),
+    *(
+        "a while",
+        "too long",
+        "a stale controller",
+        "a stale controller",
+        "an edit",
+        "a word",
+        "a hand",
+        "a hand",
+        "no store",
+    ),
+)
+_MEANWHILE: Final = (
+    "come to rest",
+    "come to rest",
+    "opposites",
+    "opposites",
+    "go on",
+    "an edit",
+    "a group is set",
+    "give up",
+    "too long",
+)
+T = TypeVar("T")
 
 
-class Steering(Laws, RuleBasedStateMachine):
+class Steering(Resting, RuleBasedStateMachine):
     """People, controllers, drivers and accidents over one store."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.drawer: list[Wish] = []  # what somebody has looked at, and may ask for later
+        self.drawer: list[Wish] = []  # what was asked for, and may be again
+        self.old: list[Operation] = []  # as a controller has once read them
+        self.data: st.DataObject
 
-    # ------------------------------------------------------------------------------------------------------ people
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        """Drivers are in the middle of a pass over all games, and something is asked for."""
+        self.data = data
+        for driver in self.fleet.drivers.values():
+            driver.act(boundary=True)
+        self.ask()
+        self.ask()
 
-    @rule(keys=_chosen_games, group=_group, ahead=st.sampled_from([0, 0, 600, -600]), later=st.booleans(), cut=_early)
-    def want_a_move(self, keys: set[str], group: str, ahead: int, later: bool, cut: int) -> None:
-        """Somebody whose clock may be wrong plans a move."""
+    @rule(data=st.data(), what=st.sampled_from(_HAPPENS))
+    def happens(self, data: st.DataObject, what: str) -> None:
+        self.data = data
+        self.do(what)
+
+    def do(self, what: str) -> None:
+        name = what.removeprefix("a ").removeprefix("an ").replace(" ", "_")
+        getattr(self, name if name != "while" else "while_")()
+        self.the_laws_hold()
+
+    def draw(self, *values: T) -> T:
+        return self.data.draw(st.sampled_from(values))
+
+    # ---------------------------------------------------------------------------------------------- the world goes on
+
+    def go_on(self) -> None:
+        """Drivers pass, a controller looks and drivers are supervised; one driver may stay within its pass."""
+        self.round(self.draw(None, None, *GROUPS), backwards=self.draw(False, True))
+
+    def come_to_rest(self) -> None:
+        for backwards in (False, True):
+            self.round(None, backwards=backwards)
+
+    def while_(self) -> None:
+        self.pass_time(self.draw(1, 10, 29, 31))
+
+    def too_long(self) -> None:
+        self.pass_time(self.draw(130, 310))
+
+    # --------------------------------------------------------------------------------------------------------- people
+
+    def ask(self) -> None:
+        """Somebody whose clock may be wrong asks for something; the command may be killed."""
+        first = self.draw(*range(len(_ASKED)))
+        for kind in (*_ASKED[first:], *_ASKED[:first], "move"):
+            try:
+                wish = self._wish(kind)
+            except Refused:
+                continue
+            if wish is not None:
+                self._ask(wish, self.draw(*(None,) * 7, self.draw(*range(10))))
+                return
+
+    def opposites(self) -> None:
+        """What is under way comes to its end, then people want the opposite of it, which is done too."""
+        self.come_to_rest()
+        for key, seat in self._carried().items():
+            paused = self.seen.wished.get(key) == "paused"
+            facts = pauses.plan("resume" if paused else "pause", [key], {key: seat}, self._decided())
+            if facts:
+                self._ask(pauses.wish("resume" if paused else "pause", facts, "eve", ""))
+        self.come_to_rest()
+
+    def _wish(self, kind: str) -> Wish | None:
         there = seats.seats(self.engine)
-        try:
-            plan = moves.plan(dict.fromkeys(keys, group), there, seats.group_seats(self.engine), time.time() + ahead)
-        except Refused:
-            return
-        if plan.moves:
-            self._wish(plan.wish("ann", "because"), later, cut)
+        busy = {target.removeprefix("game:").removeprefix("group:") for target in self.seen.taken}
+        keys = {self.draw(*GAMES), self.draw(*GAMES)}
+        keys = keys - busy or set(GAMES) - busy or keys
+        group = self.draw(*(sorted(set(GROUPS) - busy) or GROUPS))
+        now = time.time() + self.draw(0, 0, 0, 0, 600, -600)
+        if kind == "move":
+            plan = moves.plan(dict.fromkeys(keys, group), there, seats.group_seats(self.engine), now)
+            return plan.wish("ann", "because") if plan.moves else None
+        if kind == "drain":
+            loads = read_loads(self.engine, now)
+            return drains.drain(group, there, seats.group_seats(self.engine), now, loads).wish("ann", "because")
+        if kind == "undo":
+            done = [each for each in listed(self.engine) if each.state == "succeeded"]
+            wish = controller.undo(self.engine, self.draw(*done[:3]), "cid", "", now)[0] if done else None
+            return wish if wish is not None and wish.targets else None  # else it is undone already
+        if kind in groups.KINDS:
+            facts = groups.plan(kind, [group] if kind != "start" else GROUPS, wanted(self.engine))
+            return groups.wish(kind, facts, "dan", "") if facts else None
+        if kind in retirement.KINDS:
+            facts = retirement.plan(kind, sorted(keys) if kind == "retire" else GAMES, there)
+            return retirement.wish(kind, facts, "dan", "") if facts else None
+        facts = pauses.plan(kind, sorted(keys & self._carried().keys()), there, self._decided())
+        return pauses.wish(kind, facts, "bob", "") if facts else None
 
-    @rule(keys=_chosen_games, kind=st.sampled_from(["pause", "resume", "retry"]), later=st.booleans(), cut=_early)
-    def want_a_decision(self, keys: set[str], kind: str, later: bool, cut: int) -> None:
-        facts = pauses.plan(kind, sorted(keys), seats.seats(self.engine), decisions.decided(self.engine))
-        if facts:
-            self._wish(pauses.wish(kind, facts, "bob", ""), later, cut)
+    def _carried(self) -> dict[str, seats.Seat]:
+        return {key: seat for key, seat in seats.seats(self.engine).items() if seat.retired_at is None}
 
-    @precondition(lambda self: self.known)
-    @rule(number=_number)
-    def undo(self, number: int) -> None:
-        try:
-            done = self._one(number, "succeeded")
-            if done is not None:
-                self._wish(controller.undo(self.engine, done, "cid", "", time.time())[0], later=False)
-        except Refused:
-            return
+    def _decided(self) -> dict[str, decisions.Decision]:
+        return decisions.decided(self.engine)
 
-    @precondition(lambda self: self.drawer)
-    @rule(number=_number, cut=_early)
-    def ask_for_what_was_looked_at(self, number: int, cut: int) -> None:
-        """The preview may be old by now, and it may be the second click."""
-        self._wish(self.drawer[number % len(self.drawer)], later=False, cut=cut)
-
-    @precondition(lambda self: self.known)
-    @rule(number=_number, ends=st.booleans())
-    def judge(self, number: int, ends: bool) -> None:
-        """A person lets an operation go on that waits for one, or ends it."""
-        waiting = self._one(number, "needs_human")
-        if waiting is None or self.fleet.locked or (waiting.operation_id in self.frozen and not ends):
-            return
-        if ends:
-            assert close(self.engine, waiting, "ann", "looked after").state == "failed"
-            self.frozen.pop(waiting.operation_id, None)
-        else:
-            resume(self.engine, waiting, "ann")
-
-    def _wish(self, wish: Wish, later: bool, cut: int = 99) -> None:
+    def _ask(self, wish: Wish, cut: int | None = None) -> None:
         self.drawer.append(wish)
-        if later:
-            return
 
         def command() -> None:
             try:
@@ -117,194 +186,162 @@ class Steering(Laws, RuleBasedStateMachine):
                 assert self.fleet.locked, "the store was there"
 
         self.fleet.run(command, Fate(statements=cut))
+        self.the_laws_hold()
 
-    def _one(self, number: int, state: State) -> Operation | None:
-        found = [each for each in listed(self.engine) if each.state == state]
-        return found[number % len(found)] if found else None
-
-    # ------------------------------------------------------------------------------------- controllers and drivers
-
-    @rule()
-    def tick(self) -> None:
-        self.fleet.tick()
-
-    @rule(cut=_early)
-    def tick_and_die(self, cut: int) -> None:
-        self.fleet.tick(Fate(statements=cut))
-
-    @rule(at=_early, cut=st.one_of(st.none(), _number), data=st.data())
-    def tick_and_stand_still(self, at: int, cut: int | None, data: st.DataObject) -> None:
-        """A controller stands still between two transactions; others, another controller too, go on meanwhile."""
-        others: list[tuple[str, Callable[[], None]]] = [
-            ("a tick", self.fleet.tick),
-            *((f"pass of {name}", self._passing(name)) for name in GROUPS),
-            ("a while", lambda: self.wait(10)),
-            ("too long", lambda: self.wait(130)),
-            ("wishes", lambda: self._wish(self.drawer[-1], later=False) if self.drawer else None),
-            ("the opposite", self._want_the_opposite),
-            ("an edit", lambda: self.assign_by_hand("g1", "c")),
-            ("a word", lambda: self.judge(0, ends=True)),
-        ]
-
-        def meanwhile() -> None:
-            for _ in range(data.draw(st.integers(1, 10))):
-                data.draw(st.sampled_from(others))[1]()
-
-        self.fleet.tick(Fate(cut, at, meanwhile))
-
-    def _passing(self, name: str) -> Callable[[], None]:
-        return lambda: self.fleet.drivers[name].act(boundary=True)
-
-    def _want_the_opposite(self) -> None:
-        """Somebody wants what was just paused to run, and the other way round."""
-        made = decisions.decided(self.engine)
-        for key in GAMES:
-            paused = key in made and made[key].desired == "paused"
-            self.want_a_decision({key}, "resume" if paused else "pause", later=False, cut=99)
-
-    @rule(name=_group, boundary=st.booleans())
-    def drive(self, name: str, boundary: bool) -> None:
-        self.fleet.drivers[name].act(boundary=boundary)
-
-    @rule(boundary=st.booleans())
-    def drive_all(self, boundary: bool) -> None:
-        for each in self.fleet.drivers.values():
-            each.act(boundary=boundary)
-
-    @rule(name=_group, boundary=st.booleans(), cut=_early)
-    def drive_and_die(self, name: str, boundary: bool, cut: int) -> None:
-        self.fleet.drivers[name].act(boundary=boundary, fate=Fate(statements=cut))
-
-    @rule(name=_group, how=st.sampled_from(["crash", "stop", "start", "start", "cut off", "reach", "reach"]))
-    def befall(self, name: str, how: str) -> None:
-        driver = self.fleet.drivers[name]
-        if how in {"cut off", "reach"}:
-            driver.cut_off = how == "cut off"
+    def word(self) -> None:
+        """A person lets an operation go on that waits for one, or ends it."""
+        waiting = [each for each in listed(self.engine) if each.state == "needs_human"]
+        if not waiting or self.fleet.locked:
+            if self.drawer:  # the second click on one button; the preview may be old by now
+                self._ask(self.draw(*self.drawer[-4:]))
+            return
+        chosen = self.draw(*waiting)
+        if chosen.operation_id in self.frozen or self.draw(False, True):
+            assert close(self.engine, chosen, "ann", "looked after").state == "failed"
+            self.frozen.pop(chosen.operation_id, None)
         else:
-            getattr(driver, how)()
+            resume(self.engine, chosen, "ann")
 
-    @rule(name=_group, seconds=st.sampled_from([-600.0, 0.0, 600.0]))
-    def set_a_clock(self, name: str, seconds: float) -> None:
-        """A machine's clock jumps; the store's does not."""
-        self.fleet.drivers[name].wall = seconds
+    def give_up(self) -> None:
+        """All that is under way waits too long, and is ended by a person."""
+        self.fleet.tick()
+        self.pass_time(310)
+        self.fleet.tick()
+        self.the_laws_hold()
+        for each in listed(self.engine, only_open=True):
+            if each.state == "needs_human":
+                close(self.engine, each, "ann", "looked after")
+                self.frozen.pop(each.operation_id, None)
+        self.the_laws_hold()
 
-    @rule(seconds=st.sampled_from([1, 1, 5, 10, 29, 31, 130, 310]))
-    def wait(self, seconds: int) -> None:
-        self.fleet.clock.now += seconds + 0.013
+    # ------------------------------------------------------------------------------------------------------ accidents
 
-    # --------------------------------------------------------------------------------------------- hands and trouble
+    def controller_dies(self) -> None:
+        """It is killed before a statement, or between two transactions."""
+        if self.draw(False, True):
+            self.ask()
+        if self.draw(False, True, True):
+            self.fleet.tick(self._moment(None))
+        else:
+            self.fleet.tick(Fate(statements=self.draw(*range(2 * _MOST))))
 
-    @rule(key=st.sampled_from(GAMES), group=_group)
-    def assign_by_hand(self, key: str, group: str) -> None:
-        if not self.fleet.locked:
-            with self.engine.begin() as connection:
-                mine = update(games).where(games.c.game_key == key)
-                connection.execute(mine.values(group_name=group, epoch=games.c.epoch + 1))
-            self.edits[key] += 1
+    def controller_stands_still(self) -> None:
+        """It stands still between two transactions; others, another controller too, go on meanwhile."""
+        if self.draw(False, True, True):
+            self.ask()
+        self.fleet.tick(self._moment(self._meanwhile))
 
-    @rule(key=st.sampled_from(GAMES))
-    def park(self, key: str) -> None:
-        """A stream has used up its attempts."""
-        if not self.fleet.locked:
-            parked = decisions.Decision(parked_at=1.0, failures=3, evidence="x")
-            decisions.record_failures(self.engine, {key: parked})
+    def _moment(self, meanwhile: Callable[[], None] | None) -> Fate:
+        """Between two transactions: mostly after one that begins a step, acts, or notes what was done."""
+        after = self.draw(None, *_WRITES)
+        if after is None:
+            return Fate(None, self.draw(*range(_MOST)), meanwhile)
+        return Fate(None, None, meanwhile, (after, self.draw(0, 0, 1, 2)))
 
-    @precondition(lambda self: self.known)
-    @rule(number=_number)
-    def touch(self, number: int) -> None:
-        """Somebody else changes the version of an operation."""
-        self._write(number, {"version": operations_table.c.version + 1})
+    def _meanwhile(self) -> None:
+        self.the_laws_hold()
+        for _ in range(self.draw(1, 1, 2)):
+            self.do(self.draw(*_MEANWHILE))
 
-    @precondition(lambda self: self.known)
-    @rule(number=_number, how=st.sampled_from(sorted(_NONSENSE)))
-    def freeze(self, number: int, how: str) -> None:
-        if row := self._write(number, _NONSENSE[how]):
-            self.frozen[row.operation_id] = row
+    def stale_controller(self) -> None:
+        """A controller acts on what it has read long ago, as if it had stood still since; or it reads now."""
+        acts = self.draw(False, True, True)
+        if acts:
+            for each in self.old:
+                if each.operation_id not in self.spoilt and each.state != "needs_human":
+                    self.fleet.run(partial(self._advance, each))
+                    self.the_laws_hold()
+        self.old = listed(self.engine, only_open=True)
 
-    @precondition(lambda self: self.known)
-    @rule(number=_number, how=st.sampled_from(sorted(_WRONG)))
-    def spoil(self, number: int, how: str) -> None:
-        self._write(number, _WRONG[how])
+    def _advance(self, operation: Operation) -> None:
+        with contextlib.suppress(Stale):
+            advance(self.fleet.world, KINDS[operation.kind], operation)
 
-    @rule()
-    def lock(self) -> None:
+    def driver_stands_still(self) -> None:
+        self._any_driver().act(boundary=self.draw(False, True), fate=Fate(None, self.draw(*range(10)), self._meanwhile))
+
+    def driver_dies(self) -> None:
+        fate = Fate(statements=self.draw(*range(_MOST)))
+        self._any_driver().act(boundary=self.draw(False, True), fate=fate)
+
+    def driver_ends(self) -> None:
+        driver = self._any_driver()
+        if not driver.busy:
+            self.draw(driver.crash, driver.stop)()
+
+    def second_driver(self) -> None:
+        """Somebody starts a second process of a group, which drives it where the first one has lost its lease."""
+        name = self.draw(*GROUPS)
+        if self.fleet.drivers[name].cut_off:
+            self.pass_time(SECONDS + 1)
+        self.fleet.others[name].start()
+
+    def driver_is_cut_off(self) -> None:
+        """It does not reach the store for a while; its clock may jump meanwhile."""
+        driver = self._any_driver()
+        driver.cut_off = not driver.cut_off
+        driver.wall = self.draw(0.0, 0.0, -600.0, 600.0)
+
+    def _any_driver(self) -> Any:
+        return self.draw(*self.fleet.processes)
+
+    def no_store(self) -> None:
+        """Somebody holds the store for a round."""
         self.fleet.lock()
-
-    @precondition(lambda self: self.fleet.locked)
-    @rule()
-    def unlock(self) -> None:
+        self.go_on()
         self.fleet.unlock()
 
-    def _write(self, number: int, values: Mapping[str, Any]) -> Row[Any] | None:
-        """Write by hand into an open operation that was not written into before."""
-        rows = [row for row in self.rows().values() if row.state in OPEN and row.operation_id not in self.spoilt]
-        if not rows or self.fleet.locked:
-            return None
-        row = rows[number % len(rows)]
-        if values.keys() != {"version"} or isinstance(values["version"], str):
-            self.spoilt[row.operation_id] = [each.removeprefix("game:") for each in json.loads(row.targets)]
-        name = row.operation_id
-        with self.engine.begin() as connection:
-            # As text, whatever the column's type: so writes a hand.
-            columns = {column: operations_table.c[column] for column in values}
-            sets = ", ".join(f"{column} = ?" for column in columns)
-            if all(isinstance(value, str) for value in values.values()):
-                connection.exec_driver_sql(
-                    f"UPDATE operations SET {sets} WHERE operation_id = ?",
-                    (*values.values(), name),
-                )
-            else:
-                mine = operations_table.c.operation_id == name
-                connection.execute(update(operations_table).where(mine).values(values))
-        return self.rows()[name]
+    # ---------------------------------------------------------------------------------------------------------- hands
 
-    @invariant()
-    def the_laws(self) -> None:
-        self.the_laws_hold()
+    def edit(self) -> None:
+        """Somebody assigns a game by hand, best one that is on its way."""
+        key = self.draw(*(sorted({each.removeprefix("game:") for each in self.seen.taken} & set(GAMES)) or GAMES))
+        if self.fleet.locked or self.picture().places[key].retired_at is not None:
+            return
+        with self.engine.begin() as connection:
+            mine = update(games).where(games.c.game_key == key)
+            connection.execute(mine.values(group_name=self.draw(*GROUPS), epoch=games.c.epoch + 1))
+        self.edits[key] += 1
+
+    def group_is_set(self) -> None:
+        """A command changes at once what is wanted of a group, best of one that an operation is about."""
+        busy = {each.removeprefix("group:") for each in self.seen.taken} & set(GROUPS)
+        name, desired = self.draw(*(sorted(busy) or GROUPS)), self.draw("running", "drained", "stopped", "running")
+        if not self.fleet.locked:
+            seen = wanted(self.engine)[name]
+            change(self.engine, seen, replace(seen, desired=desired), "eve", "")
+
+    def hand(self) -> None:
+        """A stream has used up its attempts; or somebody writes into an open operation, sometimes nonsense."""
+        rows = [row for row in self.seen.rows.values() if row.state in OPEN and row.operation_id not in self.spoilt]
+        how = self.draw("park", "park", "touch", "freeze", "spoil")
+        if how == "park" or not rows:
+            parked = decisions.Decision(parked_at=1.0, failures=3, evidence="x")
+            decisions.record_failures(self.engine, {self.draw(*GAMES): parked})
+            return
+        row = self.draw(*rows)
+        if how == "touch":
+            mine = operations_table.c.operation_id == row.operation_id
+            with self.engine.begin() as connection:
+                connection.execute(update(operations_table).where(mine).values(version=operations_table.c.version + 1))
+            return
+        among = NONSENSE if how == "freeze" else WRONG
+        values = among[self.draw(*sorted(among))]
+        targets = [each.partition(":")[2] for each in json.loads(row.targets)]
+        self.spoilt[row.operation_id] = [each for each in targets if each in GAMES]
+        with self.engine.begin() as connection:  # as text, whatever the column's type: so writes a hand
+            query = (
+                f"UPDATE operations SET {', '.join(f'{name} = :{name}' for name in values)} WHERE operation_id = :key"
+            )
+            connection.execute(text(query), {**values, "key": row.operation_id})
+        if how == "freeze":
+            self.frozen[row.operation_id] = self.picture().rows[row.operation_id]
 
     # ------------------------------------------------------------------------------------------------------- the end
 
     def teardown(self) -> None:
         try:
             if self.sound:
-                self._heal()
+                self.heal()
         finally:
             self.fleet.close()
-
-    def _heal(self) -> None:
-        """All trouble ends: then everything comes to rest by itself, or says what it needs a person for."""
-        self.fleet.unlock()
-        self.fleet.clock.now += SECONDS + 1
-        for driver in self.fleet.drivers.values():
-            driver.cut_off, driver.wall = False, 0.0
-        self._rest()
-        assert self._is_at_rest()
-        waiting = [each for each in listed(self.engine, only_open=True) if each.operation_id not in self.frozen]
-        assert all((each.outcome or "").endswith(".") or each.operation_id in self.spoilt for each in waiting)
-        for each in waiting:
-            resume(self.engine, each, "ann")
-        self._rest()
-        waiting = [each for each in listed(self.engine, only_open=True) if each.operation_id not in self.spoilt]
-        assert not waiting, "nothing is in the way any more"
-        self.drive_all(boundary=True)
-        made = decisions.decided(self.engine)
-        for key, seat in seats.seats(self.engine).items():
-            assert seat.group == seat.held_by == seat.told_group, key
-            assert key in self.fleet.drivers[str(seat.group)].reads()
-            assert (seat.lane == "PAUSED") == (key in made and made[key].desired == "paused")
-
-    def _rest(self) -> None:
-        for _ in range(_ROUNDS):
-            for each in self.fleet.drivers.values():
-                each.start()
-                each.act(boundary=True)
-            self.fleet.tick()
-            self.wait(1)
-            self.the_laws_hold()
-            if self._is_at_rest():
-                return
-
-    def _is_at_rest(self) -> bool:
-        there = seats.seats(self.engine).values()
-        settled = all(seat.group == seat.held_by == seat.told_group for seat in there)
-        return settled and all(each.state == "needs_human" for each in listed(self.engine, only_open=True))

@@ -5,41 +5,49 @@ others go on.
 """
 
 import itertools
+import os
 import shutil
 import sqlite3
 import tempfile
-import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from sqlalchemy import event
+from sqlalchemy import event, update
 from sqlalchemy.exc import OperationalError
 
 from listeners.sample import StreamState
+from pipeline.control.backends import reference_of
 from pipeline.control.controller import KINDS
 from pipeline.control.engine import World, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings, load
+from pipeline.store import groups as store
 from pipeline.store.drivers import beat, start_driver, write_streams
 from pipeline.store.engine import open_store
-from pipeline.store.games import record_seen, register_group
-from pipeline.store.leases import Lease, LeaseLost
+from pipeline.store.fleet import HEARTBEAT_LIMIT_SECONDS
+from pipeline.store.games import assign_waiting, record_seen, register_group
+from pipeline.store.leases import Lease, LeaseLost, Process
+from pipeline.store.tables import groups
 from pipeline.streams import lanes
 from pipeline.streams.roster import Roster
-from tests.unit.leases_world import SECONDS, StoreClock, elsewhere
+from tests.unit.leases_world import SECONDS, StoreClock
 
 GROUPS = ("a", "b", "c")
-GAMES = ("g1", "g2", "g3", "g4")
+GAMES = ("g1", "g2", "g3")
 LAST_SEQ = 9
 
 
 class Killed(BaseException):
     """SIGKILL: nothing of the process runs on; what it had not committed is rolled back."""
+
+
+class Broken(BaseException):
+    """A law was broken while a process stood still; no code of ours may take it for an error of its own."""
 
 
 @dataclass
@@ -48,64 +56,117 @@ class Fate:
 
     statements: int | None = None  # it is killed before the one after so many
     transactions: int | None = None  # it stands still before the one after so many
-    meanwhile: Callable[[], None] = lambda: None  # what others do then
+    meanwhile: Callable[[], None] | None = None  # what others do then; None: it is killed there
+    after: tuple[str, int] | None = None  # or before the one after a statement like this, when it had so many of them
 
 
 UNHURT = Fate()
 
 
-@cache
-def _template() -> Path:
-    """Make a store with groups and games, once."""
-    folder = Path(tempfile.mkdtemp(prefix="turnout-model-"))
-    settings, paths = load(folder, {})
-    engine = open_store(settings, paths)
-    for name in GROUPS:
-        register_group(engine, name)
-    record_seen(engine, {key: key.upper() for key in GAMES}, LAST_SEQ)
-    with engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-    engine.dispose()
-    return paths.control_db
-
-
-class Fleet:
-    """Three groups with four games between them, and the store that all processes share."""
+class _Stage:
+    """A store that one fleet after the other plays in; SQLAlchemy compiles each statement once for all of them."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="turnout-model-")
         self.settings, self.paths = load(Path(self._folder.name), {})
-        self.paths.root.mkdir(parents=True, exist_ok=True)
-        shutil.copy(_template(), self.paths.control_db)
+        self._fresh = self.file = Path(self._folder.name, "fresh.db")
+        self._numbers = itertools.count(1)
         self.engine = open_store(self.settings, self.paths)
+        for name in GROUPS:
+            register_group(self.engine, name)
+        with self.engine.begin() as connection:
+            connection.execute(update(groups).values(backend="local"))
+        record_seen(self.engine, {key: key.upper() for key in GAMES}, LAST_SEQ)
+        with self.engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.engine.dispose()
+        shutil.copy(self.paths.control_db, self._fresh)
+        self.fleet: Fleet | None = None
+        event.listen(self.engine, "do_connect", self._connect)
         event.listen(self.engine, "connect", _hasten)
         event.listen(self.engine, "before_cursor_execute", self._before_statement)
         event.listen(self.engine, "engine_connect", self._before_transaction)
-        self.clock = StoreClock(self.engine)  # opens all connections anew
-        self.world = World(Settings(), self.engine, self.paths)
+        self.clock = StoreClock(self.engine)
+        self._begun = self.clock.now
+
+    def _before_statement(self, _connection: object, _cursor: object, statement: str, *_more: object) -> None:
+        if self.fleet is not None:
+            self.fleet.before_statement(statement)
+
+    def _before_transaction(self, _connection: object) -> None:
+        if self.fleet is not None:
+            self.fleet.before_transaction()
+
+    def _connect(self, _dialect: object, _record: object, arguments: list[Any], _more: object) -> None:
+        arguments[0] = str(self.file)
+
+    def begin(self, fleet: "Fleet") -> None:
+        """Give it a store of its own: a process that was killed may still have connections to the one before."""
+        if self.fleet is not None:
+            self.fleet.close()
+        self.file = Path(self._folder.name, f"{next(self._numbers)}.db")
+        shutil.copy(self._fresh, self.file)
+        self.fleet, self.clock.now = fleet, self._begun
+
+    def end(self) -> None:
+        self.fleet = None
+        self.engine.dispose()
+        for end in ("", "-wal", "-shm"):
+            Path(f"{self.file}{end}").unlink(missing_ok=True)
+
+
+@cache
+def _stage() -> _Stage:
+    return _Stage()
+
+
+class Fleet:
+    """Three groups with three games between them, and the store that all processes share."""
+
+    def __init__(self) -> None:
+        stage = _stage()
+        self.paths, self.engine, self.clock = stage.paths, stage.engine, stage.clock
         self._running: list[Fate] = []
+        stage.begin(self)
+        self.store = sqlite3.connect(stage.file, isolation_level=None)  # for tests to look into
+        self.world = World(Settings(), self.engine, self.paths)
         self._locker: sqlite3.Connection | None = None
         numbers = itertools.count(1)  # ids decide the order of what was asked at once: a replay must give the same ones
-        self._ids = patch("uuid.uuid4", lambda: uuid.UUID(int=next(numbers) << 96))
-        self._ids.start()
+        self._same: list[Any] = [
+            patch("uuid.uuid4", lambda: uuid.UUID(int=next(numbers) << 96)),
+            patch("time.time", self._time),
+        ]
+        for each in self._same:
+            each.start()
         self.pids = 0
         self.drivers = {name: Driver(self, name) for name in GROUPS}
-        for each in self.drivers.values():
-            each.start()
+        self.others = {name: Driver(self, name) for name in GROUPS}  # second processes, which wait for the leases
+        self.supervise()
+
+    @property
+    def processes(self) -> list["Driver"]:
+        return [*self.drivers.values(), *(each for each in self.others.values() if each.alive)]
 
     def close(self) -> None:
-        self._ids.stop()
+        for each in self._same:
+            each.stop()
         self.unlock()
-        self.engine.dispose()
-        self._folder.cleanup()
+        self.store.close()
+        _stage().end()
+
+    def _time(self) -> float:
+        """All machines' clocks are as the store's, but where a test says otherwise."""
+        return self.clock.now
 
     def run(self, act: Callable[[], Any], fate: Fate = UNHURT) -> bool:
         """Let a process do something; tell whether it lived to its end."""
-        self._running.append(Fate(fate.statements, fate.transactions, fate.meanwhile))
+        self._running.append(replace(fate))
         try:
             act()
         except Killed:
             return False
+        except Broken as broken:
+            raise (broken.__cause__ or broken) from None
         finally:
             self._running.pop()
         return True
@@ -115,11 +176,39 @@ class Fleet:
 
         def look() -> None:
             try:
+                assign_waiting(self.engine)
                 tick(self.world, KINDS)
             except OperationalError:
                 assert self.locked, "the store was there"
 
         self.run(look, fate)
+
+    def supervise(self) -> None:
+        """Begin and end drivers as is wanted of their groups; what a supervisor does with processes, without any."""
+        if self.locked:
+            return
+        runs, driving = store.open_runs(self.engine), store.driving(self.engine)
+        for name, group in store.wanted(self.engine).items():
+            run, driver = runs.get(name), self.drivers[name]
+            if driver.busy or self.others[name].busy:
+                continue
+            if run is not None and not driver.alive:
+                store.end_run(self.engine, run.run_id, "it has ended", died=run.stop_asked_at is None)
+            elif run is not None and (group.desired == "stopped" or run.stop_asked_at is not None):
+                store.ask_to_stop(self.engine, run.run_id)
+                driver.stop()
+            elif run is None and self.others[name].alive:  # found running
+                self.drivers[name], self.others[name] = self.others[name], driver
+                store.begin_run(self.engine, name, self.drivers[name].reference)
+            elif run is None and group.desired != "stopped" and name not in driving:
+                run_id = store.begin_run(self.engine, name)
+                driver.start()
+                store.refer(self.engine, run_id or 0, driver.reference)
+
+    @property
+    def store_now(self) -> float:
+        """The time as the store's arithmetic has it, which is not exact."""
+        return ((self.clock.now / 86_400 + 2_440_587.5) - 2_440_587.5) * 86_400
 
     @property
     def locked(self) -> bool:
@@ -128,7 +217,7 @@ class Fleet:
     def lock(self) -> None:
         """Let somebody hold the store, so that nobody else can write."""
         if self._locker is None:
-            self._locker = sqlite3.connect(self.paths.control_db, isolation_level=None, check_same_thread=False)
+            self._locker = sqlite3.connect(_stage().file, isolation_level=None, check_same_thread=False)
             self._locker.execute("BEGIN IMMEDIATE")
 
     def unlock(self) -> None:
@@ -137,24 +226,32 @@ class Fleet:
             self._locker.close()
             self._locker = None
 
-    def _before_statement(self, *_arguments: object) -> None:
+    def before_statement(self, statement: str) -> None:
         fate = self._running[-1] if self._running else UNHURT
+        if fate.after is not None and fate.after[0] in statement:
+            text, left = fate.after
+            fate.after = (text, left - 1) if left else None
+            fate.transactions = fate.transactions if left else 0
         if fate.statements is None:
             return
         fate.statements -= 1
         if fate.statements < 0:
             raise Killed
 
-    def _before_transaction(self, _connection: object) -> None:
+    def before_transaction(self) -> None:
         fate = self._running[-1] if self._running else UNHURT
         if fate.transactions is None:
             return
         fate.transactions -= 1
         if fate.transactions < 0:
             fate.transactions = None
+            if fate.meanwhile is None:
+                raise Killed
             self._running.append(Fate())
             try:
                 fate.meanwhile()
+            except Exception as error:
+                raise Broken from error
             finally:
                 self._running.pop()
 
@@ -176,6 +273,9 @@ class Driver:
         self.lapsed: frozenset[str] = frozenset()  # of the running pass; its lease had run out, others may have them
         self.wall = 0.0  # how far its machine's clock is ahead
         self.cut_off = False  # it does not reach the store
+        self.reference = ""  # of its last process
+        self.beaten_until = 0.0  # before then it does not tell again that it lives
+        self.busy = False  # it stands still in the middle of something
 
     @property
     def alive(self) -> bool:
@@ -183,15 +283,19 @@ class Driver:
 
     def start(self) -> None:
         """Start where no other driver has the lease."""
-        if self.alive or self.cut_off or self.fleet.locked:
+        if self.alive or self.busy or self.cut_off or self.fleet.locked:
             return
         self.fleet.pids += 1
-        lease = Lease(self.fleet.engine, "group", self.group, SECONDS, elsewhere(self.fleet.pids))
+        number = self.fleet.pids
+        process = Process(f"host-{number}", f"boot-{number}", os.getpid(), number)
+        self.reference = reference_of(process)
+        lease = Lease(self.fleet.engine, "group", self.group, SECONDS, process)
         try:
             lease.acquire()
         except Refused:
             return
         self.lease, self.until = lease, self.fleet.clock.now + SECONDS
+        self.beaten_until = 0.0
         start_driver(self.fleet.engine, "group", self.group, None)
         beat(self.fleet.engine, "group", self.group, "running", 0)
         self.roster = Roster(Settings(), Paths(self.fleet.paths.root), self.fleet.engine, self.group, lease)
@@ -204,14 +308,21 @@ class Driver:
 
     def stop(self) -> None:
         """End in order: the pass ends, then the lease."""
-        if self.lease is not None and not self.cut_off and not self.fleet.locked:
-            self.lease.release()
+        if self.lease is not None and not self.fleet.locked:
+            if not self.cut_off:
+                self.lease.release()
             self.crash()
 
     def act(self, *, boundary: bool, fate: Fate = UNHURT) -> None:
         """Renew, look which games are ours, and tell of them; at a boundary a pass ends first and the next begins."""
-        if not self.fleet.run(lambda: self._act(boundary=boundary), fate):
-            self.crash()
+        if self.busy:
+            return
+        self.busy = True
+        try:
+            if not self.fleet.run(lambda: self._act(boundary=boundary), fate):
+                self.crash()
+        finally:
+            self.busy = False
 
     def reads(self) -> set[str]:
         """Which games it would write to now."""
@@ -241,14 +352,18 @@ class Driver:
 
     def _meet_store(self, lease: Lease, roster: Roster) -> None:
         lease.renew()
-        if self.until <= self.fleet.clock.now:
+        renewed_at = self.fleet.clock.now
+        if self.until <= renewed_at:
             self.lapsed = self._passing()
-        self.until = self.fleet.clock.now + SECONDS
-        roster.sync()
+        roster.sync()  # until then it has what it had while its lease ran before
+        self.until = renewed_at + SECONDS
         wall = self.fleet.clock.now + self.wall
         for stream in roster.streams.values():
-            if lanes.may_run(stream.decision, time.time()):
+            if lanes.may_run(stream.decision, wall):
                 stream.complete_through, stream.behind = stream.last_seq, False
+        if self.until > self.beaten_until:
+            self.beaten_until = self.until + HEARTBEAT_LIMIT_SECONDS / 3
+            beat(self.fleet.engine, "group", self.group, "running", LAST_SEQ)
         write_streams(
             self.fleet.engine,
             [

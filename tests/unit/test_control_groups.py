@@ -32,6 +32,7 @@ from pipeline.store.groups import (
 )
 from pipeline.store.leases import Lease, Process
 from pipeline.store.operations import Operation, ask, listed, operation, steps
+from pipeline.store.operations import change as begun
 from pipeline.store.tables import operation_steps
 from tests.unit.leases_world import StoreClock
 
@@ -265,6 +266,17 @@ def test_a_group_changed_meanwhile_is_not_stopped(engine: Engine, act: Callable[
     act()
     assert "it has changed since you looked" in str(operation(engine, stop.operation_id).outcome)
     assert wanted(engine)["a"].desired == "running"
+
+
+def test_a_group_changed_since_its_stop_began_is_not_overwritten(engine: Engine, tmp_path: Path) -> None:
+    """A change between a controller's look and its act stays: the stop is refused there and has done nothing."""
+    settings, paths = load(tmp_path, {})
+    seen = create(engine, LOCAL, "ann", "")
+    running = begun(engine, asked(engine, "stop", "a"), "running")
+    changed = change(engine, seen, replace(seen, desired="drained"), "bob", "")
+    with pytest.raises(Refused, match="somebody else has changed group a meanwhile"):
+        KINDS["stop"].steps[0].act(World(settings, engine, paths), running)
+    assert wanted(engine)["a"] == changed
 
 
 def test_a_driver_that_does_not_end_is_told_of(engine: Engine, act: Callable[[], None]) -> None:

@@ -7,16 +7,19 @@ import pytest
 from hypothesis import Phase
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.unit.control_machine import STEPS, Steering
+from tests.unit.control_machine import Steering
 
 SEQUENCES = 25
+_STEPS = 30  # of each: half a minute in all
 
 
-def settings(sequences: int, *, shrinks: bool = True) -> hypothesis.settings:
+def settings(
+    sequences: int, steps: int = _STEPS, *, shrinks: bool = True, derandomize: bool = True
+) -> hypothesis.settings:
     phases = (Phase.generate, Phase.shrink) if shrinks else (Phase.generate,)
     return hypothesis.settings(
-        max_examples=sequences, stateful_step_count=STEPS, derandomize=True, database=None, deadline=None,
-        phases=phases, suppress_health_check=list(hypothesis.HealthCheck),
+        max_examples=sequences, stateful_step_count=steps, derandomize=derandomize, database=None, deadline=None,
+        phases=phases, suppress_health_check=list(hypothesis.HealthCheck), report_multiple_bugs=False,
     )  # fmt: skip
 
 

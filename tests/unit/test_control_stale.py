@@ -15,7 +15,7 @@ from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.decisions import decided
-from pipeline.store.games import carried, holds, record_seen, register_group
+from pipeline.store.games import carried, holds, let_go, record_seen, register_group
 from pipeline.store.operations import (
     Operation,
     Stale,
@@ -100,6 +100,26 @@ def test_nothing_was_moved_is_said_only_where_it_is_so(world: World, killed: boo
     ended = operation(world.engine, running.operation_id)
     assert ended.outcome == "Nothing was moved: g1 is in c group now, assigned by somebody else."
     assert there["g2"].group == "a"
+
+
+def test_a_game_that_came_back_to_its_old_group_is_not_waited_for(world: World) -> None:
+    """D17: somebody assigns a moved game back to where it was; its driver need not let go, and the move ends."""
+    leases = {name: group_lease(world.engine, name, number) for number, name in enumerate("ab", 1)}
+    assert len(carried(world.engine, leases["a"])) == 2
+    running = asked(world, "move")
+    tick(world, KINDS)
+    edit(world, "g1", "a")
+    tick(world, KINDS)
+    assert steps(world.engine, running.operation_id)[-1].detail.startswith("Group a still holds 1: g2."), "nor g1"
+    let_go(world.engine, leases["a"], ["g2"])
+    assert [each.game_key for each in carried(world.engine, leases["b"])] == ["g2"]
+    tick(world, KINDS)
+    assert [(each.name, each.state) for each in steps(world.engine, running.operation_id)] == [
+        ("assign", "done"),
+        ("release", "done"),
+        ("take", "done"),
+        ("see", "running"),
+    ]
 
 
 NONSENSE = {
