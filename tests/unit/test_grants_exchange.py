@@ -1,4 +1,6 @@
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from unicodedata import normalize
 
 import pytest
@@ -14,6 +16,7 @@ from pipeline.errors import Refused
 from pipeline.names import game_key
 
 SCHEMA = Securable(("main", "games"))
+ACCESS = Path(__file__).parents[2] / "docs" / "access.md"
 CATALOG = Securable(("main",))
 END_OF_2026 = 1_798_761_600
 HOSTILE = (
@@ -265,6 +268,15 @@ def test_sql_that_says_something_else_is_refused_in_its_line(old: str, new: str,
         text.replace(old, new, 1) if old != "`main`.`games`." else text.replace(f"{old}`{CHESS}", f"{new}`{CHESS}"),
     )
     assert any(each.startswith(f"line {line}: ") and part in each for each in found), found
+
+
+def test_the_documents_sql_is_what_is_written() -> None:
+    """The SQL in docs/access.md is the export of one row."""
+    example, *_ = re.findall(
+        r"^```sql\n([^~]*?-- turnout:.*?)^```", ACCESS.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    [read] = parse("sql", example, SCHEMA, {CHESS: "Chess"})
+    assert exchange_sql.render([read], SCHEMA).endswith(example)
 
 
 def test_sql_of_people_is_read() -> None:

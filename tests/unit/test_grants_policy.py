@@ -1,5 +1,7 @@
 import contextlib
+import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,15 +20,10 @@ def known(*names: str) -> dict[str, str]:
 
 GAMES = known("Block Party", "game_1", "game_2", "Game_3", "no", "2048", "odd [EU]")
 END_OF_2026 = 1_798_761_600
-WHOLE = """version: 1
-max_days: 30
-grants:
-  - principals: [analysts, user: ann@example.com]
-    games: ["Block Party", "game_*"]
-    until: 2026-12-31
-    reason: Quarterly numbers
-    ticket: DATA-12
-"""
+ACCESS = Path(__file__).parents[2] / "docs" / "access.md"
+DOCUMENTED, *_ = re.findall(r"^```yaml\n(version: .*?)^```", ACCESS.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+WHOLE = DOCUMENTED.replace("max_days: 90", "max_days: 30")
+"""The example of the documents, with another limit than the one that holds where none is given."""
 
 
 def policy(*grants: str, head: str = "version: 1") -> str:
@@ -201,10 +198,10 @@ def test_temporary_grants_last_no_longer_than_max_days() -> None:
     read = parse(WHOLE, GAMES)
     longest = END_OF_2026 - 30 * 86_400
     assert check_until(read, longest) == ()
-    with pytest.raises(Refused, match=r"line 4: until 2026-12-31 is more than 30 days ahead"):
+    with pytest.raises(Refused, match=r"line 5: until 2026-12-31 is more than 30 days ahead"):
         check_until(read, longest - 1)
     assert check_until(read, END_OF_2026 - 1) == ()
-    assert check_until(read, END_OF_2026) == ("line 4: it is over since 2026-12-31; nobody reads by it.",)
+    assert check_until(read, END_OF_2026) == ("line 5: it is over since 2026-12-31; nobody reads by it.",)
     assert cells(read, GAMES)
 
 
