@@ -170,6 +170,21 @@ def test_yaml_joins_what_shares_terms_and_games() -> None:
     assert ordered(rows) == parse_yaml(text, known(rows))
 
 
+@pytest.mark.parametrize("change", [{"until": END_OF_2026}, {"reason": "other"}, {"ticket": "T-1"}])
+def test_yaml_joins_nothing_else(change: dict[str, str]) -> None:
+    """Rows that differ in one term only, of one principal or of two, come back each with its own."""
+    first = row("ann", "Chess")
+    for other in (row("bob", "Chess", **change), row("ann", "Go", **change)):  # type: ignore[arg-type] # fields by name
+        assert parse_yaml(render_yaml([first, other]), known([first, other])) == ordered([first, other])
+
+
+def test_everybodys_grant_makes_a_policy_that_allows_it() -> None:
+    """What was read from a catalog can be exported and read again, also where everybody may read."""
+    rows = [row("Account Users", "Chess", "group")]
+    assert parse_yaml(render_yaml(rows), known(rows)) == rows
+    assert "allow_everyone: false" in render_yaml([row("ann", "Chess")])
+
+
 def test_a_policy_nobody_could_read_is_not_written() -> None:
     """An export over the size that is read back is refused with what to do."""
     with pytest.raises(Refused, match="export fewer"):
