@@ -1,0 +1,51 @@
+"""All that is wrong with a text, collected with line numbers and said in one refusal."""
+
+from bisect import bisect_left
+from typing import Final
+
+from pipeline.errors import Refused
+
+_MOST_SHOWN: Final = 50
+_LONGEST: Final = 80
+
+
+class Problems:
+    """What is wrong with one text so far."""
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+        self._found: list[tuple[int, str]] = []
+
+    def add(self, line: int, sentence: str) -> None:
+        """Note one problem; lines count from 1."""
+        self._found.append((line, sentence))
+
+    def refuse(self) -> None:
+        """Say all problems in the order of their lines; do nothing where there are none.
+
+        Raises:
+            Refused: there are some.
+        """
+        if not self._found:
+            return
+        found = sorted(set(self._found))
+        shown = [f"  - line {line}: {sentence}" for line, sentence in found[:_MOST_SHOWN]]
+        if len(found) > _MOST_SHOWN:
+            shown.append(f"  - and {len(found) - _MOST_SHOWN} more")
+        raise Refused(f"{len(found)} problem(s) in {self._subject}, correct them there:\n" + "\n".join(shown))
+
+
+class Lines:
+    """Which line of a text a position is in."""
+
+    def __init__(self, text: str) -> None:
+        self._ends = [position for position, char in enumerate(text) if char == "\n"]
+
+    def at(self, position: int) -> int:
+        """Return the line, counted from 1."""
+        return bisect_left(self._ends, position) + 1
+
+
+def shown(text: str) -> str:
+    """Return a text as a sentence shows it: in quotes, on one line, cut where it is long."""
+    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
