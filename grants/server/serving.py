@@ -12,6 +12,7 @@ import socket
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final, TextIO
 
 import uvicorn
@@ -118,7 +119,8 @@ def _lock(folder: Path) -> TextIO:
 
 
 def _listen(port: int) -> socket.socket:
-    listener = socket.socket()
+    # asyncio sends without delay only where the protocol is named: else each answer waits 40 ms for the client's receipt
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
@@ -130,10 +132,7 @@ def _listen(port: int) -> socket.socket:
 
 
 def _run(app: ASGIApp, listener: socket.socket, port: int) -> None:
-    """Serve until a signal; uvicorn raises the signal again when it has ended, and that is no failure here."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    """Serve until a signal."""
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -144,5 +143,14 @@ def _run(app: ASGIApp, listener: socket.socket, port: int) -> None:
         server_header=False,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
+    server = uvicorn.Server(config)
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        """End a server that is still starting; a running one handles signals itself, and raises them again at its end."""
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     print(f"Catalog: http://{HOST}:{port}", flush=True)  # noqa: T201 - the address is this command's output
-    uvicorn.Server(config).run(sockets=[listener])
+    server.run(sockets=[listener])
