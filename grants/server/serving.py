@@ -119,7 +119,7 @@ def _lock(folder: Path) -> TextIO:
 
 
 def _listen(port: int) -> socket.socket:
-    # asyncio sends without delay only where the protocol is named: else each answer waits 40 ms for the client's receipt
+    # asyncio sends without delay only where the protocol is named; else each answer waits 40 ms for an acknowledgement
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -146,7 +146,7 @@ def _run(app: ASGIApp, listener: socket.socket, port: int) -> None:
     server = uvicorn.Server(config)
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        """End a server that is still starting; a running one handles signals itself, and raises them again at its end."""
+        """End a server that is still starting; a running one has a handler of its own, and raises them at its end."""
         server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):

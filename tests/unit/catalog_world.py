@@ -291,6 +291,7 @@ def recorder(answers: Mapping[str, Any] | None = None) -> Iterator[Recorder]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = 65_536  # an answer goes out at once, not its head first
 
         def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))

@@ -37,3 +37,21 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     store = open_store(settings, paths)
     yield store
     store.dispose()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which catalogs the contract was really run against: a skip must not pass for a proof."""
+    mark = "test_catalog_contract.py::"
+    run, skipped = (
+        {
+            report.nodeid.rpartition("[")[2].rstrip("]").partition("-")[0] if "[" in report.nodeid else "embedded"
+            for outcome in outcomes
+            for report in terminalreporter.getreports(outcome)
+            if mark in report.nodeid
+        }
+        & {"embedded", "unity", "databricks"}
+        for outcomes in (("passed", "failed"), ("skipped",))
+    )
+    if run | skipped:
+        terminalreporter.write_line(f"catalogs really run: {', '.join(sorted(run)) or 'none'}")
+        terminalreporter.write_line(f"catalogs NOT run: {', '.join(sorted(skipped - run)) or 'none'}")
