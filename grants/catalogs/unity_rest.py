@@ -52,8 +52,6 @@ def register(rest: Rest, table: Securable, location: str, columns: Sequence[tupl
     catalog_name, schema_name, name = table.path
     if _is_known(rest, table, location):
         return False
-    _make(rest, Securable(table.path[:1]), {"name": catalog_name})
-    _make(rest, Securable(table.path[:2]), {"name": schema_name, "catalog_name": catalog_name})
     made = {
         "name": name,
         "catalog_name": catalog_name,
@@ -64,7 +62,12 @@ def register(rest: Rest, table: Securable, location: str, columns: Sequence[tupl
         "columns": described(columns),
     }
     try:
-        rest.write("POST", f"{PREFIX}/tables", made)
+        try:
+            rest.write("POST", f"{PREFIX}/tables", made)
+        except Gone:
+            _make(rest, Securable(table.path[:1]), {"name": catalog_name})
+            _make(rest, Securable(table.path[:2]), {"name": schema_name, "catalog_name": catalog_name})
+            rest.write("POST", f"{PREFIX}/tables", made)
     except Refused:
         if not _is_known(rest, table, location):  # known by now: ours whose answer was lost, or another process's
             raise

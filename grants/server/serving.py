@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import socket
+import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -48,7 +49,7 @@ def serve(folder: Path, port: int, troubles: Troubles) -> None:
         folder.chmod(0o700)
     except OSError as error:
         raise Refused(f"{folder} cannot be the catalog's folder: {error}. Choose one that can be written.") from error
-    with _lock(folder), _listen(port) as listener, closing(open_rows(folder / "catalog.db")) as rows:
+    with _lock(folder), _listen(port) as listener, closing(_open(folder / "catalog.db")) as rows:
         tokens.keep_own_token(rows, folder / TOKEN_FILE)
         world = World(rows, troubles, listener.getsockname()[1])
         _run(application(world), listener, world.port)
@@ -116,6 +117,15 @@ def _lock(folder: Path) -> TextIO:
         file.close()
         raise Refused(f"Another process serves the catalog in {folder} already. Stop it, or use that one.") from error
     return file
+
+
+def _open(file: Path) -> sqlite3.Connection:
+    try:
+        return open_rows(file)
+    except sqlite3.Error as error:
+        raise Refused(
+            f"{file} cannot be opened: {error}. Bring it back, or remove it to begin with no grants."
+        ) from error
 
 
 def _listen(port: int) -> socket.socket:

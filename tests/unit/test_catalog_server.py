@@ -326,8 +326,10 @@ def test_a_removed_token_file_makes_a_new_token_and_ends_the_old(tmp_path: Path)
 
 
 def test_a_second_server_refuses_in_a_sentence(server: Server, tmp_path: Path) -> None:
-    """A taken port and a folder that is served already are told in one sentence, and the first server goes on."""
-    for folder, port in ((tmp_path, server.port), (server.folder, 0)):
+    """A taken port, a folder served already and a broken file are told in one sentence; the first server goes on."""
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "catalog.db").write_text("no database at all, whatever its name says" * 100, "utf-8")
+    for folder, port in ((tmp_path, server.port), (server.folder, 0), (tmp_path / "broken", 0)):
         second = start(folder, port)
         _, said = second.communicate(timeout=30)
         assert second.returncode == 1
