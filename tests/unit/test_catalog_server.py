@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -194,6 +195,7 @@ def test_only_owners_and_managers_change_grants(server: Server, world: EmbeddedW
         server.ok("PATCH", f"{UC}/permissions/{kind}/{full_name}", {"changes": changes})
     assert status(manager) == 200
     everything = world.user()
+    let_read_raw(server, table, everything)
     server.ok("PATCH", path, {"changes": [{"principal": everything, "add": [ALL_PRIVILEGES]}]})
     assert status(everything) == 403  # which is not MANAGE
 
@@ -232,6 +234,22 @@ def test_credentials_say_what_is_missing_and_everyone_is_everyone(server: Server
     assert server.ok("POST", CREDENTIALS, asked, server.token_of(user))["url"].endswith(table.securable.full_name)
     assert server.call("POST", CREDENTIALS, {**asked, "operation": "READ_WRITE"}).status_code == 400
     assert server.call("POST", CREDENTIALS, {**asked, "table_id": "x"}).status_code == 404
+
+
+def test_pages_have_each_row_once(server: Server, world: EmbeddedWorld) -> None:
+    """However small the pages are and however many empty ones are between them, each row comes once."""
+    table, users = world.table(), [world.user() for _ in range(5)]
+    path = f"{UC}/permissions/table/{table.securable.full_name}"
+    for user in users:
+        server.ok("PATCH", path, {"changes": [{"principal": user, "add": [SELECT]}]})
+    server.trouble(page_rows=1, empty_pages=True)
+    page, found, pages = server.ok("GET", path), list[str](), 1
+    while token := page.get("next_page_token"):
+        assert pages < 20
+        page, pages = server.ok("GET", f"{path}?page_token={quote(token)}"), pages + 1
+        found += [each["principal"] for each in page.get("privilege_assignments", [])]
+    server.trouble()
+    assert (sorted(users), 10) == (sorted(found), pages)
 
 
 def test_effective_permissions_tell_where_they_come_from(server: Server, world: EmbeddedWorld) -> None:
