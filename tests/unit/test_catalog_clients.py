@@ -220,6 +220,7 @@ def test_a_workspaces_directory_is_understood(stub: Recorder) -> None:
 def test_a_list_that_is_cut_short_is_no_list(stub: Recorder) -> None:
     """SCIM lists that show fewer than they count, or do not count, are CatalogAway: somebody would be missing."""
     answers: tuple[dict[str, Any], ...] = ({"totalResults": 5, "Resources": []}, {"Resources": []}, {})
+    stub.answers |= {f"{SCIM}/{kind}": scim() for kind in ("ServicePrincipals", "Groups")}
     for answer in answers:
         stub.answers[f"{SCIM}/Users"] = answer
         with pytest.raises(CatalogAway):

@@ -350,6 +350,22 @@ def test_a_deleted_principal_leaves_a_grant_without_a_name(embedded: EmbeddedWor
     assert embedded.catalog.probe(user, table).reads is False
 
 
+def test_a_deleted_group_passes_nothing_on(embedded: EmbeddedWorld) -> None:
+    """Who read by a group reads no more when it is deleted, or when they are taken out of it."""
+    table, user = embedded.table(), embedded.user()
+    for end in ("deleted", "left"):
+        group = embedded.group([user])
+        let_read(embedded, group, table)
+        assert embedded.catalog.probe(user, table).reads is True
+        path = f"{SCIM}/Groups/{embedded.ids[group]}"
+        leave = {"op": "remove", "path": f'members[value eq "{embedded.ids[user]}"]'}
+        if end == "deleted":
+            embedded.server.ok("DELETE", path)
+        else:
+            embedded.server.ok("PATCH", path, {"Operations": [leave]})
+        assert embedded.catalog.probe(user, table).reads is False, end
+
+
 def test_ownership_and_all_privileges_let_read_where_they_should(embedded: EmbeddedWorld) -> None:
     """A table's owner needs both USE_* but no SELECT; ALL_PRIVILEGES is SELECT; a schema's owner could grant it."""
     table, user = embedded.table(), embedded.user()
