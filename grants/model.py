@@ -4,12 +4,13 @@ Values only: nothing here reads a catalog or a clock. Privileges are spelled as 
 each catalog's dialect is its client's concern. A privilege nobody here knows is kept as it came, never dropped.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Literal
 
 from pipeline.errors import Refused
+from pipeline.names import is_securable_part
 
 SecurableType = Literal["catalog", "schema", "table"]
 PrincipalKind = Literal["user", "group", "service_principal"]
@@ -34,7 +35,6 @@ KNOWN: Final = GRANTABLE | {
 EVERYONE: Final = "account users"
 """The built-in group that everybody is in."""
 
-_SEGMENT: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 _TYPES: Final[tuple[SecurableType, ...]] = ("catalog", "schema", "table")
 
 
@@ -53,7 +53,7 @@ class Securable:
         if not 1 <= len(self.path) <= len(_TYPES):
             raise Refused(f"{'.'.join(self.path)!r} names no catalog, schema or table: give one to three parts.")
         for part in self.path:
-            if not _SEGMENT.fullmatch(part):
+            if not is_securable_part(part):
                 raise Refused(f"{part!r} cannot be part of a securable's name: letters, digits, '_' and '-' only.")
 
     @property
@@ -123,6 +123,7 @@ class Observed:
     read_at: float  # Unix seconds
 
 
+@lru_cache(maxsize=8_192)  # a plan over hundreds of games asks for the same few names hundreds of thousands of times
 def folded(principal: str) -> str:
     """Return the form in which names of principals are compared: without regard to case."""
     return principal.casefold()

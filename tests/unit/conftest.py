@@ -14,6 +14,8 @@ from tests.postgres import Postgres, postgres_server
 if TYPE_CHECKING:
     from tests.unit.app_world import Opening
 
+_RACING = {"test_control_moves", "test_control_stale", "test_grants_ledger", "test_grants_requests"}
+
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
@@ -22,11 +24,11 @@ def postgres() -> Iterator[Postgres]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run on both databases what tests the store itself, and the moves and stale controllers that race in it."""
+    """Run on both databases what tests the store itself, and what races in it."""
     marked = any("engine" in each.args[0] for each in metafunc.definition.iter_markers("parametrize"))
     if "engine" in metafunc.fixturenames and not marked:
         module = metafunc.module.__name__.rpartition(".")[2]
-        both = module.startswith("test_store_") or module in {"test_control_moves", "test_control_stale"}
+        both = module.startswith("test_store_") or module in _RACING
         metafunc.parametrize("engine", ["sqlite", *(["postgresql"] if both else [])], indirect=True)
 
 
@@ -57,3 +59,21 @@ def store(tmp_path: Path) -> Iterator[Engine]:
 
     with four_games(tmp_path) as made:
         yield made
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which catalogs the contract was really run against: a skip must not pass for a proof."""
+    mark = "test_catalog_contract.py::"
+    run, skipped = (
+        {
+            report.nodeid.rpartition("[")[2].rstrip("]").partition("-")[0] if "[" in report.nodeid else "embedded"
+            for outcome in outcomes
+            for report in terminalreporter.getreports(outcome)
+            if mark in report.nodeid
+        }
+        & {"embedded", "unity", "databricks"}
+        for outcomes in (("passed", "failed"), ("skipped",))
+    )
+    if run | skipped:
+        terminalreporter.write_line(f"catalogs really run: {', '.join(sorted(run)) or 'none'}")
+        terminalreporter.write_line(f"catalogs NOT run: {', '.join(sorted(skipped - run)) or 'none'}")

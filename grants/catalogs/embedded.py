@@ -1,0 +1,82 @@
+"""The client of the embedded catalog, which `grants/server` serves: Databricks' dialect, and reads tried for real."""
+
+from pathlib import Path
+from typing import Final
+
+from grants.catalog import CatalogAway, Denied, Gone, Kind, Probe
+from grants.catalogs.databricks import Databricks
+from grants.catalogs.rest import Rest, text_of
+from grants.model import GameTable
+from pipeline.errors import Refused
+
+CREDENTIALS_PATH: Final = "/api/2.0/unity-catalog/temporary-table-credentials"
+_TOKENS_PATH: Final = "/turnout/tokens"
+_PROBE_SECONDS: Final = 60
+
+
+class Embedded(Databricks):
+    """The catalog of a laptop."""
+
+    def __init__(self, rest: Rest) -> None:
+        super().__init__(rest)
+        self._own = rest
+
+    @property
+    def kind(self) -> Kind:
+        """Which catalog it is."""
+        return "embedded"
+
+    def token_of(self, principal: str, seconds: int = _PROBE_SECONDS) -> str:
+        """Return a new token of a user or service principal, which lasts for some seconds.
+
+        Raises:
+            Gone: there is no such principal.
+            Refused: it is a group, or not active.
+        """
+        minted = self._own.write("POST", _TOKENS_PATH, {"principal": principal, "seconds": seconds})
+        return text_of(minted, "token")
+
+    def location(self, token: str, table_id: str) -> str:
+        """Return where a table lies, if the token's principal may read it.
+
+        Raises:
+            Denied: it may not; the sentence says what is missing.
+            Gone: there is no table of that id.
+        """
+        asked = {"table_id": table_id, "operation": "READ"}
+        return text_of(Rest(self._own.url, token).write("POST", CREDENTIALS_PATH, asked), "url")
+
+    def probe(self, principal: str, table: GameTable) -> Probe:
+        """Try to read a table as somebody, with a token made for that."""
+        try:
+            token = self.token_of(principal)
+        except Gone:
+            return Probe(False, f"There is no {principal!r} in the catalog.")
+        except Denied:
+            raise
+        except Refused as error:
+            return Probe(None, f"Nobody can read as {principal!r}: {error}")
+        try:
+            location = self.location(token, table.table_id)
+        except Denied as error:
+            return Probe(False, str(error))
+        except Gone:
+            return Probe(
+                None, f"{table.securable.full_name} was made anew or dropped meanwhile; read the catalog again."
+            )
+        return Probe(True, f"The catalog gave {principal} credentials for {location}.")
+
+
+def read_token(file: Path) -> str:
+    """Return the token that the embedded catalog keeps for us.
+
+    Raises:
+        CatalogAway: the catalog has never been started here.
+        Refused: the file cannot be read.
+    """
+    try:
+        return file.read_text("utf-8").strip()
+    except FileNotFoundError as error:
+        raise CatalogAway(f"The embedded catalog was never started: there is no {file}.") from error
+    except OSError as error:
+        raise Refused(f"{file} cannot be read: {error}. The catalog's folder is for its owner only.") from error

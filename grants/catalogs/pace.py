@@ -1,0 +1,68 @@
+"""How fast a catalog is asked, and how long it is waited for."""
+
+import threading
+import time
+from typing import Protocol
+
+from grants.catalog import CatalogAway
+
+
+class Clock(Protocol):
+    """Seconds that grow, and waiting."""
+
+    def time(self) -> float:
+        """Return seconds since some moment."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+class WallClock:
+    """This machine's clock."""
+
+    def time(self) -> float:
+        """Return seconds since some moment."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+class Patience:
+    """A clock for the SDK, which would wait as long as a catalog says, however long that is."""
+
+    def __init__(self, budget_seconds: float, clock: Clock) -> None:
+        self._budget, self._clock = budget_seconds, clock
+
+    def time(self) -> float:
+        """Return seconds since some moment."""
+        return self._clock.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, if it is not for longer than there is patience.
+
+        Raises:
+            CatalogAway: it is.
+        """
+        if seconds > self._budget + 1:  # the SDK adds up to a second
+            raise CatalogAway(f"The catalog asks to be left alone for {seconds:.0f} s.")
+        self._clock.sleep(seconds)
+
+
+class Bucket:
+    """Lets so many through a second, evenly, whatever number of threads asks."""
+
+    def __init__(self, per_second: float, clock: Clock) -> None:
+        self._pause, self._clock = 1 / per_second, clock
+        self._free_at = clock.time()
+        self._lock = threading.Lock()
+
+    def take(self) -> None:
+        """Wait for one's turn."""
+        with self._lock:
+            now = self._clock.time()
+            mine = max(now, self._free_at)
+            self._free_at = mine + self._pause
+        if mine > now:
+            self._clock.sleep(mine - now)

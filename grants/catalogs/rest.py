@@ -1,0 +1,166 @@
+"""Requests to a catalog over databricks-sdk, as raw JSON: its typed objects drop what they do not know.
+
+Every client of a catalog sends through here; this is the only place that knows what may go wrong on the way.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final
+from urllib.parse import SplitResult, quote, urlsplit
+
+from grants.catalog import CatalogAway
+from grants.catalogs.pace import Bucket, Clock, Patience, WallClock
+from pipeline.errors import Refused
+
+_MOST_PAGES: Final = 10_000
+
+
+class Rest:
+    """Requests as one caller to one catalog.
+
+    429 and 503 are waited for as the catalog asks, as long as that fits into the budget; then, and on any other
+    failure that may pass, CatalogAway. No more than `reads_per_second` are sent on average; None is no limit.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        reads_per_second: float | None = None,
+        budget_seconds: int = 10,
+        timeout_seconds: int = 10,
+        clock: Clock | None = None,
+    ) -> None:
+        parts = _parts(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
+            raise Refused(f"{url!r} is no address of a catalog: give one such as https://HOST.")
+        local = parts.hostname in {"127.0.0.1", "localhost", "::1"}
+        if parts.scheme == "http" and not local:
+            raise Refused(f"{url!r} would send the token unprotected: give an address with https.")
+        if not token or not token.isascii() or not token.isprintable():
+            raise Refused(f"There is no usable token for the catalog at {url}.")
+        self.url = f"{parts.scheme}://{parts.netloc}"
+        self._token, self._local = token, local
+        self._budget_seconds, self._timeout_seconds = budget_seconds, timeout_seconds
+        self._clock = clock or WallClock()
+        self._bucket = Bucket(reads_per_second, self._clock) if reads_per_second else None
+
+    def read(self, path: str, query: Mapping[str, str | int] | None = None) -> dict[str, Any]:
+        """Return what a path answers.
+
+        Raises:
+            CatalogAway: there is no answer, or none that can be understood.
+            Denied: the caller is not known, or may not.
+            Gone: there is no such thing.
+            Refused: the catalog takes the request for wrong.
+        """
+        if self._bucket is not None:
+            self._bucket.take()
+        return self._do("GET", path, query, None)
+
+    def write(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a change, which may be sent again when its answer is lost; return what is answered. Raises as `read`."""
+        return self._do(method, path, None, body)
+
+    def pages(self, path: str, key: str, query: Mapping[str, str | int] | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the objects under `key` of all pages; a page may be empty and still not the last. Raises as `read`."""
+        token: str | None = None
+        seen: set[str] = set()
+        for _ in range(_MOST_PAGES):
+            page = self.read(path, {**(query or {}), "max_results": 0, **({"page_token": token} if token else {})})
+            yield from listed(page, key)
+            token = page.get("next_page_token")
+            if not token:
+                return
+            if not isinstance(token, str) or token in seen:
+                break
+            seen.add(token)
+        raise CatalogAway(f"The catalog at {self.url} gives its pages in a circle.")
+
+    def resources(self, path: str) -> Iterator[dict[str, Any]]:
+        """Yield all resources of a SCIM list. Raises as `read`."""
+        start = 1
+        while True:
+            page = self.read(path, {"startIndex": start, "count": 100})
+            found, total = listed(page, "Resources"), page.get("totalResults")
+            yield from found
+            start += len(found)
+            if not isinstance(total, int):
+                raise CatalogAway(f"The catalog at {self.url} does not say how many there are at {path}.")
+            if start > total:
+                return
+            if not found:
+                raise CatalogAway(f"The catalog at {self.url} counts {total} at {path}, and shows {start - 1}.")
+
+    @cached_property
+    def _client(self) -> Any:
+        from grants.catalogs import sdk  # takes seconds to import, and not every command asks a catalog
+
+        patience = Patience(self._budget_seconds, self._clock)
+        timeouts = (self._budget_seconds, self._timeout_seconds)
+        return sdk.client(self.url, self._token, timeouts, patience, local=self._local)
+
+    def _do(
+        self, method: str, path: str, query: Mapping[str, Any] | None, body: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        from grants.catalogs import sdk
+
+        try:
+            answer = self._client.do(
+                method,
+                path,
+                query=dict(query) if query is not None else None,
+                headers={"Accept": "application/json"},
+                body=dict(body) if body is not None else None,
+            )
+        except (OSError, ValueError) as error:  # the SDK's errors, timeouts, answers that are no JSON
+            raise sdk.meant(self.url, error) from error
+        if not isinstance(answer, dict):
+            raise CatalogAway(f"The catalog at {self.url} answered something that is no JSON object.")
+        return answer
+
+
+def path_of(prefix: str, *segments: str) -> str:
+    """Return a path whose last segments are names: nothing in a name is taken for part of the path.
+
+    Raises:
+        Refused: a name is empty or only dots, which no escaping keeps from changing the path, or is not UTF-8.
+    """
+    for segment in segments:
+        if not segment.strip(".") or any(0xD800 <= ord(letter) < 0xE000 for letter in segment):
+            raise Refused(f"{segment!r} cannot be part of a path.")
+    return "/".join([prefix, *(quote(segment, safe="") for segment in segments)])
+
+
+def listed(answer: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """Return the objects under a key; none where the key is missing, as catalogs leave out what is empty.
+
+    Raises:
+        CatalogAway: what is there is no list of objects.
+    """
+    found = answer.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise CatalogAway(f"The catalog's {key} cannot be understood.")
+    return found
+
+
+def text_of(found: Mapping[str, Any], key: str) -> str:
+    """Return a text that must be there.
+
+    Raises:
+        CatalogAway: it is not.
+    """
+    value = found.get(key)
+    if not isinstance(value, str):
+        raise CatalogAway(f"The catalog gives no {key} where one belongs.")
+    return value
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise Refused(f"{url!r} is no address: {error}.") from error

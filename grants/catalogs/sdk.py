@@ -1,0 +1,104 @@
+"""databricks-sdk as `rest` uses it: a client that waits no longer than told, and what its errors mean to us.
+
+Only `rest` imports this, when it first sends something: the SDK takes seconds to import.
+"""
+
+import logging
+import re
+from typing import Final
+
+import requests
+from databricks.sdk import WorkspaceClient
+from databricks.sdk.clock import Clock as SdkClock
+from databricks.sdk.config import Config
+from databricks.sdk.core import ApiClient
+from databricks.sdk.errors.base import DatabricksError
+from databricks.sdk.errors.platform import (
+    BadRequest,
+    NotFound,
+    NotImplemented,  # noqa: A004 - the SDK's name for 501
+    PermissionDenied,
+    ResourceConflict,
+    Unauthenticated,
+)
+
+from grants.catalog import CatalogAway, Denied, Gone
+from grants.catalogs.pace import Clock
+from pipeline.errors import Refused, Transient
+
+_MOST_LETTERS: Final = 300  # of what a catalog says, as far as people see it
+_SDK_NOTES: Final = re.compile(r"\. (?:Config: |Env: ).*", re.DOTALL)  # what the SDK adds to 401 and 403
+
+
+def client(url: str, token: str, timeouts: tuple[int, int], clock: Clock, *, local: bool) -> ApiClient:
+    """Return the SDK's client for raw requests.
+
+    `timeouts` are the seconds of all tries together and of one answer; `local` is a catalog on this machine.
+
+    Raises:
+        Refused: the environment has settings of the SDK that contradict.
+    """
+    logging.getLogger("databricks.sdk").setLevel(logging.ERROR)
+    Config.attributes()  # finds the attributes of the class it is first called on: a subclass alone has none
+    try:
+        config = _Config(
+            host=url,
+            token=token,
+            auth_type="pat",
+            retry_timeout_seconds=timeouts[0],
+            http_timeout_seconds=timeouts[1],
+            product="turnout",
+            product_version="0.1.0",
+            clock=_Clock(clock),
+        )
+    except ValueError as error:  # a profile named by the environment that does not exist, and the like
+        raise Refused(f"The client of the catalog at {url} cannot be made: {_short(error)}.") from error
+    made = WorkspaceClient(config=config).api_client
+    session: requests.Session = made._api_client._session  # noqa: SLF001 - the SDK has no switch for what follows
+    session.max_redirects = 0  # a request is answered where it was sent, or not at all
+    if local:
+        session.trust_env = False  # a proxy must not see what is said on this machine
+    return made
+
+
+def meant(url: str, error: Exception) -> Refused | Transient:
+    """Return what an error on the way means to us."""
+    if not isinstance(error, DatabricksError):
+        return CatalogAway(f"The catalog at {url} does not answer: {_short(error)}.")
+    if "unable to parse response" in str(error):  # no JSON: whoever answers does not know the path
+        return CatalogAway(f"What answers at {url} is no catalog, or not one that knows this request.")
+    said = f"The catalog at {url} says: {_short(error)}."
+    if isinstance(error, Unauthenticated | PermissionDenied):
+        return Denied(said)
+    if isinstance(error, NotFound):
+        return Gone(said)
+    if isinstance(error, BadRequest | ResourceConflict | NotImplemented):
+        return Refused(said)
+    return CatalogAway(said)
+
+
+class _Clock(SdkClock):
+    """Our clock as the SDK wants it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def time(self) -> float:
+        return self._clock.time()
+
+    def sleep(self, seconds: float) -> None:
+        self._clock.sleep(seconds)
+
+
+class _Config(Config):
+    """The SDK's configuration without the request it makes to learn what a token's caller never needs."""
+
+    def _resolve_host_metadata(self) -> None:
+        return
+
+
+def _short(error: Exception) -> str:
+    """Return an error's text for people: one line, without what the SDK adds."""
+    text = _SDK_NOTES.sub("", str(error))
+    text = "".join(letter if letter.isprintable() else " " for letter in text).strip()
+    return " ".join(text.split())[:_MOST_LETTERS].rstrip(".") or type(error).__name__

@@ -1,0 +1,110 @@
+"""The client of an open-source Unity Catalog server (0.6): its spelling, its users, and groups it does not have.
+
+A group is a user of the server that is named like it; who is in it stands in a file beside. Somebody reads what is
+granted to them or to one of their groups. That is an emulation, and is labelled so.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from grants.catalog import CatalogAway, Change, Denied, Gone, Kind, Probe
+from grants.catalogs import unity_rest
+from grants.catalogs.members import Members
+from grants.catalogs.rest import Rest, text_of
+from grants.catalogs.unity_key import UnityKey
+from grants.model import EVERYONE, Directory, GameTable, Principal, PrincipalKind, Securable, folded
+from pipeline.errors import Refused
+
+SCIM: Final = "/api/1.0/unity-control/scim2"
+_CREDENTIALS_PATH: Final = f"{unity_rest.PREFIX}/temporary-table-credentials"
+
+
+class Unity:
+    """An open-source server's catalog, by the rights of the token that `rest` has.
+
+    Without a `key` to make users' tokens with, nothing can be read as somebody to see whether it works.
+    """
+
+    def __init__(self, rest: Rest, members: Members, key: UnityKey | None = None) -> None:
+        self._rest, self._members, self._key = rest, members, key
+
+    @property
+    def kind(self) -> Kind:
+        """Which catalog it is."""
+        return "unity"
+
+    @cached_property
+    def executor(self) -> str:
+        """The user whose token is used."""
+        return _email(self._rest.read(f"{SCIM}/Me"))
+
+    def tables(self, schema: Securable) -> Mapping[str, GameTable]:
+        """Return all tables of a schema by name."""
+        return unity_rest.tables(self._rest, schema)
+
+    def owner(self, securable: Securable) -> str | None:
+        """Return who owns it."""
+        return unity_rest.owner(self._rest, securable)
+
+    def assignments(self, securable: Securable) -> Mapping[str, frozenset[str]]:
+        """Return who was directly granted what on it."""
+        return unity_rest.assignments(self._rest, securable)
+
+    def directory(self) -> Directory:
+        """Return the server's users, those of them that stand for groups, and who the file says is in which."""
+        groups = self._members.groups()
+        principals = {folded(EVERYONE): Principal(EVERYONE, "group")}
+        for found in self._rest.resources(f"{SCIM}/Users"):
+            name = _email(found)
+            kind: PrincipalKind = "group" if folded(name) in groups else "user"
+            principals[folded(name)] = Principal(name, kind, active=found.get("active") is not False)
+        return Directory(principals, self._members.groups_of(), emulated_groups=True)
+
+    def change(self, change: Change) -> None:
+        """Apply one change; done twice it is done once."""
+        asked = {"add": [_spaced(name) for name in change.add], "remove": [_spaced(name) for name in change.remove]}
+        body = {"changes": [{"principal": change.principal, **{key: value for key, value in asked.items() if value}}]}
+        self._rest.write("PATCH", unity_rest.permissions_path(change.securable), body)
+
+    def register(self, table: Securable, location: str, columns: Sequence[tuple[str, str]]) -> bool:
+        """Make a game's table known."""
+        return unity_rest.register(self._rest, table, location, columns)
+
+    def probe(self, principal: str, table: GameTable) -> Probe:
+        """Try to read a table as a user, and then as each of their groups."""
+        if self._key is None:
+            return Probe(None, "Granted, not probed: there is no key to make tokens of users with.")
+        said = ""
+        for name in (principal, *self._members.all_groups_of(principal)):
+            probe = self._tried(name, table)
+            if probe.reads is not False:
+                return probe
+            said = said or probe.said
+        return Probe(False, said)
+
+    def _tried(self, name: str, table: GameTable) -> Probe:
+        assert self._key is not None
+        try:
+            as_them = Rest(self._rest.url, self._key.token(name))
+            as_them.write("POST", _CREDENTIALS_PATH, {"table_id": table.table_id, "operation": "READ"})
+        except Denied as error:
+            return Probe(False, str(error))
+        except Gone as error:
+            return Probe(None, str(error))
+        return Probe(True, f"The catalog gave {name} credentials for {table.securable.full_name}.")
+
+
+def _email(found: Mapping[str, Any]) -> str:
+    """Return what grants call a user: the primary address, which need not look like one."""
+    emails = found.get("emails")
+    if not isinstance(emails, list) or not emails or not all(isinstance(each, dict) for each in emails):
+        raise CatalogAway("The catalog has a user without an e-mail address.")
+    return text_of(next((each for each in emails if each.get("primary")), emails[0]), "value")
+
+
+def _spaced(privilege: str) -> str:
+    """Return a privilege as the server spells it."""
+    if not privilege.replace("_", "").isalpha():
+        raise Refused(f"{privilege!r} is no privilege.")
+    return privilege.replace("_", " ")

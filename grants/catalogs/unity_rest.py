@@ -1,0 +1,106 @@
+"""The part of Unity Catalog's REST API that Databricks, the open-source server and ours have in common."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from grants.catalog import CatalogAway, Gone
+from grants.catalogs.columns import described, table_of
+from grants.catalogs.rest import Rest, path_of
+from grants.model import GameTable, Securable, spelled
+from pipeline.errors import Refused
+
+PREFIX: Final = "/api/2.1/unity-catalog"
+
+
+def tables(rest: Rest, schema: Securable) -> Mapping[str, GameTable]:
+    """Return the tables of a schema by name, without those whose name no game's table can have."""
+    catalog_name, schema_name = schema.path
+    rest.read(path_of(f"{PREFIX}/schemas", schema.full_name))  # some answer for a schema that is gone with no tables
+    asked = {"catalog_name": catalog_name, "schema_name": schema_name}
+    found = (table_of(schema, each) for each in rest.pages(f"{PREFIX}/tables", "tables", asked))
+    return {table.key: table for table in found if table is not None}
+
+
+def owner(rest: Rest, securable: Securable) -> str | None:
+    """Return who owns a securable; None where that is not told."""
+    found = rest.read(path_of(f"{PREFIX}/{securable.type}s", securable.full_name)).get("owner")
+    return found if isinstance(found, str) and found else None
+
+
+def permissions_path(securable: Securable) -> str:
+    """Return where the grants on a securable are read and changed; types are in lower case everywhere."""
+    return path_of(f"{PREFIX}/permissions", securable.type, securable.full_name)
+
+
+def assignments(rest: Rest, securable: Securable) -> Mapping[str, frozenset[str]]:
+    """Return who has what, in our spelling; a principal that was deleted has no name, and all such are one."""
+    held: dict[str, frozenset[str]] = {}
+    for each in rest.pages(permissions_path(securable), "privilege_assignments"):
+        principal, privileges = each.get("principal") or "", each.get("privileges") or []
+        if not isinstance(principal, str) or not all(isinstance(privilege, str) for privilege in privileges):
+            raise CatalogAway(f"The grants on {securable.full_name} cannot be understood.")
+        held[principal] = held.get(principal, frozenset()) | {spelled(privilege) for privilege in privileges}
+    return {principal: privileges for principal, privileges in held.items() if privileges}
+
+
+def register(rest: Rest, table: Securable, location: str, columns: Sequence[tuple[str, str]]) -> bool:
+    """Make a table known, with what it lies in; False: it was known.
+
+    Raises:
+        Refused: the name is taken by a table that lies elsewhere, or the catalog does not take it.
+    """
+    catalog_name, schema_name, name = table.path
+    if _is_known(rest, table, location):
+        return False
+    made = {
+        "name": name,
+        "catalog_name": catalog_name,
+        "schema_name": schema_name,
+        "table_type": "EXTERNAL",
+        "data_source_format": "DELTA",
+        "storage_location": location,
+        "columns": described(columns),
+    }
+    try:
+        try:
+            rest.write("POST", f"{PREFIX}/tables", made)
+        except Gone:
+            _make(rest, Securable(table.path[:1]), {"name": catalog_name})
+            _make(rest, Securable(table.path[:2]), {"name": schema_name, "catalog_name": catalog_name})
+            rest.write("POST", f"{PREFIX}/tables", made)
+    except Refused:
+        if not _is_known(rest, table, location):  # known by now: ours whose answer was lost, or another process's
+            raise
+        return False
+    return True
+
+
+def _is_known(rest: Rest, table: Securable, location: str) -> bool:
+    try:
+        found = rest.read(path_of(f"{PREFIX}/tables", table.full_name))
+    except Gone:
+        return False
+    there = str(found.get("storage_location") or "")
+    if _plain(there) != _plain(location):
+        raise Refused(f"{table.full_name} is taken in the catalog by a table at {there!r}, not {location!r}.")
+    return True
+
+
+def _plain(location: str) -> str:
+    """Return a location so that `file:/a`, `file:///a/` and `/a` are one."""
+    scheme, colon, rest = location.partition(":")
+    if colon and scheme == "file":
+        location = "/" + rest.lstrip("/")
+    return location.rstrip("/")
+
+
+def _make(rest: Rest, securable: Securable, body: Mapping[str, str]) -> None:
+    try:
+        rest.read(path_of(f"{PREFIX}/{securable.type}s", securable.full_name))
+        return
+    except Gone:
+        pass
+    try:
+        rest.write("POST", f"{PREFIX}/{securable.type}s", body)
+    except Refused:
+        rest.read(path_of(f"{PREFIX}/{securable.type}s", securable.full_name))  # fine if it is there by now

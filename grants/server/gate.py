@@ -1,0 +1,75 @@
+"""What every request passes first: is it meant for this host, who calls, and the troubles that were asked for."""
+
+import asyncio
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from grants.server.calls import MOST_BYTES, World, Wrong, said
+from grants.server.tokens import caller_of
+
+TROUBLES_PATH: Final = "/turnout/troubles"
+
+
+class Gate:
+    """Lets a request through to the routes, its caller known.
+
+    A page of another site that points its own name at this machine sends that name as the host, and is refused.
+    """
+
+    def __init__(self, app: ASGIApp, world: World) -> None:
+        self._app, self._world = app, world
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            raise ValueError(f"{scope['type']} is not spoken here")  # uvicorn closes the connection
+        try:
+            self._let_in(scope)
+        except Wrong as wrong:
+            await said(wrong)(scope, receive, send)
+            return
+        if scope["path"] == TROUBLES_PATH:
+            await self._app(scope, receive, send)
+        else:
+            await self._troubled(scope, receive, send)
+
+    def _let_in(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        if headers.get("host") not in {f"127.0.0.1:{self._world.port}", f"localhost:{self._world.port}"}:
+            raise Wrong(400, "BAD_REQUEST", "This host is addressed as 127.0.0.1 or localhost, with its port.")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length[:20]) > MOST_BYTES:
+            raise Wrong(413, "REQUEST_TOO_LARGE", f"A request has at most {MOST_BYTES} bytes.")
+        scope["caller"] = caller_of(self._world.rows, headers.get("authorization", ""))
+
+    async def _troubled(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._world.requests += 1
+        troubles = self._world.troubles
+
+        def due(every: int) -> bool:
+            return bool(every) and self._world.requests % every == 0
+
+        if due(troubles.busy_every):
+            wait = {"Retry-After": str(troubles.retry_after_seconds)}
+            busy = {"error_code": "REQUEST_LIMIT_EXCEEDED", "message": "Too many requests."}
+            await JSONResponse(busy, 429, wait)(scope, receive, send)
+        elif due(troubles.failing_every):
+            await said(_failed())(scope, receive, send)
+        elif due(troubles.lost_every):
+            await self._app(scope, receive, _nowhere)
+            await said(_failed())(scope, receive, send)
+        else:
+            if due(troubles.slow_every):
+                await asyncio.sleep(troubles.slow_seconds)
+            await self._app(scope, receive, send)
+
+
+def _failed() -> Wrong:
+    return Wrong(500, "INTERNAL_ERROR", "The catalog failed, as it was told to.")
+
+
+async def _nowhere(_message: object) -> None:
+    """Drop an answer."""

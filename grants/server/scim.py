@@ -1,0 +1,154 @@
+"""Users, groups and service principals, in SCIM's form: listed, made, put into groups, deactivated, deleted."""
+
+import re
+import sqlite3
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+from grants.model import folded
+from grants.server.calls import Call, Wrong, as_list, as_text, invalid
+from grants.server.rows import EVERYONE_ID
+
+PREFIX: Final = "/api/2.0/preview/scim/v2"
+_KINDS: Final = {"Users": "user", "Groups": "group", "ServicePrincipals": "service_principal"}
+_NAME: Final = {"user": "userName", "group": "displayName", "service_principal": "applicationId"}
+_MOST: Final = 100  # of one page
+_ONE_MEMBER: Final = re.compile(r'members\[value eq "([^"\]]+)"\]')
+
+
+def me(call: Call) -> Mapping[str, Any]:
+    """Return the caller, a service principal's application id as its user name."""
+    return {"userName": call.caller["name"], **_told(call.rows, call.caller)}
+
+
+def listed(call: Call) -> Mapping[str, Any]:
+    """List all of one kind, `count` from `startIndex` on."""
+    call.require_admin()
+    start = max(1, call.number("startIndex", 1))
+    found = call.rows.execute(
+        "SELECT * FROM principals WHERE kind = ? AND id != ? ORDER BY rowid", (_kind(call), EVERYONE_ID)
+    ).fetchall()
+    shown = found[start - 1 : start - 1 + min(call.number("count", _MOST), _MOST)]
+    told = {"totalResults": len(found), "startIndex": start, "itemsPerPage": len(shown)}
+    return {**told, "Resources": [_told(call.rows, row) for row in shown]}
+
+
+def one(call: Call) -> Mapping[str, Any]:
+    """Return one principal by its id."""
+    call.require_admin()
+    return _told(call.rows, _found(call))
+
+
+def make(call: Call) -> Mapping[str, Any]:
+    """Make a principal; a group with its members."""
+    call.require_admin()
+    kind = _kind(call)
+    name = call.text(_NAME[kind], str(uuid.uuid4()) if kind == "service_principal" else None)
+    display = call.text("displayName", name)
+    principal_id = str(uuid.uuid4())
+    try:
+        call.rows.execute(
+            "INSERT INTO principals (id, kind, name, folded, display) VALUES (?, ?, ?, ?, ?)",
+            (principal_id, kind, name, folded(name), display),
+        )
+    except sqlite3.IntegrityError as error:
+        raise Wrong(409, "RESOURCE_ALREADY_EXISTS", f"There is a principal called {name!r} already.") from error
+    if kind == "group":
+        _add(call.rows, principal_id, as_list(call.body.get("members"), "members", dict))
+    return _told(call.rows, _by_id(call.rows, kind, principal_id))
+
+
+def patch(call: Call) -> Mapping[str, Any]:
+    """Change a group's members, or whether somebody is active."""
+    call.require_admin()
+    found = _found(call)
+    for operation in as_list(call.body.get("Operations"), "Operations", dict):
+        if found["kind"] == "group":
+            _patch_members(call.rows, found["id"], operation)
+        else:
+            _patch_activity(call.rows, found, operation)
+    return _told(call.rows, _found(call))
+
+
+def delete(call: Call) -> Mapping[str, Any]:
+    """Delete a principal with its tokens and memberships; what it was granted stays, without a name."""
+    call.require_admin()
+    found = _found(call)
+    if found["admin"]:
+        raise invalid("The metastore's admin cannot be deleted: nobody could change anything any more.")
+    call.rows.execute("DELETE FROM principals WHERE id = ?", (found["id"],))
+    return {}
+
+
+def _kind(call: Call) -> str:
+    kind = _KINDS.get(call.path["kind"])
+    if kind is None:
+        raise Wrong(404, "ENDPOINT_NOT_FOUND", "There are Users, Groups and ServicePrincipals.")
+    return kind
+
+
+def _found(call: Call) -> sqlite3.Row:
+    return _by_id(call.rows, _kind(call), call.path["id"])
+
+
+def _by_id(rows: sqlite3.Connection, kind: str, principal_id: str) -> sqlite3.Row:
+    found: sqlite3.Row | None
+    found = rows.execute("SELECT * FROM principals WHERE kind = ? AND id = ?", (kind, principal_id)).fetchone()
+    if found is None or principal_id == EVERYONE_ID:
+        raise Wrong(404, "RESOURCE_DOES_NOT_EXIST", f"There is no {kind.replace('_', ' ')} with that id.")
+    return found
+
+
+def _told(rows: sqlite3.Connection, principal: sqlite3.Row) -> dict[str, Any]:
+    told = {"id": principal["id"], _NAME[principal["kind"]]: principal["name"], "displayName": principal["display"]}
+    parents = _related(rows, "member_id", "group_id", principal["id"])
+    told["groups"] = [{"value": row["id"], "display": row["name"], "type": "direct"} for row in parents]
+    if principal["kind"] != "group":
+        return {**told, "active": bool(principal["active"])}
+    members = [
+        {"value": row["id"], "display": row["display"], "$ref": f"{_plural(row['kind'])}/{row['id']}"}
+        for row in _related(rows, "group_id", "member_id", principal["id"])
+    ]
+    return {**told, "members": members, "meta": {"resourceType": "Group"}}
+
+
+def _related(rows: sqlite3.Connection, by: str, wanted: str, principal_id: str) -> list[sqlite3.Row]:
+    return rows.execute(
+        f"SELECT principals.* FROM members JOIN principals ON principals.id = {wanted}"  # noqa: S608 - two constants
+        f" WHERE {by} = ? ORDER BY principals.rowid",
+        (principal_id,),
+    ).fetchall()
+
+
+def _plural(kind: str) -> str:
+    return next(plural for plural, each in _KINDS.items() if each == kind)
+
+
+def _add(rows: sqlite3.Connection, group_id: str, members: list[dict[str, Any]]) -> None:
+    for member in members:
+        value = as_text(member.get("value"), "members.value")
+        if value == EVERYONE_ID or not rows.execute("SELECT 1 FROM principals WHERE id = ?", (value,)).fetchone():
+            raise Wrong(404, "RESOURCE_DOES_NOT_EXIST", f"There is no principal with the id {value!r} to be a member.")
+        rows.execute("INSERT INTO members VALUES (?, ?) ON CONFLICT DO NOTHING", (group_id, value))
+
+
+def _patch_members(rows: sqlite3.Connection, group_id: str, operation: Mapping[str, Any]) -> None:
+    verb, path, value = operation.get("op"), operation.get("path"), operation.get("value")
+    if verb == "add" and path == "members":
+        _add(rows, group_id, as_list(value, "value", dict))
+    elif verb == "add" and path is None and isinstance(value, dict):
+        _add(rows, group_id, as_list(value.get("members"), "members", dict))
+    elif verb == "remove" and isinstance(path, str) and (member := _ONE_MEMBER.fullmatch(path)):
+        rows.execute("DELETE FROM members WHERE group_id = ? AND member_id = ?", (group_id, member[1]))
+    else:
+        raise invalid('Members are added with the path members, and removed with members[value eq "ID"].')
+
+
+def _patch_activity(rows: sqlite3.Connection, principal: sqlite3.Row, operation: Mapping[str, Any]) -> None:
+    value = operation.get("value")
+    if operation.get("op") != "replace" or operation.get("path") != "active" or not isinstance(value, bool):
+        raise invalid("Of a user or service principal only `active` can be replaced.")
+    if principal["admin"] and not value:
+        raise invalid("The metastore's admin cannot be deactivated: nobody could change anything any more.")
+    rows.execute("UPDATE principals SET active = ? WHERE id = ?", (int(value), principal["id"]))

@@ -1,0 +1,92 @@
+"""Who calls: tokens, kept only as hashes; and what lets somebody read a table."""
+
+import hashlib
+import os
+import secrets
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from grants.server.calls import Call, Wrong, denied, invalid, now
+from grants.server.rights import standing
+from grants.server.rows import EXECUTOR
+from grants.server.securables import principal_named
+
+_LONGEST_SECONDS = 3_600
+
+
+def keep_own_token(rows: sqlite3.Connection, file: Path) -> None:
+    """Let the token in the file be the executor's, and no other; make both where the file is missing."""
+    if not file.exists():
+        begun = file.with_suffix(".new")
+        begun.unlink(missing_ok=True)
+        with os.fdopen(os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+            out.write(secrets.token_urlsafe(32))
+            out.flush()
+            os.fsync(out.fileno())
+        begun.rename(file)
+    file.chmod(0o600)
+    executor = principal_named(rows, EXECUTOR)
+    rows.execute("BEGIN IMMEDIATE")
+    rows.execute("DELETE FROM tokens WHERE expires_at IS NULL OR expires_at <= ?", (now(),))
+    rows.execute("INSERT INTO tokens VALUES (?, ?, NULL)", (_hash(file.read_text("utf-8").strip()), executor["id"]))
+    rows.execute("COMMIT")
+
+
+def caller_of(rows: sqlite3.Connection, authorization: str) -> sqlite3.Row:
+    """Return who calls.
+
+    Raises:
+        Wrong: 401 without a token, with one that is unknown or expired, or of somebody who is not active.
+    """
+    found: sqlite3.Row | None
+    scheme, _, token = authorization.partition(" ")
+    found = rows.execute(
+        "SELECT principals.*, expires_at FROM tokens JOIN principals ON principals.id = principal_id WHERE sha256 = ?",
+        (_hash(token.strip()),),
+    ).fetchone()
+    if scheme.lower() != "bearer" or found is None:
+        raise Wrong(401, "UNAUTHENTICATED", "There is no token, or it is not known here.")
+    if found["expires_at"] is not None and found["expires_at"] <= now():
+        raise Wrong(401, "UNAUTHENTICATED", "The token has expired.")
+    if not found["active"]:
+        raise Wrong(401, "UNAUTHENTICATED", f"{found['name']} is not active.")
+    return found
+
+
+def mint(call: Call) -> Mapping[str, Any]:
+    """Make a token for a user or service principal, for a while."""
+    call.require_admin()
+    principal = principal_named(call.rows, call.text("principal"))
+    seconds = call.body.get("seconds")
+    if type(seconds) is not int or not 0 < seconds <= _LONGEST_SECONDS:
+        raise invalid(f"seconds is to be a number from 1 to {_LONGEST_SECONDS}.")
+    if principal["kind"] == "group" or not principal["active"]:
+        raise invalid(f"{principal['name']} is {'a group' if principal['kind'] == 'group' else 'not active'}.")
+    token, expires_at = secrets.token_urlsafe(32), now() + seconds
+    call.rows.execute("DELETE FROM tokens WHERE expires_at <= ?", (now(),))
+    call.rows.execute("INSERT INTO tokens VALUES (?, ?, ?)", (_hash(token), principal["id"], expires_at))
+    return {"token": token, "expires_at": expires_at}
+
+
+def credentials(call: Call) -> Mapping[str, Any]:
+    """Answer with a table's address where the caller may read it: the way every read goes through here."""
+    if call.text("operation") != "READ":
+        raise invalid("operation is to be READ: nobody writes with credentials of this catalog.")
+    table_id = call.text("table_id")
+    found = call.rows.execute("SELECT * FROM securables WHERE id = ? AND location IS NOT NULL", (table_id,)).fetchone()
+    if found is None:
+        raise Wrong(404, "TABLE_DOES_NOT_EXIST", f"Table with id {table_id!r} does not exist.")
+    missing = standing(call.rows, call.caller, found).unreadable()
+    if missing:
+        raise denied(f"{call.caller['name']} does not have {' and '.join(missing)}.")
+    return {
+        "table_id": found["id"],
+        "url": found["location"],
+        "expiration_time": int((now() + _LONGEST_SECONDS) * 1000),
+    }
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,379 @@
+"""Guards what catalogs' clients send and understand, byte for byte, where the real server is not at hand."""
+
+import random
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.hashes import SHA512
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from grants.catalog import CatalogAway, Change, Denied, Gone, Probe
+from grants.catalogs.columns import described
+from grants.catalogs.databricks import Databricks
+from grants.catalogs.members import Members
+from grants.catalogs.opening import Access, open_catalog
+from grants.catalogs.pace import Bucket
+from grants.catalogs.rest import Rest, path_of
+from grants.catalogs.unity import SCIM as UNITY_SCIM
+from grants.catalogs.unity import Unity
+from grants.catalogs.unity_key import UnityKey
+from grants.catalogs.warehouse import Warehouse, statements
+from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, GameTable, Principal, Securable
+from pipeline.errors import Refused
+from tests.unit.catalog_world import SCIM, UC, FakeClock, Recorder, recorder
+
+TABLE = Securable(("main", "games", "chess"))
+GAME = GameTable("chess", TABLE, "id-1", None)
+
+
+@pytest.fixture
+def stub() -> Iterator[Recorder]:
+    with recorder() as recording:
+        yield recording
+
+
+def rest(stub: Recorder) -> Rest:
+    return Rest(stub.url, "a-token", clock=FakeClock())
+
+
+# ---------------------------------------------------------------------------------------------------------- any client
+
+_BAIT = [
+    *(
+        "/",
+        "?",
+        "#",
+        "%",
+        "..",
+        "%2F",
+        "%2e",
+        "\\",
+        "`",
+        "'",
+        '"',
+        ";",
+        ":",
+        "@",
+        "&",
+        "=",
+        "+",
+        " ",
+        "\t",
+        "\0",
+        "\r\n",
+        "é",
+    ),
+    *("☃", "\u202e", "catalog", "main", "permissions", "changes", "{", "}", "$", "*", "//", "../", "a", "b", "."),
+]
+
+
+def hostile_names(count: int) -> Iterator[str]:
+    pick = random.Random(11)
+    for _ in range(count):
+        yield "".join(pick.choice(_BAIT) for _ in range(pick.randrange(1, 9)))
+
+
+def test_no_hostile_name_reaches_another_securable(stub: Recorder) -> None:
+    """Of 2,000 names made to be misread, none changes where a grant goes, as principal or as part of a path (H)."""
+    clients = (Databricks(rest(stub)), Unity(rest(stub), Members(None)))
+    plain = rest(stub)
+    for number, name in enumerate(hostile_names(2_000)):
+        stub.asked.clear()
+        clients[number % 2].change(Change(TABLE, name, add=(SELECT,)))
+        wanted = {"changes": [{"principal": name, "add": [SELECT]}]}
+        assert stub.asked == [("PATCH", f"{UC}/permissions/table/main.games.chess", wanted)]
+        check_name_in_path(plain, stub, name, sent=number % 4 == 0)
+
+
+def check_name_in_path(plain: Rest, stub: Recorder, name: str, *, sent: bool) -> None:
+    """Check that a name is one part of a path, as it is made and as it is on the wire, or refused."""
+    prefix, tail = f"{UC}/tables/", "/tail"
+    if not name.strip("."):
+        with pytest.raises(Refused):
+            path_of(f"{UC}/tables", name, "tail")
+        return
+    path = path_of(f"{UC}/tables", name, "tail")
+    if sent:
+        stub.asked.clear()
+        plain.read(path)
+        assert stub.paths() == [path]
+    assert unquote(path.removeprefix(prefix).removesuffix(tail)) == name
+    assert path.count("/") == f"{prefix}x{tail}".count("/")
+    assert not set("?#\\ ") & set(path)
+
+
+def test_statements_cannot_be_broken_out_of() -> None:
+    """A hostile principal is one quoted name in SQL, or refused; what is no privilege is never written."""
+    for name in hostile_names(2_000):
+        try:
+            (statement,) = statements(Change(TABLE, name, add=(SELECT, USE_SCHEMA)))
+        except Refused:
+            assert not name.isprintable()
+            continue
+        head = "GRANT SELECT, USE SCHEMA ON TABLE `main`.`games`.`chess` TO `"
+        assert statement.startswith(head)
+        assert statement.endswith("`")
+        inside = statement[len(head) : -1]
+        assert "`" not in inside.replace("``", "")
+        assert inside.replace("``", "`") == name
+    for privilege in ("SELECT, MODIFY", "SELECT ON", "select", "", "SELECT--", "SELECT\n"):
+        with pytest.raises(Refused):
+            statements(Change(TABLE, "ada", remove=(privilege,)))
+
+
+def test_reads_keep_their_pace() -> None:
+    """Whatever number of threads reads, no second has more than its ten requests."""
+    clock, taken, lock = FakeClock(), list[float](), threading.Lock()
+
+    class Shared(FakeClock):
+        """Threads that wait do so side by side: nobody's wait moves the clock on."""
+
+        def sleep(self, seconds: float) -> None:
+            with lock:
+                taken.append(seconds)
+
+    bucket = Bucket(10, Shared())
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: bucket.take(), range(40)))
+    assert sorted(round(each, 6) for each in taken) == [round(number / 10, 6) for number in range(1, 40)]
+    assert clock.slept == []
+
+
+def test_a_client_asks_only_what_it_is_told_to_and_where(stub: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No probe of the host is sent, no proxy sees a token of this machine, and the environment's token is not used."""
+    for name, value in {
+        "HTTP_PROXY": "http://127.0.0.1:1",
+        "http_proxy": "http://127.0.0.1:1",
+        "DATABRICKS_TOKEN": "of-another-place",
+        "DATABRICKS_CLIENT_ID": "app",
+        "DATABRICKS_CLIENT_SECRET": "app-secret",
+    }.items():
+        monkeypatch.setenv(name, value)
+    rest(stub).read("/x")
+    assert stub.paths() == ["/x"]
+    assert stub.headers[0]["Authorization"] == "Bearer a-token"
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://host", "host", "http://catalog.example.com", "https://me:word@host", "http://[", ""]
+)
+def test_an_address_that_would_give_the_token_away_is_refused(url: str) -> None:
+    """Tokens go over https, or stay on this machine."""
+    with pytest.raises(Refused):
+        Rest(url, "a-token")
+    for token in ("", "a\nb", "ä"):
+        with pytest.raises(Refused):
+            Rest("https://host", token)
+
+
+# ---------------------------------------------------------------------------------------------------------- Databricks
+
+
+def scim(*found: dict[str, Any]) -> dict[str, Any]:
+    return {"totalResults": len(found), "startIndex": 1, "Resources": list(found)}
+
+
+def test_a_workspaces_directory_is_understood(stub: Recorder) -> None:
+    """Users by address, services by application id, account groups by name; local groups are left out."""
+    stub.answers |= {
+        f"{SCIM}/Users": scim(
+            {"id": "1", "userName": "Ada@x.com"}, {"id": "2", "userName": "b@x.com", "active": False}
+        ),
+        f"{SCIM}/ServicePrincipals": scim({"id": "3", "applicationId": "app-3", "displayName": "loader"}),
+        f"{SCIM}/Groups": scim(
+            {"id": "4", "displayName": "Analysts", "members": [{"value": "1"}, {"value": "3"}, {"value": "99"}]},
+            {"id": "5", "displayName": "all", "members": [{"value": "4"}], "meta": {"resourceType": "Group"}},
+            {
+                "id": "6",
+                "displayName": "local",
+                "members": [{"value": "1"}],
+                "meta": {"resourceType": "WorkspaceGroup"},
+            },
+        ),
+    }
+    directory = Databricks(rest(stub)).directory()
+    assert directory.principals == {
+        "account users": Principal("account users", "group"),
+        "ada@x.com": Principal("Ada@x.com", "user"),
+        "b@x.com": Principal("b@x.com", "user", active=False),
+        "app-3": Principal("app-3", "service_principal"),
+        "analysts": Principal("Analysts", "group"),
+        "all": Principal("all", "group"),
+    }
+    assert directory.groups_of == {
+        "ada@x.com": {"analysts"},
+        "app-3": {"analysts"},
+        "analysts": {"all"},
+    }
+    assert not directory.emulated_groups
+    stub.answers[f"{SCIM}/ServicePrincipals"] = scim({"id": "3", "applicationId": "ADA@x.com"})
+    with pytest.raises(Refused, match=r"ada@x\.com"):
+        Databricks(rest(stub)).directory()
+
+
+def test_a_list_that_is_cut_short_is_no_list(stub: Recorder) -> None:
+    """SCIM lists that show fewer than they count, or do not count, are CatalogAway: somebody would be missing."""
+    answers: tuple[dict[str, Any], ...] = ({"totalResults": 5, "Resources": []}, {"Resources": []}, {})
+    stub.answers |= {f"{SCIM}/{kind}": scim() for kind in ("ServicePrincipals", "Groups")}
+    for answer in answers:
+        stub.answers[f"{SCIM}/Users"] = answer
+        with pytest.raises(CatalogAway):
+            Databricks(rest(stub)).directory()
+
+
+def test_filters_and_masks_are_seen(stub: Recorder) -> None:
+    """A table with a row filter or masked columns says so; a table no game can have is left out."""
+    columns = [{"name": "a", "mask": {"function_name": "f"}}, {"name": "b"}]
+    stub.answers[f"{UC}/tables"] = {
+        "tables": [
+            {"name": "chess", "table_id": "1", "owner": "o", "row_filter": {"function_name": "f"}, "columns": columns},
+            {"name": "go", "table_id": "2"},
+            {"name": "no game's", "table_id": "3"},
+        ]
+    }
+    schema = Securable(("main", "games"))
+    assert Databricks(rest(stub)).tables(schema) == {
+        "chess": GameTable("chess", TABLE, "1", "o", has_row_filter=True, masked_columns=("a",)),
+        "go": GameTable("go", Securable(("main", "games", "go")), "2", None),
+    }
+
+
+def sql(stub: Recorder, state: str, code: str = "", message: str = "") -> None:
+    stub.answers["/api/2.0/sql/statements"] = {
+        "status": {"state": state, "error": {"error_code": code, "message": message}}
+    }
+
+
+def test_changes_and_probes_on_a_warehouse(stub: Recorder) -> None:
+    """With a warehouse a change is SQL there, and a read is tried as the one principal there is a token of."""
+    warehouse = Warehouse(rest(stub), "w1")
+    catalog = Databricks(rest(stub), warehouse=warehouse, prober=("Probe@x.com", warehouse))
+    sql(stub, "SUCCEEDED")
+    catalog.change(Change(TABLE.chain().__next__(), "a`b", add=(SELECT,), remove=("BROWSE",)))
+    assert [body["statement"] for _, _, body in stub.asked] == [
+        "GRANT SELECT ON TABLE `main`.`games`.`chess` TO `a``b`",
+        "REVOKE BROWSE ON TABLE `main`.`games`.`chess` FROM `a``b`",
+    ]
+    assert {body["warehouse_id"] for _, _, body in stub.asked} == {"w1"}
+    assert catalog.probe("probe@x.com", GAME).reads is True
+    assert stub.asked[-1][2]["statement"] == "SELECT 1 FROM `main`.`games`.`chess` LIMIT 0"
+    assert catalog.probe("other@x.com", GAME).reads is None
+    for state, code, reads, meant in (
+        ("FAILED", "PERMISSION_DENIED", False, Denied),
+        ("FAILED", "[INSUFFICIENT_PERMISSIONS] no", False, Denied),
+        ("FAILED", "PRINCIPAL_DOES_NOT_EXIST", None, Gone),
+        ("FAILED", "TABLE_OR_VIEW_NOT_FOUND", None, Gone),
+        ("FAILED", "PARSE_SYNTAX_ERROR", None, Refused),
+        ("CANCELED", "", None, CatalogAway),
+    ):
+        sql(stub, state, code, "the warehouse's words")
+        assert catalog.probe("probe@x.com", GAME).reads is reads, code
+        with pytest.raises(meant):
+            catalog.change(Change(TABLE, "ada", add=(SELECT,)))
+
+
+# ------------------------------------------------------------------------------------------------- open-source server
+
+
+def test_an_open_source_server_is_spoken_to_in_its_spelling(stub: Recorder, tmp_path: Path) -> None:
+    """Privileges go and come with spaces, users by e-mail, and groups from a file, told to be emulated."""
+    (tmp_path / "members.yml").write_text("groups:\n  Analysts: [ada@x.com]\n  all: [analysts]\n  none:\n", "utf-8")
+    catalog = Unity(rest(stub), Members(tmp_path / "members.yml"))
+    catalog.change(Change(Securable(("main",)), "ada@x.com", add=(USE_CATALOG,), remove=("CREATE_SCHEMA",)))
+    change = {"principal": "ada@x.com", "add": ["USE CATALOG"], "remove": ["CREATE SCHEMA"]}
+    assert stub.asked == [("PATCH", f"{UC}/permissions/catalog/main", {"changes": [change]})]
+    granted = [{"principal": "ada@x.com", "privileges": ["USE SCHEMA", "SELECT", "SOMETHING NEW"]}]
+    stub.answers |= {
+        f"{UC}/permissions/schema/main.games": {"privilege_assignments": granted},
+        f"{UNITY_SCIM}/Users": scim(
+            {"id": "1", "emails": [{"value": "x@x.com"}, {"value": "ada@x.com", "primary": True}]},
+            {"id": "2", "emails": [{"value": "Analysts"}], "active": False},
+        ),
+        f"{UNITY_SCIM}/Me": {"id": "0", "emails": [{"value": "admin", "primary": True}]},
+    }
+    assert catalog.executor == "admin"
+    held = {"ada@x.com": {USE_SCHEMA, SELECT, "SOMETHING_NEW"}}
+    assert catalog.assignments(Securable(("main", "games"))) == held
+    directory = catalog.directory()
+    assert directory.emulated_groups
+    assert directory.principals["analysts"] == Principal("Analysts", "group", active=False)
+    assert directory.principals["ada@x.com"] == Principal("ada@x.com", "user")
+    assert directory.groups_of == {"ada@x.com": {"analysts"}, "analysts": {"all"}}
+    assert catalog.probe("ada@x.com", GAME).reads is None
+
+
+@pytest.mark.parametrize("text", ["groups: [a]", "a: b", "groups:\n  a: b\n  c: [1]", "{", "groups:\n  1: [a]", "- a"])
+def test_a_wrong_file_of_members_is_refused(tmp_path: Path, text: str) -> None:
+    """A file of members in another form is refused with its name, and never read as no groups."""
+    (tmp_path / "members.yml").write_text(text, "utf-8")
+    with pytest.raises(Refused, match=r"members\.yml"):
+        Members(tmp_path / "members.yml").groups()
+
+
+def test_a_users_token_is_signed_with_the_servers_key(stub: Recorder, tmp_path: Path) -> None:
+    """With the server's key a read is tried as the user, then as each of their groups, by tokens of a minute."""
+    key = rsa.generate_private_key(65537, 2048)
+    (tmp_path / "private_key.der").write_bytes(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()))
+    (tmp_path / "key_id.txt").write_text("key-1\n", "utf-8")
+    made = UnityKey(tmp_path)
+    signed, _, signature = made.token("ada@x.com").rpartition(".")
+    key.public_key().verify(decoded(signature), signed.encode(), padding.PKCS1v15(), SHA512())
+    (tmp_path / "members.yml").write_text("groups: {analysts: [ada@x.com], all: [analysts], x: [b]}", "utf-8")
+    catalog = Unity(rest(stub), Members(tmp_path / "members.yml"), made)
+    assert catalog.probe("ada@x.com", GAME).reads is True
+    stub.status = 403
+    stub.asked.clear()
+    assert catalog.probe("ada@x.com", GAME).reads is False
+    asked = ("POST", f"{UC}/temporary-table-credentials", {"table_id": "id-1", "operation": "READ"})
+    assert stub.asked == [asked] * 3
+    with pytest.raises(Refused):
+        UnityKey(tmp_path / "nowhere")
+
+
+def decoded(text: str) -> bytes:
+    import base64
+
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+# ------------------------------------------------------------------------------------------------------------- opening
+
+
+def test_which_catalog_is_opened_and_what_is_missing_is_named(tmp_path: Path) -> None:
+    """The kind says which client; what the environment lacks is named; an embedded one never started is away."""
+    with pytest.raises(CatalogAway, match="never started"):
+        open_catalog(Access(), tmp_path, {})
+    (tmp_path / "token").write_text("t", "utf-8")
+    assert open_catalog(Access(), tmp_path, {}).kind == "embedded"
+    with pytest.raises(Refused, match="UNITY_CATALOG_URL and UNITY_CATALOG_TOKEN"):
+        open_catalog(Access(kind="unity"), tmp_path, {})
+    with pytest.raises(Refused, match="DATABRICKS_TOKEN"):
+        open_catalog(Access(kind="databricks"), tmp_path, {"DATABRICKS_HOST": "x"})
+    named = {"UNITY_CATALOG_URL": "http://127.0.0.1:1", "UNITY_CATALOG_TOKEN": "t"}
+    assert open_catalog(Access(kind="unity"), tmp_path, named).kind == "unity"
+    workspace = {"DATABRICKS_HOST": "x.example.com", "DATABRICKS_TOKEN": "t", "DATABRICKS_PROBE_TOKEN": "p"}
+    found = open_catalog(Access(kind="databricks", probe_principal="p"), tmp_path, workspace)
+    assert found.kind == "databricks"
+    assert found.probe("p", GAME) == Probe(
+        None, "Granted, not probed: there is no token to read with as this principal."
+    )
+    with pytest.raises(Refused, match="warehouse"):
+        open_catalog(Access(kind="databricks", statements=True), tmp_path, workspace)
+
+
+def test_columns_are_described_as_the_api_wants_them() -> None:
+    """Delta's types get SQL's names, also inside of others, and field names that look like types stay."""
+    told = described([("seq", "long"), ("s", "struct<long:long,b:array<integer>>"), ("d", "decimal(10,2)")])
+    assert [(each["type_text"], each["type_name"], each["position"]) for each in told] == [
+        ("bigint", "LONG", 0),
+        ("struct<long:bigint,b:array<int>>", "STRUCT", 1),
+        ("decimal(10,2)", "DECIMAL", 2),
+    ]
+    with pytest.raises(Refused):
+        described([("a", "")])
