@@ -7,6 +7,7 @@ each catalog's dialect is its client's concern. A privilege nobody here knows is
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Literal
 
 from pipeline.errors import Refused
@@ -123,6 +124,7 @@ class Observed:
     read_at: float  # Unix seconds
 
 
+@lru_cache(maxsize=8_192)  # a plan over hundreds of games asks for the same few names hundreds of thousands of times
 def folded(principal: str) -> str:
     """Return the form in which names of principals are compared: without regard to case."""
     return principal.casefold()
