@@ -12,7 +12,7 @@ from grants.change_set import ChangeSet, Draft, Spellings, ours_of, simulate
 from grants.effects import Effect, Unmoved, effects, unmoved, warnings
 from grants.entitlements import NOTHING, Cell, Entitlement, Given, Managed, Wish
 from grants.model import BROWSE, SELECT, Observed, Securable, folded
-from grants.resolver import NEEDS, Resolver
+from grants.resolver import Resolver
 from grants.use import give, holds_more, take, uses
 from grants.verdict import place
 from pipeline.errors import Refused
@@ -206,30 +206,41 @@ def _brought(before: Resolver, changes: Sequence[Change]) -> Iterable[Cell]:
             yield from ((who, key) for key in (then.reads | then.unknown) - was.reads)
 
 
-def _table(observed: Observed, key: str) -> Securable:
-    there = observed.tables.get(key)
-    return Securable((*observed.schema.path, key)) if there is None else there.securable
-
-
 def _facts(before: Resolver, wishes: Iterable[Wish], done: ChangeSet, managed: Managed) -> dict[str, Any]:
     """Return what the plan depends on: no assignment of anybody else, and no securable that it does not touch."""
     observed = before.observed
-    who = {folded(wish.principal) for wish in wishes} | {folded(each.principal) for each in done.changes}
-    touched = {(_table(observed, wish.key), folded(wish.principal)) for wish in wishes}
-    touched |= {(each.securable, folded(each.principal)) for each in done.changes}
-    touched |= {(where, each) for where in observed.schema.chain() for each in who}
-    direct: dict[str, dict[str, list[str]]] = {}
-    for where, each in touched:
-        if held := before.directly(each, where):
-            ours = Given(where, each, NEEDS[-len(where.path)]) in managed.given
-            direct.setdefault(where.full_name, {})[each] = [*sorted(held), *(["ours"] if ours else [])]
-    tables = {where.path[-1] for where, _ in touched if len(where.path) == len(NEEDS)}
-    cells = {wish.cell for wish in wishes} | {each.cell for each in (*done.made, *done.ended)}
-    there = (each for each in managed.entitlements if each.cell in cells)
+    touched: dict[Securable, set[str]] = {where: set() for where in observed.schema.chain()}
+    who: set[str] = set()
+    asked = [(_table(observed, wish.key), wish.principal) for wish in wishes]
+    for where, principal in (*asked, *((each.securable, each.principal) for each in done.changes)):
+        name = folded(principal)
+        who.add(name)
+        touched.setdefault(where, set()).add(name)
+    for where in observed.schema.chain():
+        touched[where] |= who
+    cells = {(name, where.path[-1]) for where, names in touched.items() for name in names}
+    cells |= {each.cell for each in (*done.made, *done.ended)}
+    ours = {f"{each.principal} {each.securable.full_name}" for each in managed.given if each.principal in who}
     return {
-        "changes": [[each.securable.full_name, each.principal, *each.add, "-", *each.remove] for each in done.changes],
-        "direct": direct,
+        "changes": [f"{each.principal} {each.securable.full_name} {each.add} {each.remove}" for each in done.changes],
+        "direct": {
+            where.full_name: {
+                name: [*sorted(held), f"{name} {where.full_name}" in ours]
+                for name in names
+                if (held := before.directly(name, where))
+            }
+            for where, names in touched.items()
+        },
         "groups": {each: [before.standing(each), *sorted(before.closure(each))] for each in sorted(who)},
-        "tables": {key: observed.tables[key].table_id for key in sorted(tables) if key in observed.tables},
-        "entitlements": sorted([each.principal, each.key, each.until or 0.0, each.table_id] for each in there),
+        "tables": {table.key: table.table_id for table in observed.tables.values() if table.securable in touched},
+        "entitlements": sorted(
+            f"{each.principal} {each.key} {each.until} {each.table_id}"
+            for each in managed.entitlements
+            if each.cell in cells
+        ),
     }
+
+
+def _table(observed: Observed, key: str) -> Securable:
+    there = observed.tables.get(key)
+    return Securable((*observed.schema.path, key)) if there is None else there.securable
