@@ -1,0 +1,115 @@
+"""What turnout keeps beside a catalog: who was given what to read, until when, and which assignments it made for that.
+
+A catalog knows no expiry and not who made an assignment, so both are kept here. Values only; the store keeps them.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from grants.catalog import Change
+from grants.model import Securable, folded
+from pipeline.errors import Refused
+
+Cell = tuple[str, str]
+"""A principal's folded name and a game key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody wants of one principal and one game.
+
+    `read` with `until` gives it until then (Unix seconds) and leaves a permanent entitlement alone; not to `read` with
+    `until` takes only a temporary one that ends then or before, which is how one expires; without it takes both.
+    `adopt` makes an assignment that is there already ours; `revert` takes one that is not ours.
+
+    Raises:
+        Refused: adopt without read, revert with it, or a time that is none.
+    """
+
+    principal: str
+    key: str
+    read: bool
+    until: float | None = None
+    reason: str = ""
+    ticket: str = ""
+    adopt: bool = False
+    revert: bool = False
+
+    def __post_init__(self) -> None:
+        if self.until is not None and not math.isfinite(self.until):
+            raise Refused(f"{self.until} is no time until which {self.principal} could read {self.key}.")
+        if (self.adopt and not self.read) or (self.revert and (self.read or self.until is not None)):
+            raise Refused("To adopt is to give, to revert is to take for good: ask for one of them.")
+
+    @property
+    def cell(self) -> Cell:
+        """Whom and what it is about."""
+        return folded(self.principal), self.key
+
+
+@dataclass(frozen=True, slots=True)
+class Entitlement:
+    """That a principal shall read a game. A cell can have a permanent and a temporary one, each on its own."""
+
+    principal: str
+    key: str
+    until: float | None  # Unix seconds; None: permanent
+    table_id: str  # of the table it was given for
+
+    @property
+    def permanent(self) -> bool:
+        """Whether it has no end."""
+        return self.until is None
+
+    @property
+    def cell(self) -> Cell:
+        """Whom and what it is about."""
+        return folded(self.principal), self.key
+
+    def is_over(self, now: float) -> bool:
+        """Return whether its time has come."""
+        return self.until is not None and self.until <= now
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Given:
+    """A direct assignment that is there because turnout made or adopted it; what is not given is never taken."""
+
+    securable: Securable
+    principal: str  # folded
+    privilege: str
+
+
+@dataclass(frozen=True, slots=True)
+class Managed:
+    """All that turnout keeps of access."""
+
+    entitlements: frozenset[Entitlement] = frozenset()
+    given: frozenset[Given] = frozenset()
+
+    def of(self, cell: Cell) -> frozenset[Entitlement]:
+        """Return the entitlements of one cell."""
+        return frozenset(each for each in self.entitlements if each.cell == cell)
+
+    def after(self, changes: Iterable[Change]) -> "Managed":
+        """Return it after changes were applied to the catalog; the entitlements stay as they are."""
+        applied = tuple(changes)
+        taken = {given for change in applied if change.remove for given in given_by(change, change.remove)}
+        added = (given for change in applied if change.add for given in given_by(change, change.add))
+        return Managed(self.entitlements, (self.given - taken).union(added))
+
+
+NOTHING: Final = Managed()
+
+
+def given_by(change: Change, privileges: Iterable[str]) -> list[Given]:
+    """Return some privileges of a change, as what is given."""
+    return [Given(change.securable, folded(change.principal), each) for each in privileges]
+
+
+def expired(entitlements: Iterable[Entitlement], now: float) -> tuple[Wish, ...]:
+    """Return the wishes that end all temporary entitlements whose time has come."""
+    over = sorted((each for each in entitlements if each.is_over(now)), key=lambda each: (each.cell, each.until or 0.0))
+    return tuple(Wish(each.principal, each.key, read=False, until=each.until, reason="expired") for each in over)

@@ -1,0 +1,246 @@
+"""Plans who may read what: the fewest changes that make wishes true, what comes of them, and what they depend on.
+
+Pure, as all of its kind: `now` is an argument. What turnout did not give it does not take, unless a wish says so.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from grants.catalog import Change
+from grants.change_set import ChangeSet, Draft, Spellings, ours_of, simulate
+from grants.effects import Effect, Unmoved, effects, unmoved, warnings
+from grants.entitlements import NOTHING, Cell, Entitlement, Given, Managed, Wish
+from grants.model import BROWSE, SELECT, Observed, Securable, folded
+from grants.resolver import Resolver
+from grants.use import give, holds_more, take, uses
+from grants.verdict import place
+from pipeline.errors import Refused
+from pipeline.store.operations import hash_of
+
+_TAKEN: Final = frozenset({SELECT})
+_REVERTED: Final = frozenset({SELECT, BROWSE})
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPlan:
+    """What is done, what comes of it and what it depends on; applied and planned again it is empty."""
+
+    wishes: tuple[Wish, ...] = ()
+    change_set: ChangeSet = field(default_factory=ChangeSet)
+    after: Managed = NOTHING
+    """What is kept when all changes are applied; of fewer, ask `ChangeSet.kept` of those."""
+    effects: tuple[Effect, ...] = ()
+    unmoved: tuple[Unmoved, ...] = ()
+    warnings: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What must still be so when it is applied, as JSON takes it."""
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes, in the order in which they must be applied."""
+        return self.change_set.changes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do and nothing to keep."""
+        return self.change_set.is_empty
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the facts: planned again from a newer picture it is another one only if they have changed."""
+        return hash_of(self.facts)
+
+
+@dataclass(slots=True)
+class Cells:
+    """The entitlements of cells while they are planned."""
+
+    then: dict[Cell, list[Entitlement]]
+    made: list[Entitlement] = field(default_factory=list)
+    ended: list[Entitlement] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, entitlements: Iterable[Entitlement]) -> "Cells":
+        """Return those there are."""
+        then: dict[Cell, list[Entitlement]] = {}
+        for each in entitlements:
+            then.setdefault(each.cell, []).append(each)
+        return cls(then)
+
+    def make(self, new: Entitlement) -> None:
+        """Make one; it takes the place of the one of its kind, and leaves the one of the other kind alone."""
+        there = self.then.setdefault(new.cell, [])
+        if new not in there:
+            for old in [each for each in there if each.permanent == new.permanent]:
+                self.end(old)
+            self.then.setdefault(new.cell, []).append(new)
+            self.made.append(new)
+
+    def end(self, old: Entitlement) -> None:
+        """End one."""
+        self.then[old.cell].remove(old)
+        if not self.then[old.cell]:
+            del self.then[old.cell]
+        self.ended.append(old)
+
+
+def plan(observed: Observed, wishes: Sequence[Wish], managed: Managed, now: float) -> AccessPlan:
+    """Plan what makes wishes true.
+
+    Raises:
+        Refused: a game that shall be read has no table, a principal is not known, a time has passed, two wishes
+            contradict each other, or something that decides was not read.
+    """
+    before = Resolver(observed)
+    asked = _checked(before, wishes, now)
+    cells = _entitled(before, asked, managed)
+    draft, adopted, vanished = Draft(), set[Given](), set[Given]()
+    spelled = Spellings(observed)
+    for wish in asked:
+        where = _table(observed, wish.key)
+        held = before.directly(wish.principal, where) or frozenset()
+        if wish.read:
+            if not before.selects_by_itself(wish.principal, wish.key):
+                draft.add(where, wish.principal, SELECT)
+            elif wish.adopt and SELECT in held:
+                adopted.add(Given(where, folded(wish.principal), SELECT))
+        elif wish.cell not in cells.then:
+            ours = Given(where, folded(wish.principal), SELECT)
+            if SELECT not in held and ours in managed.given:
+                vanished.add(ours)  # somebody else took it
+            takes = _REVERTED if wish.revert else _TAKEN if ours in managed.given else frozenset()
+            for spelling in spelled.of(where, ours.principal) if takes else ():
+                for privilege in observed.direct[where][spelling] & takes:
+                    draft.remove(where, spelling, privilege)
+    give(draft, before, [wish.principal for wish in asked if wish.read])
+    _take_use(draft, before, asked, managed, cells)
+    return assembled(before, asked, draft, cells, managed, adopted - managed.given, vanished)
+
+
+def assembled(
+    before: Resolver,
+    wishes: tuple[Wish, ...],
+    draft: Draft,
+    cells: Cells,
+    managed: Managed,
+    adopted: Iterable[Given] = (),
+    disowned: Iterable[Given] = (),
+) -> AccessPlan:
+    """Return the plan of a draft, with all that comes of it."""
+    changes = draft.ordered()
+    after = Resolver(simulate(before.observed, changes))
+    change_set = ChangeSet(
+        changes, tuple(cells.made), tuple(cells.ended), frozenset(adopted), ours_of(changes, managed),
+        frozenset(disowned), frozenset(_brought(before, changes)),
+    )  # fmt: skip
+    return AccessPlan(
+        wishes, change_set, change_set.kept(managed), tuple(effects(before, after, changes)),
+        tuple(unmoved(before, after, wishes, cells.then)), tuple(warnings(before, after, wishes, changes)),
+        _facts(before, wishes, change_set, managed),
+    )  # fmt: skip
+
+
+def _checked(before: Resolver, wishes: Sequence[Wish], now: float) -> tuple[Wish, ...]:
+    observed = before.observed
+    asked: dict[tuple[Cell, bool, bool], Wish] = {}
+    sides: dict[Cell, bool] = {}
+    for raw in wishes:
+        name = before.name(raw.principal)
+        wish = raw if name == raw.principal else replace(raw, principal=name)
+        _require_known(before, wish, now)
+        cell = wish.cell
+        same = asked.setdefault((cell, wish.read, wish.until is None), wish)
+        if same.until != wish.until or sides.setdefault(cell, wish.read) is not wish.read:
+            raise Refused(f"{wish.principal} and {wish.key} are asked for twice, and not for the same: ask for one.")
+    if asked:
+        tables = [observed.tables[wish.key].securable for wish in asked.values() if wish.key in observed.tables]
+        for where in (*observed.schema.chain(), *tables):
+            if where not in observed.direct:
+                raise Refused(f"The grants on {place(where)} were not read, so nothing can be planned. Read again.")
+    return tuple(asked.values())
+
+
+def _require_known(before: Resolver, wish: Wish, now: float) -> None:
+    if not wish.read:
+        return
+    before.table(wish.key)
+    if before.standing(wish.principal) == "gone":
+        raise Refused(f"The directory knows no {wish.principal!r}. Is it spelled right?")
+    if wish.until is not None and wish.until <= now:
+        raise Refused(f"{wish.principal} cannot be given {wish.key} until a time that has passed.")
+
+
+def _entitled(before: Resolver, wishes: Iterable[Wish], managed: Managed) -> Cells:
+    cells = Cells.of(managed.entitlements)
+    for wish in wishes:
+        if wish.read:
+            table_id = before.table(wish.key).table_id
+            cells.make(Entitlement(wish.principal, wish.key, wish.until, table_id))
+            continue
+        for each in tuple(cells.then.get(wish.cell, ())):
+            if wish.until is None or each.is_over(wish.until):
+                cells.end(each)
+    return cells
+
+
+def _take_use(draft: Draft, before: Resolver, wishes: Iterable[Wish], managed: Managed, cells: Cells) -> None:
+    """Take what turnout gave above the tables from those who need it for nothing any more."""
+    losing = {folded(wish.principal) for wish in wishes if not wish.read} - {who for who, _ in cells.then}
+    if not losing:
+        return
+    resolver = Resolver(simulate(before.observed, draft.ordered()))
+    idle = [who for who in losing if not holds_more(resolver, who)]
+    given = {Given(where, who, need) for who in idle for need, where in uses(before.observed)}
+    take(draft, resolver, given & managed.given)
+
+
+def _brought(before: Resolver, changes: Sequence[Change]) -> Iterable[Cell]:
+    """Yield who comes to read what by the USE_* of these changes alone, as far as anything is known."""
+    above = set(before.observed.schema.chain())
+    use = [each for each in changes if each.add and each.securable in above]
+    if use:
+        after = Resolver(simulate(before.observed, use))
+        for who in before.members({folded(each.principal) for each in use}):
+            was, then = before.reach(who), after.reach(who)
+            yield from ((who, key) for key in (then.reads | then.unknown) - was.reads)
+
+
+def _facts(before: Resolver, wishes: Iterable[Wish], done: ChangeSet, managed: Managed) -> dict[str, Any]:
+    """Return what the plan depends on: no assignment of anybody else, and no securable that it does not touch."""
+    observed = before.observed
+    touched: dict[Securable, set[str]] = {where: set() for where in observed.schema.chain()}
+    who: set[str] = set()
+    asked = [(_table(observed, wish.key), wish.principal) for wish in wishes]
+    for where, principal in (*asked, *((each.securable, each.principal) for each in done.changes)):
+        name = folded(principal)
+        who.add(name)
+        touched.setdefault(where, set()).add(name)
+    for where in observed.schema.chain():
+        touched[where] |= who
+    cells = {(name, where.path[-1]) for where, names in touched.items() for name in names}
+    cells |= {each.cell for each in (*done.made, *done.ended)}
+    ours = {f"{each.principal} {each.securable.full_name}" for each in managed.given if each.principal in who}
+    return {
+        "changes": [f"{each.principal} {each.securable.full_name} {each.add} {each.remove}" for each in done.changes],
+        "direct": {
+            where.full_name: {
+                name: [*sorted(held), f"{name} {where.full_name}" in ours]
+                for name in names
+                if (held := before.directly(name, where))
+            }
+            for where, names in touched.items()
+        },
+        "groups": {each: [before.standing(each), *sorted(before.closure(each))] for each in sorted(who)},
+        "tables": {table.key: table.table_id for table in observed.tables.values() if table.securable in touched},
+        "entitlements": sorted(
+            f"{each.principal} {each.key} {each.until} {each.table_id}"
+            for each in managed.entitlements
+            if each.cell in cells
+        ),
+    }
+
+
+def _table(observed: Observed, key: str) -> Securable:
+    there = observed.tables.get(key)
+    return Securable((*observed.schema.path, key)) if there is None else there.securable

@@ -1,0 +1,129 @@
+"""What is known of one principal and one game: reads it or not, by which ways, and that as a sentence. Values only."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from grants.model import Securable
+
+Standing = Literal["active", "inactive", "gone"]
+
+OWNERSHIP: Final = "ownership"
+"""What stands for a privilege where somebody has it because the securable belongs to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way in which somebody has a privilege."""
+
+    securable: Securable
+    by: str  # the privilege that was granted, or OWNERSHIP
+    groups: tuple[str, ...] = ()  # from the one the principal is directly in to the one that holds it; empty: itself
+
+    @property
+    def words(self) -> str:
+        """It as a part of a sentence."""
+        held = (
+            f"ownership of {place(self.securable)}" if self.by == OWNERSHIP else f"{self.by} on {place(self.securable)}"
+        )
+        if not self.groups:
+            return held
+        return f"{held} by group {' in '.join(self.groups)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One of the three things that reading takes."""
+
+    privilege: str  # SELECT, USE_SCHEMA or USE_CATALOG
+    securable: Securable  # what it is needed on
+    ways: tuple[Way, ...]  # the table's before the schema's before the catalog's, fewest groups first; empty: none seen
+    unread: tuple[Securable, ...]  # where there might be another way: its grants or its owner were not told
+
+    @property
+    def met(self) -> bool | None:
+        """Whether it is there; None where that is not known."""
+        if self.ways:
+            return True
+        return None if self.unread else False
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A privilege of which nobody here knows what it allows."""
+
+    securable: Securable
+    holder: str
+    privilege: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a principal reads a game's table, and why."""
+
+    principal: str
+    key: str
+    standing: Standing
+    needs: tuple[Need, ...]
+    granting: tuple[Way, ...]  # by which ways it could grant itself what it lacks
+    could_grant_itself: bool | None  # None: something that would tell was not read
+    unknown: tuple[Unknown, ...]  # privileges it holds, itself or by a group, that may mean more than is known
+    has_row_filter: bool = False
+    masked_columns: tuple[str, ...] = ()
+
+    @property
+    def reads(self) -> bool | None:
+        """Whether it reads; None where something that is needed to tell was not read."""
+        if self.standing != "active":
+            return False
+        return every(need.met for need in self.needs)
+
+    @property
+    def badges(self) -> tuple[str, ...]:
+        """What makes that somebody who reads may see less than is there."""
+        masked = f"masked: {', '.join(self.masked_columns)}"
+        return (*(["row filter"] if self.has_row_filter else []), *([masked] if self.masked_columns else []))
+
+    @property
+    def sentence(self) -> str:
+        """All of it for a person."""
+        return " ".join([_main(self), *_notes(self)])
+
+
+def every(answers: Iterable[bool | None]) -> bool | None:
+    """Return whether all are so: one that is not decides, else one that is unknown."""
+    known = True
+    for each in answers:
+        if each is False:
+            return False
+        known = known and each is not None
+    return True if known else None
+
+
+def place(securable: Securable) -> str:
+    """Return a securable as sentences name it."""
+    return f"{securable.type} {securable.full_name}"
+
+
+def _main(verdict: Verdict) -> str:
+    who, key = verdict.principal, verdict.key
+    if verdict.standing == "gone":
+        return f"{who} does not read {key}: the directory does not know it."
+    if verdict.standing == "inactive":
+        return f"{who} does not read {key}: it is not active."
+    if verdict.reads:
+        return f"{who} reads {key}: {', '.join(need.ways[0].words for need in verdict.needs)}."
+    if verdict.reads is None:
+        unread = dict.fromkeys(place(each) for need in verdict.needs if need.met is None for each in need.unread)
+        return f"Whether {who} reads {key} is not known: who holds or owns what on {' and '.join(unread)} was not read."
+    missing = [f"{need.privilege} on {place(need.securable)}" for need in verdict.needs if need.met is False]
+    return f"{who} does not read {key}: it lacks {' and '.join(missing)}."
+
+
+def _notes(verdict: Verdict) -> Iterator[str]:
+    if verdict.could_grant_itself and not verdict.reads:
+        yield f"It could grant itself that, by {verdict.granting[0].words}."
+    if verdict.badges:
+        yield f"The table shows less than is there ({'; '.join(verdict.badges)})."
+    for each in verdict.unknown:
+        yield f"{each.holder} holds {each.privilege} on {place(each.securable)}; what that allows is not known here."

@@ -1,0 +1,198 @@
+"""Drift: each way in which a catalog can differ is found once, said in a sentence, and can be acted on."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from grants.catalog import Change
+from grants.change_set import simulate
+from grants.drift import Drift, Finding, drift, wish
+from grants.entitlements import NOTHING, Managed, Wish
+from grants.model import Observed, Principal
+from grants.plan import plan
+from pipeline.errors import Refused
+from tests.unit.grants_world import CATALOG, SCHEMA, picture, random_picture, recreated, table_of
+
+NOW = 1_000.0
+
+
+def kept(observed: Observed, *wishes: Wish) -> tuple[Observed, Managed]:
+    planned = plan(observed, wishes, NOTHING, NOW)
+    return simulate(observed, planned.changes), planned.after
+
+
+def chess(until: float | None = None) -> Wish:
+    return Wish("ann@x", "chess", read=True, until=until, reason="r")
+
+
+def found(observed: Observed, managed: Managed, now: float = NOW) -> Drift:
+    return drift(observed, managed, now, {})
+
+
+def only(observed: Observed, managed: Managed, now: float = NOW) -> Finding:
+    (one,) = found(observed, managed, now).findings
+    return one
+
+
+def acted(observed: Observed, managed: Managed, finding: Finding, act: str, now: float = NOW) -> Drift:
+    """Return the drift after an act about a finding."""
+    done = plan(observed, [wish(finding, act, "because")], managed, now)  # type: ignore[arg-type]  # of a case
+    return found(simulate(observed, done.changes), done.after, now)
+
+
+def changed(observed: Observed, securable: object, who: str, *, add: str = "", remove: str = "") -> Observed:
+    change = Change(securable, who, (add,) if add else (), (remove,) if remove else ())  # type: ignore[arg-type]
+    return simulate(observed, [change])
+
+
+def without(observed: Observed, who: str) -> Observed:
+    principals = {name: each for name, each in observed.directory.principals.items() if name != who}
+    return replace(observed, directory=replace(observed.directory, principals=principals))
+
+
+def test_what_turnout_did_has_not_drifted() -> None:
+    """A catalog as plans left it has no finding, whoever was given what."""
+    assert found(*kept(picture(), chess(), chess(NOW + 5))).findings == ()
+    assert found(picture(), NOTHING) == Drift((), ())
+
+
+def test_a_strangers_grant_is_extra_and_can_be_adopted_or_reverted() -> None:
+    """A SELECT that turnout does not know is found; either act ends that."""
+    observed, managed = kept(picture(), chess())
+    stranger = changed(observed, table_of("go"), "Ann@X", add="SELECT")
+    extra = only(stranger, managed)
+    assert (extra.kind, extra.acts) == ("extra", ("adopt", "revert", "ignore"))
+    assert extra.sentence == "Ann@X has SELECT on table main.games.go, and turnout knows no grant of it."
+    assert acted(stranger, managed, extra, "adopt").findings == ()
+    assert acted(stranger, managed, extra, "revert").findings == ()
+
+
+@pytest.mark.parametrize(
+    ("securable", "privilege", "sentence"),
+    [
+        (
+            table_of("chess"),
+            "SELECT",
+            "ann@x was given chess, and SELECT of that is not there: ann@x does not read it.",
+        ),
+        (SCHEMA, "USE_SCHEMA", "ann@x was given chess, and USE_SCHEMA of that is not there: ann@x does not read it."),
+    ],
+)
+def test_a_grant_that_was_taken_by_hand_is_missing(securable: object, privilege: str, sentence: str) -> None:
+    """What turnout gave and is not there is found, and given again or given up."""
+    observed, managed = kept(picture(), chess())
+    taken = changed(observed, securable, "ann@x", remove=privilege)
+    missing = only(taken, managed)
+    assert (missing.kind, missing.privileges, missing.sentence) == ("missing", (privilege,), sentence)
+    for act in ("adopt", "revert"):
+        assert acted(taken, managed, missing, act).findings == ()
+
+
+def test_a_grant_whose_time_has_come_is_expired() -> None:
+    """It is found from its last second on while it is there, and revoking it ends that."""
+    observed, managed = kept(picture(), chess(NOW + 5))
+    assert found(observed, managed, NOW + 4).findings == ()
+    expired = only(observed, managed, NOW + 5)
+    assert (expired.kind, expired.acts) == ("expired", ("revert", "ignore"))
+    assert acted(observed, managed, expired, "revert", NOW + 5) == Drift((), ())
+    both, managed = kept(picture(), chess(NOW + 5), chess())
+    assert found(both, managed, NOW + 5).findings == ()
+
+
+def test_a_table_that_was_made_anew_is_found_with_what_was_lost() -> None:
+    """Grants are bound to a table's id: its games are given again, or given up."""
+    observed, managed = kept(picture(), chess())
+    anew = recreated(observed, "chess")
+    finding = only(anew, managed)
+    assert (finding.kind, finding.sentence) == (
+        "recreated", "The table of chess was made anew since ann@x was given it: ann@x lost SELECT."
+    )  # fmt: skip
+    for act in ("adopt", "revert"):
+        assert acted(anew, managed, finding, act).findings == ()
+    again = changed(anew, table_of("chess"), "ann@x", add="SELECT")
+    regranted = only(again, managed)
+    assert (regranted.kind, regranted.acts) == ("recreated", ("adopt", "ignore"))
+    assert acted(again, managed, regranted, "adopt").findings == ()
+
+
+def test_a_table_that_is_gone_is_missing() -> None:
+    """An entitlement without a table is told of; giving it up is what can be done here."""
+    observed, managed = kept(picture(), chess())
+    tables = {key: table for key, table in observed.tables.items() if key != "chess"}
+    missing = only(replace(observed, tables=tables), managed)
+    assert (missing.kind, missing.acts) == ("missing", ("adopt", "ignore"))
+    assert "the catalog has no such table" in missing.sentence
+
+
+def test_who_is_gone_or_not_active_is_found_and_their_grants_can_go() -> None:
+    """An entitlement or a stranger's grant of somebody who left is found; of a deleted name nothing can be taken."""
+    observed, managed = kept(picture(), chess())
+    left = found(without(observed, "ann@x"), managed)
+    assert [each.kind for each in left.findings] == ["gone"]
+    assert acted(without(observed, "ann@x"), managed, left.findings[0], "revert").findings == ()
+    principals = {**observed.directory.principals, "ann@x": Principal("ann@x", "user", active=False)}
+    off = replace(observed, directory=replace(observed.directory, principals=principals))
+    assert only(off, managed).sentence.startswith("ann@x, who was given chess, is not active")
+    stranger = changed(picture(), table_of("chess"), "eve@x", add="SELECT")
+    assert acted(stranger, NOTHING, only(stranger, NOTHING), "revert").findings == ()
+    nameless = only(changed(picture(), table_of("chess"), "", add="SELECT"), NOTHING)
+    assert (nameless.kind, nameless.acts, nameless.sentence.split()[:2]) == (
+        "gone",
+        ("ignore",),
+        ["Somebody", "deleted"],
+    )
+
+
+@pytest.mark.parametrize("privilege", ["SELECT", "ALL_PRIVILEGES"])
+def test_more_than_was_declared_is_broader(privilege: str) -> None:
+    """A grant on all tables is found with how many games it opens, and turnout does not touch it."""
+    observed, managed = kept(picture(), chess())
+    broad = only(changed(observed, SCHEMA, "ann@x", add=privilege), managed)
+    assert (broad.kind, broad.acts) == ("broader", ("ignore",))
+    assert broad.sentence == (
+        f"ann@x holds {privilege} on schema main.games: that counts for all 2 games, and 1 were declared. Whoever owns "
+        "it can revoke it there; turnout does not."
+    )
+    table = only(changed(observed, table_of("go"), "ann@x", add="ALL_PRIVILEGES"), managed)
+    assert (table.kind, table.acts) == ("broader", ("ignore",))
+
+
+def test_a_privilege_that_nobody_knows_is_found_wherever_it_is() -> None:
+    """What may mean anything is never dropped."""
+    unknown = only(changed(picture(), CATALOG, "ann@x", add="READ_DREAMS"), NOTHING)
+    assert (unknown.kind, unknown.sentence) == (
+        "unknown", "ann@x holds READ_DREAMS on catalog main: what that allows is not known."
+    )  # fmt: skip
+
+
+def test_what_is_ignored_stays_counted_with_its_reason() -> None:
+    """A finding that somebody decided to leave is no open one, and is counted as what it is."""
+    stranger = changed(picture(), table_of("go"), "ann@x", add="SELECT")
+    ignored = drift(stranger, NOTHING, NOW, {only(stranger, NOTHING).mark: "a test account"})
+    assert (ignored.open, ignored.counts, ignored.ignored_counts) == ((), {"extra": 1}, {"extra": 1})
+    assert ignored.findings[0].ignored == "a test account"
+    other = changed(stranger, table_of("chess"), "ann@x", add="SELECT")
+    again = drift(other, NOTHING, NOW, {ignored.findings[0].mark: "a test account"})
+    assert [each.securable for each in again.open] == [table_of("chess")]
+
+
+def test_where_nobody_could_look_is_told() -> None:
+    """A table that was not read is named, and nothing is said to be missing on it."""
+    observed, managed = kept(picture(), chess())
+    direct = {where: held for where, held in observed.direct.items() if where != table_of("chess")}
+    assert found(replace(observed, direct=direct), managed) == Drift((), (table_of("chess"),))
+
+
+def test_an_act_that_is_not_possible_is_refused() -> None:
+    """What only the catalog's owners can change is not planned."""
+    broad = only(changed(picture(), SCHEMA, "ann@x", add="SELECT"), NOTHING)
+    with pytest.raises(Refused, match=r"there is no plan to revert that\. Possible: ignore"):
+        wish(broad, "revert", "r")
+
+
+def test_marks_are_one_for_each_finding() -> None:
+    """Over random catalogs no two findings have one mark, so that to ignore one does not hide another."""
+    for seed in range(200):
+        marks = [each.mark for each in found(random_picture(Random(seed)), NOTHING).findings]
+        assert len(marks) == len(set(marks)), seed

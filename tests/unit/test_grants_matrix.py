@@ -1,0 +1,46 @@
+"""The matrix says of each cell what the resolver says."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from grants.matrix import matrix
+from grants.model import folded
+from grants.resolver import Resolver
+from pipeline.errors import Refused
+from tests.unit.grants_world import CATALOG, SCHEMA, picture, random_picture, table_of
+
+
+def test_each_cell_is_the_resolvers_verdict() -> None:
+    """Over random catalogs a cell reads, does not, could, or is not known, as the verdict with its why says."""
+    for seed in range(200):
+        resolver = Resolver(random_picture(Random(seed)))
+        found = matrix(resolver, principals=[*resolver.observed.directory.principals, "account users", "stranger"])
+        for who in found.columns:
+            for key in found.keys:
+                verdict = resolver.verdict(who, key)
+                no = "could" if verdict.could_grant_itself else "no"
+                assert found.cell(who, key) == {True: "reads", False: no, None: "unknown"}[verdict.reads], seed
+
+
+def test_cells_are_counted_by_game_and_by_principal() -> None:
+    """Counts add up, and what is not known is counted as that."""
+    held = {CATALOG: {"account users": {"USE_CATALOG", "USE_SCHEMA"}}, table_of("chess"): {"ann@x": {"SELECT"}},
+            SCHEMA: {"bob@x": {"MANAGE"}}}  # fmt: skip
+    observed = picture(held)
+    direct = {where: names for where, names in observed.direct.items() if where != table_of("go")}
+    found = matrix(Resolver(replace(observed, direct=direct)), principals=["BOB@x", "ann@x"])
+    assert (found.keys, list(found.columns)) == (("chess", "go"), ["bob@x", "ann@x"])
+    assert found.counts == {"reads": 1, "could": 1, "unknown": 2}
+    assert found.by_key == {"chess": {"could": 1, "reads": 1}, "go": {"unknown": 2}}
+    assert found.by_principal == {"bob@x": {"could": 1, "unknown": 1}, "ann@x": {"reads": 1, "unknown": 1}}
+
+
+def test_rows_and_columns_are_those_that_were_asked_for() -> None:
+    """By default there is everybody and each table; games that the catalog does not have are refused."""
+    resolver = Resolver(picture())
+    assert [folded(each) for each in matrix(resolver).columns] == ["ann@x", "bob@x", "pipeline", "readers"]
+    assert matrix(resolver, keys=["go"], principals=[]).by_key == {"go": {}}
+    with pytest.raises(Refused, match="has no table of a game 'dota'"):
+        matrix(resolver, keys=["dota"])

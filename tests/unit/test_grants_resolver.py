@@ -1,0 +1,140 @@
+"""Who reads which game, against a slow model, and in sentences."""
+
+import itertools
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from grants.model import GameTable, Observed
+from grants.resolver import Resolver
+from pipeline.errors import Refused
+from tests.unit.grants_world import (
+    CATALOG,
+    SCHEMA,
+    everybody,
+    members_closure,
+    picture,
+    random_picture,
+    table_of,
+    truth,
+)
+
+USES = {CATALOG: {"readers": {"USE_CATALOG"}}, SCHEMA: {"readers": {"USE_SCHEMA"}}}
+HIERARCHIES = 5_000
+
+
+def test_the_resolver_says_what_a_slow_model_says() -> None:
+    """Over random hierarchies every answer is the one of trying all that was not read as forbidden and as allowed."""
+    seen = {True: 0, False: 0, None: 0}
+    for seed in range(HIERARCHIES):
+        observed = random_picture(Random(seed))
+        resolver = Resolver(observed)
+        for who in everybody(observed):
+            reading = resolver.reading(who)
+            selves = members_closure(observed, who)
+            assert selves == set(resolver.closure(who)), (seed, who)
+            for key in observed.tables:
+                expected, verdict = truth(observed, who, selves, key), resolver.verdict(who, key)
+                assert (expected.reads, expected.could) == (verdict.reads, verdict.could_grant_itself), (seed, who, key)
+                assert expected.reads is reading.of(key), (seed, who, key)
+                assert (key in reading.could) == (verdict.could_grant_itself is True and expected.reads is False)
+                seen[expected.reads] += 1
+    assert min(seen.values()) > 1_000  # the generator makes enough of each
+
+
+def test_every_way_that_is_shown_is_there() -> None:
+    """A way names an assignment or an owner that the catalog has, and groups of which each is in the next."""
+    for seed in range(300):
+        observed = random_picture(Random(seed))
+        resolver = Resolver(observed)
+        for who in everybody(observed):
+            for key in observed.tables:
+                for way in (way for need in resolver.verdict(who, key).needs for way in need.ways):
+                    chain = [who, *(group.lower() for group in way.groups)]
+                    for member, group in itertools.pairwise(chain):
+                        assert group in observed.directory.groups_of.get(member, ()) or group == "account users"
+                    direct = observed.direct.get(way.securable, {})
+                    held = {right for name, rights in direct.items() if name.lower() == chain[-1] for right in rights}
+                    owner = observed.owners[way.securable] or ""
+                    assert way.by in held or (way.by == "ownership" and owner.lower() == chain[-1])
+
+
+@pytest.mark.parametrize(
+    ("direct", "groups", "sentence"),
+    [
+        ({}, {}, ("ann@x does not read chess: it lacks SELECT on table main.games.chess and USE_SCHEMA on schema "
+         "main.games and USE_CATALOG on catalog main.")),
+        ({**USES, table_of("chess"): {"ann@x": {"SELECT"}}}, {},
+         "ann@x does not read chess: it lacks USE_SCHEMA on schema main.games and USE_CATALOG on catalog main."),
+        ({**USES, table_of("chess"): {"ANN@x": {"SELECT"}}}, {"ann@x": {"team"}, "team": {"readers"}},
+         ("ann@x reads chess: SELECT on table main.games.chess, USE_SCHEMA on schema main.games by group team in "
+         "readers, USE_CATALOG on catalog main by group team in readers.")),
+        ({CATALOG: {"account users": {"ALL_PRIVILEGES"}}}, {},
+         ("ann@x reads chess: ALL_PRIVILEGES on catalog main by group account users, ALL_PRIVILEGES on catalog main by "
+         "group account users, ALL_PRIVILEGES on catalog main by group account users.")),
+        ({SCHEMA: {"ann@x": {"MANAGE", "USE_SCHEMA"}}, CATALOG: {"ann@x": {"USE_CATALOG"}}}, {},
+         ("ann@x does not read chess: it lacks SELECT on table main.games.chess. It could grant itself that, by MANAGE "
+         "on schema main.games.")),
+        ({SCHEMA: {"ann@x": {"MANAGE", "ALL_PRIVILEGES"}}}, {},
+         "ann@x does not read chess: it lacks USE_CATALOG on catalog main."),
+        ({table_of("chess"): {"ann@x": {"READ_DREAMS"}}}, {},
+         ("ann@x does not read chess: it lacks SELECT on table main.games.chess and USE_SCHEMA on schema main.games "
+         "and USE_CATALOG on catalog main. ann@x holds READ_DREAMS on table main.games.chess; what that allows is "
+         "not known here.")),
+    ],
+)  # fmt: skip
+def test_a_verdict_is_a_sentence(direct: dict, groups: dict, sentence: str) -> None:  # type: ignore[type-arg]  # cases
+    """The why names what is there with its path, or what is missing, and what could come of it."""
+    resolver = Resolver(picture(direct, groups=groups))
+    assert sentence == resolver.verdict("ann@x", "chess").sentence
+
+
+def test_who_owns_what_lies_above_does_not_read_but_could() -> None:
+    """A schema's owner has USE_SCHEMA and no SELECT, and is flagged; the table's owner has SELECT."""
+    observed = picture({CATALOG: {"account users": {"USE_CATALOG"}}})
+    owned = replace(observed, owners={**observed.owners, SCHEMA: "ann@x", table_of("chess"): "bob@x"})
+    ann, bob = (Resolver(owned).verdict(who, "chess") for who in ("ann@x", "bob@x"))
+    assert (ann.reads, ann.could_grant_itself) == (False, True)
+    assert ann.sentence.endswith("It could grant itself that, by ownership of schema main.games.")
+    assert [need.ways[0].by if need.ways else None for need in bob.needs[:2]] == ["ownership", None]
+
+
+def test_what_was_not_read_is_not_known_unless_something_else_decides() -> None:
+    """A missing USE_CATALOG is a no whatever the table says; with all else there, an unread table is an unknown."""
+    everything = {CATALOG: {"ann@x": {"USE_CATALOG"}}, SCHEMA: {"ann@x": {"USE_SCHEMA"}}}
+
+    def without_chess(observed: Observed) -> Observed:
+        direct = {where: held for where, held in observed.direct.items() if where != table_of("chess")}
+        return replace(observed, direct=direct)
+
+    verdict = Resolver(without_chess(picture(everything))).verdict("ann@x", "chess")
+    assert verdict.reads is None
+    assert "who holds or owns what on table main.games.chess was not read" in verdict.sentence
+    assert Resolver(without_chess(picture({}))).verdict("ann@x", "chess").reads is False
+
+
+def test_who_is_not_active_or_not_there_reads_nothing() -> None:
+    """Grants of somebody who was deactivated or deleted let nobody read."""
+    observed = picture({CATALOG: {name: {"ALL_PRIVILEGES"} for name in ("ann@x", "eve@x")}})
+    principals = dict(observed.directory.principals)
+    principals["ann@x"] = replace(principals["ann@x"], active=False)
+    resolver = Resolver(replace(observed, directory=replace(observed.directory, principals=principals)))
+    assert resolver.verdict("ann@x", "chess").sentence == "ann@x does not read chess: it is not active."
+    assert resolver.verdict("eve@x", "chess").sentence == "eve@x does not read chess: the directory does not know it."
+    assert [frozenset()] * 2 == [resolver.reading(who).reads for who in ("ann@x", "eve@x")]
+
+
+def test_row_filters_and_masks_are_badges() -> None:
+    """Who reads a filtered or masked table is told that less may be seen."""
+    observed = picture({CATALOG: {"ann@x": {"ALL_PRIVILEGES"}}})
+    chess = GameTable("chess", table_of("chess"), "1", "pipeline", has_row_filter=True, masked_columns=("mail", "ip"))
+    verdict = Resolver(replace(observed, tables={"chess": chess})).verdict("ann@x", "chess")
+    assert verdict.badges == ("row filter", "masked: mail, ip")
+    assert verdict.sentence.endswith("The table shows less than is there (row filter; masked: mail, ip).")
+
+
+def test_a_game_without_a_table_is_refused() -> None:
+    """No verdict is made up for a game that the catalog does not have."""
+    with pytest.raises(Refused, match=r"main\.games has no table of a game 'dota'"):
+        Resolver(picture()).verdict("ann@x", "dota")
