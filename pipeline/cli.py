@@ -4,7 +4,7 @@ import getpass
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from pipeline.control.group_commands import groups
 from pipeline.control.repair_commands import repair
 from pipeline.control.status_commands import status
 from pipeline.errors import Refused, Transient
+from pipeline.extensions import COMMANDS, registered
 from pipeline.options import together
 from pipeline.repair.commands import accept_gap, quarantine
 from pipeline.settings import Paths, Settings, load
@@ -327,6 +328,15 @@ def demo(
     sys.exit(runs.live(settings, known, plan, rate))
 
 
+def _leaves(added: Iterable[click.Command]) -> Iterator[click.Command]:
+    """Yield commands that run something, of groups those within."""
+    for command in added:
+        if isinstance(command, click.Group):
+            yield from _leaves(command.commands.values())
+        else:
+            yield command
+
+
 _steering = (
     status,
     *controller.commands.values(),
@@ -338,9 +348,10 @@ _steering = (
     *ops.commands.values(),
     *audit.commands.values(),
 )
-for _command in (*quarantine.commands.values(), accept_gap, *_steering):
+_added: list[click.Command] = [command for made in registered(COMMANDS) for command in made()]
+for _command in (*quarantine.commands.values(), accept_gap, *_steering, *_leaves(_added)):
     _environment(_command)
-for _group in (status, quarantine, controller, groups, move, pause, resume, repair, ops, audit):
+for _group in (status, quarantine, controller, groups, move, pause, resume, repair, ops, audit, *_added):
     cli.add_command(_group)
 stream.add_command(accept_gap)
 

@@ -20,6 +20,7 @@ _SLUG_LENGTH: Final = 40
 _HASH_LENGTH: Final = 12
 _KEY: Final = re.compile(r"[a-z0-9][a-z0-9_]{0,39}_[a-z2-7]{12}")
 _GROUP: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+_SECURABLE_PART: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 
 
 @lru_cache(maxsize=65_536)
@@ -47,6 +48,11 @@ def is_game_key(text: str) -> bool:
 def is_group_name(text: str) -> bool:
     """Tell whether a text may name a cluster group: 1 to 40 of a-z, 0-9 and '-', not starting with '-'."""
     return _GROUP.fullmatch(text) is not None
+
+
+def is_securable_part(text: str) -> bool:
+    """Tell whether a text may name a catalog, a schema or a table: 1 to 255 letters, digits, '_' and '-'."""
+    return _SECURABLE_PART.fullmatch(text) is not None
 
 
 def stream_app_id(environment: str, key: GameKey, generation: int) -> str:

@@ -3,11 +3,9 @@
 Everything wrong is reported in one message. Each field's comment is its entry in docs/settings.md.
 """
 
-import contextlib
 import dataclasses
 import os
 import tomllib
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.errors import Refused
-from pipeline.names import MAX_NAME_BYTES, is_game_name
+from pipeline.names import MAX_NAME_BYTES, is_game_name, is_securable_part
+from pipeline.setting_values import Text, typed
 
 _T = typing.TypeVar("_T")
 
@@ -128,6 +127,26 @@ class Roles:
 
     operators: tuple[str, ...] = ()  # may pause, resume, retry, replay, rebuild and restart
     movers: tuple[str, ...] = ()  # may do that, and change who carries what
+    access_admins: tuple[str, ...] = ()  # may give and take access to games' tables, and decide about requests
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may read the tables of games, and which catalog keeps it."""
+
+    catalog: Literal["embedded", "unity", "databricks"] = "embedded"  # `embedded` is a server of turnout's own
+    catalog_name: str = "turnout"  # the catalog the tables of games lie in
+    schema_name: str = "games"  # its schema; turnout never touches another one
+    port: int = 8810  # where the embedded catalog listens, on loopback
+    refresh_seconds: float = 30.0  # time between two looks of the controller at the whole catalog
+    reads_per_second: float = 10.0  # most reads from a catalog that is not the embedded one
+    max_days: float = 180.0  # longest time for which access can be given that ends by itself
+    allow_everyone: bool = False  # whether `account users`, that is everybody, may be given access
+    identities: Mapping[str, str] = field(default_factory=dict)  # actor → principal, where the two differ
+    members_file: str = ""  # unity: YAML file with who is in which group, since such a server knows none
+    warehouse: str = ""  # databricks: id of a SQL warehouse, for grants by SQL and for trying to read
+    sql_grants: bool = False  # databricks: whether grants are SQL on the warehouse instead of REST
+    probe_principal: str = ""  # databricks: whose token DATABRICKS_PROBE_TOKEN is
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +165,7 @@ class Settings:
     dashboard: Dashboard = field(default_factory=Dashboard)
     maintenance: Maintenance = field(default_factory=Maintenance)
     roles: Roles = field(default_factory=Roles)
+    access: Access = field(default_factory=Access)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +224,11 @@ class Paths:
         return self.root / "targets"
 
     @property
+    def catalog(self) -> Path:
+        """The folder of the embedded catalog."""
+        return self.root / "catalog"
+
+    @property
     def control_db(self) -> Path:
         """The SQLite control store used when no URL is set."""
         return self.root / "control.db"
@@ -251,19 +276,13 @@ def _overlay(tree: dict[str, Any], environ: Mapping[str, str], problems: list[st
                 break
             node = child
         else:
-            node[leaf] = _Text(value)
+            node[leaf] = Text(value)
 
 
 RESERVED_VARIABLES: frozenset[str] = frozenset(
     {"TURNOUT_HOME", "TURNOUT_ENV_DIR", "TURNOUT_JARS", "TURNOUT_IVY_SETTINGS", "TURNOUT_FAILPOINTS"}
 )
 """Variables of the launcher and of tests, which are not settings of an environment."""
-
-
-class _Text(str):
-    """A value that came from the environment, so numbers are written as text."""
-
-    __slots__ = ()
 
 
 def _build(cls: type[_T], tree: Mapping[str, Any], prefix: str, problems: list[str]) -> _T:
@@ -282,57 +301,10 @@ def _build(cls: type[_T], tree: Mapping[str, Any], prefix: str, problems: list[s
                 problems.append(f"{prefix}{name}: expected a table of settings, got {raw!r}")
             continue
         try:
-            values[name] = _typed(kind, raw)
+            values[name] = typed(kind, raw)
         except ValueError as error:
             problems.append(f"{prefix}{name}: expected {error}, got {str(raw)!r}")
     return cls(**values)
-
-
-def _typed(kind: Any, raw: Any) -> Any:
-    """Return the raw value as the field's type, or raise ValueError saying what was expected."""
-    origin = typing.get_origin(kind)
-    if origin is Literal:
-        if raw in (choices := typing.get_args(kind)):
-            return str(raw)
-        raise ValueError(f"one of {', '.join(choices)}")
-    if origin in (Mapping, typing.get_origin(Mapping[str, str])):
-        if isinstance(raw, Mapping) and all(isinstance(value, (str, int, float)) for value in raw.values()):
-            return types.MappingProxyType({key: str(value) for key, value in raw.items()})
-        raise ValueError("a table of texts")
-    if origin is tuple:
-        return _texts(raw)
-    if kind is bool:
-        return _switch(raw)
-    if kind is str and isinstance(raw, str):
-        return str(raw)
-    if kind in (int, float):
-        number = isinstance(raw, (int, float)) and not isinstance(raw, bool)
-        if number or isinstance(raw, _Text):
-            try:
-                return kind(raw)
-            except ValueError:
-                pass
-        raise ValueError("a whole number" if kind is int else "a number")
-    raise ValueError("a text")
-
-
-def _switch(raw: Any) -> bool:
-    """Return a switch; from the environment it comes as TOML writes it."""
-    if isinstance(raw, _Text) and raw in {"true", "false"}:
-        return raw == "true"
-    if isinstance(raw, bool):
-        return raw
-    raise ValueError("true or false")
-
-
-def _texts(raw: Any) -> tuple[str, ...]:
-    """Return a list of texts; from the environment it comes as TOML writes it."""
-    if isinstance(raw, _Text):
-        with contextlib.suppress(tomllib.TOMLDecodeError):
-            raw = tomllib.loads(f"list = {raw}")["list"]
-    if isinstance(raw, list) and all(isinstance(text, str) for text in raw):
-        return tuple(raw)
-    raise ValueError('a list of texts such as ["a", "b"]')
 
 
 def _check(settings: Settings) -> list[str]:
@@ -350,8 +322,15 @@ def _check(settings: Settings) -> list[str]:
         for text in getattr(settings.onboarding, leaf)
         if not is_game_name(text)
     ]
+    if settings.access.sql_grants and not settings.access.warehouse:
+        problems.append("access.warehouse: expected the id of a SQL warehouse where access.sql_grants is true, got ''")
     if settings.demux.writer == "spark" and not settings.store.leases:
         problems.append("demux.writer: expected 'direct' where store.leases is false, got 'spark', which needs them")
+    problems += [
+        f"access.{leaf}: expected 1 to 255 letters, digits, '-' and '_', got {text!r}"
+        for leaf in ("catalog_name", "schema_name")
+        if not is_securable_part(text := getattr(settings.access, leaf))
+    ]
     if settings.source.kind == "kafka" and not settings.source.topic:
         problems.append("source.topic: expected the name of a topic, got ''")
     return problems
@@ -375,6 +354,10 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("metrics.heartbeat_seconds", 0.5, 30),
     ("dashboard.port", 1, 65_535),
     ("dashboard.refresh_seconds", 1, 3600),
+    ("access.port", 1, 65_535),
+    ("access.refresh_seconds", 1, 3600),
+    ("access.reads_per_second", 0.1, 1000),
+    ("access.max_days", 0.01, 3650),
     ("maintenance.every_minutes", 1, 1440),
     ("maintenance.small_files", 2, 10_000),
     ("maintenance.bronze_commits", 2, 100_000),

@@ -19,7 +19,7 @@ class Embedded(Databricks):
 
     def __init__(self, rest: Rest) -> None:
         super().__init__(rest)
-        self._own = rest
+        self.rest = rest
 
     @property
     def kind(self) -> Kind:
@@ -33,7 +33,7 @@ class Embedded(Databricks):
             Gone: there is no such principal.
             Refused: it is a group, or not active.
         """
-        minted = self._own.write("POST", _TOKENS_PATH, {"principal": principal, "seconds": seconds})
+        minted = self.rest.write("POST", _TOKENS_PATH, {"principal": principal, "seconds": seconds})
         return text_of(minted, "token")
 
     def location(self, token: str, table_id: str) -> str:
@@ -44,7 +44,7 @@ class Embedded(Databricks):
             Gone: there is no table of that id.
         """
         asked = {"table_id": table_id, "operation": "READ"}
-        return text_of(Rest(self._own.url, token).write("POST", CREDENTIALS_PATH, asked), "url")
+        return text_of(Rest(self.rest.url, token).write("POST", CREDENTIALS_PATH, asked), "url")
 
     def probe(self, principal: str, table: GameTable) -> Probe:
         """Try to read a table as somebody, with a token made for that."""

@@ -68,8 +68,10 @@ def meant(url: str, error: Exception) -> Refused | Transient:
     if "unable to parse response" in str(error):  # no JSON: whoever answers does not know the path
         return CatalogAway(f"What answers at {url} is no catalog, or not one that knows this request.")
     said = f"The catalog at {url} says: {_short(error)}."
-    if isinstance(error, Unauthenticated | PermissionDenied):
-        return Denied(said)
+    if isinstance(error, Unauthenticated):
+        return Denied(said.replace(" says: ", " says 401: ", 1))
+    if isinstance(error, PermissionDenied):
+        return Denied(said.replace(" says: ", " says 403: ", 1))
     if isinstance(error, NotFound):
         return Gone(said)
     if isinstance(error, BadRequest | ResourceConflict | NotImplemented):

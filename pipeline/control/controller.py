@@ -5,7 +5,7 @@ import math
 import os
 import threading
 import time
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -13,10 +13,11 @@ from typing import Final
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from pipeline import extensions
 from pipeline.control import groups, isolation, moves, pauses, repairs, retirement
 from pipeline.control.backends import Local
 from pipeline.control.children import turnout
-from pipeline.control.engine import World, require_undoable, tick
+from pipeline.control.engine import Extension, World, require_undoable, tick
 from pipeline.control.relief import Reliever
 from pipeline.control.signals import stop_on_signals
 from pipeline.control.supervisor import Supervisor
@@ -76,24 +77,29 @@ def run(
     with leased(engine, settings.store, "controller", "main") as lease:
         start_driver(engine, "controller", "main", None)
         beats = _Beats(engine, settings.metrics.heartbeat_seconds)
+        added: list[Extension] = [make(world) for make in extensions.registered(extensions.CONTROLLER)]
+        kinds = ChainMap(dict(KINDS), *(dict(each.kinds) for each in added))
         looked_at = -math.inf
         while True:
             if lease is not None:
                 lease.check()
             wait = _QUIET_SECONDS
             try:
-                if tick(world, KINDS):
+                if tick(world, kinds):
                     wait = _BUSY_SECONDS
                 if time.monotonic() - looked_at >= _QUIET_SECONDS:
                     looked_at = time.monotonic()
                     assign_waiting(engine, settings.placement.most_games)  # games that fitted nowhere when they came
                     supervisor.tick()
                     reliever.tick(supervisor.seen, supervisor.alarm, supervisor.looked_at)
-                    beats.beat(supervisor.alarm or reliever.alarm)
+                    alarms = [supervisor.alarm, reliever.alarm, *(each.tick() for each in added)]
+                    beats.beat(next((each for each in alarms if each is not None), None))
             except SQLAlchemyError as error:
                 _log.warning("the control store is away, operations and groups wait: %s", error)
             if stop.wait(wait):
                 break
+        for each in added:
+            each.stop()
         return _end(engine, supervisor, stop_groups=stop_groups)
 
 

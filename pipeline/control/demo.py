@@ -1,13 +1,14 @@
 """`turnout demo`: everything on one machine, live until Ctrl-C, or one bounded run that ends with the proof."""
 
 import getpass
+import itertools
 import json
 import os
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,6 +31,7 @@ from pipeline.store.games import generations, register_group, retired_games
 from pipeline.store.groups import change, wanted
 
 GROUPS = ("a", "b")
+_PEOPLE = {"analysts": ("ann@example.com", "bob@example.com"), "guests": ("eve@example.com",)}
 _PROMETHEUS_PORT = 9090
 _RESTART_SECONDS = 5.0
 _SCRAPE_SECONDS = 5.0
@@ -107,8 +109,13 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
         children.start("controller", turnout("controller", "run", "--stop-groups", *env))
         children.start("dashboard", dashboard.command(paths, settings.dashboard.port))
         address = _start_prometheus(children, settings, paths)
+        if settings.access.catalog == "embedded":
+            children.start("catalog", turnout("catalog", "serve", *env))
+            if not _add_people(children, stop, env):
+                return 1
         say(f"\n  dashboard   http://{dashboard.HOST}:{settings.dashboard.port}")
         say(f"  prometheus  {address}")
+        say(f"  people      {', '.join(itertools.chain(*_PEOPLE.values()))}: see `./turnout grants --help`")
         say(f"  logs        {paths.logs}\n\nThe first games appear after about half a minute. Ctrl-C stops everything.")
         _watch(children, stop)
         say("stopping")
@@ -203,6 +210,15 @@ def _watch(children: Children, stop: threading.Event) -> None:
             if stop.wait(_RESTART_SECONDS):
                 return
             children.start(child.name, child.command)
+
+
+def _add_people(children: Children, stop: threading.Event, env: Sequence[str]) -> bool:
+    """Bring people into the embedded catalog, to whom access can be given; tell whether it could be done."""
+    for group, people in _PEOPLE.items():
+        add = turnout("catalog", "add-user", *people, "--group", group, "--wait", "30", *env)
+        if not _run(children, stop, {f"people-{group}": add}):
+            return False
+    return True
 
 
 def _print(balance: Balance, paths: Paths, events: int, wanted: Wanted, seconds: float, *, as_json: bool) -> int:

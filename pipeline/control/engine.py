@@ -6,7 +6,7 @@ A step does its work or waits for an effect; both may be done again at any time,
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -23,6 +23,7 @@ from pipeline.store.operations import operation as find
 _log = logging.getLogger("turnout")
 _MOST: Final = 1_000  # operations brought on in one tick
 _UNDOABLE: Final = frozenset({"move", "pause", "resume", "start", "stop", "retire", "restore"})
+_ELSEWHERE: Final = {"access": "turnout grants undo"}
 _UNDO_HOURS: Final = 24
 _SAID: Final = 500  # characters of an error that are kept
 _SHOWN: Final = 5  # of many, in one sentence
@@ -67,6 +68,20 @@ class Kind:
     steps: tuple[StepKind, ...]
     facts: Callable[[World, Operation], Mapping[str, Any]]  # what its preview was about, as it is now
     done: Callable[[Operation], str]  # what is said when all of it is done and seen
+
+
+class Extension(Protocol):
+    """What a package above this one adds to the controller; made once, with its World."""
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """Kinds of operation, by name."""
+
+    def tick(self) -> str | None:
+        """Do what is due, without waiting for anything; return what alarms it."""
+
+    def stop(self) -> None:
+        """Begin nothing any more."""
 
 
 def some(keys: Sequence[str]) -> str:
@@ -154,6 +169,8 @@ def require_undoable(engine: Engine, operation: Operation) -> None:
         Refused: it has not succeeded, or too long ago, or its kind has no inverse.
     """
     name = operation.operation_id[:8]
+    if operation.kind in _ELSEWHERE:
+        raise Refused(f"Operation {name} is taken back with `{_ELSEWHERE[operation.kind]} {name}`.")
     if operation.kind not in _UNDOABLE:
         raise Refused(f"Operation {name} is a {operation.kind}, which has no inverse.")
     if operation.state != "succeeded" or operation.ended_at is None:

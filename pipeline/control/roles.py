@@ -11,26 +11,34 @@ CONTROLLER: Final = "(controller)"
 _OPERATOR: Final = frozenset({"pause", "resume", "retry", "replay", "rebuild", "restart", "resume operation", "close"})
 """What puts a stream or a group in order where it is; the rest changes who carries what and needs a mover."""
 
+_ACCESS: Final = frozenset({"access", "decide about a request", "ignore drift"})
+"""What changes who may read; it needs an access admin, and a mover is none."""
+
 
 def role_of(kind: str) -> str:
     """Return the role that a kind of operation, or another act, needs."""
+    if kind in _ACCESS:
+        return "access_admin"
     return "operator" if kind in _OPERATOR else "mover"
 
 
 def may(roles: Roles, actor: str, kind: str) -> bool:
-    """Tell whether somebody has the role for it; a mover has the operator's as well."""
+    """Tell whether somebody has the role for it."""
     if actor == CONTROLLER:
         return True
-    if not roles.operators and not roles.movers:
-        return True  # nobody is named: whoever reaches this environment may
-    return actor in roles.movers or (role_of(kind) == "operator" and actor in roles.operators)
+    had = roles_of(roles, actor)
+    return had is None or role_of(kind) in had  # None: nobody is named, whoever reaches this environment may
 
 
 def roles_of(roles: Roles, actor: str) -> tuple[str, ...] | None:
-    """Return the roles somebody has; None where nobody is named, and so everybody may."""
-    if not roles.operators and not roles.movers:
+    """Return the roles somebody has, a mover the operator's as well; None where nobody is named: everybody may."""
+    named = {
+        "mover": roles.movers,
+        "operator": (*roles.operators, *roles.movers),
+        "access_admin": roles.access_admins,
+    }
+    if not any(named.values()):
         return None
-    named = {"mover": roles.movers, "operator": roles.operators}
     return tuple(role for role, actors in named.items() if actor in actors)
 
 

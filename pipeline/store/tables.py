@@ -273,6 +273,88 @@ operation_targets = Table(  # what open operations are about: one operation at a
     Column("operation_id", String(32), ForeignKey("operations.operation_id"), nullable=False),
 )
 
+entitlements = Table(  # who was given a game's table to read through us; ended ones stay
+    "entitlements",
+    metadata,
+    Column("entitlement_id", Integer, primary_key=True),
+    Column("principal", Text, nullable=False, index=True),  # as the catalog spells it
+    Column("game_key", String(64), nullable=False, index=True),
+    Column("until", Float),  # null: for good
+    Column("reason", Text, nullable=False),
+    Column("ticket", Text, nullable=False),  # empty where there is none
+    Column("table_id", Text, nullable=False),  # of the catalog; a table with another one was made anew
+    Column("operation_id", String(32), nullable=False),  # which gave it
+    Column("given_at", Float, nullable=False),
+    Column("ended_at", Float),  # null: it holds
+    Column("ended_by", String(32)),  # the operation that took it
+)
+
+access_items = Table(  # each request to the catalog that an operation makes, in their order
+    "access_items",
+    metadata,
+    Column("operation_id", String(32), ForeignKey("operations.operation_id"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),  # from 1
+    Column("securable", Text, nullable=False),  # full name
+    Column("principal", Text, nullable=False),
+    Column("adds", Text, nullable=False),  # JSON: privileges
+    Column("removes", Text, nullable=False),  # JSON: privileges
+    Column("state", String(16), nullable=False),  # see `grants/ledger.py`
+    Column("said", Text, nullable=False),  # one sentence; empty before there is one
+    Column("changed_at", Float, nullable=False),
+)
+
+access_change_sets = Table(  # what an operation does about access, so that it can be undone
+    "access_change_sets",
+    metadata,
+    Column("operation_id", String(32), ForeignKey("operations.operation_id"), primary_key=True),
+    Column("change_set", Text, nullable=False),  # JSON, see `grants/ledger.py`
+)
+
+given_access = Table(  # what the catalog holds because of us; what is not here, turnout does not take
+    "given_access",
+    metadata,
+    Column("securable", String(512), primary_key=True),  # full name
+    Column("principal", String(255), primary_key=True),  # folded
+    Column("privilege", String(64), primary_key=True),
+    Column("operation_id", String(32), nullable=False),
+)
+
+access_requests = Table(  # what somebody asks an access admin for
+    "access_requests",
+    metadata,
+    Column("request_id", String(32), primary_key=True),
+    Column("requester", Text, nullable=False),
+    Column("wishes", Text, nullable=False),  # JSON
+    Column("reason", Text, nullable=False),
+    Column("state", String(16), nullable=False),  # asked | approved | rejected | withdrawn
+    Column("decided_by", Text),
+    Column("said", Text),  # why it was decided so
+    Column("operation_id", String(32)),  # what came of it
+    Column("asked_at", Float, nullable=False),
+    Column("decided_at", Float),
+    Column("version", Integer, nullable=False),
+)
+
+ignored_drift = Table(  # findings that somebody has decided to leave
+    "ignored_drift",
+    metadata,
+    Column("finding", String(64), primary_key=True),  # SHA-256 of its mark
+    Column("mark", Text, nullable=False),  # see `grants/drift.py`
+    Column("reason", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("ignored_at", Float, nullable=False),
+)
+
+catalog_pictures = Table(  # one row: the catalog as the controller last read it
+    "catalog_pictures",
+    metadata,
+    Column("picture_id", Integer, primary_key=True, autoincrement=False),
+    Column("picture", Text),  # JSON, see `grants/picture.py`; null: it was never read
+    Column("read_at", Float),
+    Column("problem", Text),  # why the newest attempt failed; null: it did not
+    Column("tried_at", Float, nullable=False),
+)
+
 audit = Table(  # who did what; append-only, each entry bound to the one before by its hash
     "audit",
     metadata,

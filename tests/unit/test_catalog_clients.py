@@ -17,7 +17,7 @@ from grants.catalog import CatalogAway, Change, Denied, Gone, Probe
 from grants.catalogs.columns import described
 from grants.catalogs.databricks import Databricks
 from grants.catalogs.members import Members
-from grants.catalogs.opening import Access, open_catalog
+from grants.catalogs.opening import open_catalog
 from grants.catalogs.pace import Bucket
 from grants.catalogs.rest import Rest, path_of
 from grants.catalogs.unity import SCIM as UNITY_SCIM
@@ -26,6 +26,7 @@ from grants.catalogs.unity_key import UnityKey
 from grants.catalogs.warehouse import Warehouse, statements
 from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, GameTable, Principal, Securable
 from pipeline.errors import Refused
+from pipeline.settings import Access, Paths
 from tests.unit.catalog_world import SCIM, UC, FakeClock, Recorder, recorder
 
 TABLE = Securable(("main", "games", "chess"))
@@ -346,25 +347,25 @@ def decoded(text: str) -> bytes:
 
 
 def test_which_catalog_is_opened_and_what_is_missing_is_named(tmp_path: Path) -> None:
-    """The kind says which client; what the environment lacks is named; an embedded one never started is away."""
+    """The setting says which client; what the environment lacks is named; an embedded one never started is away."""
+    paths = Paths(tmp_path)
     with pytest.raises(CatalogAway, match="never started"):
-        open_catalog(Access(), tmp_path, {})
-    (tmp_path / "token").write_text("t", "utf-8")
-    assert open_catalog(Access(), tmp_path, {}).kind == "embedded"
+        open_catalog(Access(), paths, {})
+    paths.catalog.mkdir()
+    (paths.catalog / "token").write_text("t", "utf-8")
+    assert open_catalog(Access(), paths, {}).kind == "embedded"
     with pytest.raises(Refused, match="UNITY_CATALOG_URL and UNITY_CATALOG_TOKEN"):
-        open_catalog(Access(kind="unity"), tmp_path, {})
+        open_catalog(Access(catalog="unity"), paths, {})
     with pytest.raises(Refused, match="DATABRICKS_TOKEN"):
-        open_catalog(Access(kind="databricks"), tmp_path, {"DATABRICKS_HOST": "x"})
+        open_catalog(Access(catalog="databricks"), paths, {"DATABRICKS_HOST": "x"})
     named = {"UNITY_CATALOG_URL": "http://127.0.0.1:1", "UNITY_CATALOG_TOKEN": "t"}
-    assert open_catalog(Access(kind="unity"), tmp_path, named).kind == "unity"
+    assert open_catalog(Access(catalog="unity"), paths, named).kind == "unity"
     workspace = {"DATABRICKS_HOST": "x.example.com", "DATABRICKS_TOKEN": "t", "DATABRICKS_PROBE_TOKEN": "p"}
-    found = open_catalog(Access(kind="databricks", probe_principal="p"), tmp_path, workspace)
+    found = open_catalog(Access(catalog="databricks", probe_principal="p"), paths, workspace)
     assert found.kind == "databricks"
     assert found.probe("p", GAME) == Probe(
         None, "Granted, not probed: there is no token to read with as this principal."
     )
-    with pytest.raises(Refused, match="warehouse"):
-        open_catalog(Access(kind="databricks", statements=True), tmp_path, workspace)
 
 
 def test_columns_are_described_as_the_api_wants_them() -> None:

@@ -1,0 +1,33 @@
+"""Makes people and groups in the embedded catalog, where no identity provider brings them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from grants.catalogs.databricks import SCIM
+from grants.catalogs.embedded import Embedded
+from grants.catalogs.rest import Rest, text_of
+from grants.model import folded
+
+
+def add(catalog: Embedded, name: str, groups: Sequence[str]) -> None:
+    """Make a user, and put them into groups, which are made where they are missing; twice is once.
+
+    Raises:
+        Refused: the name cannot be one.
+        CatalogAway: the catalog cannot be reached.
+    """
+    rest = catalog.rest
+    user = _find(rest, "Users", "userName", name) or rest.write("POST", f"{SCIM}/Users", {"userName": name})
+    for group in groups:
+        there = _find(rest, "Groups", "displayName", group)
+        there = there or rest.write("POST", f"{SCIM}/Groups", {"displayName": group})
+        if any(each.get("value") == user["id"] for each in there.get("members") or ()):
+            continue
+        member = {"op": "add", "path": "members", "value": [{"value": user["id"]}]}
+        rest.write("PATCH", f"{SCIM}/Groups/{text_of(there, 'id')}", {"Operations": [member]})
+
+
+def _find(rest: Rest, kind: str, field: str, name: str) -> Mapping[str, Any] | None:
+    return next(
+        (each for each in rest.resources(f"{SCIM}/{kind}") if folded(str(each.get(field))) == folded(name)), None
+    )

@@ -1,0 +1,149 @@
+"""The whole catalog as one picture: read table by table, kept in the control store, shown with its age.
+
+A catalog of hundreds of tables takes many requests, so pages and the matrix show the picture the controller last took;
+who plans a change reads anew what the change is about.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from sqlalchemy import Engine, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from grants.catalog import Catalog, Gone
+from grants.model import Directory, GameTable, Observed, Principal, Securable, folded
+from pipeline.store.leases import store_now, store_time
+from pipeline.store.tables import catalog_pictures
+
+_ONLY = 1  # the id of the only row
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What is known of the catalog."""
+
+    observed: Observed | None  # None: it was never read
+    problem: str | None  # why the newest attempt to read it failed; None: it did not
+    tried_at: float | None  # Unix seconds by the store's clock; None: nobody has tried
+
+
+def observe(
+    catalog: Catalog,
+    schema: Securable,
+    now: float,
+    keys: Iterable[str] | None = None,
+    directory: Directory | None = None,
+) -> Observed:
+    """Read the tables of games and all that bears on them; with `keys` the assignments of these tables only.
+
+    What was not read is not in the picture, so that nobody takes it for empty. A table that goes meanwhile is left out.
+    A `directory` that was just read is not read again.
+
+    Raises:
+        CatalogAway: the catalog cannot be reached.
+        Denied: it does not let us look.
+        Gone: there is no such catalog or schema.
+    """
+    tables = dict(catalog.tables(schema))
+    outer = list(schema.chain())
+    direct = {each: catalog.assignments(each) for each in outer}
+    owners: dict[Securable, str | None] = {each: catalog.owner(each) for each in outer}
+    for key in sorted(tables.keys() if keys is None else tables.keys() & set(keys)):
+        try:
+            direct[tables[key].securable] = catalog.assignments(tables[key].securable)
+        except Gone:
+            del tables[key]
+            continue
+        owners[tables[key].securable] = tables[key].owner
+    return Observed(schema, tables, owners, direct, directory or catalog.directory(), now)
+
+
+def keep(engine: Engine, observed: Observed | None, problem: str | None = None) -> None:
+    """Keep the newest picture; with None only that it could not be taken: the one before stays, its age tells."""
+    values: dict[str, Any] = {"problem": problem, "tried_at": store_now()}
+    if observed is not None:
+        values |= {"picture": as_json(observed), "read_at": observed.read_at}
+    with engine.begin() as connection:
+        if connection.execute(update(catalog_pictures).values(values)).rowcount:
+            return
+    try:
+        with engine.begin() as connection:
+            connection.execute(insert(catalog_pictures).values(picture_id=_ONLY, **values))
+    except IntegrityError:  # another process was first
+        with engine.begin() as connection:
+            connection.execute(update(catalog_pictures).values(values))
+
+
+def read(engine: Engine) -> Picture:
+    """Return the picture that was kept last."""
+    with engine.connect() as connection:
+        row = connection.execute(select(catalog_pictures)).first()
+    if row is None:
+        return Picture(None, None, None)
+    return Picture(None if row.picture is None else from_json(row.picture), row.problem, row.tried_at)
+
+
+def with_fresh(observed: Observed, fresh: Observed) -> Observed:
+    """Lay what was just read over an older picture; what was not read anew stays as it was, but what is gone goes."""
+    there = {*observed.schema.chain(), *(each.securable for each in fresh.tables.values())}
+    return replace(
+        fresh,
+        owners={where: who for where, who in {**observed.owners, **fresh.owners}.items() if where in there},
+        direct={where: held for where, held in {**observed.direct, **fresh.direct}.items() if where in there},
+    )
+
+
+def as_json(observed: Observed) -> str:
+    """Return a picture as text for `from_json`."""
+    tree = {
+        "schema": observed.schema.path,
+        "tables": [{**asdict(each), "securable": each.securable.path} for each in observed.tables.values()],
+        "owners": [[securable.path, owner] for securable, owner in observed.owners.items()],
+        "direct": [
+            [securable.path, {principal: sorted(had) for principal, had in there.items()}]
+            for securable, there in observed.direct.items()
+        ],
+        "principals": [asdict(each) for each in observed.directory.principals.values()],
+        "groups_of": {name: sorted(groups) for name, groups in observed.directory.groups_of.items()},
+        "emulated_groups": observed.directory.emulated_groups,
+        "read_at": observed.read_at,
+    }
+    return json.dumps(tree, separators=(",", ":"))
+
+
+def from_json(text: str) -> Observed:
+    """Return the picture that `as_json` wrote."""
+    tree: Mapping[str, Any] = json.loads(text)
+    principals = [Principal(**each) for each in tree["principals"]]
+    tables = [_table(each) for each in tree["tables"]]
+    return Observed(
+        schema=_securable(tree["schema"]),
+        tables={each.key: each for each in tables},
+        owners={_securable(path): owner for path, owner in tree["owners"]},
+        direct={
+            _securable(path): {principal: frozenset(had) for principal, had in there.items()}
+            for path, there in tree["direct"]
+        },
+        directory=Directory(
+            {folded(each.name): each for each in principals},
+            {name: frozenset(groups) for name, groups in tree["groups_of"].items()},
+            tree["emulated_groups"],
+        ),
+        read_at=tree["read_at"],
+    )
+
+
+def age(engine: Engine, observed: Observed) -> float:
+    """Return how many seconds ago a picture was read, by the store's clock."""
+    return max(0.0, store_time(engine) - observed.read_at)
+
+
+def _table(tree: Mapping[str, Any]) -> GameTable:
+    typed = {"securable": _securable(tree["securable"]), "masked_columns": tuple(tree["masked_columns"])}
+    return GameTable(**{**tree, **typed})
+
+
+def _securable(path: Iterable[str]) -> Securable:
+    return Securable(tuple(path))

@@ -1,0 +1,54 @@
+"""Makes the tables of games known to the catalog: new ones are registered, those it knows are adopted as they are."""
+
+import logging
+from typing import Any, Final
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from deltalake.schema import ArrayType, MapType, StructType
+
+from grants.catalog import Catalog, CatalogAway, Gone
+from grants.model import Securable
+from pipeline.control.engine import World
+from pipeline.errors import Refused
+from pipeline.names import GameKey
+from pipeline.store.games import known_games
+
+_log: Final = logging.getLogger("turnout")
+
+
+def register_missing(world: World, catalog: Catalog, schema: Securable) -> list[str]:
+    """Register the tables that games have and the catalog does not know; return why some could not be.
+
+    Raises:
+        CatalogAway: the catalog cannot be reached.
+    """
+    try:
+        there = set(catalog.tables(schema))
+    except Gone:
+        there = set()
+    problems = []
+    for key in sorted(known_games(world.engine).keys() - there):
+        place = world.paths.table(GameKey(key))
+        if not (place / "_delta_log").is_dir():
+            continue  # nothing has come of it yet
+        try:
+            columns = [(each.name, _type(each.type)) for each in DeltaTable(place).schema().fields]
+            if catalog.register(Securable((*schema.path, key)), place.as_uri(), columns):
+                _log.info("access: the table of %s is registered", key)
+        except CatalogAway:
+            raise
+        except (Refused, DeltaError) as problem:
+            problems.append(f"The table of {key} could not be registered: {problem}")
+    return problems
+
+
+def _type(of: Any) -> str:
+    """Return a type as Delta's SQL writes it."""
+    if isinstance(of, ArrayType):
+        return f"array<{_type(of.element_type)}>"
+    if isinstance(of, MapType):
+        return f"map<{_type(of.key_type)},{_type(of.value_type)}>"
+    if isinstance(of, StructType):
+        return f"struct<{','.join(f'{each.name}:{_type(each.type)}' for each in of.fields)}>"
+    return str(getattr(of, "type", of))

@@ -1,0 +1,139 @@
+"""Requests: what somebody asks an access admin for, and what was decided; nothing happens before one has decided."""
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+from sqlalchemy import Connection, Engine, Row, case, insert, select, update
+
+from pipeline.errors import Refused
+from pipeline.store import audit
+from pipeline.store.leases import store_now
+from pipeline.store.tables import access_requests
+
+State = Literal["asked", "approved", "rejected", "withdrawn"]
+_MOST_OPEN: Final = 50  # of one requester, so that nobody buries the others'
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What somebody asks for."""
+
+    request_id: str
+    requester: str
+    wishes: Sequence[Mapping[str, Any]]
+    reason: str
+    state: State
+    decided_by: str | None
+    said: str | None  # why it was decided so
+    operation_id: str | None  # what came of it
+    asked_at: float  # Unix seconds by the store's clock, as all times here
+    decided_at: float | None
+    version: int
+
+
+class Conflict(Refused):
+    """Somebody else has decided meanwhile."""
+
+
+def ask(engine: Engine, requester: str, wishes: Sequence[Mapping[str, Any]], reason: str) -> Request:
+    """Write a request, with its entry in the audit log.
+
+    Raises:
+        Refused: no reason is given, or the requester has too many that are not decided yet.
+    """
+    if not reason.strip():
+        raise Refused("A request needs a reason: whoever decides about it reads it.")
+    request_id = uuid.uuid4().hex
+    act = audit.Act(requester, "request access", _targets(wishes), None, {"request": request_id, "reason": reason})
+    with engine.begin() as connection:
+        audit.hold(connection)
+        mine = (access_requests.c.requester == requester) & (access_requests.c.state == "asked")
+        if len(connection.execute(select(access_requests.c.request_id).where(mine)).all()) >= _MOST_OPEN:
+            raise Refused(f"{_MOST_OPEN} requests of yours are not decided yet. Withdraw some, or ask an access admin.")
+        audit.begin(connection, act)
+        connection.execute(
+            insert(access_requests).values(
+                request_id=request_id, requester=requester, wishes=json.dumps(list(wishes)), reason=reason,
+                state="asked", asked_at=store_now(), version=1,
+            )
+        )  # fmt: skip
+        audit.end(connection, act, "succeeded")
+        return _one(connection, request_id)
+
+
+def decide(
+    engine: Engine, request: Request, state: State, actor: str, said: str, operation_id: str | None = None
+) -> Request:
+    """Decide about a request, as the audit log tells.
+
+    Raises:
+        Refused: who decides is who asked (that one may only withdraw), or no reason is given for a rejection.
+        Conflict: somebody else has decided meanwhile.
+    """
+    if (actor == request.requester) != (state == "withdrawn"):
+        raise Refused(
+            "Nobody decides about a request of their own: another access admin must."
+            if state != "withdrawn"
+            else f"Only {request.requester!r} can withdraw this request: reject it instead."
+        )
+    if state == "rejected" and not said.strip():
+        raise Refused("A rejection needs a reason: who asked reads it.")
+    detail = {"request": request.request_id, "requester": request.requester, "said": said}
+    act = audit.Act(actor, f"{state} a request", _targets(request.wishes), operation_id, detail)
+    mine = (access_requests.c.request_id == request.request_id) & (access_requests.c.version == request.version)
+    values = {
+        "state": state, "decided_by": actor, "said": said, "operation_id": operation_id, "decided_at": store_now(),
+        "version": request.version + 1,
+    }  # fmt: skip
+    with engine.begin() as connection:
+        audit.hold(connection)
+        audit.begin(connection, act)
+        still_asked = mine & (access_requests.c.state == "asked")
+        if not connection.execute(update(access_requests).where(still_asked).values(values)).rowcount:
+            now = _one(connection, request.request_id)
+            raise Conflict(f"This request was {now.state} by {now.decided_by!r} meanwhile. Nothing was changed.")
+        audit.end(connection, act, "succeeded")
+        return _one(connection, request.request_id)
+
+
+def request(engine: Engine, request_id: str) -> Request:
+    """Return a request by its id, or by the first characters of it where they are of one only.
+
+    Raises:
+        Refused: there is none, or there are several.
+    """
+    query = select(access_requests).where(access_requests.c.request_id.startswith(request_id, autoescape=True))
+    with engine.connect() as connection:
+        found = connection.execute(query.limit(2)).all()
+    if not found or not request_id:
+        raise Refused(f"There is no request {request_id!r}. `turnout grants requests` shows those there are.")
+    if len(found) > 1:
+        raise Refused(f"Several requests begin with {request_id!r}: give more of it.")
+    return _read(found[0])
+
+
+def listed(engine: Engine, limit: int = 100) -> list[Request]:
+    """Return requests: those that wait first, the oldest before the others; then the decided ones, newest first."""
+    waits = case((access_requests.c.state == "asked", 0), else_=1)
+    turn = case((access_requests.c.state == "asked", access_requests.c.asked_at), else_=-access_requests.c.asked_at)
+    with engine.connect() as connection:
+        rows = connection.execute(select(access_requests).order_by(waits, turn).limit(limit)).all()
+    return [_read(row) for row in rows]
+
+
+def _targets(wishes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    return tuple(sorted({f"game:{each['key']}" for each in wishes}))
+
+
+def _one(connection: Connection, request_id: str) -> Request:
+    return _read(connection.execute(select(access_requests).where(access_requests.c.request_id == request_id)).one())
+
+
+def _read(row: Row[Any]) -> Request:
+    values = row._asdict()
+    if values["state"] not in get_args(State):
+        raise Refused(f"Request {row.request_id[:8]} has the state {row.state!r}, which is none: correct its row.")
+    return Request(**{**values, "wishes": json.loads(values["wishes"])})

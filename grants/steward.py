@@ -1,0 +1,112 @@
+"""The controller's part of access: carries out operations, and round after round looks after the catalog.
+
+A round registers the tables of new games, takes the picture that pages show, and asks for the end of what has run out.
+It runs in a thread of its own: a catalog that is slow or away holds up nobody.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from grants import asking, ledger, picture
+from grants.catalog import Catalog, CatalogAway
+from grants.catalogs.opening import open_catalog
+from grants.entitlements import expired
+from grants.operations import Executor
+from grants.registering import register_missing
+from pipeline.control.engine import Kind, World
+from pipeline.control.roles import CONTROLLER
+from pipeline.errors import Refused
+from pipeline.store.leases import store_time
+from pipeline.store.operations import ask, open_on
+
+_log: Final = logging.getLogger("turnout")
+
+
+class Steward:
+    """Looks after access in the controller's process."""
+
+    def __init__(self, world: World, environ: Mapping[str, str] = os.environ) -> None:
+        """Begin with a round at the first tick; `environ` has addresses and tokens of catalogs that are not ours."""
+        self._world, self._environ = world, environ
+        self._stop = threading.Event()
+        self._executor = Executor(self._open, self._stop)
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="access")
+        self._round: Future[None] | None = None
+        self._due_at = 0.0
+        self._problem: str | None = None  # why the catalog could not be read, as it was last told
+        self._broken: str | None = None
+        kind = self._executor.kind()
+        self.kinds: Mapping[str, Kind] = {kind.name: kind}
+
+    def tick(self) -> str | None:
+        """Begin a round where one is due and none runs; return what broke in the newest one.
+
+        A catalog that is away is told with the picture, and is no alarm of the controller.
+        """
+        if self._round is not None and self._round.done():
+            error = self._round.exception()
+            if error is not None:
+                _log.error("access: a round failed: %s", error, exc_info=error)
+                self._broken = f"access: {type(error).__name__}: {error}"
+            else:
+                self._broken = None
+            self._round, self._due_at = None, time.monotonic() + self._world.settings.access.refresh_seconds
+        if self._round is None and time.monotonic() >= self._due_at and not self._stop.is_set():
+            self._round = self._pool.submit(self.look_after)
+        return self._broken
+
+    def stop(self) -> None:
+        """Begin no round any more; one that runs ends by itself."""
+        self._stop.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _open(self) -> Catalog:
+        return open_catalog(self._world.settings.access, self._world.paths, self._environ)
+
+    def look_after(self) -> None:
+        """Do one round, and tell how it went; a tick has it done in a thread."""
+        try:
+            self._round_of(self._open())
+        except (CatalogAway, Refused) as problem:
+            self._tell(str(problem))
+            picture.keep(self._world.engine, None, str(problem))
+        except SQLAlchemyError as error:
+            _log.warning("the control store is away, access waits: %s", error)
+        else:
+            self._tell(None)
+
+    def _round_of(self, catalog: Catalog) -> None:
+        world = self._world
+        schema = asking.schema_of(world.settings.access)
+        refused = register_missing(world, catalog, schema)
+        observed = picture.observe(catalog, schema, store_time(world.engine))
+        picture.keep(world.engine, observed, None if not refused else "; ".join(refused))
+        self._end_what_ran_out(catalog)
+
+    def _end_what_ran_out(self, catalog: Catalog) -> None:
+        """Ask for the end of what has run out, principal by principal, so that one which is held keeps no other one."""
+        world = self._world
+        wishes = expired(ledger.managed(world.engine).entitlements, store_time(world.engine))
+        busy = open_on(world.engine, sorted({asking.target(each.principal) for each in wishes}))
+        for who in sorted({each.cell[0] for each in wishes}):
+            mine = [each for each in wishes if each.cell[0] == who]
+            if asking.target(mine[0].principal) in busy:
+                continue
+            prepared = asking.prepare(world.engine, catalog, world.settings.access, mine)
+            if prepared.plan.is_empty:
+                continue
+            ask(world.engine, prepared.asked_by(CONTROLLER, "The time of it has come."))
+
+    def _tell(self, problem: str | None) -> None:
+        if problem is not None and problem != self._problem:
+            _log.warning("access: %s", problem)
+        if problem is None and self._problem is not None:
+            _log.info("access: the catalog answers again")
+        self._problem = problem

@@ -1,0 +1,231 @@
+"""Eight admins change access at once, on a catalog in trouble, while controller and catalog are killed."""
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from grants import asking, ledger
+from grants.catalog import CatalogAway
+from grants.catalogs.embedded import Embedded
+from grants.catalogs.opening import embedded
+from grants.catalogs.people import add
+from grants.entitlements import Wish
+from grants.model import SELECT, Securable, folded
+from pipeline.control.children import turnout
+from pipeline.errors import Refused
+from pipeline.names import game_key
+from pipeline.settings import Paths, Settings, load
+from pipeline.store import audit
+from pipeline.store.engine import open_store
+from pipeline.store.games import record_seen
+from pipeline.store.operations import Operation, ask, listed, operation
+
+ADMINS = 8
+EDITS = int(os.environ.get("PROOF_EDITS", "125"))  # of each admin
+KEYS = [game_key(f"Game {number}") for number in range(20)]
+PEOPLE = [f"reader{number}@example.com" for number in range(12)]  # few, so that admins meet
+TROUBLES = {"busy_every": 41, "retry_after_seconds": 1, "failing_every": 53, "lost_every": 59, "slow_every": 997}
+
+pytestmark = pytest.mark.timeout(3600)
+
+
+@dataclass
+class Outcomes:
+    """What came of the edits."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    asked: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def tell(self, what: str, operation_id: str | None = None) -> None:
+        with self.lock:
+            self.counts[what] += 1
+            if operation_id is not None:
+                self.asked.append(operation_id)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Killed:
+    """A process that is started again whenever it dies."""
+
+    def __init__(self, log: Path, *command: str) -> None:
+        self._log, self._command = log, turnout(*command)
+        self.kills = 0
+        self.start()
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        self.kills += 1
+        self.start()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(30)
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Path:
+    folder = tmp_path / "env"
+    folder.mkdir()
+    (folder / "turnout.toml").write_text(
+        f"[store]\nlease_seconds = 2\n[access]\nport = {free_port()}\nrefresh_seconds = 5\n"
+    )
+    return folder
+
+
+@contextlib.contextmanager
+def running(env: Path) -> Iterator[tuple[Killed, Killed]]:
+    catalog = Killed(env / "catalog.log", "catalog", "serve", "--env-dir", str(env))
+    controller = Killed(env / "controller.log", "controller", "run", "--env-dir", str(env))
+    try:
+        yield catalog, controller
+    finally:
+        controller.stop()
+        catalog.stop()
+
+
+def tried(what: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            what()
+        except CatalogAway:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        else:
+            return
+
+
+def edit(name: str, seed: int, settings: Settings, paths: Paths, engine: Engine, outcomes: Outcomes) -> None:
+    """Make one admin's edits: each is asked for again until it is asked for, and waited for until it has ended."""
+    chance = random.Random(seed)
+    for _ in range(EDITS):
+        cells = [(chance.choice(PEOPLE), chance.choice(KEYS)) for _ in range(chance.choice([1, 1, 2]))]
+        read = chance.random() < 0.6
+        wishes = [Wish(who, key, read=read, reason=f"edit of {name}") for who, key in dict.fromkeys(cells)]
+        asked = _asked(name, wishes, settings, paths, engine, outcomes)
+        if asked is None:
+            continue
+        while operation(engine, asked.operation_id).is_open:
+            time.sleep(0.05)
+
+
+def _asked(
+    name: str, wishes: list[Wish], settings: Settings, paths: Paths, engine: Engine, outcomes: Outcomes
+) -> Operation | None:
+    while True:
+        try:
+            prepared = asking.prepare(engine, embedded(settings.access, paths), settings.access, wishes)
+            if prepared.plan.is_empty:
+                outcomes.tell("nothing to do")
+                return None
+            made = ask(engine, prepared.asked_by(name, "an edit"))
+        except CatalogAway:
+            outcomes.tell("catalog away")
+        except Refused as refused:
+            if "another operation" not in str(refused):
+                raise
+            outcomes.tell("conflict")
+        else:
+            outcomes.tell("asked", made.operation_id)
+            return made
+        time.sleep(0.1)
+
+
+def in_catalog(catalog: Embedded, schema: Securable) -> set[tuple[str, str]]:
+    tables = catalog.tables(schema)
+    return {
+        (folded(who), key)
+        for key, table in tables.items()
+        for who, had in catalog.assignments(table.securable).items()
+        if SELECT in had
+    }
+
+
+def test_no_edit_is_lost_whoever_is_killed(env: Path) -> None:
+    """H6, H8: what the ledger holds, the catalog grants and the edits came to are one; audit is one to one."""
+    settings, paths = load(env, {})
+    engine = open_store(settings, paths)
+    record_seen(engine, {key: f"Game {number}" for number, key in enumerate(KEYS)}, 1)
+    schema, outcomes, chance = asking.schema_of(settings.access), Outcomes(), random.Random(7)
+
+    def client() -> Embedded:
+        return embedded(settings.access, paths)
+
+    def trouble() -> None:
+        client().rest.write("PUT", "/turnout/troubles", TROUBLES)
+
+    def populate() -> None:
+        for name in PEOPLE:
+            add(client(), name, [])
+        for key in KEYS:
+            client().register(Securable((*schema.path, key)), (env / key).as_uri(), [("seq", "long")])
+
+    with running(env) as (catalog, controller):
+        tried(populate)
+        tried(trouble)
+        admins = [
+            threading.Thread(target=edit, args=(f"admin{n}", n, settings, paths, engine, outcomes))
+            for n in range(ADMINS)
+        ]
+        for admin in admins:
+            admin.start()
+        while any(admin.is_alive() for admin in admins):
+            time.sleep(chance.uniform(10, 30))
+            chance.choice([controller, controller, catalog]).kill()
+            tried(trouble)  # a catalog that starts has none
+        for admin in admins:
+            admin.join()
+        kills = (controller.kills, catalog.kills)
+        granted: set[tuple[str, str]] = set()
+        tried(lambda: granted.update(in_catalog(client(), schema)))
+    ended = [operation(engine, each) for each in outcomes.asked]
+    states = Counter(each.state for each in ended)
+    killed = f"killed: controller {kills[0]}, catalog {kills[1]}"
+    sys.stdout.write(f"{dict(outcomes.counts)}; {dict(states)}; {killed}\n")
+    assert outcomes.counts["asked"] + outcomes.counts["nothing to do"] == ADMINS * EDITS
+    assert not listed(engine, only_open=True)
+    stale = [
+        each for each in ended if each.state != "succeeded" and "changed since you looked" not in str(each.outcome)
+    ]
+    assert not stale, [each.outcome for each in stale]
+    assert granted == {(folded(each.principal), each.game_key) for each in ledger.held(engine)}
+    assert granted == come_to(ended)
+    told = Counter((each.operation_id, each.phase) for each in audit.entries(engine) if each.action == asking.KIND)
+    assert told == Counter((each.operation_id, phase) for each in ended for phase in ("begun", "ended"))
+    verdict = audit.verify(engine)
+    assert verdict.intact
+    assert verdict.unended == ()
+
+
+def come_to(ended: list[Operation]) -> set[tuple[str, str]]:
+    """Return who reads what after these operations: of one principal they came one after the other."""
+    reads: set[tuple[str, str]] = set()
+    for each in sorted(ended, key=lambda each: each.ended_at or 0.0):
+        if each.state == "succeeded":
+            for wish in asking.wishes_of(each.parameters["wishes"]):
+                (reads.add if wish.read else reads.discard)((folded(wish.principal), wish.key))
+    return reads

@@ -1,0 +1,72 @@
+"""Requests for access: nobody decides about their own, and of two who decide the second finds out."""
+
+import pytest
+from sqlalchemy import Engine
+
+from grants import requests
+from pipeline.errors import Refused
+from pipeline.store import audit
+
+WISHES = [{"principal": "ann@example.com", "key": "chess_aaaaaaaaaaaa", "read": True}]
+
+
+def test_nobody_decides_about_a_request_of_their_own(engine: Engine) -> None:
+    """Four eyes: who asks may withdraw, and neither approve nor reject; another one may not withdraw."""
+    asked = requests.ask(engine, "ann", WISHES, "numbers")
+    for state in ("approved", "rejected"):
+        with pytest.raises(Refused, match="own"):
+            requests.decide(engine, asked, state, "ann", "why not")
+    with pytest.raises(Refused, match="withdraw"):
+        requests.decide(engine, asked, "withdrawn", "bob", "")
+    assert requests.request(engine, asked.request_id).state == "asked"
+    assert requests.decide(engine, asked, "withdrawn", "ann", "").state == "withdrawn"
+
+
+def test_of_two_who_decide_the_second_finds_out(engine: Engine) -> None:
+    """A decision is a compare-and-set: the second admin sees a conflict, and what the first decided stands."""
+    asked = requests.ask(engine, "ann", WISHES, "numbers")
+    requests.decide(engine, asked, "rejected", "bob", "not before the audit")
+    with pytest.raises(requests.Conflict, match="rejected by 'bob'"):
+        requests.decide(engine, asked, "approved", "eve", "")
+    found = requests.request(engine, asked.request_id[:8])
+    assert (found.state, found.decided_by, found.said) == ("rejected", "bob", "not before the audit")
+
+
+def test_what_is_asked_and_decided_is_in_the_audit_log(engine: Engine) -> None:
+    """Each request and each decision is one begun and one ended entry, by who did it; a conflict leaves none."""
+    asked = requests.ask(engine, "ann", WISHES, "numbers")
+    requests.decide(engine, asked, "approved", "bob", "", "f" * 32)
+    with pytest.raises(requests.Conflict):
+        requests.decide(engine, asked, "rejected", "eve", "late")
+    told = [(each.actor, each.action, each.phase) for each in audit.entries(engine)]
+    assert told == [
+        ("ann", "request access", "begun"),
+        ("ann", "request access", "ended"),
+        ("bob", "approved a request", "begun"),
+        ("bob", "approved a request", "ended"),
+    ]
+    assert audit.verify(engine).intact
+
+
+def test_those_that_wait_come_first(engine: Engine) -> None:
+    """A request that waits is never hidden behind decided ones, and the oldest of them is on top."""
+    made = [requests.ask(engine, name, WISHES, "numbers") for name in ("a", "b", "c")]
+    requests.decide(engine, made[0], "rejected", "eve", "no")
+    assert [each.requester for each in requests.listed(engine)] == ["b", "c", "a"]
+
+
+def test_a_request_says_why(engine: Engine) -> None:
+    """A request or a rejection without a reason is refused with a sentence."""
+    with pytest.raises(Refused, match="reason"):
+        requests.ask(engine, "ann", WISHES, " ")
+    with pytest.raises(Refused, match="reason"):
+        requests.decide(engine, requests.ask(engine, "ann", WISHES, "numbers"), "rejected", "bob", "")
+
+
+def test_nobody_buries_the_requests_of_others(engine: Engine) -> None:
+    """One requester has at most fifty that wait; deciding one of them makes room."""
+    made = [requests.ask(engine, "ann", WISHES, "numbers") for _ in range(50)]
+    with pytest.raises(Refused, match="50 requests"):
+        requests.ask(engine, "ann", WISHES, "numbers")
+    requests.decide(engine, made[0], "withdrawn", "ann", "")
+    requests.ask(engine, "ann", WISHES, "numbers")

@@ -1,0 +1,236 @@
+"""The controller's part of access, on a real embedded catalog: tables are registered, pictures taken, terms ended."""
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import ArrayType, PrimitiveType, StructType
+from sqlalchemy import Engine, update
+
+from grants import asking, drifts, picture
+from grants.approving import approval, approved
+from grants.catalog import Change, Denied
+from grants.catalogs.embedded import Embedded
+from grants.catalogs.opening import embedded
+from grants.catalogs.people import add
+from grants.entitlements import Wish
+from grants.model import Securable
+from grants.reading import rows
+from grants.requests import ask as ask_for
+from grants.requests import decide, request
+from grants.steward import Steward
+from pipeline.control.engine import World, tick
+from pipeline.control.roles import CONTROLLER
+from pipeline.errors import Refused
+from pipeline.names import game_key
+from pipeline.settings import Roles, load
+from pipeline.store.games import record_seen
+from pipeline.store.operations import Operation, ask, listed, operation
+from pipeline.store.tables import entitlements
+from tests.unit.catalog_world import Server, served
+
+CHESS, GO = game_key("Chess"), game_key("Go")
+ANN, BOB = "ann@example.com", "bob@example.com"
+
+
+@dataclass
+class House:
+    """An environment whose controller looks after a catalog."""
+
+    world: World
+    server: Server
+    steward: Steward
+
+    @property
+    def catalog(self) -> Embedded:
+        return embedded(self.world.settings.access, self.world.paths)
+
+    @property
+    def schema(self) -> Securable:
+        return asking.schema_of(self.world.settings.access)
+
+    def make_table(self, key: str) -> None:
+        words = ArrayType(StructType([Field("word", PrimitiveType("string"))]), contains_null=True)
+        fields = [Field("_seq", PrimitiveType("long")), Field("words", words)]
+        DeltaTable.create(self.world.paths.tables / key, Schema(fields))
+
+    def rounds(self) -> None:
+        """Let one whole round pass, however long it takes."""
+        self.steward.look_after()
+
+    def finish(self) -> Operation:
+        """Bring everything on until nothing is open; return the newest operation."""
+        pause = threading.Event()
+        for _ in range(2_000):
+            tick(self.world, self.steward.kinds)
+            if not listed(self.world.engine, only_open=True):
+                return max(listed(self.world.engine), key=lambda each: each.asked_at)
+            pause.wait(0.01)  # the catalog is another process
+        raise AssertionError(f"it does not end: {listed(self.world.engine, only_open=True)}")
+
+    def do(self, *wishes: Wish, actor: str = "eve") -> Operation:
+        world = self.world
+        prepared = asking.prepare(world.engine, self.catalog, world.settings.access, wishes)
+        ask(world.engine, prepared.asked_by(actor, "numbers"))
+        return self.finish()
+
+
+@pytest.fixture
+def house(engine: Engine, tmp_path: Path) -> Iterator[House]:
+    settings, paths = load(tmp_path, {})
+    record_seen(engine, {CHESS: "Chess", GO: "Go"}, 1)
+    with served(paths.catalog) as server:
+        settings = replace(settings, access=replace(settings.access, port=server.port))
+        world = World(settings, engine, paths)
+        made = House(world, server, Steward(world, os.environ))
+        for name in (ANN, BOB):
+            add(made.catalog, name, [])
+        yield made
+        made.steward.stop()
+
+
+def test_tables_of_games_are_registered_as_they_come(house: House) -> None:
+    """A game's table is in the catalog one round after it is there; a game without one is not; twice is once."""
+    house.make_table(CHESS)
+    house.rounds()
+    house.rounds()
+    assert set(house.catalog.tables(house.schema)) == {CHESS}
+    house.make_table(GO)
+    house.rounds()
+    assert set(house.catalog.tables(house.schema)) == {CHESS, GO}
+    known = picture.read(house.world.engine)
+    assert known.problem is None
+    assert known.observed is not None
+    assert set(known.observed.tables) == {CHESS, GO}
+
+
+def test_a_table_that_lies_elsewhere_is_told_of(house: House) -> None:
+    """A name that is taken by another table is not quietly adopted: the picture says so, the rest goes on."""
+    taken = Securable((*house.schema.path, CHESS))
+    house.catalog.register(taken, "file:///somewhere/else", [("seq", "long")])
+    house.catalog.rest.write("DELETE", f"/api/2.1/unity-catalog/tables/{taken.full_name}", {})
+    house.catalog.register(Securable((*house.schema.path, "other")), house.world.paths.table(CHESS).as_uri(), [])
+    house.make_table(CHESS)
+    house.make_table(GO)
+    house.rounds()
+    assert GO in house.catalog.tables(house.schema)
+    assert CHESS in (picture.read(house.world.engine).problem or "")
+
+
+def test_a_catalog_that_is_away_leaves_the_last_picture(house: House) -> None:
+    """What was read stays, with its age, and why it is old is told."""
+    house.make_table(CHESS)
+    house.rounds()
+    house.server.kill()
+    house.rounds()
+    known = picture.read(house.world.engine)
+    assert known.observed is not None
+    assert known.problem is not None
+    assert "does not answer" in known.problem
+
+
+def test_what_has_run_out_is_taken_by_itself(house: House) -> None:
+    """A term that is over ends without a person, in the name of the controller; one without an end stays."""
+    house.make_table(CHESS)
+    house.rounds()
+    now = picture.read(house.world.engine).observed
+    assert now is not None
+    house.do(Wish(ANN, CHESS, True, now.read_at + 3600, "numbers"), Wish(BOB, CHESS, True, None, "numbers"))
+    with house.world.engine.begin() as connection:  # its time comes
+        over = entitlements.c.until.is_not(None)
+        connection.execute(update(entitlements).where(over).values(until=now.read_at - 1))
+    house.rounds()
+    done = house.finish()
+    assert (done.actor, done.state) == (CONTROLLER, "succeeded"), done.outcome
+    table = house.catalog.tables(house.schema)[CHESS]
+    assert (house.catalog.probe(ANN, table).reads, house.catalog.probe(BOB, table).reads) == (False, True)
+    house.rounds()
+    assert len(listed(house.world.engine)) == 2
+
+
+def test_a_reader_reads_what_was_given_and_nothing_else(house: House) -> None:
+    """A table is read only by a credential of the catalog; without the right that says 403 and what is missing."""
+    house.make_table(CHESS)
+    house.rounds()
+    house.do(Wish(ANN, CHESS, True, None, "numbers"))
+    access, paths = house.world.settings.access, house.world.paths
+    assert rows(access, paths, CHESS, ANN, 5)[0] == ["_seq", "words"]
+    with pytest.raises(Denied, match=r"403.*SELECT"):
+        rows(access, paths, CHESS, BOB, 5)
+
+
+def test_a_change_by_hand_is_seen_as_drift_and_not_undone(house: House) -> None:
+    """H14: what somebody revokes in the catalog is shown within a round, and not given again by itself."""
+    house.make_table(CHESS)
+    house.rounds()
+    house.do(Wish(ANN, CHESS, True, None, "numbers"))
+    where = Securable((*house.schema.path, CHESS))
+    house.catalog.change(Change(where, ANN, remove=("SELECT",)))
+    house.catalog.change(Change(where, BOB, add=("SELECT",)))
+    for _ in range(2):
+        house.rounds()
+        seen = picture.read(house.world.engine).observed
+        assert seen is not None
+        kinds = {(each.kind, each.principal) for each in drifts.in_picture(house.world.engine, seen).findings}
+        assert kinds == {("missing", ANN), ("extra", BOB)}
+    assert len(listed(house.world.engine)) == 1
+
+
+def test_what_was_ignored_stays_counted(house: House) -> None:
+    """To ignore a finding needs a reason and the role; it is found again, and named as ignored, not hidden."""
+    house.make_table(CHESS)
+    house.rounds()
+    house.catalog.change(Change(Securable((*house.schema.path, CHESS)), BOB, add=("SELECT",)))
+    world = house.world
+    (found,) = drifts.look(world.engine, house.catalog, world.settings.access).findings
+    guarded = replace(world.settings, roles=Roles(access_admins=("eve",)))
+    with pytest.raises(Refused, match="access_admin"):
+        drifts.ignore(world.engine, guarded, [found], "mallory", "fine")
+    with pytest.raises(Refused, match="reason"):
+        drifts.ignore(world.engine, guarded, [found], "eve", " ")
+    drifts.ignore(world.engine, guarded, [found], "eve", "until the audit")
+    after = drifts.look(world.engine, house.catalog, world.settings.access)
+    assert [each.ignored for each in after.findings] == ["until the audit (eve)"]
+    assert after.open == ()
+
+
+def test_a_request_is_done_when_another_one_approves(house: House) -> None:
+    """Four eyes: who asks does not approve, who approves does not gain, and nothing is done before."""
+    house.make_table(CHESS)
+    house.rounds()
+    world = house.world
+    guarded = replace(world.settings, roles=Roles(access_admins=("eve", ANN)))
+    wishes = [{"principal": ANN, "key": CHESS, "read": True, "reason": "numbers"}]
+    asked = ask_for(world.engine, ANN, wishes, "numbers")
+    with pytest.raises(Refused, match="approve"):
+        approval(world.engine, house.catalog, guarded, asked, ANN, "")
+    with pytest.raises(Refused, match="access_admin"):
+        approval(world.engine, house.catalog, guarded, asked, "mallory", "")
+    _, wish = approval(world.engine, house.catalog, guarded, asked, "eve", "")
+    made = approved(world.engine, asked, wish)
+    house.world = replace(world, settings=guarded)
+    house.steward = Steward(house.world, os.environ)
+    assert house.finish().state == "succeeded"
+    done = operation(world.engine, made.operation_id)
+    assert (done.actor, done.parameters["requested_by"]) == ("eve", ANN)
+    assert request(world.engine, asked.request_id).operation_id == made.operation_id
+
+
+def test_an_operation_of_a_rejected_request_does_nothing(house: House) -> None:
+    """Between an approval's two writes somebody may reject: then what was asked for does not begin."""
+    house.make_table(CHESS)
+    house.rounds()
+    world = house.world
+    wishes = [{"principal": ANN, "key": CHESS, "read": True, "reason": "numbers"}]
+    asked = ask_for(world.engine, ANN, wishes, "numbers")
+    _, wish = approval(world.engine, house.catalog, world.settings, asked, "eve", "")
+    ask(world.engine, wish)
+    decide(world.engine, asked, "rejected", "bob", "no")
+    done = house.finish()
+    assert done.state == "failed"
+    assert "rejected by 'bob'" in (done.outcome or "")
+    assert house.catalog.probe(ANN, house.catalog.tables(house.schema)[CHESS]).reads is False
