@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import ArrayType, PrimitiveType, StructType
-from sqlalchemy import Engine, update
+from sqlalchemy import Engine, text, update
+from sqlalchemy.exc import SQLAlchemyError
 
 from grants import asking, drifts, picture
 from grants.approving import approval, approved
@@ -234,3 +235,19 @@ def test_an_operation_of_a_rejected_request_does_nothing(house: House) -> None:
     assert done.state == "failed"
     assert "rejected by 'bob'" in (done.outcome or "")
     assert house.catalog.probe(ANN, house.catalog.tables(house.schema)[CHESS]).reads is False
+
+
+def test_without_the_audit_log_nothing_is_changed_and_all_can_be_read(house: House) -> None:
+    """H10: where the audit log cannot be written no change is asked for; who reads what is still answered."""
+    house.make_table(CHESS)
+    house.rounds()
+    world = house.world
+    prepared = asking.prepare(world.engine, house.catalog, world.settings.access, [Wish(ANN, CHESS, True, None, "n")])
+    with world.engine.begin() as connection:
+        connection.execute(text("ALTER TABLE audit RENAME TO audit_away"))
+    with pytest.raises(SQLAlchemyError):
+        ask(world.engine, prepared.asked_by("eve", "numbers"))
+    assert listed(world.engine) == []
+    assert prepared.plan.effects[0].then is True
+    table = house.catalog.tables(house.schema)[CHESS]
+    assert house.catalog.probe(ANN, table).reads is False
