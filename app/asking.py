@@ -266,7 +266,7 @@ def ask(environment: Environment, wish: Wish) -> Operation:
             store does not answer.
     """
     mine = replace(wish, actor=services.actor())
-    require(environment.settings.roles, mine.actor, mine.kind)
+    require(services.roles(environment), mine.actor, mine.kind)
     with writing():
         return operations.ask(services.engine(environment), mine)
 
@@ -278,7 +278,7 @@ def resume(environment: Environment, seen: Operation, reason: str = "") -> Opera
         Refused: who acts has not the role for it, it does not wait for a person, has changed since, or the control
             store does not answer.
     """
-    require(environment.settings.roles, services.actor(), "resume operation")
+    require(services.roles(environment), services.actor(), "resume operation")
     with writing():
         return steps.resume(services.engine(environment), seen, services.actor(), reason)
 
@@ -290,7 +290,7 @@ def close(environment: Environment, seen: Operation, reason: str) -> Operation:
         Refused: who acts has not the role for it, it does not wait for a person, has changed since, or the control
             store does not answer.
     """
-    require(environment.settings.roles, services.actor(), "close")
+    require(services.roles(environment), services.actor(), "close")
     with writing():
         return steps.close(services.engine(environment), seen, services.actor(), reason)
 

@@ -106,7 +106,7 @@ def write(environment: Environment, proposal: Proposal, reason: str) -> str:
             it was seen, or the control store does not answer. Then nothing is written.
     """
     actor = services.actor()
-    require(environment.settings.roles, actor, proposal.kind)
+    require(services.roles(environment), actor, proposal.kind)
     with writing():
         store = services.engine(environment)
         if proposal.seen is None:

@@ -26,9 +26,9 @@ from app.trends import Trend, trend
 from listeners import history
 from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from pipeline import settings as settings_of
-from pipeline.control.roles import may, role_of, roles_of
+from pipeline.control.roles import current, may, role_of, roles_of
 from pipeline.errors import Refused
-from pipeline.settings import Paths, Settings
+from pipeline.settings import Paths, Roles, Settings
 from pipeline.store.engine import open_store
 from pipeline.store.fleet import Fleet, SchemaVersion, read_fleet, read_schemas
 
@@ -50,9 +50,17 @@ def actor() -> str:
     return getpass.getuser()
 
 
+def roles(environment: Environment) -> Roles:
+    """Return the roles, groups replaced by who is in them; nobody is, while the control store cannot be read."""
+    try:
+        return current(environment.settings, engine(environment))
+    except (SQLAlchemyError, Refused):
+        return environment.settings.roles
+
+
 def barred(environment: Environment, kind: str) -> str | None:
     """Return which role who acts would need for a kind of operation or another act; None where they may."""
-    if may(environment.settings.roles, actor(), kind):
+    if may(roles(environment), actor(), kind):
         return None
     role = role_of(kind)
     return f"It needs the role {role}, which you do not have: the setting roles.{role}s names who has it."
@@ -60,7 +68,7 @@ def barred(environment: Environment, kind: str) -> str | None:
 
 def who(environment: Environment) -> str:
     """Return who acts, with their roles where the environment has any."""
-    had = roles_of(environment.settings.roles, actor())
+    had = roles_of(roles(environment), actor())
     if had is None:
         return actor()
     return f"{actor()} ({' and '.join(had) or 'no role: you may only look'})"

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from grants import asking, requests
 from grants.catalog import Catalog
 from grants.requests import Request
-from pipeline.control.roles import require
+from pipeline.control.roles import current, require
 from pipeline.errors import Refused, Transient
 from pipeline.settings import Settings
 from pipeline.store import operations
@@ -29,7 +29,7 @@ def approval(
         Refused: it was decided already, or the rules speak against it or against who approves.
         CatalogAway: the catalog cannot be read.
     """
-    require(settings.roles, actor, "decide about a request")
+    require(current(settings, engine), actor, "decide about a request")
     if wanted.state != "asked":
         raise Refused(f"This request was {wanted.state} by {wanted.decided_by!r}.")
     prepared = asking.prepare(engine, catalog, settings.access, asking.wishes_of(wanted.wishes))

@@ -18,7 +18,7 @@ from grants.plan import AccessPlan, plan
 from grants.refusals import Case, Person
 from grants.resolver import Resolver
 from grants.undo import undo
-from pipeline.control.roles import may
+from pipeline.control.roles import current, may
 from pipeline.errors import Refused
 from pipeline.settings import Access, Settings
 from pipeline.store import operations
@@ -157,7 +157,7 @@ def require_allowed(
 
     def person(actor: str) -> Person:
         name = principal_of(settings.access, actor)
-        return Person(name, resolver.closure(name), may(settings.roles, actor, KIND))
+        return Person(name, resolver.closure(name), may(current(settings, engine), actor, KIND))
 
     requester = by.parameters.get("requested_by")
     refusals.require_allowed(

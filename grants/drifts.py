@@ -10,7 +10,7 @@ from grants import asking, ledger, picture
 from grants.catalog import Catalog
 from grants.drift import Drift, Finding, drift
 from grants.model import Observed
-from pipeline.control.roles import require
+from pipeline.control.roles import current, require
 from pipeline.errors import Refused
 from pipeline.settings import Access, Settings
 from pipeline.store import audit
@@ -47,7 +47,7 @@ def ignore(engine: Engine, settings: Settings, findings: Sequence[Finding], acto
     Raises:
         Refused: the actor may not, or no reason is given.
     """
-    require(settings.roles, actor, _IGNORE)
+    require(current(settings, engine), actor, _IGNORE)
     if not reason.strip():
         raise Refused("To ignore a finding needs a reason: whoever sees it next reads it.")
     targets = tuple(asking.target(each.principal or "deleted") for each in findings)

@@ -12,7 +12,7 @@ from grants.options import Opened, opened
 from grants.requests import Request, State, decide, listed
 from grants.requests import request as find
 from pipeline.control.asking import How, asked, asking, moment
-from pipeline.control.roles import require
+from pipeline.control.roles import current, require
 
 
 @click.command("requests")
@@ -46,7 +46,7 @@ def approve(env_dir: Path, request: str, how: How) -> None:
 def reject(env_dir: Path, request: str, reason: str | None) -> None:
     """Reject REQUEST of somebody else."""
     there = opened(env_dir)
-    require(there.settings.roles, there.actor, "decide about a request")
+    require(current(there.settings, there.engine), there.actor, "decide about a request")
     _decided(there, request, "rejected", reason or "")
 
 

@@ -18,11 +18,14 @@ from grants import asking, ledger, picture
 from grants.catalog import Catalog, CatalogAway
 from grants.catalogs.opening import open_catalog
 from grants.entitlements import expired
+from grants.model import folded
 from grants.operations import Executor
 from grants.registering import register_missing
+from grants.resolver import Resolver
 from pipeline.control.engine import Kind, World
-from pipeline.control.roles import CONTROLLER
+from pipeline.control.roles import CONTROLLER, groups_of
 from pipeline.errors import Refused
+from pipeline.store import members
 from pipeline.store.leases import store_time
 from pipeline.store.operations import ask, open_on
 
@@ -88,6 +91,8 @@ class Steward:
         refused = register_missing(world, catalog, schema)
         observed = picture.observe(catalog, schema, store_time(world.engine))
         picture.keep(world.engine, observed, None if not refused else "; ".join(refused))
+        if groups := groups_of(world.settings.roles):
+            members.keep(world.engine, {each: _active_in(Resolver(observed), each) for each in groups})
         self._end_what_ran_out(catalog)
 
     def _end_what_ran_out(self, catalog: Catalog) -> None:
@@ -110,3 +115,9 @@ class Steward:
         if problem is None and self._problem is not None:
             _log.info("access: the catalog answers again")
         self._problem = problem
+
+
+def _active_in(resolver: Resolver, group: str) -> list[str]:
+    """Return who is in a group, directly or not, and can act."""
+    inside = [resolver.name(each) for each in resolver.members({folded(group)}) if each != folded(group)]
+    return [each for each in inside if resolver.standing(each) == "active"]

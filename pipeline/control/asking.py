@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 import click
 from sqlalchemy import Engine
 
-from pipeline.control.roles import require
+from pipeline.control.roles import current, require
 from pipeline.options import together
 from pipeline.repair.game import find
 from pipeline.settings import Settings
@@ -70,7 +70,7 @@ def asked(settings: Settings, engine: Engine, wish: Wish, lines: Sequence[str], 
         if how.as_json:
             click.echo(json.dumps({"kind": wish.kind, "targets": wish.targets, "preview": wish.preview}))
         sys.exit(0)
-    require(settings.roles, wish.actor, wish.kind)
+    require(current(settings, engine), wish.actor, wish.kind)
     operation = ask(engine, wish)
     click.echo(f"operation {operation.operation_id[:8]}", err=how.as_json)
     sys.exit(_follow(engine, operation, how))

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from pipeline.control.asking import How, as_dict, asked, asking, keys_of, line, moment, step_line
-from pipeline.control.roles import require
+from pipeline.control.roles import current, require
 from pipeline.settings import load
 
 
@@ -138,8 +138,8 @@ def resume_operation(env_dir: Path, operation: str, reason: str | None) -> None:
     from pipeline.store.operations import operation as find
 
     settings, paths = load(env_dir)
-    require(settings.roles, getpass.getuser(), "resume operation")
     engine = open_store(settings, paths)
+    require(current(settings, engine), getpass.getuser(), "resume operation")
     click.echo(line(resume(engine, find(engine, operation), getpass.getuser(), reason or "")))
 
 
@@ -153,8 +153,8 @@ def close_operation(env_dir: Path, operation: str, reason: str) -> None:
     from pipeline.store.operations import operation as find
 
     settings, paths = load(env_dir)
-    require(settings.roles, getpass.getuser(), "close")
     engine = open_store(settings, paths)
+    require(current(settings, engine), getpass.getuser(), "close")
     click.echo(line(close(engine, find(engine, operation), getpass.getuser(), reason)))
 
 

@@ -203,7 +203,7 @@ def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> Non
 def _begin(world: World, kind: Kind, operation: Operation) -> Operation:
     """Begin, if what the actor was shown is still so."""
     try:
-        roles.require(world.settings.roles, operation.actor, operation.kind)
+        roles.require(roles.current(world.settings, world.engine), operation.actor, operation.kind)
         facts = kind.facts(world, operation)
     except Refused as refused:
         return change(world.engine, operation, "failed", f"Nothing was done: {refused}")

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 
 from pipeline.control.asking import How, asked, asking
 from pipeline.control.placement_commands import drain, propose
-from pipeline.control.roles import require
+from pipeline.control.roles import current, require
 from pipeline.errors import Refused
 from pipeline.options import together
 from pipeline.settings import load
@@ -65,8 +65,8 @@ def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -
     from pipeline.store.groups import Group, create
 
     settings, paths = load(env_dir)
-    require(settings.roles, getpass.getuser(), "create a group")
     engine, most_games = open_store(settings, paths), settings.placement.most_games
+    require(current(settings, engine), getpass.getuser(), "create a group")
     made = create(engine, laid_over(Group(name), options), getpass.getuser(), reason or "", most_games)
     click.echo(f"group {made.name} is known" + ("" if made.backend == "none" else "; the controller starts its driver"))
 
@@ -81,8 +81,8 @@ def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> N
     from pipeline.store.groups import change, wanted
 
     settings, paths = load(env_dir)
-    require(settings.roles, getpass.getuser(), "change a group")
     engine = open_store(settings, paths)
+    require(current(settings, engine), getpass.getuser(), "change a group")
     seen = wanted(engine).get(name)
     if seen is None:
         raise Refused(f"There is no cluster group {name!r}. `turnout groups list` shows those there are.")

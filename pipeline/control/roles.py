@@ -1,18 +1,58 @@
 """Who may steer what: checked when it is asked for, and again when it is begun, since roles may change in between."""
 
+from collections.abc import Sequence
 from typing import Final
 
+from sqlalchemy import Engine
+
 from pipeline.errors import Refused
-from pipeline.settings import Roles
+from pipeline.settings import Roles, Settings
+from pipeline.store.members import members
 
 CONTROLLER: Final = "(controller)"
 """The actor of what the controller asks of itself; no user of a system is called so."""
+
+_GROUP: Final = "group:"
+"""Begins a name in the settings that is a group of the catalog."""
+
+_FRESH_SECONDS: Final = 60.0
 
 _OPERATOR: Final = frozenset({"pause", "resume", "retry", "replay", "rebuild", "restart", "resume operation", "close"})
 """What puts a stream or a group in order where it is; the rest changes who carries what and needs a mover."""
 
 _ACCESS: Final = frozenset({"access", "decide about a request", "ignore drift"})
 """What changes who may read; it needs an access admin, and a mover is none."""
+
+
+def groups_of(roles: Roles) -> frozenset[str]:
+    """Return the groups of the catalog that roles are given to."""
+    named = (*roles.operators, *roles.movers, *roles.access_admins)
+    return frozenset(each.removeprefix(_GROUP) for each in named if each.startswith(_GROUP))
+
+
+def current(settings: Settings, engine: Engine) -> Roles:
+    """Return the roles with groups replaced by who is in them, as the controller last read it from the catalog.
+
+    A group that was not read for a minute more than the time of two looks has nobody in it: a role is never held by an
+    old picture.
+    """
+    roles = settings.roles
+    groups = groups_of(roles)
+    if not groups:
+        return roles
+    found = members(engine, groups, _FRESH_SECONDS + 2 * settings.access.refresh_seconds)
+    actors: dict[str, list[str]] = {}
+    for actor, principal in settings.access.identities.items():
+        actors.setdefault(principal.casefold(), []).append(actor)
+
+    def expanded(names: Sequence[str]) -> tuple[str, ...]:
+        said: list[str] = []
+        for name in names:
+            people = sorted(found.get(name.removeprefix(_GROUP), ())) if name.startswith(_GROUP) else []
+            said += [name, *people, *(actor for each in people for actor in actors.get(each.casefold(), ()))]
+        return tuple(dict.fromkeys(said))
+
+    return Roles(expanded(roles.operators), expanded(roles.movers), expanded(roles.access_admins))
 
 
 def role_of(kind: str) -> str:

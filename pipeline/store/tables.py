@@ -355,6 +355,14 @@ catalog_pictures = Table(  # one row: the catalog as the controller last read it
     Column("tried_at", Float, nullable=False),
 )
 
+role_members = Table(  # who is in the groups that the settings give roles to, as the catalog last told
+    "role_members",
+    metadata,
+    Column("group_name", String(255), primary_key=True),
+    Column("principal", String(255), primary_key=True),  # empty: a row that only tells when the group was looked at
+    Column("seen_at", Float, nullable=False),
+)
+
 audit = Table(  # who did what; append-only, each entry bound to the one before by its hash
     "audit",
     metadata,

@@ -1,22 +1,30 @@
 """Roles: who may steer what is decided in one place, and by the controller when it begins."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 
 from pipeline.control import pauses
 from pipeline.control.controller import KINDS
 from pipeline.control.engine import World, tick
-from pipeline.control.roles import CONTROLLER, may, require
+from pipeline.control.roles import CONTROLLER, current, may, require
 from pipeline.errors import Refused
 from pipeline.settings import Roles, load
+from pipeline.store import members
 from pipeline.store.decisions import decided
 from pipeline.store.games import record_seen
 from pipeline.store.operations import ask, operation
 from pipeline.store.seats import seats
+from pipeline.store.tables import role_members
 
-NAMED = Roles(operators=("olga",), movers=("max",))
+NAMED = Roles(operators=("olga",), movers=("max",), access_admins=("ada",))
+REPAIRS = {"pause", "resume", "retry", "replay", "rebuild", "restart", "resume operation", "close"}
+STEERS = {
+    "move", "start", "stop", "retire", "restore", "isolate", "create a group", "change a group"
+}  # fmt: skip
+ACCESS = {"access", "decide about a request", "ignore drift"}
 
 
 @pytest.mark.parametrize(
@@ -31,12 +39,40 @@ NAMED = Roles(operators=("olga",), movers=("max",))
         ("max", "move", True),
         ("eve", "retry", False),
         ("", "move", False),
+        ("max", "access", False),
         (CONTROLLER, "isolate", True),
     ],
 )
 def test_who_may_what(actor: str, kind: str, expected: bool) -> None:
     """Operators repair, movers also change who carries what, and whoever has no name in the settings may nothing."""
     assert may(NAMED, actor, kind) == expected
+
+
+def test_each_role_may_exactly_what_it_is_for() -> None:
+    """H2: of all roles and all acts exactly these cells are allowed; a mover gives no access, an admin moves nothing."""
+    acts = {*KINDS, *REPAIRS, *STEERS, *ACCESS}
+    assert acts == REPAIRS | STEERS | ACCESS
+    allowed = {actor: {act for act in acts if may(NAMED, actor, act)} for actor in ("olga", "max", "ada", "eve", "")}
+    assert allowed == {"olga": REPAIRS, "max": REPAIRS | STEERS, "ada": ACCESS, "eve": set(), "": set()}
+
+
+def test_a_role_given_to_a_group_is_held_by_who_is_in_it_now(engine: Engine, tmp_path: Path) -> None:
+    """Roles come from groups of the catalog, by name or by identity; who has left, or what is old news, has none."""
+    settings, _ = load(
+        tmp_path, {"TURNOUT_ROLES__MOVERS": '["group:crew", "max"]', "TURNOUT_ACCESS__REFRESH_SECONDS": "1"}
+    )
+    settings = replace(settings, access=replace(settings.access, identities={"root": "Ann@example.com"}))
+    assert not may(current(settings, engine), "root", "move")
+    members.keep(engine, {"crew": ["ann@example.com", "bob@example.com"], "others": ["eve"]})
+    there = current(settings, engine)
+    assert [may(there, who, "move") for who in ("root", "bob@example.com", "max", "eve", "")] == [
+        True, True, True, False, False,
+    ]  # fmt: skip
+    members.keep(engine, {"crew": ["bob@example.com"]})
+    assert not may(current(settings, engine), "root", "move")
+    with engine.begin() as connection:
+        connection.execute(update(role_members).values(seen_at=role_members.c.seen_at - 63))
+    assert [may(current(settings, engine), who, "move") for who in ("bob@example.com", "max")] == [False, True]
 
 
 def test_every_kind_of_operation_needs_a_role() -> None:

@@ -79,3 +79,9 @@ def upgrade() -> None:
         sa.Column("problem", sa.Text()),
         sa.Column("tried_at", sa.Float(), nullable=False),
     )
+    op.create_table(
+        "role_members",
+        sa.Column("group_name", sa.String(255), primary_key=True),
+        sa.Column("principal", sa.String(255), primary_key=True),
+        sa.Column("seen_at", sa.Float(), nullable=False),
+    )

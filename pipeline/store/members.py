@@ -1,0 +1,32 @@
+"""Who is in the groups that have roles, as the catalog last told: a copy, so that roles are known without asking it."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from sqlalchemy import Engine, delete, insert, select
+
+from pipeline.store.leases import store_now
+from pipeline.store.tables import role_members
+
+
+def keep(engine: Engine, members: Mapping[str, Iterable[str]]) -> None:
+    """Keep who is in these groups, and forget the other groups; a group without anybody is kept as that."""
+    rows = [
+        {"group_name": group, "principal": principal}
+        for group, principals in members.items()
+        for principal in {"", *principals}
+    ]
+    with engine.begin() as connection:
+        connection.execute(delete(role_members))
+        for row in rows:
+            connection.execute(insert(role_members).values(**row, seen_at=store_now()))
+
+
+def members(engine: Engine, groups: Collection[str], seconds: float) -> dict[str, frozenset[str]]:
+    """Return who is in each of these groups, of what was looked at within so many seconds; older is not known."""
+    fresh = role_members.c.seen_at >= store_now() - seconds
+    query = select(role_members).where(role_members.c.group_name.in_(list(groups)), fresh)
+    found: dict[str, set[str]] = {}
+    with engine.connect() as connection:
+        for row in connection.execute(query):
+            found.setdefault(row.group_name, set()).add(row.principal)
+    return {group: frozenset(principals - {""}) for group, principals in found.items()}
