@@ -49,7 +49,7 @@ def test_who_may_what(actor: str, kind: str, expected: bool) -> None:
 
 
 def test_each_role_may_exactly_what_it_is_for() -> None:
-    """H2: of all roles and all acts exactly these cells are allowed; a mover gives no access, an admin moves nothing."""
+    """H2: of all roles and acts exactly these cells are allowed; a mover gives no access, an admin moves nothing."""
     acts = {*KINDS, *REPAIRS, *STEERS, *ACCESS}
     assert acts == REPAIRS | STEERS | ACCESS
     allowed = {actor: {act for act in acts if may(NAMED, actor, act)} for actor in ("olga", "max", "ada", "eve", "")}
