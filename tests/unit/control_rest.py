@@ -12,6 +12,8 @@ from tests.unit.control_world import GROUPS
 from tests.unit.leases_world import SECONDS
 
 _ROUNDS: Final = 20  # within which everything comes to rest
+_STEPS: Final = 4  # of the longest operation
+_LONGEST_STEP: Final = 310  # seconds: longer than any of them may wait
 
 
 class Resting(Laws):
@@ -41,20 +43,23 @@ class Resting(Laws):
         """All trouble ends: from then on everything comes to rest by itself, or says what it needs a person for.
 
         It has the time of one lease, in which those of dead drivers run out, and 20 ticks with a second between two;
-        then people let go on what waits for them, and it has 20 ticks more. No law is ever broken meanwhile.
+        then people let go on what waits for them, and it has 20 ticks more. What a hand has written into may wait for
+        what never comes: it needs a person when the time of its steps is over. No law is ever broken meanwhile.
         """
         self.fleet.unlock()
         self.fleet.clock.now += SECONDS + 1
         for driver in (*self.fleet.drivers.values(), *self.fleet.others.values()):
             driver.cut_off, driver.wall = False, 0.0
         self._rest()
-        waiting = [each for each in listed(self.engine, only_open=True) if each.operation_id not in self.frozen]
+        there = [each for each in listed(self.engine, only_open=True) if each.state == "needs_human"]
+        waiting = [each for each in there if each.operation_id not in self.frozen]
         assert all((each.outcome or "").endswith(".") or each.operation_id in self.spoilt for each in waiting)
         for each in waiting:
             resume(self.engine, each, "ann")
         self._rest()
         waiting = [each for each in listed(self.engine, only_open=True) if each.operation_id not in self.spoilt]
         assert not waiting, "nothing is in the way any more"
+        self._let_the_spoilt_run_out()
         self.round(None, backwards=False)
         for key, place in self.seen.places.items():
             if place.retired_at is not None:
@@ -72,6 +77,14 @@ class Resting(Laws):
                 return
         still = [row for row in self.seen.rows.values() if row.ended_at is None]
         raise AssertionError(f"it does not come to rest: {still}, {self.seen.places}")
+
+    def _let_the_spoilt_run_out(self) -> None:
+        for _ in range(_STEPS):
+            if all(each.state == "needs_human" for each in listed(self.engine, only_open=True)):
+                return
+            self.pass_time(_LONGEST_STEP)
+            self.round(None, backwards=False)
+        assert all(each.state == "needs_human" for each in listed(self.engine, only_open=True))
 
     def _let_groups_run(self) -> None:
         """Somebody wants again what was stopped or drained, once no operation is about it: else games stand still."""
@@ -93,5 +106,5 @@ class Resting(Laws):
             place.group == place.held_by == place.told_group if place.retired_at is None else place.held_by is None
             for place in self.seen.places.values()
         )
-        waiting = listed(self.engine, only_open=True)
-        return settled and all(each.state == "needs_human" for each in waiting)
+        going_on = [each for each in listed(self.engine, only_open=True) if each.state != "needs_human"]
+        return settled and all(each.operation_id in self.spoilt for each in going_on)
