@@ -170,14 +170,14 @@ def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
 
 def _assign(world: World, operation: Operation) -> Progress:
     moves = {key: (epoch, group) for key, (_, group, epoch) in operation.preview.items()}
-    desired = {name: then for name, (_, then) in operation.parameters.get("desired", {}).items()}
+    desired = {name: (was, then) for name, (was, then) in operation.parameters.get("desired", {}).items()}
     try:
         with world.engine.begin() as connection:
             hold(connection, operation)
             reassign(connection, moves, desired)
     except Moved as moved:
         return Progress("failed", str(moved))
-    marked = "".join(f"Group {name} is {then}. " for name, then in sorted(desired.items()))
+    marked = "".join(f"Group {name} is {then}. " for name, (_, then) in sorted(desired.items()))
     return Progress("done", f"{marked}{len(moves)} assigned.")
 
 

@@ -79,15 +79,15 @@ def require_carried(keys: Iterable[str], there: Mapping[str, Seat]) -> None:
 
 
 def reassign(
-    connection: Connection, moves: Mapping[str, tuple[int, str]], desired: Mapping[str, str] | None = None
+    connection: Connection, moves: Mapping[str, tuple[int, str]], desired: Mapping[str, tuple[str, str]] | None = None
 ) -> None:
     """Assign games (key → the epoch it was seen with, and its new group), all of them or none.
 
-    With them write what is wanted of groups (name → desired state). What was done before counts as done, so it can be
-    repeated after a crash, also where one game was moved on since.
+    With them write what is wanted of groups (name → desired state as it was seen, and then). What was done before
+    counts as done, so it can be repeated after a crash, also where one game was moved on since.
 
     Raises:
-        Moved: the assignment of one of them has changed since it was looked at.
+        Moved: the assignment of one of them, or what is wanted of a group, has changed since it was looked at.
     """
     query = select(games.c.game_key, games.c.epoch, games.c.group_name).where(games.c.game_key.in_(list(moves)))
     now = {row.game_key: row for row in connection.execute(query)}
@@ -103,9 +103,14 @@ def reassign(
             other = now.get(others[0] if others else key)
             said = f"{others[0] if others else key} is in {other.group_name if other else 'no'} group now, "
             raise Moved(f"{'Nothing was moved: ' if never else ''}{said}assigned by somebody else.")
-    for name, state in sorted((desired or {}).items()):
-        differs = (groups.c.name == name) & (groups.c.desired != state)
-        connection.execute(update(groups).where(differs).values(desired=state, version=groups.c.version + 1))
+    for name, (was, then) in sorted((desired or {}).items()):
+        as_seen = (groups.c.name == name) & (groups.c.desired == was)
+        if not connection.execute(
+            update(groups).where(as_seen).values(desired=then, version=groups.c.version + 1)
+        ).rowcount:
+            found = connection.scalar(select(groups.c.desired).where(groups.c.name == name))
+            if found != then:
+                raise Moved(f"Nothing was moved: group {name} is {found or 'gone'} now, set by somebody else.")
 
 
 def retire(connection: Connection, wanted: Mapping[str, int]) -> None:

@@ -16,6 +16,7 @@ from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.decisions import decided
 from pipeline.store.games import carried, holds, let_go, record_seen, register_group
+from pipeline.store.groups import wanted
 from pipeline.store.operations import (
     Operation,
     Stale,
@@ -28,8 +29,8 @@ from pipeline.store.operations import (
     operation,
     steps,
 )
-from pipeline.store.seats import GroupSeat, reassign, seats
-from pipeline.store.tables import games
+from pipeline.store.seats import GroupSeat, Moved, reassign, seats
+from pipeline.store.tables import games, groups
 from tests.unit.leases_world import StoreClock, group_lease
 
 ALIVE = {name: GroupSeat(name, "running", 1e12) for name in "abc"}
@@ -100,6 +101,23 @@ def test_nothing_was_moved_is_said_only_where_it_is_so(world: World, killed: boo
     ended = operation(world.engine, running.operation_id)
     assert ended.outcome == "Nothing was moved: g1 is in c group now, assigned by somebody else."
     assert there["g2"].group == "a"
+
+
+def test_a_group_that_was_set_since_a_drain_began_keeps_what_was_set(world: World) -> None:
+    """The last wish wins: a group somebody stopped between a drain's look and its act is not drained, nobody moves."""
+    with world.engine.begin() as connection:
+        connection.execute(update(groups).where(groups.c.name == "a").values(desired="stopped", version=2))
+    drain = {"g1": (1, "b"), "g2": (1, "b")}, {"a": ("running", "drained")}
+    with pytest.raises(Moved, match="group a is stopped now"), world.engine.begin() as connection:
+        reassign(connection, *drain)
+    assert {each.group for each in seats(world.engine).values()} == {"a"}
+    assert wanted(world.engine)["a"].desired == "stopped"
+    with world.engine.begin() as connection:
+        connection.execute(update(groups).where(groups.c.name == "a").values(desired="running"))
+    for _ in range(2):  # done again after a crash it is done once
+        with world.engine.begin() as connection:
+            reassign(connection, *drain)
+    assert (wanted(world.engine)["a"].desired, wanted(world.engine)["a"].version) == ("drained", 3)
 
 
 def test_a_game_that_came_back_to_its_old_group_is_not_waited_for(world: World) -> None:
