@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
@@ -18,7 +18,7 @@ from grants import asking, ledger, picture
 from grants.catalog import Catalog, CatalogAway
 from grants.catalogs.opening import open_catalog
 from grants.entitlements import expired
-from grants.model import folded
+from grants.model import MANAGE, folded
 from grants.operations import Executor
 from grants.registering import register_missing
 from grants.resolver import Resolver
@@ -90,7 +90,8 @@ class Steward:
         schema = asking.schema_of(world.settings.access)
         refused = register_missing(world, catalog, schema)
         observed = picture.observe(catalog, schema, store_time(world.engine))
-        picture.keep(world.engine, observed, None if not refused else "; ".join(refused))
+        problems = [*refused, *_blind(Resolver(observed), catalog.executor)]
+        picture.keep(world.engine, observed, "; ".join(problems) or None)
         if groups := groups_of(world.settings.roles):
             members.keep(world.engine, {each: _active_in(Resolver(observed), each) for each in groups})
         self._end_what_ran_out(catalog)
@@ -121,3 +122,18 @@ def _active_in(resolver: Resolver, group: str) -> list[str]:
     """Return who is in a group, directly or not, and can act."""
     inside = [resolver.name(each) for each in resolver.members({folded(group)}) if each != folded(group)]
     return [each for each in inside if resolver.standing(each) == "active"]
+
+
+def _blind(resolver: Resolver, executor: str) -> Iterator[str]:
+    """Say where the executor may be shown its own grants only: a catalog does not tell that there are more."""
+    closure, schema = resolver.closure(executor), resolver.observed.schema
+    for where in schema.chain():
+        owner = resolver.observed.owners.get(where)
+        if owner is None or folded(owner) in closure:  # not told counts for it: open-source servers do not tell
+            return
+        if any(MANAGE in (resolver.directly(each, where) or ()) for each in closure):
+            return
+    yield (
+        f"{executor}, whose rights turnout uses, neither owns {schema.full_name} or what it lies in nor holds MANAGE "
+        "there: unless it is the metastore's admin, it sees its own grants only. Give it MANAGE on the schema"
+    )

@@ -116,7 +116,7 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
         say(f"\n  dashboard   http://{dashboard.HOST}:{settings.dashboard.port}")
         say(f"  prometheus  {address}")
         say(f"  people      {', '.join(itertools.chain(*_PEOPLE.values()))}: see `./turnout grants --help`")
-        say(f"  logs        {paths.logs}\n\nThe first games appear after about half a minute. Ctrl-C stops everything.")
+        say(f"  logs        {paths.logs}\n\nThe first games appear after a minute or so. Ctrl-C stops everything.")
         _watch(children, stop)
         say("stopping")
         children.end("controller", _GROUPS_STOP_SECONDS)

@@ -251,3 +251,17 @@ def test_without_the_audit_log_nothing_is_changed_and_all_can_be_read(house: Hou
     assert prepared.plan.effects[0].then is True
     table = house.catalog.tables(house.schema)[CHESS]
     assert house.catalog.probe(ANN, table).reads is False
+
+
+def test_an_executor_that_may_see_too_little_is_told_of(house: House) -> None:
+    """Without ownership or MANAGE a catalog shows only one's own grants: the picture says that it may be so."""
+    house.make_table(CHESS)
+    house.rounds()
+    assert picture.read(house.world.engine).problem is None
+    for kind, where in (("schemas", house.schema), ("catalogs", Securable(house.schema.path[:1]))):
+        house.catalog.rest.write("PATCH", f"/api/2.1/unity-catalog/{kind}/{where.full_name}", {"owner": ANN})
+    house.rounds()
+    assert "sees its own grants only" in (picture.read(house.world.engine).problem or "")
+    house.catalog.change(Change(house.schema, "turnout-executor", add=("MANAGE",)))
+    house.rounds()
+    assert picture.read(house.world.engine).problem is None
