@@ -12,6 +12,7 @@ from pipeline.store.engine import open_store
 from tests.postgres import Postgres, postgres_server
 
 if TYPE_CHECKING:
+    from tests.unit.access_world import House
     from tests.unit.app_world import Opening
 
 _RACING = {"test_control_moves", "test_control_stale", "test_grants_ledger", "test_grants_requests"}
@@ -51,6 +52,14 @@ def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["Openin
 
     with pages_of(tmp_path, monkeypatch) as opened:
         yield opened
+
+
+@pytest.fixture
+def house(engine: Engine, tmp_path: Path) -> Iterator["House"]:
+    from tests.unit.access_world import house_at  # a catalog's client comes with it
+
+    with house_at(engine, tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

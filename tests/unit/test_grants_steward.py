@@ -1,97 +1,27 @@
 """The controller's part of access, on a real embedded catalog: tables are registered, pictures taken, terms ended."""
 
 import os
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
-from deltalake import DeltaTable, Field, Schema
-from deltalake.schema import ArrayType, PrimitiveType, StructType
-from sqlalchemy import Engine, text, update
+from sqlalchemy import text, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from grants import asking, drifts, picture
 from grants.approving import approval, approved
 from grants.catalog import Change, Denied
-from grants.catalogs.embedded import Embedded
-from grants.catalogs.opening import embedded
-from grants.catalogs.people import add
 from grants.entitlements import Wish
 from grants.model import Securable
 from grants.reading import rows
 from grants.requests import ask as ask_for
 from grants.requests import decide, request
 from grants.steward import Steward
-from pipeline.control.engine import World, tick
 from pipeline.control.roles import CONTROLLER
 from pipeline.errors import Refused
-from pipeline.names import game_key
-from pipeline.settings import Roles, load
-from pipeline.store.games import record_seen
-from pipeline.store.operations import Operation, ask, listed, operation
+from pipeline.settings import Roles
+from pipeline.store.operations import ask, listed, operation
 from pipeline.store.tables import entitlements
-from tests.unit.catalog_world import Server, served
-
-CHESS, GO = game_key("Chess"), game_key("Go")
-ANN, BOB = "ann@example.com", "bob@example.com"
-
-
-@dataclass
-class House:
-    """An environment whose controller looks after a catalog."""
-
-    world: World
-    server: Server
-    steward: Steward
-
-    @property
-    def catalog(self) -> Embedded:
-        return embedded(self.world.settings.access, self.world.paths)
-
-    @property
-    def schema(self) -> Securable:
-        return asking.schema_of(self.world.settings.access)
-
-    def make_table(self, key: str) -> None:
-        words = ArrayType(StructType([Field("word", PrimitiveType("string"))]), contains_null=True)
-        fields = [Field("_seq", PrimitiveType("long")), Field("words", words)]
-        DeltaTable.create(self.world.paths.tables / key, Schema(fields))
-
-    def rounds(self) -> None:
-        """Let one whole round pass, however long it takes."""
-        self.steward.look_after()
-
-    def finish(self) -> Operation:
-        """Bring everything on until nothing is open; return the newest operation."""
-        pause = threading.Event()
-        for _ in range(2_000):
-            tick(self.world, self.steward.kinds)
-            if not listed(self.world.engine, only_open=True):
-                return max(listed(self.world.engine), key=lambda each: each.asked_at)
-            pause.wait(0.01)  # the catalog is another process
-        raise AssertionError(f"it does not end: {listed(self.world.engine, only_open=True)}")
-
-    def do(self, *wishes: Wish, actor: str = "eve") -> Operation:
-        world = self.world
-        prepared = asking.prepare(world.engine, self.catalog, world.settings.access, wishes)
-        ask(world.engine, prepared.asked_by(actor, "numbers"))
-        return self.finish()
-
-
-@pytest.fixture
-def house(engine: Engine, tmp_path: Path) -> Iterator[House]:
-    settings, paths = load(tmp_path, {})
-    record_seen(engine, {CHESS: "Chess", GO: "Go"}, 1)
-    with served(paths.catalog) as server:
-        settings = replace(settings, access=replace(settings.access, port=server.port))
-        world = World(settings, engine, paths)
-        made = House(world, server, Steward(world, os.environ))
-        for name in (ANN, BOB):
-            add(made.catalog, name, [])
-        yield made
-        made.steward.stop()
+from tests.unit.access_world import ANN, BOB, CHESS, GO, House
 
 
 def test_tables_of_games_are_registered_as_they_come(house: House) -> None:

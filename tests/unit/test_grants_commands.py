@@ -1,0 +1,158 @@
+"""`turnout grants`, `catalog` and `read` as people type them, on a real embedded catalog."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pipeline.cli import cli
+from pipeline.errors import Refused
+from pipeline.store import audit
+from pipeline.store.operations import listed
+from tests.unit.access_world import ANN, BOB, CHESS, GO, House
+
+POLICY = """version: 1
+grants:
+  - principals: [{who}]
+    games: ["*"]
+    reason: Numbers
+    ticket: T-1
+"""
+
+
+def typed(house: House, *words: str) -> Result:
+    """Run a command; what it refuses is raised, as `main` gets it."""
+    result = CliRunner().invoke(cli, [*words, "--env-dir", str(house.world.paths.root)])
+    if isinstance(result.exception, Refused):
+        raise result.exception
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture
+def tables(house: House) -> House:
+    """The house, with both games' tables registered."""
+    for key in (CHESS, GO):
+        house.make_table(key)
+    house.rounds()
+    return house
+
+
+def test_a_grant_is_planned_applied_read_by_and_undone(tables: House) -> None:
+    """Everything an admin does with one game can be typed, and each command says what it did."""
+    change = ("--grant", "Chess", "--principal", ANN, "--reason", "numbers")
+    shown = typed(tables, "grants", "plan", *change).output
+    assert "does not read → reads" in shown
+    assert "GRANT SELECT ON TABLE" in shown
+    fingerprint = shown.strip().rpartition(" ")[2]
+    assert typed(tables, "grants", "apply", *change, "--plan", fingerprint, "--no-wait").exit_code == 0
+    done = tables.finish()
+    assert done.state == "succeeded"
+    assert typed(tables, "read", "Chess", "--as", ANN).output.startswith("_seq")
+    with pytest.raises(Refused, match="403"):
+        typed(tables, "read", "Chess", "--as", BOB)
+    assert "reads" in typed(tables, "grants", "why", "Chess", ANN).output
+    assert json.loads(typed(tables, "grants", "why", CHESS, BOB, "--json").output)["reads"] is False
+    tables.rounds()
+    matrix = json.loads(typed(tables, "grants", "matrix", "--json").output)["principals"]
+    assert (matrix[ANN][CHESS], matrix[ANN][GO], matrix[BOB][CHESS]) == ("reads", "no", "no")
+    typed(tables, "grants", "undo", done.operation_id[:8], "--reason", "wrong", "--no-wait")
+    assert tables.finish().state == "succeeded"
+    with pytest.raises(Refused, match="403"):
+        typed(tables, "read", "Chess", "--as", ANN)
+
+
+def test_a_policy_is_applied_drifts_and_is_put_right(tables: House, tmp_path: Path) -> None:
+    """A policy file is planned and applied; what a hand changes is found and reverted; applied again it is nothing."""
+    from grants.catalog import Change
+    from grants.model import Securable
+
+    file = tmp_path / "policy.yml"
+    file.write_text(POLICY.format(who=ANN))
+    typed(tables, "grants", "apply", "--policy", str(file), "--reason", "policy", "--no-wait")
+    assert tables.finish().state == "succeeded"
+    tables.catalog.change(Change(Securable((*tables.schema.path, CHESS)), ANN, remove=("SELECT",)))
+    found = json.loads(typed(tables, "grants", "drift", "--json").output)["findings"]
+    assert [each["kind"] for each in found] == ["missing"]
+    act = ("--act", "revert", "--finding", found[0]["id"][:8], "--reason", "not by hand")
+    typed(tables, "grants", "drift", *act, "--no-wait")
+    assert tables.finish().state == "succeeded"
+    again = typed(tables, "grants", "apply", "--policy", str(file), "--reason", "policy")
+    assert "0 changes of the catalog" in again.output
+    assert len(listed(tables.world.engine)) == 2
+    file.write_text(POLICY.format(who=BOB))
+    typed(tables, "grants", "apply", "--policy", str(file), "--prune", "--reason", "policy", "--no-wait")
+    assert tables.finish().state == "succeeded"
+    exported = typed(tables, "grants", "export").output
+    assert (ANN in exported, BOB in exported) == (False, True)
+
+
+@pytest.mark.parametrize("form", ["yaml", "sql", "terraform"])
+def test_what_is_exported_is_imported_as_nothing_new(tables: House, tmp_path: Path, form: str) -> None:
+    """An export says what holds: imported where it holds, it changes nothing."""
+    change = ("--grant", "Chess", "--grant", "Go", "--principal", ANN, "--until", "2027-01-01", "--reason", "numbers")
+    typed(tables, "grants", "apply", *change, "--no-wait")
+    assert tables.finish().state == "succeeded"
+    file = tmp_path / "exported"
+    file.write_text(typed(tables, "grants", "export", "--format", form).output)
+    said = typed(tables, "grants", "import", str(file), "--format", form, "--reason", "same")
+    assert "0 changes of the catalog; 0 entitlements begin, 0 end" in said.output
+    assert len(listed(tables.world.engine)) == 1
+
+
+def test_wrong_use_is_one_sentence_and_changes_nothing(tables: House, tmp_path: Path) -> None:
+    """Unknown names, no reason, a stale plan, options that do not go together: refused, and nothing is asked for."""
+    broken = tmp_path / "broken.yml"
+    broken.write_text("version: 1\ngrants:\n  - principals: [x]\n    game: Chess\n    reason: r\n")
+    grant = ("--grant", "Chess", "--principal", ANN)
+    for words, said in (
+        (("--grant", "Nim", "--principal", ANN, "--reason", "r"), "No such game"),
+        (("--grant", "Chess", "--principal", "nobody@example.com", "--reason", "r"), "nobody@example.com"),
+        (grant, "needs a reason"),
+        ((*grant, "--reason", "r", "--plan", "0000"), "has changed since"),
+        ((*grant, "--reason", "r", "--policy", str(broken)), "leave out"),
+        (("--policy", str(broken), "--reason", "r"), "line 4"),
+        ((*grant, "--reason", "r", "--until", "tomorrow"), "no date"),
+        (("--reason", "r"), "Say what to change"),
+        (("--policy", str(tmp_path / "none.yml"), "--reason", "r"), "cannot be read"),
+    ):
+        with pytest.raises(Refused, match=said):
+            typed(tables, "grants", "apply", *words)
+    assert listed(tables.world.engine) == []
+
+
+def test_a_dry_run_asks_for_nothing(tables: House) -> None:
+    """`--dry-run` shows the very plan, and leaves store, audit log and catalog as they are."""
+    words = ("--grant", "Chess", "--principal", ANN, "--reason", "numbers", "--dry-run")
+    assert "GRANT SELECT" in typed(tables, "grants", "apply", *words).output
+    assert listed(tables.world.engine) == []
+    assert list(audit.entries(tables.world.engine)) == []
+
+
+def test_a_request_is_listed_rejected_and_withdrawn(tables: House) -> None:
+    """Requests can be typed as well; who asked cannot decide, and a rejection needs a reason."""
+    for _ in range(2):
+        words = ("--grant", "Chess", "--principal", ANN, "--reason", "numbers", "--request")
+        assert "an access admin decides" in typed(tables, "grants", "apply", *words).output
+    waiting = json.loads(typed(tables, "grants", "requests", "--json").output)
+    assert [each["state"] for each in waiting] == ["asked", "asked"]
+    with pytest.raises(Refused, match="of their own"):
+        typed(tables, "grants", "reject", waiting[0]["request_id"], "--reason", "no")
+    assert "withdrawn" in typed(tables, "grants", "withdraw", waiting[0]["request_id"][:8]).output
+    assert listed(tables.world.engine) == []
+
+
+def test_without_a_catalog_the_commands_say_so(house: House) -> None:
+    """A catalog that was never read is no empty matrix: it is said, with what to do."""
+    with pytest.raises(Refused, match="never read"):
+        typed(house, "grants", "matrix")
+
+
+def test_people_are_added_once(house: House) -> None:
+    """`catalog add-user` makes who is missing and puts them into groups, and can be repeated."""
+    for _ in range(2):
+        assert typed(house, "catalog", "add-user", "zoe@example.com", "--group", "readers").exit_code == 0
+    there = house.catalog.directory()
+    assert there.groups_of["zoe@example.com"] == {"readers"}
