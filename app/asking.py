@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -39,8 +39,12 @@ class Preview:
 
     wish: Wish
     lines: tuple[str, ...]  # raw names are in them: draw them as text
-    games: int  # that it touches, those of its groups included
+    games: int  # that it touches, those of its groups included; of a change of access the cells
     seen_at: float  # Unix seconds
+    sections: Mapping[str, Sequence[str]] = field(default_factory=dict)  # more lines, which may be many, under a title
+    ask: Callable[[Wish], Operation | str] | None = None  # how it is asked for; None: by `ask`. A text: what was done
+    needs: str | None = None  # the act whose role it takes; None: the wish's kind. Empty: anybody may
+    label: str | None = None  # of the button that asks for it
 
 
 def touched(wish: Wish, there: Mapping[str, Seat]) -> int:

@@ -9,28 +9,45 @@ from typing import Final, Literal
 
 import streamlit as st
 
-from app import asking, looks, services, words
+from app import access_items, asking, looks, services, words
 from app.asking import Preview
 from app.services import Environment
+from grants.asking import KIND as ACCESS
 from pipeline.errors import Refused
 from pipeline.repair.replay import KILLS_WORKER
 from pipeline.store.operations import Operation, Wish
 
 Level = Literal[1, 2, 3]
 _GENTLE: Final = frozenset({"pause", "resume", "retry", "replay", "restore"})  # taken back at once, or only adds
+IGNORE: Final = "ignore drift"
 _TALL: Final = 8  # lines of a preview; more scroll
 
 
 def level(wish: Wish) -> Level:
     """Return how much a wish may disturb: 1 a game, gently; 2 a game; 3 several games, or more than a game."""
+    if wish.kind == ACCESS:
+        return _level_of_access(wish)
+    if wish.kind == IGNORE:
+        return 2  # nothing is changed but what is shown
     if len(wish.targets) != 1 or not wish.targets[0].startswith("game:"):
         return 3
     deadly = wish.parameters.get("refused_for") == KILLS_WORKER  # what reads such a row may die of it
     return 1 if wish.kind in _GENTLE and not deadly else 2
 
 
+def _level_of_access(wish: Wish) -> Level:
+    """Return 1 where one cell is given, 2 where one is taken, 3 where it is several, or a group with its members."""
+    known = sum(True in each[2:] for each in wish.preview["effects"])  # who comes to read, or no longer does
+    if max(len(wish.parameters["wishes"]), known) > 1:
+        return 3
+    return 1 if verb(wish) == "grant" else 2
+
+
 def verb(wish: Wish) -> str:
-    """Return what people call a wish: a move that empties groups is a drain."""
+    """Return what people call a wish: a move that empties groups is a drain, access is granted or revoked."""
+    if wish.kind == ACCESS:
+        gives = {bool(each["read"]) for each in wish.parameters["wishes"]}
+        return "change" if len(gives) != 1 else "grant" if gives == {True} else "revoke"
     desired = wish.parameters.get("desired", {})
     drains = wish.kind == "move" and any(then == "drained" for _, then in desired.values())
     return "drain" if drains else wish.kind
@@ -47,7 +64,8 @@ def lacking(wish: Wish, games: int, reason: str, typed: str) -> str | None:
         return "A reason is needed: those who ask later will want it."
     wanted = words_to_type(wish, games)
     if wanted is not None and " ".join(typed.split()) != wanted:
-        return f"Type {wanted} to confirm: {games} {'game is' if games == 1 else 'games are'} touched."
+        what = "cell" if wish.kind == ACCESS else "game"
+        return f"Type {wanted} to confirm: {games} {f'{what} is' if games == 1 else f'{what}s are'} touched."
     return None
 
 
@@ -57,7 +75,13 @@ class _Offer:
 
     preview: Preview | None = None
     asked: str | None = None  # the operation's id
+    done: str | None = None  # what was done, where that is no operation
     refused: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was asked for."""
+        return self.asked is not None or self.done is not None
 
 
 def offer(place: str, make: Callable[[], Preview]) -> None:
@@ -74,13 +98,15 @@ def panel(environment: Environment, place: str) -> None:
     if kept is None:
         return
     with st.container(border=True, key=f"confirm_{place}", gap="small"):
-        if kept.preview is not None and kept.asked is None:
+        if kept.preview is not None and not kept.is_over:
             _draw_preview(environment, place, kept.preview)
         if kept.refused is not None:
             draw_refused(kept.refused)
         if kept.asked is not None:
             _draw_asked(environment, kept.asked)
-        if kept.preview is None or kept.asked is not None:
+        if kept.done is not None:
+            st.text(f"✓ {words.shown(kept.done)}")
+        if kept.preview is None or kept.is_over:
             st.button("Put away", key=f"drop_{place}", on_click=_drop, args=(place,))
 
 
@@ -109,15 +135,18 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
     wish = preview.wish
     st.caption(f"What {verb(wish)} would do, as seen at {words.clock(preview.seen_at)}. Nothing is done yet.")
     draw_lines(preview.lines)
-    wanted, barred = words_to_type(wish, preview.games), services.barred(environment, wish.kind)
+    for title, lines in preview.sections.items():
+        _draw_section(title, lines)
+    wanted, barred = words_to_type(wish, preview.games), _barred(environment, preview)
     with st.form(f"form_{place}", enter_to_submit=False, border=False):
-        optional = " (may be empty)" if level(wish) == 1 else ""
-        st.text_input(f"Reason{optional}", key=_field("reason", wish), max_chars=500)
+        if not wish.reason:  # else it was given with the wish
+            optional = " (may be empty)" if level(wish) == 1 else ""
+            st.text_input(f"Reason{optional}", key=_field("reason", wish), max_chars=500)
         if wanted is not None:
             st.text_input(f"Type {wanted} to confirm", key=_field("typed", wish), max_chars=40, autocomplete="off")
         with st.container(horizontal=True):
             st.form_submit_button(
-                f"Ask to {verb(wish)}",
+                preview.label or f"Ask to {verb(wish)}",
                 key=f"ask_{place}",
                 on_click=_confirm,
                 args=(environment, place, preview),
@@ -128,21 +157,36 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
         st.caption(words.escaped(barred))
 
 
+def _barred(environment: Environment, preview: Preview) -> str | None:
+    """Return which role who acts would need for what a preview asks; None where they may."""
+    act = preview.wish.kind if preview.needs is None else preview.needs
+    return services.barred(environment, act) if act else None
+
+
+def _draw_section(title: str, lines: Sequence[str]) -> None:
+    """Draw lines that may be many as one text, in which no name acts."""
+    st.caption(title)
+    with st.container(height=180 if len(lines) > _TALL else "content", border=False):
+        st.code("\n".join(words.shown(line, 400) for line in lines), language=None, wrap_lines=True)
+
+
 def _confirm(environment: Environment, place: str, preview: Preview) -> None:
     """Ask for what was shown; a second click finds it asked for, or the same key and so the same operation."""
     kept: _Offer | None = st.session_state.get(_slot(place))
-    if kept is not None and kept.preview is preview and kept.asked is not None:
+    if kept is not None and kept.preview is preview and kept.is_over:
         return
-    reason = str(st.session_state.get(_field("reason", preview.wish)) or "")
+    reason = preview.wish.reason or str(st.session_state.get(_field("reason", preview.wish)) or "")
     typed = str(st.session_state.get(_field("typed", preview.wish)) or "")
     refused = lacking(preview.wish, preview.games, reason, typed)
     if refused is None:
         try:
-            operation = asking.ask(environment, replace(preview.wish, reason=reason.strip()))
+            wish = replace(preview.wish, reason=reason.strip())
+            made = preview.ask(wish) if preview.ask is not None else asking.ask(environment, wish)
         except Refused as why:
             refused = str(why)
         else:
-            st.session_state[_slot(place)] = _Offer(preview, asked=operation.operation_id)
+            over = _Offer(preview, done=made) if isinstance(made, str) else _Offer(preview, asked=made.operation_id)
+            st.session_state[_slot(place)] = over
             looks.forget()
             return
     st.session_state[_slot(place)] = _Offer(preview, refused=refused)
@@ -162,6 +206,8 @@ def _draw_asked(environment: Environment, operation_id: str) -> None:
         return
     st.text(f"{words.operation_text(seen.operation.state)}{_said(seen)}")
     draw_controller(seen.operation, seen.controller_runs)
+    if seen.operation.kind == ACCESS:
+        access_items.draw(environment, seen.operation)
 
 
 def _said(seen: looks.OneOperation) -> str:

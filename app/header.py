@@ -18,6 +18,7 @@ _PAGES: Final = {
     "Fleet": "fleet",
     "Groups": "groups",
     "Repairs": "repairs",
+    "Access": "access",
     "Operations": "operations",
     "Audit": "audit",
 }

@@ -13,6 +13,7 @@ import streamlit as st
 from sqlalchemy import Engine
 
 from app.services import Environment, engine, reading
+from grants.asking import KIND as ACCESS
 from pipeline.control.capabilities import Facts, read_all_facts
 from pipeline.control.engine import require_undoable
 from pipeline.control.supervision import WINDOW_SECONDS
@@ -237,7 +238,10 @@ def _one_operation(store: str, operation_id: str, _environment: Environment) -> 
     with reading():
         found = find(there, operation_id)
         try:
-            require_undoable(there, found)
+            if (
+                found.kind != ACCESS or found.is_open
+            ):  # that one has an inverse of its own, which is planned by the page
+                require_undoable(there, found)
             why = None
         except Refused as refused:
             why = str(refused)

@@ -9,6 +9,7 @@ st.navigation(
         st.Page("views/game.py", title="Game", visibility="hidden"),
         st.Page("views/groups.py", title="Groups"),
         st.Page("views/repairs.py", title="Repairs"),
+        st.Page("views/access.py", title="Access"),
         st.Page("views/operations.py", title="Operations"),
         st.Page("views/audit.py", title="Audit"),
     ],

@@ -5,8 +5,10 @@ what the steering pages read is in `app/looks.py`, what people ask for in `app/a
 """
 
 import getpass
+import importlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +25,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.trends import Trend, trend
+from grants.catalog import Catalog, CatalogAway
 from listeners import history
 from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from pipeline import settings as settings_of
@@ -34,6 +37,7 @@ from pipeline.store.fleet import Fleet, SchemaVersion, read_fleet, read_schemas
 
 _MOST_TRANSITIONS = 5_000  # of the whole fleet; beyond it the oldest are left out
 _PATIENCE_MS: Final = 3_000  # a page waits so long for a lock in the control store
+_HOW_TO_START: Final = {"embedded": " Start it with `turnout catalog serve`."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,34 @@ def engine(environment: Environment) -> Engine:
     return _engine(environment.store, environment)
 
 
+def catalog(environment: Environment) -> Catalog:
+    """Return the client of the catalog, which is kept for a minute: its address and token may change.
+
+    Raises:
+        Refused: the environment does not say where it is, or the embedded one was never started.
+    """
+    with catalog_answers(environment):
+        return _catalog(environment.store, environment)
+
+
+@contextmanager
+def catalog_answers(environment: Environment) -> Iterator[None]:
+    """Turn a catalog that is away into a reason for people; what is asked of it next is asked by a new client."""
+    try:
+        yield
+    except CatalogAway as away:
+        _catalog.clear()
+        start = _HOW_TO_START.get(environment.settings.access.catalog, "")
+        raise Refused(
+            f"The catalog does not answer: {away}{start} Nothing was asked for; streams and other pages go on."
+        ) from away
+
+
+def warm_up() -> None:
+    """Load what speaks with a catalog, which takes seconds, before somebody waits for it; once per process."""
+    _warm_up()
+
+
 @contextmanager
 def reading() -> Iterator[None]:
     """Turn a control store that cannot be read into a reason for people."""
@@ -188,6 +220,22 @@ def _engine(store: str, _environment: Environment) -> Engine:  # noqa: ARG001 - 
     store_engine = open_store(_environment.settings, _environment.paths)
     impatient(store_engine)
     return store_engine
+
+
+@st.cache_resource(ttl=60, max_entries=2, show_spinner=False)
+def _catalog(store: str, _environment: Environment) -> Catalog:  # noqa: ARG001 - the store is the cache's key
+    from grants.catalogs.opening import open_catalog  # loads databricks-sdk
+
+    return open_catalog(_environment.settings.access, _environment.paths, os.environ)
+
+
+@st.cache_resource(show_spinner=False)
+def _warm_up() -> threading.Thread:
+    thread = threading.Thread(
+        target=importlib.import_module, args=("grants.catalogs.opening",), name="warm up", daemon=True
+    )
+    thread.start()
+    return thread
 
 
 @st.cache_data(ttl=2, max_entries=2, show_spinner=False)

@@ -3,6 +3,7 @@
 Pure: no Streamlit, no clock. What is unknown is a dash, never 0.
 """
 
+import hashlib
 import re
 import unicodedata
 from collections import Counter
@@ -83,6 +84,8 @@ def target_text(target: str, names: Mapping[str, str]) -> str:
     kind, _, name = target.partition(":")
     if kind == "game":
         return shown(names.get(name, name), 60)
+    if kind == "reader":
+        return shown(name, 60)
     return f"{shown(kind, 20)} {shown(name, 60)}"
 
 
@@ -97,6 +100,12 @@ def targets_text(targets: Sequence[str], names: Mapping[str, str], most: int = 3
 def game_text(key: str, name: str) -> str:
     """Return a game's name with its key, which tells apart names that look alike."""
     return f"{shown(name, 60)} · {key}"
+
+
+def principal_text(name: str) -> str:
+    """Return a principal's name; one that cannot be shown as it is gets a mark, so that nobody takes it for another."""
+    seen = shown(name, 80)
+    return seen if seen == name else f"{seen} (spelled oddly, {hashlib.sha256(name.encode()).hexdigest()[:6]})"
 
 
 def status_text(status: str) -> str:

@@ -6,9 +6,10 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app import asking, confirm, header, looks, services, words
+from app import access_asks, access_items, asking, confirm, header, looks, services, words
 from app.looks import Journal, OneOperation
 from app.services import Environment
+from grants.asking import KIND as ACCESS
 from pipeline.errors import Refused
 from pipeline.store.operations import Operation
 
@@ -137,6 +138,8 @@ def _draw_one(environment: Environment, operation_id: str) -> None:
         st.text(f"{words.operation_text(operation.state)}{f': {words.shown(_waits(seen))}' if _waits(seen) else ''}")
     confirm.draw_controller(operation, seen.controller_runs)
     _draw_facts(seen)
+    if operation.kind == ACCESS:
+        access_items.draw(environment, operation)
     _draw_steps(seen)
     _draw_targets(seen)
     _draw_buttons(environment, seen)
@@ -225,7 +228,8 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
             st.markdown("**Undo**")
             st.text(words.shown(seen.why_no_undo or "Asks for the inverse, checked like anything else."))
             place = f"undo_{operation.operation_id}"
-            undo = partial(asking.preview_undo, environment, operation.operation_id)
+            plan = access_asks.preview_undo if operation.kind == ACCESS else asking.preview_undo
+            undo = partial(plan, environment, operation.operation_id)
             barred = services.barred(environment, asking.inverse_of(operation.kind))
             st.button(
                 "Undo…",

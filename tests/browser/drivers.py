@@ -27,9 +27,9 @@ _TURN_SECONDS = 0.3
 
 
 @contextmanager
-def steered(folder: Path, groups: Sequence[str] = ("a", "b")) -> Iterator[Engine]:
+def steered(folder: Path, groups: Sequence[str] = ("a", "b"), settings: Settings | None = None) -> Iterator[Engine]:
     """Run a controller and a driver per group over an environment, in threads of this process; yield its store."""
-    settings, paths = Settings(), Paths(folder)
+    settings, paths = settings or Settings(), Paths(folder)
     store = open_store(settings, paths)
     stop = threading.Event()
     with ExitStack() as stack:

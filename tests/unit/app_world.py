@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import PageLink
 
-from app import looks
+from app import access, looks
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import decisions
@@ -46,6 +46,7 @@ def pages_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Openin
 def again(app: AppTest) -> AppTest:
     """Look again, at what the store holds now."""
     looks.forget()
+    access.forget()
     app.run()
     assert not app.exception
     return app

@@ -1,0 +1,211 @@
+"""What the Access page looks at: the controller's picture of the catalog, and what turnout keeps beside it.
+
+The picture is worked out once, however many look at it. Nothing here draws, writes, or asks the catalog.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import streamlit as st
+from sqlalchemy import Engine, select
+
+from app import words
+from app.services import Environment, engine, reading
+from grants import asking, drifts, ledger, picture, requests
+from grants.drift import Drift
+from grants.ledger import Held, Item
+from grants.matrix import Matrix, matrix
+from grants.model import Observed, PrincipalKind, folded
+from grants.requests import Request
+from grants.resolver import Resolver
+from pipeline.errors import Refused
+from pipeline.store.games import known_games
+from pipeline.store.leases import is_held
+from pipeline.store.operations import Operation, listed, operation
+from pipeline.store.tables import catalog_pictures
+
+KINDS: Final[Mapping[PrincipalKind, str]] = {
+    "group": "group",
+    "service_principal": "service principal",
+    "user": "user",
+}
+_SOON: Final = 14 * 86_400.0  # seconds
+_MOST_OPEN: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Somebody who can be granted to, or once was."""
+
+    name: str  # raw, as the catalog spells it
+    kind: PrincipalKind | None  # None: the directory does not know them (any more)
+    active: bool = True
+
+    @property
+    def label(self) -> str:
+        """It for a list to choose from."""
+        kind = "not in the directory" if self.kind is None else KINDS[self.kind]
+        return f"{words.principal_text(self.name)} · {kind}{'' if self.active else ', not active'}"
+
+
+@dataclass(frozen=True)
+class Known:
+    """A picture of the catalog, worked out."""
+
+    observed: Observed
+    resolver: Resolver
+    matrix: Matrix
+    who: Mapping[str, Who]  # folded name → it: groups, then service principals, then users
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the page looks at, read at one moment (Unix seconds)."""
+
+    names: Mapping[str, str]  # by game key: the inventory
+    known: Known | None  # None: the catalog was never read
+    problem: str | None  # why the newest attempt to read the catalog failed; None: it did not
+    requests: tuple[Request, ...]  # those that wait first
+    held: tuple[Held, ...]
+    on_the_way: tuple[Operation, ...]  # the changes of access that are not over
+    controller_runs: bool | None  # None: leases are off, nobody knows
+    read_at: float
+
+    def game(self, key: str) -> str:
+        """Return a game by the name people know it by, with its key."""
+        return (
+            words.game_text(key, self.names[key]) if key in self.names else f"{words.shown(key, 60)} · no game of ours"
+        )
+
+    def label(self, principal: str) -> str:
+        """Return a principal, by the folded name, for a list to choose from."""
+        found = self.everybody.get(principal)
+        return words.shown(principal, 80) if found is None else found.label
+
+    @property
+    def everybody(self) -> Mapping[str, Who]:
+        """All of the directory, then those who hold something and are not in it."""
+        there = {} if self.known is None else self.known.who
+        gone = {folded(each.principal): Who(each.principal, None) for each in self.held}
+        return {**there, **{name: who for name, who in gone.items() if name not in there}}
+
+    @property
+    def waiting(self) -> tuple[Request, ...]:
+        """The requests nobody has decided about."""
+        return tuple(each for each in self.requests if each.state == "asked")
+
+    @property
+    def ending(self) -> tuple[Held, ...]:
+        """What ends by itself within two weeks, the soonest first."""
+        soon = [(each.until, each) for each in self.held if each.until is not None]
+        ordered = sorted(soon, key=lambda pair: (pair[0], pair[1].entitlement_id))
+        return tuple(each for until, each in ordered if until - self.read_at <= _SOON)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """One entitlement there is or was, with who gave it and who ended it."""
+
+    held: Held
+    given_by: str
+    ended_by: str | None
+
+
+def look(environment: Environment) -> Look:
+    """Read what the page looks at, at most 2 s old.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    return _look(environment.store, environment)
+
+
+def drift(environment: Environment, known: Known) -> Drift:
+    """Return where a picture differs from what turnout keeps, at most 5 s old.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    return _drift(environment.store, known.observed.read_at, known, environment)
+
+
+def history(environment: Environment, key: str, principal: str) -> tuple[Past, ...]:
+    """Read what a principal (folded) was ever given of a game by turnout, the newest first.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    store = engine(environment)
+    with reading():
+        found = [each for each in ledger.history(store, key) if folded(each.principal) == principal]
+        ids = {*(each.operation_id for each in found), *(each.ended_by for each in found if each.ended_by)}
+        actors = {each: operation(store, each).actor for each in ids}
+    past = [Past(each, actors[each.operation_id], actors.get(each.ended_by or "")) for each in found]
+    return tuple(reversed(past))
+
+
+def items(environment: Environment, operation_id: str) -> tuple[Item, ...]:
+    """Read the changes of an operation and how far each is, at most 1 s old.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    return _items(environment.store, operation_id, environment)
+
+
+def forget() -> None:
+    """Read again at the next look: something was asked for."""
+    for cached in (_look, _drift, _items):
+        cached.clear()
+
+
+@st.cache_resource(ttl=2, max_entries=2, show_spinner=False)
+def _look(store: str, _environment: Environment) -> Look:
+    there = engine(_environment)
+    with reading():
+        read_at, problem = _newest(there)
+        opened = [each for each in listed(there, only_open=True, limit=_MOST_OPEN) if each.kind == asking.KIND]
+        runs = is_held(there, "controller", "main") if _environment.settings.store.leases else None
+        return Look(
+            names=known_games(there),
+            known=None if read_at is None else _known(store, read_at, _environment),
+            problem=problem,
+            requests=tuple(requests.listed(there)),
+            held=tuple(ledger.held(there)),
+            on_the_way=tuple(opened),
+            controller_runs=runs,
+            read_at=time.time(),
+        )
+
+
+def _newest(store: Engine) -> tuple[float | None, str | None]:
+    """Read when the picture was taken, which is little beside the picture itself."""
+    with store.connect() as connection:
+        row = connection.execute(select(catalog_pictures.c.read_at, catalog_pictures.c.problem)).first()
+    return (None, None) if row is None else (row.read_at, row.problem)
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def _known(store: str, read_at: float, _environment: Environment) -> Known:  # noqa: ARG001 - the two are the cache's key
+    observed = picture.read(engine(_environment)).observed
+    if observed is None:
+        raise Refused("The picture of the catalog is gone. Look again.")
+    resolver = Resolver(observed)
+    order = list(KINDS)
+    there = sorted(observed.directory.principals.items(), key=lambda pair: (order.index(pair[1].kind), pair[0]))
+    who = {name: Who(each.name, each.kind, each.active) for name, each in there}
+    return Known(observed, resolver, matrix(resolver, None, [each.name for each in who.values()]), who)
+
+
+@st.cache_resource(ttl=5, max_entries=2, show_spinner=False)
+def _drift(store: str, read_at: float, _known: Known, _environment: Environment) -> Drift:  # noqa: ARG001 - as above
+    with reading():
+        return drifts.in_picture(engine(_environment), _known.observed)
+
+
+@st.cache_resource(ttl=1, max_entries=50, show_spinner=False)
+def _items(store: str, operation_id: str, _environment: Environment) -> tuple[Item, ...]:  # noqa: ARG001 - as above
+    with reading():
+        return tuple(ledger.items(engine(_environment), operation_id))

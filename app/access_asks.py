@@ -1,0 +1,227 @@
+"""What the Access page asks for: previews by the planner of `turnout grants`, and the asking itself.
+
+Nothing here draws. Each preview reads the catalog anew; what is asked for goes by the same rules as from the command
+line, looked at when it is previewed, when it is asked for, and by the controller when it begins.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Final, Literal
+
+from app import access, services, words
+from app.asking import Preview, writing
+from app.services import Environment
+from grants import approving, asking, drifts, requests
+from grants.asking import Prepared
+from grants.drift import Finding
+from grants.drift import wish as wish_about
+from grants.effects import Effect
+from grants.entitlements import Wish
+from grants.requests import Request
+from pipeline.control.roles import require
+from pipeline.errors import Refused
+from pipeline.settings import Settings
+from pipeline.store import operations
+from pipeline.store.operations import Operation
+
+MOST_CELLS: Final = 2_000  # of one change from the page
+_REQUEST, _DECIDE, _IGNORE = "request access", "decide about a request", "ignore drift"
+
+
+def preview_change(
+    environment: Environment, wishes: Sequence[Wish], reason: str, *, as_request: bool = False
+) -> Preview:
+    """Plan to give or to take, to be done, or to be asked of an access admin.
+
+    Raises:
+        Refused: something is missing, it cannot be, the rules speak against it, nothing would change, or the catalog or
+            the control store do not answer.
+    """
+    if not wishes:
+        raise Refused("Choose games and principals first.")
+    if not reason.strip():
+        raise Refused("A reason is needed: those who ask later will want it.")
+    if len(wishes) > MOST_CELLS:
+        raise Refused(
+            f"That is {len(wishes)} cells; from this page it is {MOST_CELLS} at most. Choose fewer, "
+            "give to a group, or use a policy file with `turnout grants apply --policy`."
+        )
+    with services.reading(), services.catalog_answers(environment):
+        catalog = services.catalog(environment)
+        prepared = asking.prepare(services.engine(environment), catalog, environment.settings.access, wishes)
+        wish = _wish(prepared, reason)
+        if not as_request:
+            asking.require_allowed(services.engine(environment), environment.settings, catalog, prepared, wish)
+    if as_request:
+        return _preview(environment, prepared, wish, partial(_request, environment, prepared, reason), _REQUEST)
+    return _preview(environment, prepared, wish, partial(_ask, environment, prepared))
+
+
+def preview_undo(environment: Environment, operation_id: str) -> Preview:
+    """Plan the way back of a change of access.
+
+    Raises:
+        Refused: as `preview_change`; or it cannot be taken back any more.
+    """
+    with services.reading(), services.catalog_answers(environment):
+        store, catalog = services.engine(environment), services.catalog(environment)
+        done = operations.operation(store, operation_id)
+        prepared = asking.prepare_undo(store, catalog, environment.settings.access, done)
+        wish = _wish(prepared, "")
+        asking.require_allowed(store, environment.settings, catalog, prepared, wish)
+    return _preview(environment, prepared, wish, partial(_ask, environment, prepared))
+
+
+def preview_approval(environment: Environment, request_id: str) -> Preview:
+    """Plan what a request comes to from how things are now.
+
+    Raises:
+        Refused: as `preview_change`; or it was decided already, or who acts may not decide about it.
+    """
+    with services.reading(), services.catalog_answers(environment):
+        store, catalog = services.engine(environment), services.catalog(environment)
+        wanted = requests.request(store, request_id)
+        if wanted.requester == services.actor():
+            raise Refused("Nobody decides about a request of their own: another access admin must.")
+        prepared, wish = approving.approval(store, catalog, environment.settings, wanted, services.actor(), "")
+    return _preview(environment, prepared, wish, partial(_approve, environment, wanted), _DECIDE)
+
+
+def preview_findings(
+    environment: Environment, findings: Sequence[Finding], act: Literal["adopt", "revert", "ignore"], reason: str
+) -> Preview:
+    """Plan what is done about differences: to adopt them, to revert them, or to leave them as they are.
+
+    Raises:
+        Refused: as `preview_change`; or it is not possible for one of them.
+    """
+    if not findings:
+        raise Refused("Choose what it is about first.")
+    if act != "ignore":
+        return preview_change(environment, [wish_about(each, act, reason) for each in findings], reason)
+    if not reason.strip():
+        raise Refused("To ignore a finding needs a reason: whoever sees it next reads it.")
+    lines = ["Left as it is from now on; it stays counted.", *(each.sentence for each in findings)]
+    wish = operations.Wish(_IGNORE, (), services.actor(), reason.strip())
+    ask = partial(_ignore, environment, tuple(findings))
+    return Preview(wish, tuple(lines), len(findings), time.time(), ask=ask, label="Leave as it is")
+
+
+def decide(environment: Environment, wanted: Request, state: Literal["rejected", "withdrawn"], said: str) -> Request:
+    """Reject somebody else's request, or withdraw one's own.
+
+    Raises:
+        Refused: who acts may not, no reason is given for a rejection, or somebody else was faster.
+    """
+    if state == "rejected":
+        require(_settings_now().roles, services.actor(), _DECIDE)
+    with writing():
+        return requests.decide(services.engine(environment), wanted, state, services.actor(), said)
+
+
+# ----------------------------------------------------------------------------------------------------------- the asking
+
+
+def _ask(environment: Environment, prepared: Prepared, wish: operations.Wish) -> Operation:
+    """Write the operation, if who acts may; asked again with the same wish it is the same one."""
+    mine, settings = replace(wish, actor=services.actor()), _settings_now()
+    require(settings.roles, mine.actor, mine.kind)
+    with writing(), services.catalog_answers(environment):
+        store, catalog = services.engine(environment), services.catalog(environment)
+        asking.require_allowed(store, settings, catalog, prepared, mine)
+        made = operations.ask(store, mine)
+    access.forget()
+    return made
+
+
+def _settings_now() -> Settings:
+    """Read the settings as they are when something is asked for: a page may have been drawn with other roles."""
+    return services.open_environment().settings
+
+
+def _request(environment: Environment, prepared: Prepared, reason: str, _: operations.Wish) -> str:
+    with writing():
+        wishes = [asdict(each) for each in prepared.wishes]
+        made = requests.ask(services.engine(environment), services.actor(), wishes, reason)
+    access.forget()
+    return f"Requested as {made.request_id[:8]}: an access admin decides about it. Nothing was changed yet."
+
+
+def _approve(environment: Environment, wanted: Request, wish: operations.Wish) -> Operation:
+    """Ask for what a request comes to as it was shown, and write that it was approved."""
+    mine = replace(wish, actor=services.actor())
+    require(_settings_now().roles, mine.actor, _DECIDE)
+    with writing():
+        made = approving.approved(services.engine(environment), wanted, mine)
+    access.forget()
+    return made
+
+
+def _ignore(environment: Environment, findings: Sequence[Finding], wish: operations.Wish) -> str:
+    with writing():
+        store = services.engine(environment)
+        drifts.ignore(store, _settings_now(), findings, services.actor(), wish.reason)
+    access.forget()
+    return f"{len(findings)} left as {'it is' if len(findings) == 1 else 'they are'}, and counted as ignored."
+
+
+# ------------------------------------------------------------------------------------------------------------- previews
+
+
+def _wish(prepared: Prepared, reason: str) -> operations.Wish:
+    return prepared.asked_by(services.actor(), reason.strip())
+
+
+def _preview(
+    environment: Environment, prepared: Prepared, wish: operations.Wish, ask: partial[Operation] | partial[str],
+    needs: str = asking.KIND,
+) -> Preview:  # fmt: skip
+    planned = prepared.plan
+    seen = access.look(environment)
+    unmoved = [each.sentence for each in planned.unmoved]
+    if planned.is_empty:
+        raise Refused("\n".join(["Nothing to change.", *_some(unmoved)]))
+    gains = [each for each in planned.effects if each.then is True]
+    loses = [each for each in planned.effects if each.was is True]
+    other = [each for each in planned.effects if each.then is not True and each.was is not True]
+
+    def cells(effects: Sequence[Effect]) -> tuple[str, ...]:
+        return tuple(f"{words.principal_text(each.principal)}: {seen.game(each.key)}" for each in effects)
+
+    made, ended = planned.change_set.made, planned.change_set.ended
+    lines = [f"{words.count(len(gains))} cells come to read, {words.count(len(loses))} no longer do."]
+    if made or ended:
+        lines.append(f"turnout keeps {len(made)} new entitlements, and ends {len(ended)}.")
+    if wish.parameters["wishes"]:
+        lines.append(_terms(prepared))
+    lines += [f"Note: {each}" for each in _some(list(planned.warnings))]
+    sections = {
+        f"Who comes to read what ({len(gains)})": cells(gains),
+        f"Who no longer reads what ({len(loses)})": cells(loses),
+        f"Of whom it is not known ({len(other)})": tuple(each.sentence for each in other),
+        f"Not as asked for, and what would help ({len(unmoved)})": tuple(unmoved),
+        f"Statements ({len(planned.changes)} changes of the catalog)": tuple(
+            each for change in planned.changes for each in asking.statements(change)
+        ),
+    }
+    touched = max(len(gains) + len(loses), len(prepared.wishes), 1)
+    return Preview(
+        wish, tuple(lines), touched, time.time(), ask=ask, needs="" if needs == _REQUEST else needs,
+        sections={title: said for title, said in sections.items() if said}, label=_LABELS.get(needs),
+    )  # fmt: skip
+
+
+_LABELS: Final = {_REQUEST: "Request it", _DECIDE: "Approve it"}
+
+
+def _terms(prepared: Prepared) -> str:
+    first = prepared.wishes[0]
+    until = "" if not first.read else f"; until {words.moment(first.until)}" if first.until else "; for good"
+    ticket = f"; ticket {first.ticket}" if first.ticket else ""
+    return f"Why: {first.reason}{ticket}{until}"
+
+
+def _some(lines: list[str], most: int = 12) -> list[str]:
+    return [*lines[:most], *([f"and {len(lines) - most} more"] if len(lines) > most else [])]

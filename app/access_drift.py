@@ -1,0 +1,181 @@
+"""Where the catalog is not as turnout keeps it, with what can be done about it; and what ends soon by itself."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import pandas as pd
+import streamlit as st
+
+from app import access, access_asks, confirm, services, words
+from app.access import Known, Look
+from app.asking import Preview
+from app.services import Environment
+from grants import drifts
+from grants.drift import CLASSES, Drift, Finding
+from grants.drift import Act as Deed
+from grants.ledger import Held
+from grants.verdict import place
+from pipeline.errors import Refused
+
+_PLACE: Final = "access_drift"
+_CLASS, _CHOSEN, _ACT, _REASON = "drift_class", "drift_chosen", "drift_act", "drift_reason"
+_MOST_SHOWN: Final = 200
+_ACTS: Final[dict[Deed, str]] = {"adopt": "Adopt: keep it", "revert": "Revert: set it right", "ignore": "Leave it"}
+_FOUND: Final = {
+    "kind": st.column_config.TextColumn("Class", width=90),
+    "who": st.column_config.TextColumn("Who", width=190),
+    "where": st.column_config.TextColumn("Where", width=270),
+    "sentence": st.column_config.TextColumn("What was found", width=480),
+    "acts": st.column_config.TextColumn("Possible", width=150),
+    "ignored": st.column_config.TextColumn("Left as it is, since", width=200),
+}
+_ENDING: Final = {
+    "in": st.column_config.TextColumn("Ends in", width=110),
+    "until": st.column_config.TextColumn("At", width=170),
+    "who": st.column_config.TextColumn("Who", width=230),
+    "game": st.column_config.TextColumn("Game", width=280),
+    "why": st.column_config.TextColumn("Why", width=240),
+    "ticket": st.column_config.TextColumn("Ticket", width=110),
+    "page": st.column_config.LinkColumn("Given by", display_text=r"operation=(.{8})", width=100),
+}
+
+
+def draw(environment: Environment, known: Known) -> None:
+    """Draw the findings by class, worst first as they come, and the way to do something about them."""
+    try:
+        found = access.drift(environment, known)
+    except Refused as refused:
+        st.warning(words.escaped(str(refused)), icon=":material/database_off:")
+        return
+    if found.unread:
+        some = ", ".join(each.full_name for each in found.unread[:4])
+        more = f" and {len(found.unread) - 4} more" if len(found.unread) > 4 else ""
+        st.warning(words.escaped(f"Not read, so it is not known whether they have drifted: {some}{more}."))
+    if not found.findings:
+        st.info("The catalog is as turnout keeps it." if not found.unread else "No difference in what was read.")
+        return
+    _draw_counts(found)
+    listed = _chosen_class(found)
+    st.dataframe(
+        pd.DataFrame(_row(each) for each in listed[:_MOST_SHOWN]),
+        hide_index=True,
+        height=min(36 * (min(len(listed), _MOST_SHOWN) + 1), 400),
+        column_config=_FOUND,
+        alt="Where the catalog differs from what turnout keeps, by class.",
+        key="drift_table",
+    )
+    if len(listed) > _MOST_SHOWN:
+        st.caption(f"{_MOST_SHOWN} of {words.count(len(listed))} are shown; `turnout grants drift` lists all.")
+    _draw_acts(environment, listed[:_MOST_SHOWN])
+
+
+def _chosen_class(found: Drift) -> tuple[Finding, ...]:
+    """Draw the choice of a class, and return the findings of it, those that nobody left as they are first."""
+    there = [kind for kind in CLASSES if found.counts[kind]]
+    chosen = st.segmented_control("Class", there, key=_CLASS, label_visibility="collapsed") if len(there) > 1 else None
+    some = [each for each in found.findings if chosen in {None, each.kind}]
+    return tuple(sorted(some, key=lambda each: each.ignored is not None))
+
+
+def _draw_counts(found: Drift) -> None:
+    with st.container(gap=None):
+        for kind, meaning in CLASSES.items():
+            if found.counts[kind]:
+                left = f", {found.ignored_counts[kind]} of them left as they are" if found.ignored_counts[kind] else ""
+                st.text(f"{found.counts[kind]} {kind}: {meaning}{left}")
+
+
+def _row(each: Finding) -> dict[str, str]:
+    return {
+        "kind": each.kind,
+        "who": words.principal_text(each.principal) if each.principal else "(deleted)",
+        "where": words.shown(place(each.securable), 160),
+        "sentence": words.shown(each.sentence, 400),
+        "acts": ", ".join(each.acts),
+        "ignored": words.shown(each.ignored, 200) if each.ignored is not None else words.UNKNOWN_VALUE,
+    }
+
+
+def _draw_acts(environment: Environment, found: Sequence[Finding]) -> None:
+    """Draw what can be done with findings that are chosen by what they say, never by a place in the table."""
+    by_id = {drifts.id_of(each): each for each in found}
+    barred = services.barred(environment, "access")
+    with st.container(border=True, key="plan_drift", gap="small"):
+        act = st.segmented_control(
+            "What", list(_ACTS), key=_ACT, format_func=_ACTS.__getitem__, label_visibility="collapsed"
+        )
+        ids = [name for name, each in by_id.items() if act is None or act in each.acts]
+        with st.form("drift_terms", enter_to_submit=False, border=False):
+            st.multiselect(
+                "Findings", ids, key=_CHOSEN, format_func=lambda name: _label(by_id[name]) if name in by_id else "",
+                placeholder="choose an act, then what it is about",
+            )  # fmt: skip
+            st.text_input("Reason", key=_REASON, max_chars=500)
+            st.form_submit_button(
+                "Preview what is done", on_click=_offer, args=(environment,), disabled=barred is not None,
+                key="preview_drift",
+            )  # fmt: skip
+        if barred is not None:
+            st.caption(words.escaped(barred))
+        confirm.panel(environment, _PLACE)
+
+
+def _label(each: Finding) -> str:
+    who = words.principal_text(each.principal) if each.principal else "(deleted)"
+    return f"{each.kind}: {who} · {'+'.join(each.privileges)} · {each.securable.path[-1]}"
+
+
+def _offer(environment: Environment) -> None:
+    confirm.offer(_PLACE, partial(_planned, environment))
+
+
+def _planned(environment: Environment) -> Preview:
+    """Plan what is chosen, from the newest picture.
+
+    Raises:
+        Refused: something is missing, or cannot be.
+    """
+    known, act = access.look(environment).known, st.session_state.get(_ACT)
+    barred = services.barred(environment, "access")
+    if barred is not None:
+        raise Refused(barred)
+    if known is None or act not in _ACTS:
+        raise Refused("Choose what to do: adopt, revert, or leave it as it is.")
+    by_id = {drifts.id_of(each): each for each in access.drift(environment, known).findings}
+    chosen = [str(each) for each in st.session_state.get(_CHOSEN) or []]
+    if any(each not in by_id for each in chosen):
+        raise Refused("Something that is chosen is not found any more. Look again.")
+    reason = str(st.session_state.get(_REASON) or "").strip()
+    return access_asks.preview_findings(environment, [by_id[each] for each in chosen], act, reason)
+
+
+def draw_ending(look: Look) -> None:
+    """Draw what ends by itself within two weeks, the soonest first."""
+    if not look.ending:
+        st.info("Nothing ends within 14 days.")
+        return
+    st.dataframe(
+        pd.DataFrame(_ends(each, look) for each in look.ending),
+        hide_index=True,
+        height=min(36 * (len(look.ending) + 1), 400),
+        column_config=_ENDING,
+        alt="What ends within 14 days, the soonest first.",
+        key="ending_table",
+    )
+    st.caption(
+        "The controller ends it by itself. To keep it longer, give it again with a later end. All times are UTC."
+    )
+
+
+def _ends(each: Held, look: Look) -> dict[str, str]:
+    left = (each.until or 0.0) - look.read_at
+    return {
+        "in": words.age(left) if left > 0 else "▲ due now",
+        "until": words.moment(each.until),
+        "who": words.principal_text(each.principal),
+        "game": look.game(each.game_key),
+        "why": words.shown(each.reason, 160) if each.reason else words.UNKNOWN_VALUE,
+        "ticket": words.shown(each.ticket, 60) if each.ticket else words.UNKNOWN_VALUE,
+        "page": f"operations?operation={each.operation_id}",
+    }

@@ -1,0 +1,182 @@
+"""The forms of the Access page that give and take, and the requests people decide about."""
+
+from datetime import date
+from functools import partial
+from typing import Final, Literal
+
+import streamlit as st
+
+from app import access, access_asks, confirm, looks, services, words
+from app.access import Look
+from app.asking import Preview
+from app.services import Environment
+from grants.entitlements import Wish
+from grants.requests import Request
+from grants.until import parse_until
+from pipeline.errors import Refused
+
+_PLACE: Final = "access_change"
+DO, GAMES, WHO = "access_do", "access_games", "access_who"
+LINKED: Final = {"do": DO, "of_games": GAMES, "to": WHO}
+DOES: Final = {"give": "Give to read", "take": "Take away"}
+_REASON, _TICKET, _UNTIL = "access_reason", "access_ticket", "access_until"
+_NOTES: Final = "access_notes"  # by request: what came of the last decision
+_MOST_SHOWN: Final = 25
+
+
+def draw_change(environment: Environment, look: Look) -> None:
+    """Draw the form of a change: games and principals by their names, in bulk, which `links.take` has filled."""
+    barred = services.barred(environment, "access")
+    with st.container(border=True, key="plan_access", gap="small"):
+        does = st.segmented_control(
+            "What", list(DOES), key=DO, format_func=DOES.__getitem__, required=True, label_visibility="collapsed"
+        )
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            games = sorted(look.names, key=lambda key: (look.names[key], key))
+            st.multiselect("Games", games, key=GAMES, format_func=look.game, placeholder="by name or key")
+            st.multiselect(
+                "Principals", list(look.everybody), key=WHO, format_func=look.label, placeholder="groups are better"
+            )
+        with st.form("access_terms", enter_to_submit=False, border=False):
+            with st.container(horizontal=True, vertical_alignment="bottom"):
+                st.text_input("Reason", key=_REASON, max_chars=500)
+                st.text_input("Ticket (may be empty)", key=_TICKET, max_chars=80, width=180)
+                if does != "take":
+                    st.date_input(
+                        "Until the end of (UTC; empty: for good)", None, key=_UNTIL, format="YYYY-MM-DD", width=260
+                    )
+            with st.container(horizontal=True):
+                st.form_submit_button(
+                    "Preview the change", on_click=_offer, args=(environment,), disabled=barred is not None,
+                    key="preview_access",
+                )  # fmt: skip
+                st.form_submit_button(
+                    "Request access…", on_click=_offer, args=(environment,), kwargs={"as_request": True},
+                    key="preview_request", type="secondary" if barred is not None else "tertiary",
+                    help="An access admin who is somebody else decides about it.",
+                )  # fmt: skip
+        if barred is not None:
+            st.caption(words.escaped(f"{barred} You can request it: an access admin decides."))
+        confirm.panel(environment, _PLACE)
+
+
+def _offer(environment: Environment, *, as_request: bool = False) -> None:
+    confirm.offer(_PLACE, partial(_planned, environment, as_request=as_request))
+
+
+def _planned(environment: Environment, *, as_request: bool) -> Preview:
+    """Plan what the form says; who forged a value of it meets the same rules as everybody.
+
+    Raises:
+        Refused: something is missing or cannot be.
+    """
+    does = st.session_state.get(DO)
+    if does not in DOES:
+        raise Refused("Choose whether to give or to take.")
+    if not as_request:
+        barred = services.barred(environment, "access")
+        if barred is not None:
+            raise Refused(barred)
+    look, until = access.look(environment), st.session_state.get(_UNTIL)
+    reason = str(st.session_state.get(_REASON) or "").strip()
+    ticket = str(st.session_state.get(_TICKET) or "").strip()
+    end = float(parse_until(until.isoformat())) if does == "give" and isinstance(until, date) else None
+    names = {folded: who.name for folded, who in look.everybody.items()}
+    wishes = [
+        Wish(names.get(str(who), str(who)), str(key), read=does == "give", until=end, reason=reason, ticket=ticket)
+        for who in st.session_state.get(WHO) or []
+        for key in st.session_state.get(GAMES) or []
+    ]
+    return access_asks.preview_change(environment, wishes, reason, as_request=as_request)
+
+
+# ------------------------------------------------------------------------------------------------------------- requests
+
+
+def draw_requests(environment: Environment, look: Look) -> None:
+    """Draw the requests: those that wait on top, for who may decide about them and for who has asked."""
+    me, barred = services.actor(), services.barred(environment, "decide about a request")
+    mine = [each for each in look.waiting if each.requester == me]
+    others = [each for each in look.waiting if each.requester != me]
+    if not look.waiting:
+        st.info("No request waits for a decision.")
+    if others and barred is not None:
+        st.caption(words.escaped(f"{len(others)} requests of others wait for an access admin. {barred}"))
+    for each in (others if barred is None else [])[:_MOST_SHOWN]:
+        _draw_waiting(environment, look, each)
+    if barred is None and len(others) > _MOST_SHOWN:
+        st.caption(f"{len(others) - _MOST_SHOWN} more wait; `turnout grants requests` lists all.")
+    for each in mine:
+        _draw_own(environment, look, each)
+    decided = [each for each in look.requests if each.state != "asked" and (barred is None or each.requester == me)]
+    if decided:
+        st.subheader("Decided", anchor=False)
+        confirm.draw_lines([_decided(each, look) for each in decided[:_MOST_SHOWN]])
+    for said in st.session_state.get(_NOTES, {}).values():
+        st.warning(words.escaped(said), icon=":material/block:")
+
+
+def _draw_waiting(environment: Environment, look: Look, each: Request) -> None:
+    place = f"request_{each.request_id}"
+    with st.container(border=True, gap="small", key=f"operation_stuck_{each.request_id}"):
+        _draw_request(look, each)
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            approve = partial(access_asks.preview_approval, environment, each.request_id)
+            st.button("Approve…", key=f"approve_{each.request_id}", on_click=confirm.offer, args=(place, approve))
+            said = f"said_{each.request_id}"
+            st.text_input("Why not", key=said, max_chars=500, label_visibility="collapsed", placeholder="why not")
+            st.button(
+                "Reject", key=f"reject_{each.request_id}", on_click=_decide, args=(environment, each, "rejected", said),
+                type="tertiary",
+            )  # fmt: skip
+        confirm.panel(environment, place)
+
+
+def _draw_own(environment: Environment, look: Look, each: Request) -> None:
+    with st.container(border=True, gap="small", key=f"operation_own_{each.request_id}"):
+        _draw_request(look, each)
+        st.button(
+            "Withdraw", key=f"withdraw_{each.request_id}", on_click=_decide, args=(environment, each, "withdrawn", ""),
+            help="It is yours: another one decides about it.",
+        )  # fmt: skip
+
+
+def _draw_request(look: Look, each: Request) -> None:
+    st.text(
+        f"{words.shown(each.requester, 60)} asks, {words.age(look.read_at - each.asked_at)} ago: {_cells(each, look)}"
+    )
+    st.text(f"Why: {words.shown(each.reason, 300)}")
+
+
+def _decide(environment: Environment, each: Request, state: Literal["rejected", "withdrawn"], field: str) -> None:
+    notes = st.session_state.setdefault(_NOTES, {})
+    notes.pop(each.request_id, None)
+    said = str(st.session_state.get(field) or "").strip() if field else ""
+    try:
+        access_asks.decide(environment, each, state, said)
+    except Refused as refused:
+        notes[each.request_id] = str(refused)
+    access.forget()
+    looks.forget()
+
+
+def _decided(each: Request, look: Look) -> str:
+    why = f": {each.said}" if each.said else ""
+    return (
+        f"{words.moment(each.decided_at)}  {each.state} by {words.shown(each.decided_by or '', 40)}{why}  "
+        f"({each.requester}: {_cells(each, look)})"
+    )
+
+
+def _cells(each: Request, look: Look, most: int = 3) -> str:
+    some = [
+        f"{words.principal_text(str(wish['principal']))} {'reads' if wish['read'] else 'no longer reads'} "
+        f"{look.game(str(wish['key']))}{_until(wish.get('until'))}"
+        for wish in each.wishes[:most]
+    ]
+    more = [f"and {len(each.wishes) - most} more"] if len(each.wishes) > most else []
+    return "; ".join([*some, *more])
+
+
+def _until(until: object) -> str:
+    return f" until {words.moment(float(until))}" if isinstance(until, (int, float)) else ""

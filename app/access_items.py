@@ -1,0 +1,80 @@
+"""How far each change of an access operation is: what failed on top, and nothing called done that was not seen."""
+
+from collections import Counter
+from typing import Final
+
+import pandas as pd
+import streamlit as st
+
+from app import access, words
+from app.services import Environment
+from grants.ledger import Item, State
+from grants.verdict import place
+from pipeline.errors import Refused
+from pipeline.store.operations import Operation
+
+_ORDER: Final[tuple[State, ...]] = ("failed", "unseen", "planned", "applied", "observed")
+_TEXTS: Final[dict[State, str]] = {
+    "failed": "✕ failed",
+    "unseen": "▲ taken, not seen in time",
+    "planned": "○ not tried yet",
+    "applied": "◐ taken, not seen yet",
+    "observed": "✓ seen in the catalog",
+}
+_NEVER_TRIED: Final = "○ not tried"
+_COLUMNS: Final = {
+    "state": st.column_config.TextColumn("How far", width=170),
+    "who": st.column_config.TextColumn("Who", width=220),
+    "what": st.column_config.TextColumn("What", width=190),
+    "where": st.column_config.TextColumn("Where", width=330),
+    "said": st.column_config.TextColumn("What was said", width=360),
+}
+
+
+def draw(environment: Environment, operation: Operation) -> None:
+    """Draw the changes of an operation with their outcomes; nothing where it has not come so far."""
+    try:
+        found = access.items(environment, operation.operation_id)
+    except Refused as refused:
+        st.warning(words.escaped(str(refused)), icon=":material/database_off:")
+        return
+    if not found:
+        return
+    st.caption(summary(found, is_open=operation.is_open))
+    rows = [_row(each, is_open=operation.is_open) for each in sorted(found, key=_turn)]
+    st.dataframe(
+        pd.DataFrame(rows),
+        hide_index=True,
+        height=min(36 * (len(rows) + 1), 400),
+        column_config=_COLUMNS,
+        alt="The changes of the catalog that this operation makes, those that failed first.",
+        key=f"items_{operation.operation_id}",
+    )
+
+
+def summary(found: tuple[Item, ...], *, is_open: bool) -> str:
+    """Count the changes by how far they are, what failed first."""
+    counts = Counter(each.state for each in found)
+    told = ", ".join(f"{counts[state]} {_text(state, is_open=is_open)[2:]}" for state in _ORDER if counts[state])
+    return f"{len(found)} change{'' if len(found) == 1 else 's'} of the catalog: {told}."
+
+
+def _turn(item: Item) -> tuple[int, int]:
+    return _ORDER.index(item.state), item.number
+
+
+def _text(state: State, *, is_open: bool) -> str:
+    return _NEVER_TRIED if state == "planned" and not is_open else _TEXTS[state]
+
+
+def _row(item: Item, *, is_open: bool) -> dict[str, str]:
+    change = item.change
+    said = item.said or ("" if item.state != "applied" else "The catalog took it; a read has not shown it yet.")
+    what = [f"{verb} {', '.join(some)}" for verb, some in (("grant", change.add), ("revoke", change.remove)) if some]
+    return {
+        "state": _text(item.state, is_open=is_open),
+        "who": words.principal_text(change.principal),
+        "what": words.shown("; ".join(what), 120),
+        "where": words.shown(place(change.securable), 160),
+        "said": words.shown(said, 300) if said else words.UNKNOWN_VALUE,
+    }

@@ -1,0 +1,175 @@
+"""The matrix of games and principals: filters that stand in the URL, one table, one verdict per cell.
+
+A cell is a glyph with words and a colour; what is not known is neither of yes and no. A click on a cell only fills in
+the names below, by which everything else goes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import streamlit as st
+
+from app import links, words
+from app.access import KINDS, Known, Look, Who
+from grants.matrix import CellState
+
+STATES: Final[Mapping[CellState, str]] = {
+    "reads": "✓ reads",
+    "could": "△ could grant itself",
+    "unknown": "? unknown",
+    "no": "· no",
+}
+_SHORT: Final[Mapping[CellState, str]] = {**STATES, "could": "△ could"}
+_COLOURS: Final = {"reads": "blue", "could": "orange", "unknown": "violet", "no": "gray"}
+GAME, WHO, KIND, SHOW = "access_game_text", "access_who_text", "access_kind", "access_show"
+LINKED: Final[Mapping[str, str]] = {"game_text": GAME, "who_text": WHO, "kind": KIND, "show": SHOW}
+_KINDS: Final[Mapping[str, str]] = {"any": "anybody", **{kind: f"{word}s" for kind, word in KINDS.items()}}
+_SHOWS: Final[Mapping[str, str]] = {"all": "all", "reads": "only who reads, or may"}
+_TABLE: Final = "access_table"
+_DRAWN: Final = "access_drawn"  # the keys and names of the table as it was drawn last
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which part of the matrix somebody asks for; an empty text asks for all."""
+
+    game: str = ""
+    who: str = ""
+    kind: str = "any"
+    only_readers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the matrix."""
+
+    keys: tuple[str, ...]
+    who: tuple[str, ...]  # folded names
+
+
+def part(known: Known, names: Mapping[str, str], asked: Asked) -> Part:
+    """Return the games and principals that are asked for; what is not known stays where readers are asked for."""
+    game, who = asked.game.strip().casefold(), asked.who.strip().casefold()
+    keys = [key for key in known.matrix.keys if game in names.get(key, "").casefold() or game in key]
+    there = [
+        name for name, each in known.who.items() if who in each.name.casefold() and asked.kind in {"any", each.kind}
+    ]
+    if asked.only_readers:
+        columns = {name: known.matrix.columns[known.who[name].name] for name in there}
+        rows = {key: row for row, key in enumerate(known.matrix.keys)}
+        chosen = [rows[key] for key in keys]
+        there = [name for name in there if any(columns[name][row] in {"reads", "unknown"} for row in chosen)]
+        keys = [key for key in keys if any(columns[name][rows[key]] in {"reads", "unknown"} for name in there)]
+    return Part(tuple(keys), tuple(there))
+
+
+def table(known: Known, look: Look, shown: Part) -> pa.Table:
+    """Return a row per game and a column per principal, `p0` and so on: two names may look the same."""
+    rows = {key: row for row, key in enumerate(known.matrix.keys)}
+    places = [rows[key] for key in shown.keys]
+    offsets = pa.array(range(len(places) + 1), pa.int32())
+    whole = len(places) == len(rows)
+    columns: dict[str, Any] = {"game": [look.game(key) for key in shown.keys]}
+    for number, name in enumerate(shown.who):
+        states = known.matrix.columns[known.who[name].name]
+        texts = [_SHORT[state] for state in (states if whole else [states[row] for row in places])]
+        columns[f"p{number}"] = pa.ListArray.from_arrays(offsets, pa.array(texts, pa.string()))
+    return pa.table(columns)
+
+
+def draw_filters() -> Asked:
+    """Draw the filters, which `links.take` has filled."""
+    with st.container(horizontal=True, vertical_alignment="bottom", key="access_filters"):
+        game = st.text_input("Game", key=GAME, type="search", placeholder="all games", width=220, max_chars=256)
+        who = st.text_input("Principal", key=WHO, type="search", placeholder="all principals", width=220, max_chars=256)
+        kind = st.segmented_control("Kind", list(_KINDS), key=KIND, format_func=_KINDS.__getitem__, required=True)
+        show = st.segmented_control("Show", list(_SHOWS), key=SHOW, format_func=_SHOWS.__getitem__, required=True)
+    return Asked(str(game or ""), str(who or ""), str(kind or "any"), show == "reads")
+
+
+def take_filters() -> dict[str, tuple[str, ...]]:
+    """Lay what a link says into the filters; return what of it is not known, by parameter."""
+    return {
+        "game_text": links.take("game_text", GAME),
+        "who_text": links.take("who_text", WHO),
+        "kind": links.take("kind", KIND, _KINDS, default="any"),
+        "show": links.take("show", SHOW, _SHOWS, default="all"),
+    }
+
+
+def draw(look: Look, known: Known, asked: Asked, prefill: Mapping[str, str]) -> None:
+    """Draw the matrix; a click on a cell fills in the widgets `prefill` names for `game` and `who`."""
+    shown = part(known, look.names, asked)
+    if not shown.keys or not shown.who:
+        missing = "game" if not shown.keys else "principal"
+        why = "No table of a game is in the catalog yet" if not known.matrix.keys else f"No {missing} matches"
+        st.info(f"{why}. Clear the filters, or wait for the controller.", icon=":material/filter_alt_off:")
+        return
+    st.session_state[_DRAWN] = shown
+    st.dataframe(
+        table(known, look, shown),
+        hide_index=True,
+        height=min(36 * (len(shown.keys) + 1) + 12, 460),
+        column_config=_config(known, shown.who),
+        on_select=lambda: _prefill(prefill),
+        selection_mode="single-cell",
+        alt="Who reads which game: a row per game, a column per principal. Choose a cell to see why.",
+        key=_TABLE,
+    )
+    st.caption(_legend(known, shown))
+
+
+def _legend(known: Known, shown: Part) -> str:
+    meaning = ", ".join(f"{words.escaped(text)}" for text in STATES.values())
+    whole = len(shown.keys) == len(known.matrix.keys) and len(shown.who) == len(known.who)
+    of = "" if whole else f" of {len(known.matrix.keys)} × {len(known.who)}"
+    return f"{len(shown.keys)} games × {len(shown.who)} principals{of}. {meaning}. A cell tells why when it is chosen."
+
+
+def _config(known: Known, who: Sequence[str]) -> dict[str, Any]:
+    options, colours = list(_SHORT.values()), [_COLOURS[state] for state in _SHORT]
+    config: dict[str, Any] = {"game": st.column_config.TextColumn("Game", width=250, pinned=True)}
+    for number, name in enumerate(who):
+        label = _heading(known.who[name])
+        config[f"p{number}"] = st.column_config.MultiselectColumn(label, width=130, options=options, color=colours)
+    return config
+
+
+def _heading(who: Who) -> str:
+    what = {"group": " (group)", "service_principal": " (service)"}.get(who.kind or "", "")
+    return f"{words.principal_text(who.name)}{what}{'' if who.active else ' (not active)'}"
+
+
+def _prefill(widgets: Mapping[str, str]) -> None:
+    """Fill in the names of the chosen cell, as it was drawn; nothing is done with a place in a table but that."""
+    shown, held = st.session_state.get(_DRAWN), st.session_state.get(_TABLE)
+    cells = [] if held is None else held["selection"]["cells"]
+    if isinstance(shown, Part) and cells:
+        key, who = chosen(shown, cells[0])
+        for widget, value in ((widgets["game"], key), (widgets["who"], who)):
+            if value is not None:
+                st.session_state[widget] = value
+
+
+def chosen(shown: Part, cell: tuple[int, str]) -> tuple[str | None, str | None]:
+    """Return the game key and the principal of a cell, as the table was drawn; None where it had none there."""
+    row, column = cell
+    number = column.removeprefix("p")
+    who = shown.who[int(number)] if number.isdecimal() and int(number) < len(shown.who) else None
+    return shown.keys[row] if 0 <= row < len(shown.keys) else None, who
+
+
+def sentence(look: Look, known: Known) -> str:
+    """Say in one sentence who reads what."""
+    counts = known.matrix.counts
+    told = [f"{words.count(counts['reads'])} of {words.count(sum(counts.values()))} cells read"]
+    if counts["could"]:
+        told.append(f"{words.count(counts['could'])} could grant themselves")
+    if counts["unknown"]:
+        told.append(f"{words.count(counts['unknown'])} are not known")
+    lacking = len(look.names.keys() - known.observed.tables.keys())
+    if lacking:
+        told.append(f"{lacking} games have no table in the catalog yet")
+    return ", ".join(told)

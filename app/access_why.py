@@ -1,0 +1,139 @@
+"""Why a principal reads a game or does not, and what turnout ever did about it; both are chosen by name."""
+
+from typing import Final
+
+import pandas as pd
+import streamlit as st
+
+from app import access, words
+from app.access import Known, Look, Past
+from app.access_matrix import STATES
+from app.services import Environment
+from grants.matrix import CellState
+from grants.verdict import Need, Verdict, place
+from pipeline.errors import Refused
+
+GAME, WHO = "why_game", "why_who"
+LINKED: Final = {"why_game": GAME, "why_who": WHO}
+_MET: Final = {True: "✓ there", False: "✕ missing", None: "? not known"}
+_NEEDS: Final = {
+    "need": st.column_config.TextColumn("Needed", width=110),
+    "on": st.column_config.TextColumn("On", width=300),
+    "met": st.column_config.TextColumn("Is it there", width=110),
+    "by": st.column_config.TextColumn("By", width=560),
+}
+_PAST: Final = {
+    "given": st.column_config.TextColumn("Given", width=170),
+    "by": st.column_config.TextColumn("By whom", width=120),
+    "until": st.column_config.TextColumn("Until", width=170),
+    "why": st.column_config.TextColumn("Why", width=260),
+    "ticket": st.column_config.TextColumn("Ticket", width=110),
+    "ended": st.column_config.TextColumn("Ended", width=170),
+    "ender": st.column_config.TextColumn("Ended by", width=120),
+}
+
+
+def draw(environment: Environment, look: Look, known: Known) -> None:
+    """Draw the choice of a cell, which `links.take` has filled, its verdict and its history."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        games = sorted({*look.names, *known.observed.tables}, key=lambda key: (look.names.get(key, key), key))
+        st.selectbox("Game", games, key=GAME, format_func=look.game, index=None, placeholder="choose a game")
+        st.selectbox(
+            "Principal",
+            list(look.everybody),
+            key=WHO,
+            format_func=look.label,
+            index=None,
+            placeholder="choose somebody",
+        )
+    key, who = st.session_state.get(GAME), st.session_state.get(WHO)
+    if key is None or who is None:
+        st.info("Choose a game and a principal, here or by a cell of the matrix.", icon=":material/help:")
+        return
+    name = look.everybody[str(who)].name
+    try:
+        verdict = known.resolver.verdict(name, str(key))
+    except Refused as refused:
+        st.text(words.shown(f"? {refused}", 600))
+    else:
+        _draw_verdict(known, verdict)
+    _draw_history(environment, str(key), str(who))
+
+
+def state_of(verdict: Verdict) -> CellState:
+    """Return a verdict as the matrix shows it."""
+    if verdict.reads is None:
+        return "unknown"
+    if verdict.reads:
+        return "reads"
+    return "could" if verdict.could_grant_itself else "no"
+
+
+def _draw_verdict(known: Known, verdict: Verdict) -> None:
+    with st.container(key="verdict", gap=None):
+        st.text(f"{STATES[state_of(verdict)]}: {words.shown(verdict.sentence, 900)}")
+    badges = list(verdict.badges)
+    if known.observed.directory.emulated_groups:
+        badges.append("groups are emulated: the server itself does not know them")
+    if badges:
+        with st.container(horizontal=True, gap="small"):
+            for each in badges:
+                st.badge(words.escaped(each), icon=":material/visibility_off:", color="gray")
+    st.dataframe(
+        pd.DataFrame(_need(each) for each in verdict.needs),
+        hide_index=True,
+        column_config=_NEEDS,
+        alt="The three things reading takes, and by which ways they are there.",
+        key="why_needs",
+    )
+    could = {True: f"Could grant itself: yes, by {verdict.granting[0].words}" if verdict.granting else "yes",
+             False: "Could grant itself: no", None: "Could grant itself: ? not known"}  # fmt: skip
+    st.text(words.shown(could[verdict.could_grant_itself], 400))
+    for odd in verdict.unknown:
+        said = f"? {odd.holder} holds {odd.privilege} on {place(odd.securable)}: what that allows is not known here."
+        st.text(words.shown(said, 400))
+
+
+def _need(need: Need) -> dict[str, str]:
+    ways = [way.words for way in need.ways]
+    unread = [f"? not read: {place(each)}" for each in need.unread]
+    told = "; ".join([*ways[:4], *([f"and {len(ways) - 4} more ways"] if len(ways) > 4 else []), *unread])
+    return {
+        "need": need.privilege,
+        "on": words.shown(place(need.securable), 160),
+        "met": _MET[need.met],
+        "by": words.shown(told, 600) if told else "no way was found",
+    }
+
+
+def _draw_history(environment: Environment, key: str, who: str) -> None:
+    st.subheader("What turnout gave and took here", anchor=False)
+    try:
+        past = access.history(environment, key, who)
+    except Refused as refused:
+        st.warning(words.escaped(str(refused)), icon=":material/database_off:")
+        return
+    if not past:
+        st.info("Nothing: what is read here was given by somebody else, or by a group.")
+        return
+    st.dataframe(
+        pd.DataFrame(_row(each) for each in past),
+        hide_index=True,
+        column_config=_PAST,
+        alt="What turnout ever gave this principal of this game, newest first.",
+        key="why_history",
+    )
+    st.caption("All times are UTC.")
+
+
+def _row(past: Past) -> dict[str, str]:
+    held = past.held
+    return {
+        "given": words.moment(held.given_at),
+        "by": words.shown(past.given_by, 60),
+        "until": "for good" if held.until is None else words.moment(held.until),
+        "why": words.shown(held.reason, 160) if held.reason else words.UNKNOWN_VALUE,
+        "ticket": words.shown(held.ticket, 60) if held.ticket else words.UNKNOWN_VALUE,
+        "ended": words.moment(held.ended_at) if held.ended_at is not None else "holds",
+        "ender": words.shown(past.ended_by, 60) if past.ended_by else words.UNKNOWN_VALUE,
+    }

@@ -1,0 +1,140 @@
+"""Who may read which game's table: the matrix, why, giving and taking, requests, drift, and what ends soon."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import streamlit as st
+
+from app import access, access_drift, access_forms, access_matrix, access_why, header, links, services, words
+from app.access import Known, Look
+from app.services import Environment
+
+_VIEW: Final = "access_view"
+_VIEWS: Final[Mapping[str, str]] = {
+    "why": "Why",
+    "change": "Give and take",
+    "requests": "Requests",
+    "drift": "Drift",
+    "ending": "Ending soon",
+}
+_LATE_ROUNDS: Final = 3  # of the controller, after which the picture is old
+_WHERE: Final[Mapping[str, str]] = {
+    "embedded": "Start `turnout catalog serve` and `turnout controller run`.",
+    "unity": "See that the controller runs, and that UNITY_CATALOG_URL and UNITY_CATALOG_TOKEN are set for it.",
+    "databricks": "See that the controller runs, and that DATABRICKS_HOST and DATABRICKS_TOKEN are set for it.",
+}
+
+
+def _page() -> None:
+    environment = header.environment_or_stop()
+    st.fragment(_live, run_every=environment.settings.dashboard.refresh_seconds)(environment)
+    services.warm_up()
+
+
+def _live(environment: Environment) -> None:
+    look = header.draw(environment, access.look, "access")
+    if look is None:
+        return
+    _draw_headline(environment, look)
+    _draw_state(environment, look)
+    linked = {"view": _VIEW, **access_matrix.LINKED}
+    unknown = {"view": links.take("view", _VIEW, _VIEWS, default="why"), **access_matrix.take_filters()}
+    view = str(st.session_state.get(_VIEW) or "why")
+    if view == "why":
+        linked |= access_why.LINKED
+        unknown["why_game"] = links.take("why_game", access_why.GAME, _games(look))
+        unknown["why_who"] = links.take("why_who", access_why.WHO, look.everybody)
+    if view == "change":
+        linked |= access_forms.LINKED
+        unknown["do"] = links.take("do", access_forms.DO, access_forms.DOES, default="give")
+        unknown["of_games"] = links.take("of_games", access_forms.GAMES, look.names, many=True)
+        unknown["to"] = links.take("to", access_forms.WHO, look.everybody, many=True)
+    links.draw_unknown(unknown, linked)
+    if look.known is not None:
+        asked = access_matrix.draw_filters()
+        prefill = {"game": access_why.GAME, "who": access_why.WHO}
+        access_matrix.draw(look, look.known, asked, prefill)
+    st.segmented_control(
+        "View", list(_VIEWS), key=_VIEW, format_func=_VIEWS.__getitem__, required=True, label_visibility="collapsed"
+    )
+    _draw_view(environment, look, view)
+    links.keep(linked)
+
+
+def _draw_view(environment: Environment, look: Look, view: str) -> None:
+    if view == "change":
+        access_forms.draw_change(environment, look)
+    elif view == "requests":
+        access_forms.draw_requests(environment, look)
+    elif view == "ending":
+        access_drift.draw_ending(look)
+    elif look.known is None:
+        st.info("The catalog was not read yet, so nothing is known of it.")
+    elif view == "drift":
+        access_drift.draw(environment, look.known)
+    else:
+        access_why.draw(environment, look, look.known)
+
+
+def _games(look: Look) -> set[str]:
+    return {*look.names, *(() if look.known is None else look.known.observed.tables)}
+
+
+def _draw_headline(environment: Environment, look: Look) -> None:
+    if look.known is None:
+        header.headline("The catalog was never read: who reads what is not known", trouble=True)
+        return
+    header.headline(
+        access_matrix.sentence(look, look.known),
+        trouble=look.problem is not None or _is_late(environment, look.known, look),
+    )
+
+
+def _is_late(environment: Environment, known: Known, look: Look) -> bool:
+    return look.read_at - known.observed.read_at > _LATE_ROUNDS * environment.settings.access.refresh_seconds
+
+
+def _draw_state(environment: Environment, look: Look) -> None:
+    """Draw how old the picture is, what is wrong with it, what is on its way and what waits."""
+    kind = environment.settings.access.catalog
+    if look.problem is not None:
+        kept = "" if look.known is None else " What is shown is the last that could be read."
+        st.warning(
+            words.escaped(f"The catalog could not be read whole: {look.problem}{kept}"), icon=":material/cloud_off:"
+        )
+    if look.known is None:
+        st.info(f"{_WHERE[kind]} Fleet and the other pages do not need it.", icon=":material/cloud_off:")
+    elif _is_late(environment, look.known, look):
+        st.warning(f"The picture of the catalog is old. {_WHERE[kind]}", icon=":material/history_toggle_off:")
+    if look.controller_runs is False:
+        st.warning(
+            "No controller runs: nobody reads the catalog, what is asked for waits, and nothing ends by itself. "
+            "Start `turnout controller run`.",
+            icon=":material/hourglass_disabled:",
+        )
+    with st.container(gap=None):
+        st.text(_told(environment, look))
+        if kind == "embedded":
+            st.caption(
+                "On a laptop the file system is the real boundary: who can read the folder reads the tables, "
+                f"whatever the catalog says. Folder: {words.escaped(str(environment.paths.root))}"
+            )
+
+
+def _told(environment: Environment, look: Look) -> str:
+    told = []
+    if look.known is not None:
+        at = look.known.observed.read_at
+        every = words.age(environment.settings.access.refresh_seconds)
+        told.append(f"Catalog read {words.age(look.read_at - at)} ago, at {words.clock(at)}; every {every}")
+    if look.on_the_way:
+        number = len(look.on_the_way)
+        told.append(f"{number} change{'' if number == 1 else 's'} on the way: cells show it once it was seen")
+    if look.waiting:
+        told.append(f"{len(look.waiting)} request{'' if len(look.waiting) == 1 else 's'} to decide")
+    if look.ending:
+        told.append(f"{len(look.ending)} ending within 14 days")
+    return " · ".join(told) or "Nothing is known yet."
+
+
+_page()

@@ -1,0 +1,379 @@
+"""The Access page over a real embedded catalog: what it shows, what it refuses, and what it asks for."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+from streamlit.testing.v1 import AppTest
+
+from app import access, access_asks, access_matrix, services
+from app.services import Environment
+from grants import drifts, picture, requests
+from grants.entitlements import Wish
+from grants.model import Directory, GameTable, Observed, Principal, Securable, folded
+from pipeline.errors import Refused
+from pipeline.names import game_key
+from pipeline.store.operations import listed
+from tests.browser.access_world import SCHEMA, Catalogued, catalogued
+from tests.browser.seed import HOSTILE
+from tests.unit.app_world import Opening, again, drawn_alive, links, pages_of, texts
+
+ANN, BOB, CLEO = "ann@example.com", "bob@example.com", "cleo@example.com"
+ODD = "<b>mallory</b>@example.com"
+TURNED = "\u202emoc.live@boc\u202c"
+GAMES = ("Chess", "Go", "Ludo", *HOSTILE)
+CHESS, GO, LUDO = (game_key(name) for name in GAMES[:3])
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalogued]:
+    """Return an environment whose catalog was read: ann reads Chess by her group, cleo could grant herself."""
+    monkeypatch.setattr(services, "actor", lambda: "root")
+    people = {ANN: ["analysts"], BOB: [], CLEO: [], ODD: []}
+    with catalogued(tmp_path, GAMES, people) as made:
+        made.use("analysts")
+        made.grant("analysts", "Chess")
+        made.use(CLEO)
+        made.grant(CLEO, "Go", add=["MANAGE"])
+        made.look()
+        yield made
+
+
+@pytest.fixture
+def opening(world: Catalogued, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opening]:
+    del world  # it is there before a page is opened
+    with pages_of(tmp_path, monkeypatch) as opened:
+        yield opened
+
+
+def environment_of(world: Catalogued) -> Environment:
+    return services.open_environment([], {"TURNOUT_ENV_DIR": str(world.folder)})
+
+
+def cells(app: AppTest) -> dict[tuple[str, str], str]:
+    """Return the matrix as it is drawn, by game key and heading."""
+    frame = app.dataframe(key="access_table")
+    shown = app.session_state["access_drawn"]
+    named = {f"p{number}": name for number, name in enumerate(shown.who)}
+    return {
+        (key, named[column]): frame.value[column].iloc[row][0]
+        for row, key in enumerate(shown.keys)
+        for column in frame.value.columns
+        if column in named
+    }
+
+
+def column(app: AppTest, name: str) -> list[str]:
+    """Return what the table that has this column shows in it."""
+    return next(list(each.value[name]) for each in app.dataframe if name in each.value.columns)
+
+
+def plan(app: AppTest, does: str, games: list[str], who: list[str], reason: str = "numbers", **more: str) -> AppTest:
+    """Fill in the form of a change; it is previewed by a click."""
+    app.segmented_control(key="access_do").set_value(does)
+    app.multiselect(key="access_games").set_value(games)
+    app.multiselect(key="access_who").set_value([folded(each) for each in who])
+    app.text_input(key="access_reason").set_value(reason)
+    for field, said in more.items():
+        app.text_input(key=f"access_{field}").set_value(said)
+    return app
+
+
+def preview(app: AppTest, button: str = "preview_access") -> AppTest:
+    app.button(key=button).click().run()
+    assert not app.exception
+    return app
+
+
+def confirmed(app: AppTest, typed: str | None = None, place: str = "access_change") -> AppTest:
+    for field in app.text_input:
+        if typed is not None and str(field.key).startswith("typed_"):
+            field.set_value(typed)
+    app.button(key=f"ask_{place}").click().run()
+    assert not app.exception
+    return app
+
+
+def warned(app: AppTest) -> str:
+    return "\n".join(each.value.replace("\\", "") for each in (*app.warning, *app.error, *app.info))
+
+
+def asked(store: Engine) -> list[str]:
+    return [each.kind for each in listed(store)]
+
+
+# ----------------------------------------------------------------------------------------------------------------- seen
+
+
+def test_each_cell_has_one_verdict_and_its_why(world: Catalogued, opening: Opening) -> None:
+    """Who reads by a group, who could grant itself and who does not are told apart, each with the way."""
+    app = opening("access", why_game=CHESS, why_who=ANN)
+    found = cells(app)
+    assert found[CHESS, ANN] == found[CHESS, "analysts"] == "✓ reads"
+    assert found[GO, CLEO] == "△ could"
+    assert found[CHESS, BOB] == "· no"
+    shown = texts(app)
+    assert f"{ANN} reads {CHESS}: SELECT on table turnout.games.{CHESS} by group analysts" in shown
+    assert "the file system is the real boundary" in shown
+    assert "Catalog read" in shown
+    app = opening("access", why_game=GO, why_who=CLEO)
+    assert "△ could grant itself: " in texts(app)
+    assert "Could grant itself: yes, by MANAGE on table" in texts(app)
+
+
+def test_what_is_not_known_is_neither_yes_nor_no(world: Catalogued, opening: Opening) -> None:
+    """A table whose grants were not read is unknown for everybody, counted, and kept where readers are asked for."""
+    observed = picture.observe(world.catalog, SCHEMA, time.time())
+    table = observed.tables[LUDO].securable
+    direct = {where: held for where, held in observed.direct.items() if where != table}
+    picture.keep(world.store, replace(observed, direct=direct))
+    for show in ("all", "reads"):
+        app = opening("access", show=show, why_game=LUDO, why_who=ANN)
+        assert cells(app)[LUDO, ANN] == "? unknown"
+        assert "are not known" in texts(app)
+        assert f"Whether {ANN} reads {LUDO} is not known" in texts(app)
+    assert "? not known" in column(app, "met")
+
+
+def test_filters_stand_in_the_url(world: Catalogued, opening: Opening) -> None:
+    """A link chooses the part of the matrix, the view and the cell; what it names and is not here is told of."""
+    app = opening("access", game_text="che", who_text="ANN", kind="user", view="drift")
+    assert set(cells(app)) == {(CHESS, ANN)}
+    assert app.segmented_control(key="access_view").value == "drift"
+    app.text_input(key="access_game_text").set_value("GO")
+    app.segmented_control(key="access_kind").set_value("group").run()
+    assert app.query_params["game_text"] == "GO"
+    assert app.query_params["kind"] == "group"
+    app = opening("access", kind="robots", show="reads")
+    assert "kind “robots”" in warned(app)
+    assert {key for key, _ in cells(app)} == set(map(game_key, GAMES)), "the executor owns and reads all"
+
+
+def test_hostile_names_are_text_everywhere(world: Catalogued, opening: Opening) -> None:
+    """H4: names of games and principals act nowhere, in no view, and one that hides characters is marked."""
+    requests.ask(world.store, "eve", [asdict(Wish(ODD, game_key(HOSTILE[0]), True, None, HOSTILE[1]))], HOSTILE[1])
+    assert "spelled oddly" in access.Who(TURNED, "user").label
+    assert "\u202e" not in access.Who(TURNED, "user").label
+    for view in ("why", "change", "requests", "drift", "ending"):
+        app = opening("access", view=view, why_game=game_key(HOSTILE[0]), why_who=folded(ODD))
+        if view == "change":
+            preview(plan(app, "give", [game_key(each) for each in HOSTILE], [ODD], HOSTILE[1], ticket=HOSTILE[0]))
+        alive = drawn_alive(app)
+        assert not any(part in alive for part in ("<script", "<b>", "**bold** [", "](", ":red[", "javascript:")), view
+        assert not any("\u202e" in each.value for each in (*app.text, *app.code, *app.caption)), view
+
+
+def test_a_catalog_that_was_never_read_is_said_so(tmp_path: Path, world: Catalogued, opening: Opening) -> None:
+    """Without a picture nothing is shown as no; the page says what to do, and Fleet goes on."""
+    with world.store.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM catalog_pictures")
+    app = opening("access")
+    assert "never read: who reads what is not known" in texts(app)
+    assert "turnout catalog serve" in warned(app)
+    assert [each for each in app.dataframe if each.key == "access_table"] == []
+    fleet = opening("fleet")
+    assert not fleet.error
+    assert "Access" in links(fleet)
+
+
+def test_a_catalog_that_is_away_refuses_changes_and_nothing_else(world: Catalogued, opening: Opening) -> None:
+    """What was read stays with its age and the problem; a preview is refused with a sentence, and nothing is asked."""
+    world.server.kill()
+    picture.keep(world.store, None, "The catalog does not answer: connection refused.")
+    app = opening("access", view="change")
+    assert "could not be read whole: The catalog does not answer" in warned(app)
+    assert cells(app)[CHESS, ANN] == "✓ reads"
+    preview(plan(app, "give", [CHESS], [BOB]))
+    assert "The catalog does not answer" in warned(app)
+    assert "turnout catalog serve" in warned(app)
+    assert asked(world.store) == []
+    assert not opening("fleet").error
+
+
+def test_a_click_on_a_cell_only_fills_in_names(world: Catalogued, opening: Opening) -> None:
+    """A place in the table chooses by the names it was drawn with, and one that was not drawn chooses nothing."""
+    app = opening("access", who_text="bob")
+    shown = app.session_state["access_drawn"]
+    assert shown.who == (BOB,)
+    assert access_matrix.chosen(shown, (0, "p0")) == (shown.keys[0], BOB)
+    assert access_matrix.chosen(shown, (99, "p7")) == (None, None)
+    assert access_matrix.chosen(shown, (0, "game")) == (shown.keys[0], None)
+
+
+# ---------------------------------------------------------------------------------------------------------------- asked
+
+
+def test_a_change_is_previewed_with_effects_and_statements_and_asked_for_once(
+    world: Catalogued, opening: Opening
+) -> None:
+    """The preview names who comes to read what and the SQL; nothing is asked before it; a second click asks no more."""
+    app = preview(plan(opening("access", view="change"), "give", [CHESS], [BOB], ticket="DATA-12"))
+    shown = texts(app) + "\n".join(each.value for each in app.code)
+    assert f"{BOB}: Chess · {CHESS}" in shown
+    assert f"GRANT SELECT ON TABLE turnout.games.{CHESS} TO {BOB}" in shown
+    assert "prefer a group" in shown
+    assert asked(world.store) == []
+    confirmed(app)
+    (made,) = listed(world.store)
+    assert (made.kind, made.actor, made.reason) == ("access", "root", "numbers")
+    assert made.parameters["wishes"][0]["ticket"] == "DATA-12"
+    kept = app.session_state["offer_access_change"]
+    assert kept.preview.ask(kept.preview.wish).operation_id == made.operation_id, "as a second session would"
+    assert asked(world.store) == ["access"]
+
+
+def test_the_confirmation_grows_with_what_it_touches(world: Catalogued, opening: Opening) -> None:
+    """Several cells, or a group with its members, are confirmed by typing how many; one cell by a click."""
+    app = preview(plan(opening("access", view="change"), "give", [GO, LUDO], [BOB, "analysts"]))
+    confirmed(app, "GRANT 2")
+    assert "Type GRANT 6 to confirm: 6 cells are touched." in warned(app)
+    assert asked(world.store) == []
+    confirmed(app, "GRANT 6")
+    assert asked(world.store) == ["access"]
+
+
+@pytest.mark.parametrize(("games", "who", "reason", "said"), [
+    ([], [BOB], "why", "Choose games and principals first"),
+    ([CHESS], [BOB], " ", "A reason is needed"),
+])  # fmt: skip
+def test_what_is_missing_is_said(
+    games: list[str], who: list[str], reason: str, said: str, world: Catalogued, opening: Opening
+) -> None:
+    """Nothing is planned without games, principals and a reason."""
+    app = preview(plan(opening("access", view="change"), "give", games, who, reason))
+    assert said in warned(app)
+
+
+def test_nobody_gives_to_themselves(world: Catalogued, opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H5: an admin's own name, and a group they are in, are refused with a sentence; a request is the way."""
+    monkeypatch.setattr(services, "actor", lambda: ANN)
+    for who in (ANN, "analysts"):
+        app = preview(plan(opening("access", view="change"), "give", [GO], [who]))
+        assert "would give to themselves or a group they are in" in warned(app)
+        assert [each for each in app.button if each.key == "ask_access_change"] == []
+    preview(plan(app, "give", [GO], [ANN]), "preview_request")
+    confirmed(app)
+    assert "Requested as" in texts(app)
+    assert asked(world.store) == []
+    assert [each.requester for each in requests.listed(world.store)] == [ANN]
+
+
+def test_without_the_role_it_becomes_a_request_that_an_admin_approves(
+    tmp_path: Path, world: Catalogued, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has not the role cannot change, only request; one who has it sees the request, and their approval acts."""
+    with (tmp_path / "turnout.toml").open("a") as settings:
+        settings.write('[roles]\naccess_admins = ["carl"]\n')
+    app = opening("access", view="change")
+    assert "needs the role access_admin" in texts(app).replace("\\", "")
+    with pytest.raises(Refused, match="no admin of access"):
+        access_asks.preview_change(environment_of(world), [Wish(BOB, CHESS, True, None, "forged")], "forged")
+    preview(plan(app, "give", [CHESS], [BOB]), "preview_request")
+    confirmed(app)
+    (waits,) = requests.listed(world.store)
+    assert (waits.requester, waits.state, waits.reason) == ("root", "asked", "numbers")
+    app = opening("access", view="requests")
+    assert [each for each in app.button if str(each.key).startswith("approve_")] == []
+    with pytest.raises(Refused, match="role access_admin"):
+        access_asks.decide(environment_of(world), waits, "rejected", "no")
+    monkeypatch.setattr(services, "actor", lambda: "carl")
+    app = opening("access", view="requests")
+    app.button(key=f"approve_{waits.request_id}").click().run()
+    assert f"{BOB}: Chess · {CHESS}" in "\n".join(each.value for each in app.code)
+    confirmed(app, place=f"request_{waits.request_id}")
+    (made,) = listed(world.store)
+    assert (made.actor, made.parameters["requested_by"]) == ("carl", "root")
+    assert requests.request(world.store, waits.request_id).state == "approved"
+
+
+def test_a_request_is_rejected_with_a_reason_or_withdrawn_by_who_asked(world: Catalogued, opening: Opening) -> None:
+    """A rejection without a reason does nothing; one's own request can only be withdrawn."""
+    wishes = [asdict(Wish(BOB, CHESS, True, None, "please"))]
+    theirs = requests.ask(world.store, "dan", wishes, "please")
+    own = requests.ask(world.store, "root", wishes, "for me")
+    app = opening("access", view="requests")
+    app.button(key=f"reject_{theirs.request_id}").click().run()
+    assert "A rejection needs a reason" in warned(app)
+    app.text_input(key=f"said_{theirs.request_id}").set_value("not yours")
+    app.button(key=f"reject_{theirs.request_id}").click().run()
+    assert requests.request(world.store, theirs.request_id).said == "not yours"
+    assert [each for each in app.button if each.key == f"approve_{own.request_id}"] == []
+    app.button(key=f"withdraw_{own.request_id}").click().run()
+    assert requests.request(world.store, own.request_id).state == "withdrawn"
+
+
+@pytest.mark.parametrize(("key", "who", "said"), [
+    ("no_such_game", BOB, "no_such_game"),
+    (CHESS, "nobody@example.com", "The directory knows no"),
+    (CHESS, "turnout-executor", "it never gets or loses anything through turnout"),
+    ("../../catalogs/x", BOB, "x"),
+])  # fmt: skip
+def test_forged_values_meet_the_rules(key: str, who: str, said: str, world: Catalogued, opening: Opening) -> None:
+    """What no widget offers is refused when it is planned, whatever a browser sends, and nothing is asked for."""
+    del opening
+    with pytest.raises(Refused, match=said):
+        access_asks.preview_change(environment_of(world), [Wish(who, key, True, None, "forged")], "forged")
+    assert asked(world.store) == []
+
+
+def test_the_role_is_looked_at_when_it_is_confirmed(tmp_path: Path, world: Catalogued, opening: Opening) -> None:
+    """A role that was lost between preview and confirmation asks for nothing."""
+    app = preview(plan(opening("access", view="change"), "give", [CHESS], [BOB]))
+    with (tmp_path / "turnout.toml").open("a") as settings:
+        settings.write('[roles]\naccess_admins = ["carl"]\n')
+    confirmed(app)
+    assert asked(world.store) == []
+    assert "role access_admin" in warned(app)
+
+
+def test_drift_is_adopted_reverted_or_left_with_a_reason(world: Catalogued, opening: Opening) -> None:
+    """A grant by somebody else is found; what is left as it is stays counted, with who and why."""
+    app = opening("access", view="drift")
+    assert "1 extra: somebody was granted a game, and not by turnout" in texts(app)
+    app.segmented_control(key="drift_act").set_value("ignore").run()
+    assert f"extra: analysts · SELECT · {CHESS}" in app.multiselect(key="drift_chosen").options
+    found = drifts.look(world.store, world.catalog, world.settings.access).findings
+    (finding,) = [drifts.id_of(each) for each in found if each.kind == "extra"]
+    app.multiselect(key="drift_chosen").set_value([finding])
+    app.button(key="preview_drift").click().run()
+    assert "needs a reason" in warned(app)
+    app.text_input(key="drift_reason").set_value("known to finance")
+    app.button(key="preview_drift").click().run()
+    confirmed(app, place="access_drift")
+    assert "1 left as it is" in texts(app)
+    assert "1 of them left as they are" in texts(again(app))
+    app.segmented_control(key="drift_act").set_value("revert").run()
+    app.multiselect(key="drift_chosen").set_value([finding])
+    app.text_input(key="drift_reason").set_value("not declared")
+    app.button(key="preview_drift").click().run()
+    assert f"REVOKE SELECT ON TABLE turnout.games.{CHESS} FROM analysts" in "\n".join(each.value for each in app.code)
+
+
+# ---------------------------------------------------------------------------------------------------------------- large
+
+
+def test_500_games_and_60_principals_are_drawn_in_time(world: Catalogued, opening: Opening) -> None:
+    """The first view of a new picture is there within 2 s, the next within 0.3 s: what is known is worked out once."""
+    names = [str(game_key(f"Game {number}")) for number in range(500)]
+    who = [f"user{number}@example.com" for number in range(60)]
+    tables = {key: GameTable(key, Securable((*SCHEMA.path, key)), key, "boss") for key in names}
+    direct = {each.securable: {who[at % 60]: frozenset({"SELECT"})} for at, each in enumerate(tables.values())}
+    above = list(SCHEMA.chain())
+    directory = Directory({each: Principal(each, "user") for each in who}, {})
+    owners: dict[Securable, str | None] = dict.fromkeys([*direct, *above], "boss")
+    picture.keep(
+        world.store, Observed(SCHEMA, tables, owners, direct | {each: {} for each in above}, directory, time.time())
+    )
+    app = opening("fleet").switch_page("views/access.py")
+    took = []
+    for _ in range(4):
+        begun = time.perf_counter()
+        app.run()
+        took.append(time.perf_counter() - begun)
+    assert not app.exception
+    assert len(app.session_state["access_drawn"].keys) == 500
+    assert took[0] <= 2.0
+    assert min(took[1:]) <= 0.3
