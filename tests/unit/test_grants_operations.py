@@ -1,7 +1,7 @@
 """Access as operations, on a real embedded catalog: applied, seen and tried before it is said to be done."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import Engine
 
 from grants import asking, ledger
-from grants.catalog import Catalog, CatalogAway, Change, Denied
+from grants.catalog import Catalog, CatalogAway, Change, Denied, Probe
 from grants.catalogs.embedded import Embedded
 from grants.catalogs.people import add
 from grants.catalogs.rest import Rest
 from grants.entitlements import NOTHING, Wish
-from grants.model import Securable
+from grants.model import GameTable, Securable
 from grants.operations import Executor
 from pipeline.control.engine import World, tick
 from pipeline.errors import Refused
@@ -48,9 +48,9 @@ class Desk:
         prepared = asking.prepare(self.world.engine, self.catalog, self.world.settings.access, wishes)
         return ask(self.world.engine, prepared.asked_by(actor, "numbers"))
 
-    def finish(self, asked: Operation, catalog: Catalog | None = None) -> Operation:
+    def finish(self, asked: Operation, catalog: Catalog | None = None, observe_seconds: float = 5.0) -> Operation:
         """Let a controller bring everything on until the operation has ended."""
-        executor = Executor(lambda: catalog or self.catalog, self.stop, observe_seconds=5.0)
+        executor = Executor(lambda: catalog or self.catalog, self.stop, observe_seconds)
         kinds = {asking.KIND: executor.kind()}
         pause = threading.Event()
         for _ in range(2_000):
@@ -200,6 +200,46 @@ def test_a_catalog_that_is_away_is_waited_for(desk: Desk) -> None:
     done = desk.finish(desk.ask(*give((ANN, CHESS))), Failing(desk.catalog, fails))
     assert done.state == "succeeded", done.outcome
     assert reads(desk, ANN, CHESS) is True
+
+
+class Blind(Failing):
+    """A real catalog whose reads of grants show none."""
+
+    def __init__(self, inner: Catalog) -> None:
+        super().__init__(inner, lambda _: None)
+
+    def assignments(self, _: Securable) -> Mapping[str, frozenset[str]]:
+        return {}
+
+
+class Lax(Failing):
+    """A real catalog that lets everybody or nobody read, or does not say."""
+
+    def __init__(self, inner: Catalog, reads: bool | None) -> None:
+        super().__init__(inner, lambda _: None)
+        self._reads = reads
+
+    def probe(self, _: str, __: GameTable) -> Probe:
+        return Probe(self._reads, "tried")
+
+
+def test_applied_is_not_observed(desk: Desk) -> None:
+    """A change that no read shows in time is not said to be done, though the catalog has taken it."""
+    asked = desk.ask(*give((ANN, CHESS)))
+    done = desk.finish(asked, Blind(desk.catalog), observe_seconds=0.2)
+    assert done.state == "failed"
+    assert "No read has shown it" in (done.outcome or "")
+    assert {each.state for each in ledger.items(desk.world.engine, done.operation_id)} == {"unseen"}
+
+
+def test_a_catalog_that_does_not_enforce_is_found_out(desk: Desk) -> None:
+    """Where who was given a game cannot read it after all, the change has not succeeded; not tried is told as that."""
+    done = desk.finish(desk.ask(*give((ANN, CHESS))), Lax(desk.catalog, False))
+    assert done.state == "failed"
+    assert f"Applied, but {ANN} does not read {CHESS}" in (done.outcome or "")
+    done = desk.finish(desk.ask(*give((BOB, CHESS))), Lax(desk.catalog, None))
+    assert done.state == "succeeded"
+    assert "1 applied, not probed: tried" in (done.outcome or "")
 
 
 def test_every_change_of_access_is_in_the_audit_log_once(desk: Desk) -> None:
