@@ -145,7 +145,7 @@ def test_a_stale_preview_is_refused(page: Page, world: Catalogued) -> None:
 
 
 def test_nobody_gives_to_themselves(page: Page, world: Catalogued) -> None:
-    """H5: the preview of a grant to oneself is a refusal with its reason, and there is nothing to confirm."""
+    """The preview of a grant to oneself is a refusal with its reason, and there is nothing to confirm."""
     open_change(page, "give", ["Risk"], [ROOT])
     preview(page)
     expect(page.get_by_text("would give to themselves or a group they are in")).to_be_visible(timeout=SOON)

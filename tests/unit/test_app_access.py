@@ -248,7 +248,7 @@ def test_what_is_missing_is_said(
 
 
 def test_nobody_gives_to_themselves(world: Catalogued, opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
-    """H5: an admin's own name, and a group they are in, are refused with a sentence; a request is the way."""
+    """An admin's own name, and a group they are in, are refused with a sentence; a request is the way."""
     monkeypatch.setattr(services, "actor", lambda: ANN)
     for who in (ANN, "analysts"):
         app = preview(plan(opening("access", view="change"), "give", [GO], [who]))

@@ -76,7 +76,7 @@ def end(engine: Engine, lease: Lease) -> None:
 
 
 def test_the_second_of_two_editors_is_told(engine: Engine) -> None:
-    """Two operators who change one group: the second sees a conflict, and nothing of the first is overwritten."""
+    """H5: of two operators who change one group the second sees a conflict, nothing is overwritten."""
     seen = create(engine, LOCAL, "ann", "new")
     change(engine, seen, replace(seen, capacity_cores=2.0), "ann", "more")
     with pytest.raises(Refused, match="Somebody else has changed group a since you looked"):

@@ -73,7 +73,7 @@ def test_what_a_planner_plans_for_somebody_else_passes() -> None:
     ],
 )  # fmt: skip
 def test_a_plan_that_no_planner_made_is_refused(planned: AccessPlan, sentence: str) -> None:
-    """Each rule holds by itself, for a plan that was forged as for one that was made."""
+    """H13: each rule holds by itself, for a plan that was forged as for one that was made."""
     with pytest.raises(Refused, match=sentence):
         require_allowed(case(planned))
 

@@ -69,7 +69,7 @@ CHANGES: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_no_change_goes_unseen(engine: Engine, change: str) -> None:
-    """Whatever is changed, taken out or slipped in by hand is found."""
+    """H9: whatever is changed, taken out or slipped in by hand is found."""
     done(engine)
     done(engine, Act("bob", "pause", ("game:go_1",)))
     assert verify(engine).intact
