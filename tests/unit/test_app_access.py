@@ -136,6 +136,7 @@ def test_what_is_not_known_is_neither_yes_nor_no(world: Catalogued, opening: Ope
         assert "are not known" in texts(app)
         assert f"Whether {ANN} reads {LUDO} is not known" in texts(app)
     assert "? not known" in column(app, "met")
+    assert cells(opening("access", show="reads", who_text=ANN, game_text="Ludo")) == {(LUDO, ANN): "? unknown"}
 
 
 def test_filters_stand_in_the_url(world: Catalogued, opening: Opening) -> None:

@@ -9,7 +9,7 @@ import streamlit as st
 from sqlalchemy import Engine, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import asking, confirm, looks, services
+from app import access, asking, confirm, looks, services
 from app.spreadsheet import as_csv
 from pipeline.control import pauses
 from pipeline.control.controller import KINDS
@@ -26,7 +26,7 @@ from pipeline.store.seats import seats
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
 from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, links, texts
 
-PAGES = ("groups", "repairs", "operations", "audit")
+PAGES = ("groups", "repairs", "access", "operations", "audit")
 
 
 # ----------------------------------------------------------------------------------------------------------- the ladder
@@ -84,11 +84,12 @@ def test_each_page_draws_an_empty_store(page: str, tmp_path: Path, opening: Open
     sentence = {
         "groups": "No cluster group yet",
         "repairs": "Nothing to repair",
+        "access": "The catalog was never read",
         "operations": "No operation is open",
         "audit": "Who did what",
     }
     assert sentence[page] in texts(app)
-    assert links(app)[:5] == ["Fleet", "Groups", "Repairs", "Operations (0)", "Audit"]
+    assert links(app)[:6] == ["Fleet", "Groups", "Repairs", "Access", "Operations (0)", "Audit"]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -129,6 +130,7 @@ def test_a_page_keeps_what_it_had_when_the_store_goes_away(page: str, store: Eng
         for table in (tables.operation_targets, tables.operation_steps, tables.operations, tables.audit, tables.games):
             table.drop(connection)
     st.cache_data.clear()
+    access.forget()
     app.run()
     assert not app.exception
     assert "no such table" in app.error[0].value
