@@ -164,7 +164,9 @@ def chosen(shown: Part, cell: tuple[int, str]) -> tuple[str | None, str | None]:
 def sentence(look: Look, known: Known) -> str:
     """Say in one sentence who reads what."""
     counts = known.matrix.counts
-    told = [f"{words.count(counts['reads'])} of {words.count(sum(counts.values()))} cells read"]
+    columns = known.matrix.by_principal.values()
+    readers = f"{sum(each['reads'] > 0 for each in columns)} of {len(columns)} principals read games"
+    told = [f"{readers}: {words.count(counts['reads'])} of {words.count(sum(counts.values()))} cells"]
     if counts["could"]:
         told.append(f"{words.count(counts['could'])} could grant themselves")
     if counts["unknown"]:

@@ -313,8 +313,8 @@ access_change_sets = Table(  # what an operation does about access, so that it c
 given_access = Table(  # what the catalog holds because of us; what is not here, turnout does not take
     "given_access",
     metadata,
-    Column("securable", String(512), primary_key=True),  # full name
-    Column("principal", String(255), primary_key=True),  # folded
+    Column("securable", String(1024), primary_key=True),  # full name
+    Column("principal", String(1024), primary_key=True),  # folded, which can be longer than as it is spelled
     Column("privilege", String(64), primary_key=True),
     Column("operation_id", String(32), nullable=False),
 )

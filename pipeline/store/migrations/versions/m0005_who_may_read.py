@@ -44,8 +44,8 @@ def upgrade() -> None:
     )
     op.create_table(
         "given_access",
-        sa.Column("securable", sa.String(512), primary_key=True),
-        sa.Column("principal", sa.String(255), primary_key=True),
+        sa.Column("securable", sa.String(1024), primary_key=True),
+        sa.Column("principal", sa.String(1024), primary_key=True),
         sa.Column("privilege", sa.String(64), primary_key=True),
         sa.Column("operation_id", sa.String(32), nullable=False),
     )
