@@ -169,7 +169,8 @@ def export(env_dir: Path, form: Any) -> None:
     rows = [
         Row(
             each.principal, None, each.game_key, names.get(each.game_key, each.game_key),
-            None if each.until is None else int(each.until), each.reason, each.ticket or None,
+            None if each.until is None else int(each.until), each.reason or f"operation {each.operation_id[:8]}",
+            each.ticket or None,
         )
         for each in ledger.held(there.engine)
     ]  # fmt: skip

@@ -102,6 +102,18 @@ def test_what_is_exported_is_imported_as_nothing_new(tables: House, tmp_path: Pa
     assert len(listed(tables.world.engine)) == 1
 
 
+def test_what_came_back_by_an_undo_is_exported(tables: House) -> None:
+    """An entitlement for which nobody gave a reason names the operation it is of: an export leaves nothing out."""
+    change = ("--principal", ANN, "--reason", "numbers", "--no-wait")
+    typed(tables, "grants", "apply", "--grant", "Chess", *change)
+    tables.finish()
+    typed(tables, "grants", "apply", "--revoke", "Chess", *change)
+    typed(tables, "grants", "undo", tables.finish().operation_id, "--no-wait")
+    undone = tables.finish()
+    assert undone.state == "succeeded"
+    assert f"operation {undone.operation_id[:8]}" in typed(tables, "grants", "export").output
+
+
 def test_wrong_use_is_one_sentence_and_changes_nothing(tables: House, tmp_path: Path) -> None:
     """Unknown names, no reason, a stale plan, options that do not go together: refused, and nothing is asked for."""
     broken = tmp_path / "broken.yml"
