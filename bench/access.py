@@ -1,0 +1,110 @@
+"""`python -m bench.access`: what the matrix, plans, undo and drift cost at 500 games × 60 principals.
+
+Pure computation on a picture made from a seed: no catalog, no store. Each is measured several times; the median,
+least and most are told. See docs/performance.md.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from bench import machine
+from bench.text import table
+from grants.change_set import simulate
+from grants.drift import drift
+from grants.entitlements import NOTHING, Wish
+from grants.matrix import matrix
+from grants.model import Directory, GameTable, Observed, Principal, Securable, folded
+from grants.plan import plan
+from grants.resolver import Resolver
+from grants.undo import undo
+
+SCHEMA: Final = Securable(("turnout", "games"))
+_USERS_PER_GROUP: Final = 3  # groups of each user
+_FILLED: Final = 0.2  # of the cells
+
+
+def observed(games: int, principals: int, filled: float, seed: int = 1) -> tuple[Observed, list[str]]:
+    """Return a picture of so many games and principals, a third of them nested groups, and the principals' names."""
+    chance = random.Random(seed)
+    groups = [f"group {number}" for number in range(max(1, principals // 3))]
+    users = [f"user{number}@example.com" for number in range(principals - len(groups))]
+    names = [*users, *groups]
+    known = {folded(name): Principal(name, "user" if "@" in name else "group") for name in names}
+    of = {folded(user): frozenset(chance.sample(groups, min(_USERS_PER_GROUP, len(groups)))) for user in users}
+    of |= {groups[n]: frozenset(chance.sample(groups[:n], min(n, 2))) for n in range(1, len(groups))}
+    tables = {
+        key: GameTable(key, Securable((*SCHEMA.path, key)), f"id of {key}", "pipeline")
+        for key in (f"game_{number:04}" for number in range(games))
+    }
+    use = {name: frozenset({"USE_SCHEMA"}) for name in groups[:5]}
+    direct = {SCHEMA: use, Securable(SCHEMA.path[:1]): {name: frozenset({"USE_CATALOG"}) for name in use}}
+    direct |= {
+        each.securable: {name: frozenset({"SELECT"}) for name in names if chance.random() < filled}
+        for each in tables.values()
+    }
+    return Observed(SCHEMA, tables, dict.fromkeys(direct, "pipeline"), direct, Directory(known, of), 0.0), names
+
+
+def measured(runs: int, work: Callable[[], Any]) -> tuple[list[float], Any]:
+    """Return the wall seconds of each run, and what the last one returned."""
+    took, result = [], None
+    for _ in range(runs):
+        begun = time.perf_counter()
+        result = work()
+        took.append(time.perf_counter() - begun)
+    return took, result
+
+
+def measure(games: int, principals: int, runs: int) -> dict[str, list[float]]:
+    """Return the wall seconds of each thing, run by run."""
+    found: dict[str, list[float]] = {}
+
+    def told(what: str, work: Callable[[], Any]) -> Any:
+        found[what], result = measured(runs, work)
+        return result
+
+    there, names = observed(games, principals, _FILLED)
+    empty, _ = observed(games, principals, 0.0)
+    gives = [Wish(name, key, read=True, reason="bench") for name in names for key in there.tables]
+    takes = [Wish(name, key, read=False, reason="bench") for name in names for key in there.tables]
+    told("matrix, first look at a picture", lambda: matrix(Resolver(there)))
+    told(f"plan, {len(gives):,} cells, a fifth is there", lambda: plan(there, gives, NOTHING, 0.0))
+    given = told(f"plan, {len(gives):,} cells, nothing is there", lambda: plan(empty, gives, NOTHING, 0.0))
+    full = simulate(empty, given.changes)
+    again = told("plan again, all is there", lambda: plan(full, gives, given.after, 0.0))
+    if not again.is_empty:
+        raise AssertionError("applied and planned again a plan is not empty")
+    told(f"plan, {len(takes):,} cells are taken", lambda: plan(full, takes, given.after, 0.0))
+    told("plan of one cell beside all of them", lambda: plan(full, takes[:1], given.after, 0.0))
+    told("undo of all of them", lambda: undo(given.change_set, full, given.after, 0.0))
+    told("drift over all of them", lambda: drift(full, given.after, 0.0, {}))
+    return found
+
+
+def main() -> None:
+    """Measure, print a table, and write it as JSON where that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.access")
+    parser.add_argument("--games", type=int, default=500)
+    parser.add_argument("--principals", type=int, default=60)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    found = measure(asked.games, asked.principals, asked.runs)
+    rows = [
+        (what, f"{1000 * statistics.median(took):.0f}", f"{1000 * min(took):.0f}", f"{1000 * max(took):.0f}")
+        for what, took in found.items()
+    ]
+    print(table(("what", "median ms", "least", "most"), rows))
+    if asked.out is not None:
+        result = {"machine": machine.describe(), "load": machine.load_average(), "runs": asked.runs, "seconds": found}
+        asked.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
