@@ -22,7 +22,7 @@ from grants.entitlements import Wish
 from grants.requests import Request
 from pipeline.control.roles import require
 from pipeline.errors import Refused
-from pipeline.settings import Settings
+from pipeline.settings import Roles, Settings
 from pipeline.store import operations
 from pipeline.store.operations import Operation
 
@@ -116,7 +116,7 @@ def decide(environment: Environment, wanted: Request, state: Literal["rejected",
         Refused: who acts may not, no reason is given for a rejection, or somebody else was faster.
     """
     if state == "rejected":
-        require(_settings_now().roles, services.actor(), _DECIDE)
+        require(_roles_now(), services.actor(), _DECIDE)
     with writing():
         return requests.decide(services.engine(environment), wanted, state, services.actor(), said)
 
@@ -127,7 +127,7 @@ def decide(environment: Environment, wanted: Request, state: Literal["rejected",
 def _ask(environment: Environment, prepared: Prepared, wish: operations.Wish) -> Operation:
     """Write the operation, if who acts may; asked again with the same wish it is the same one."""
     mine, settings = replace(wish, actor=services.actor()), _settings_now()
-    require(settings.roles, mine.actor, mine.kind)
+    require(_roles_now(), mine.actor, mine.kind)
     with writing(), services.catalog_answers(environment):
         store, catalog = services.engine(environment), services.catalog(environment)
         asking.require_allowed(store, settings, catalog, prepared, mine)
@@ -141,6 +141,11 @@ def _settings_now() -> Settings:
     return services.open_environment().settings
 
 
+def _roles_now() -> Roles:
+    """Read the roles as they are when something is asked for, groups of the catalog replaced by who is in them."""
+    return services.roles(services.open_environment())
+
+
 def _request(environment: Environment, prepared: Prepared, reason: str, _: operations.Wish) -> str:
     with writing():
         wishes = [asdict(each) for each in prepared.wishes]
@@ -152,7 +157,7 @@ def _request(environment: Environment, prepared: Prepared, reason: str, _: opera
 def _approve(environment: Environment, wanted: Request, wish: operations.Wish) -> Operation:
     """Ask for what a request comes to as it was shown, and write that it was approved."""
     mine = replace(wish, actor=services.actor())
-    require(_settings_now().roles, mine.actor, _DECIDE)
+    require(_roles_now(), mine.actor, _DECIDE)
     with writing():
         made = approving.approved(services.engine(environment), wanted, mine)
     access.forget()

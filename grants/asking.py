@@ -55,8 +55,6 @@ class Prepared:
         made = (*self.plan.change_set.made, *self.plan.change_set.ended)
         who = {folded(each) for each in (*cells, *(each.principal for each in made))}
         parameters = {"wishes": [asdict(each) for each in self.wishes], "games": sorted(keys), **more}
-        if self.undoes is not None:
-            parameters["undoes"] = self.undoes
         targets = tuple(sorted(target(each) for each in who)) if not self.plan.is_empty else ()
         return operations.Wish(KIND, targets, actor, reason, parameters, self.preview, undoes=self.undoes)
 
@@ -153,11 +151,11 @@ def require_allowed(
     Raises:
         Refused: with a sentence for each thing that speaks against it.
     """
-    resolver = Resolver(prepared.observed)
+    resolver, roles = Resolver(prepared.observed), current(settings, engine)
 
     def person(actor: str) -> Person:
         name = principal_of(settings.access, actor)
-        return Person(name, resolver.closure(name), may(current(settings, engine), actor, KIND))
+        return Person(name, resolver.closure(name), may(roles, actor, KIND))
 
     requester = by.parameters.get("requested_by")
     refusals.require_allowed(

@@ -130,7 +130,7 @@ class Executor:
             cells = [(who, key) for who, key, was, then in effects if (then if gains else was) is True]
             chosen = [(who, key) for who, key in cells if key in tables][:_MOST_PROBES]
             tried += [(who, key, gains, catalog.probe(who, tables[key])) for who, key in chosen]
-        return _told_of(tried)
+        return _told_of(tried, parts_failed=bool(failed))
 
     def _judge(self, world: World, operation: Operation) -> Progress:
         """Say what was not done, if anything was not: a set of which a part has failed has not succeeded."""
@@ -173,18 +173,24 @@ def _is_seen(item: ledger.Item, there: Mapping[str, frozenset[str]]) -> bool:
     return has.issuperset(item.change.add) and has.isdisjoint(item.change.remove)
 
 
-def _told_of(tried: list[tuple[str, str, bool, Probe]]) -> str:
+def _told_of(tried: list[tuple[str, str, bool, Probe]], *, parts_failed: bool) -> str:
     """Say what trying has shown.
 
+    Where parts have failed, who is concerned by them, such as members of a group, need not read as planned: the
+    operation fails by these parts, whose sentences say more.
+
     Raises:
-        Refused: somebody who should read does not, or the other way round.
+        Refused: somebody who should read does not, or the other way round, and no part has failed.
     """
     if not tried:
         return "Nobody gains or loses reading, so nothing was tried."
     wrong = [(who, key, probe) for who, key, gains, probe in tried if probe.reads is (not gains)]
     if wrong:
         who, key, probe = wrong[0]
-        raise Refused(f"Applied, but {who} {'reads' if probe.reads else 'does not read'} {key}: {probe.said}")
+        said = f"{who} {'reads' if probe.reads else 'does not read'} {key}: {probe.said}"
+        if not parts_failed:
+            raise Refused(f"Applied, but {said}")
+        return f"{len(wrong)} of {len(tried)} tried are not as planned, since parts have failed: {said}"
     untried = [probe.said for *_, probe in tried if probe.reads is None]
     proven = f"{len(tried) - len(untried)} tried: each reads or is refused as planned."
     return proven if not untried else f"{proven} {len(untried)} applied, not probed: {untried[0]}"

@@ -13,7 +13,6 @@ from grants.model import EVERYONE, Directory, GameTable, Principal, PrincipalKin
 from pipeline.errors import Refused
 
 SCIM: Final = "/api/2.0/preview/scim/v2"
-READS_PER_SECOND: Final = 10.0
 
 
 class Databricks:

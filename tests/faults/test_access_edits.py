@@ -194,7 +194,7 @@ def test_no_edit_is_lost_whoever_is_killed(env: Path) -> None:
         for admin in admins:
             admin.start()
         while any(admin.is_alive() for admin in admins):
-            time.sleep(chance.uniform(10, 30))
+            time.sleep(chance.uniform(10, 30))  # the pace of the kills; nothing waits for it
             chance.choice([controller, controller, catalog]).kill()
             tried(trouble)  # a catalog that starts has none
         for admin in admins:

@@ -16,6 +16,7 @@ from grants.entitlements import Wish
 from grants.model import Directory, GameTable, Observed, Principal, Securable, folded
 from pipeline.errors import Refused
 from pipeline.names import game_key
+from pipeline.store import members
 from pipeline.store.operations import listed
 from tests.browser.access_world import SCHEMA, Catalogued, catalogued
 from tests.browser.seed import HOSTILE
@@ -288,6 +289,32 @@ def test_without_the_role_it_becomes_a_request_that_an_admin_approves(
     (made,) = listed(world.store)
     assert (made.actor, made.parameters["requested_by"]) == ("carl", "root")
     assert requests.request(world.store, waits.request_id).state == "approved"
+
+
+def test_a_role_given_to_a_group_counts_on_the_page(
+    tmp_path: Path, world: Catalogued, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is an access admin by a group of the catalog changes, approves and rejects; who left the group does not."""
+    with (tmp_path / "turnout.toml").open("a") as settings:
+        settings.write('[roles]\naccess_admins = ["group:stewards"]\n')
+    members.keep(world.store, {"stewards": ["carl"]})
+    monkeypatch.setattr(services, "actor", lambda: "carl")
+    confirmed(preview(plan(opening("access", view="change"), "give", [CHESS], [BOB])))
+    assert [each.actor for each in listed(world.store)] == ["carl"]
+    approved, rejected, late = (
+        requests.ask(world.store, "dan", [asdict(Wish(who, GO, True, None, "please"))], "please")
+        for who in (ODD, BOB, ANN)
+    )
+    app = opening("access", view="requests")
+    app.text_input(key=f"said_{rejected.request_id}").set_value("not yours")
+    app.button(key=f"reject_{rejected.request_id}").click().run()
+    assert requests.request(world.store, rejected.request_id).state == "rejected"
+    app.button(key=f"approve_{approved.request_id}").click().run()
+    confirmed(app, place=f"request_{approved.request_id}")
+    assert requests.request(world.store, approved.request_id).state == "approved"
+    members.keep(world.store, {"stewards": []})
+    with pytest.raises(Refused, match="role access_admin"):
+        access_asks.decide(environment_of(world), late, "rejected", "no")
 
 
 def test_a_request_is_rejected_with_a_reason_or_withdrawn_by_who_asked(world: Catalogued, opening: Opening) -> None:

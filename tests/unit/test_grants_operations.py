@@ -176,6 +176,19 @@ def test_each_change_has_its_own_outcome(desk: Desk) -> None:
     assert (BOB, CHESS) not in held
 
 
+def test_a_groups_failed_change_is_told_as_that(desk: Desk) -> None:
+    """Where a group could not be given a game, the outcome says so, and not that a member of it does not read."""
+    add(desk.catalog, ANN, ["readers"])
+
+    def fails(change: Change) -> Exception | None:
+        return Denied("not today") if change.principal == "readers" and change.securable.type == "table" else None
+
+    done = desk.finish(desk.ask(*give(("readers", CHESS))), Failing(desk.catalog, fails))
+    assert done.state == "failed"
+    assert "1 not: readers on" in (done.outcome or "")
+    assert "not today" in (done.outcome or "")
+
+
 def test_a_failed_use_keeps_back_what_rests_on_it(desk: Desk) -> None:
     """Without USE_* a SELECT lets nobody read, so it is not left behind as half of something."""
 
