@@ -6,6 +6,7 @@ The last lines of a run say which were really run.
 
 import itertools
 import os
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -14,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from grants import picture
 from grants.catalog import CatalogAway, Change, Denied, Gone, Probe
 from grants.catalogs.embedded import Embedded
 from grants.catalogs.rest import Rest
 from grants.model import ALL_PRIVILEGES, SELECT, USE_CATALOG, USE_SCHEMA, GameTable, Securable, folded
+from grants.resolver import Resolver
 from pipeline.errors import Refused
 from tests.unit.catalog_world import (
     NEEDED,
@@ -168,6 +171,27 @@ def test_groups_in_groups_pass_on_what_they_have(world: World) -> None:
     assert folded(outer) in directory.groups_of[folded(inner)]
     assert probed(world, user, table)
     assert not probed(world, stranger, table)
+
+
+def test_the_resolver_says_what_the_catalog_does(world: World) -> None:
+    """Over random groups in groups and random grants on all levels, who is said to read can, and nobody else."""
+    pick, answers = random.Random(13), list[bool]()
+    for _ in range(4):
+        table, users = world.table(), [world.user() for _ in range(4)]
+        groups = [world.group(pick.sample(users, 2))]
+        groups += [world.group([groups[0], pick.choice(users)])]
+        levels = places(table)
+        for _ in range(24):
+            level = pick.randrange(3)
+            privilege = pick.choice([need for _, need in levels[: level + 1]])
+            world.catalog.change(Change(levels[level][0], pick.choice([*users, *groups]), add=(privilege,)))
+        observed = picture.observe(world.catalog, levels[1][0], 0.0)
+        resolver = Resolver(observed)
+        for user in users:
+            said = resolver.verdict(user, table.securable.path[-1])
+            answers.append(probed(world, user, table))
+            assert said.reads is answers[-1], (user, observed.direct, observed.directory.groups_of)
+    assert answers.count(True) > 3 < answers.count(False)
 
 
 def test_a_table_is_registered_once_and_where_it_lies(world: World) -> None:
