@@ -20,6 +20,8 @@ UNKNOWN_VALUE: Final = "\u2013"
 
 _QUIET, _BUSY, _WATCH, _LATE, _BLIND, _BROKEN = "#88888855", "#56B4E9", "#F0E442", "#E69F00", "#CC79A7", "#D55E00"
 _MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&@=^\"'/])")
+_LINKED: Final = re.compile(r"(?i)(?=@)|(?<=http)(?=s?://)|(?<=www)(?=\.)")  # where Markdown sees an e-mail or a URL
+_NOTHING: Final = ":small[]"  # an empty element
 _LONGEST_TEXT: Final = 300
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400  # seconds
 _LEAST_RATE: Final = 0.1  # a trickle is not nothing
@@ -122,8 +124,12 @@ def shown(text: str, longest: int = _LONGEST_TEXT) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a foreign text that Markdown shows letter by letter, for the places that know nothing but Markdown."""
-    return _MARKDOWN.sub(r"\\\1", shown(text))
+    """Return a foreign text that Markdown shows letter by letter, for the places that know nothing but Markdown.
+
+    Links are made of what looks like one after backslashes and entities are resolved, so an empty element stands in it,
+    which is neither seen nor copied.
+    """
+    return _NOTHING.join(_MARKDOWN.sub(r"\\\1", part) for part in _LINKED.split(shown(text)))
 
 
 def age(seconds: float | None) -> str:

@@ -21,6 +21,7 @@ from tests.browser.test_steering import SOON, settled
 
 ANN, BOB, CLEO, DAN = (f"{name}@example.com" for name in ("ann", "bob", "cleo", "dan"))
 ODD = "<img src=x onerror=\"document.title='owned'\">"
+LINKS = "a@b.io:@c.io http://d.io www.e.io"
 TURNED = "**\u202emoc.live**"
 ROOT = "root@example.com"  # whom the page acts as
 MANY = [f"reader{number:02d}@example.com" for number in range(50)]
@@ -151,6 +152,7 @@ def test_nobody_gives_to_themselves(page: Page, world: Catalogued) -> None:
     expect(page.get_by_text("would give to themselves or a group they are in")).to_be_visible(timeout=SOON)
     expect(page.get_by_role("button", name="Ask to grant")).to_have_count(0)
     assert asked(world, ROOT) == []
+    _is_inert(page)
 
 
 def test_of_fifty_the_three_that_fail_are_shown(page: Page, world: Catalogued) -> None:
@@ -192,14 +194,16 @@ def test_a_double_click_is_one_change(page: Page, world: Catalogued) -> None:
 
 
 def test_hostile_names_act_nowhere(page: Page, world: Catalogued) -> None:
-    """H4: names of games and principals with markup, scripts and turned text are letters in every view."""
+    """H4: names with markup, scripts and turned text are letters in every view, and addresses in them are no links."""
     wishes = [asdict(Wish(TURNED, game_key(name), True, None, name)) for name in HOSTILE]
     requests.ask(world.store, HOSTILE[0], wishes, HOSTILE[1])
     for view in ("why", "requests", "drift", "ending"):
         cell = {"view": view, "why_game": game_key(HOSTILE[0]), "why_who": ODD.casefold(), "game_text": HOSTILE[0]}
+        cell["kind"] = LINKS
         page.goto(f"/access?{urlencode(cell)}")
         expect(page.get_by_text("file system is the real boundary")).to_be_visible(timeout=SOON)
         settled(page)
+        expect(page.get_by_text(f"kind “{LINKS}”")).to_be_visible()
         _is_inert(page)
     open_change(page, "give", list(HOSTILE), [ODD.casefold()])
     preview(page, HOSTILE[0])
@@ -209,5 +213,5 @@ def test_hostile_names_act_nowhere(page: Page, world: Catalogued) -> None:
 
 def _is_inert(page: Page) -> None:
     assert page.title() != "owned"
-    assert page.locator("img[src=x], main script, a[href^=javascript]").count() == 0
+    assert page.locator("img[src=x], main script, a[href^=javascript], a[href^=mailto], a[href*='.io']").count() == 0
     assert "\u202e" not in page.locator("body").inner_text()

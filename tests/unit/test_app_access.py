@@ -99,7 +99,8 @@ def confirmed(app: AppTest, typed: str | None = None, place: str = "access_chang
 
 
 def warned(app: AppTest) -> str:
-    return "\n".join(each.value.replace("\\", "") for each in (*app.warning, *app.error, *app.info))
+    said = "\n".join(each.value for each in (*app.warning, *app.error, *app.info))
+    return said.replace("\\", "").replace(":small[]", "")
 
 
 def asked(store: Engine) -> list[str]:

@@ -1,5 +1,6 @@
 """The words people read: nothing unknown looks like a number, nothing foreign acts."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,6 +78,18 @@ def test_shown_text_has_no_invisible_power(text: str) -> None:
 def test_markdown_is_escaped() -> None:
     """A foreign text in a Markdown place keeps its letters and loses its meaning."""
     assert words.escaped("[x](javascript:y) :red[z] <b> **n**") == r"\[x\]\(javascript\:y\) \:red\[z\] \<b\> \*\*n\*\*"
+
+
+@pytest.mark.parametrize(("text", "written"), [
+    ("ann@example.com", r"ann:small[]\@example\.com"),
+    ("see HTTPS://evil.example/x", r"see HTTP:small[]S\:\/\/evil\.example\/x"),
+    ("http://evil.example", r"http:small[]\:\/\/evil\.example"),
+    ("Www.evil.example", r"Www:small[]\.evil\.example"),
+])  # fmt: skip
+def test_an_address_becomes_no_link(text: str, written: str) -> None:
+    """Markdown links addresses that a backslash does not hide from it; each is parted by what is not seen."""
+    assert written == words.escaped(text)
+    assert text == re.sub(r"\\(.)", r"\1", words.escaped(text).replace(":small[]", ""))
 
 
 def test_the_headline_counts_trouble_worst_first(tmp_path: Path) -> None:
