@@ -151,7 +151,7 @@ def _request(environment: Environment, prepared: Prepared, reason: str, _: opera
         wishes = [asdict(each) for each in prepared.wishes]
         made = requests.ask(services.engine(environment), services.actor(), wishes, reason)
     access.forget()
-    return f"Requested as {made.request_id[:8]}: an access admin decides about it. Nothing was changed yet."
+    return requests.told(made)
 
 
 def _approve(environment: Environment, wanted: Request, wish: operations.Wish) -> Operation:

@@ -118,7 +118,7 @@ def plan(env_dir: Path, reason: str | None, as_json: bool, **wishes: Any) -> Non
 @asking
 def apply(env_dir: Path, how: How, fingerprint: str | None, as_request: bool, **wishes: Any) -> None:
     """Give and take access: planned anew, checked, applied, seen in the catalog, and tried."""
-    from grants.requests import ask
+    from grants.requests import ask, told
 
     there = opened(env_dir)
     prepared = there.prepared(wishes_from(there, reason=how.reason, **wishes))
@@ -128,7 +128,7 @@ def apply(env_dir: Path, how: How, fingerprint: str | None, as_request: bool, **
         for each in desk.lines(prepared):
             click.echo(each)
         made = ask(there.engine, there.actor, [asdict(each) for each in prepared.wishes], how.reason)
-        click.echo(f"request {made.request_id[:8]}: an access admin decides about it.")
+        click.echo(told(made))
         return
     _ask(there, prepared, how)
 

@@ -3,11 +3,12 @@
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, get_args
 
 from sqlalchemy import Connection, Engine, Row, case, insert, select, update
 
+from grants.model import folded
 from pipeline.errors import Refused
 from pipeline.store import audit
 from pipeline.store.leases import store_now
@@ -15,6 +16,7 @@ from pipeline.store.tables import access_requests
 
 State = Literal["asked", "approved", "rejected", "withdrawn"]
 _MOST_OPEN: Final = 50  # of one requester, so that nobody buries the others'
+_HOW: Final = ("adopt", "revert")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Request:
     asked_at: float  # Unix seconds by the store's clock, as all times here
     decided_at: float | None
     version: int
+    repeated: bool = False  # it waited already when the same was asked for again
 
 
 class Conflict(Refused):
@@ -41,17 +44,24 @@ class Conflict(Refused):
 def ask(engine: Engine, requester: str, wishes: Sequence[Mapping[str, Any]], reason: str) -> Request:
     """Write a request, with its entry in the audit log.
 
+    While one by the same requester for the same waits, that one is returned as `repeated`, and nothing is written: a
+    second click, or a call that is made again because its answer was lost, asks for nothing more.
+
     Raises:
         Refused: no reason is given, or the requester has too many that are not decided yet.
     """
     if not reason.strip():
         raise Refused("A request needs a reason: whoever decides about it reads it.")
-    request_id = uuid.uuid4().hex
+    request_id, asked = uuid.uuid4().hex, _cells(wishes)
     act = audit.Act(requester, "request access", _targets(wishes), None, {"request": request_id, "reason": reason})
     with engine.begin() as connection:
         audit.hold(connection)
         mine = (access_requests.c.requester == requester) & (access_requests.c.state == "asked")
-        if len(connection.execute(select(access_requests.c.request_id).where(mine)).all()) >= _MOST_OPEN:
+        waiting = [_read(row) for row in connection.execute(select(access_requests).where(mine))]
+        for each in waiting:
+            if _cells(each.wishes) == asked:
+                return replace(each, repeated=True)
+        if len(waiting) >= _MOST_OPEN:
             raise Refused(f"{_MOST_OPEN} requests of yours are not decided yet. Withdraw some, or ask an access admin.")
         audit.begin(connection, act)
         connection.execute(
@@ -62,6 +72,14 @@ def ask(engine: Engine, requester: str, wishes: Sequence[Mapping[str, Any]], rea
         )  # fmt: skip
         audit.end(connection, act, "succeeded")
         return _one(connection, request_id)
+
+
+def told(made: Request) -> str:
+    """Say what came of asking."""
+    name = made.request_id[:8]
+    if made.repeated:
+        return f"Requested already as {name}, for the reason given then: it waits for an access admin."
+    return f"Requested as {name}: an access admin decides about it. Nothing was changed yet."
 
 
 def decide(
@@ -122,6 +140,20 @@ def listed(engine: Engine, limit: int = 100) -> list[Request]:
     with engine.connect() as connection:
         rows = connection.execute(select(access_requests).order_by(waits, turn).limit(limit)).all()
     return [_read(row) for row in rows]
+
+
+def _cells(wishes: Sequence[Mapping[str, Any]]) -> frozenset[tuple[Any, ...]]:
+    """Return what makes two requests the same: who shall read what, until when; not why."""
+    return frozenset(
+        (
+            folded(each["principal"]),
+            each["key"],
+            each["read"],
+            each.get("until"),
+            *(each.get(how, False) for how in _HOW),
+        )
+        for each in wishes
+    )
 
 
 def _targets(wishes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -260,6 +260,9 @@ def test_nobody_gives_to_themselves(world: Catalogued, opening: Opening, monkeyp
     preview(plan(app, "give", [GO], [ANN]), "preview_request")
     confirmed(app)
     assert "Requested as" in texts(app)
+    app = preview(plan(opening("access", view="change"), "give", [GO], [ANN], "in another window"), "preview_request")
+    confirmed(app)
+    assert "Requested already as" in texts(app)
     assert asked(world.store) == []
     assert [each.requester for each in requests.listed(world.store)] == [ANN]
 

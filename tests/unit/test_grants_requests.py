@@ -1,5 +1,9 @@
 """Requests for access: nobody decides about their own, and of two who decide the second finds out."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import Engine
 
@@ -65,8 +69,40 @@ def test_a_request_says_why(engine: Engine) -> None:
 
 def test_nobody_buries_the_requests_of_others(engine: Engine) -> None:
     """One requester has at most fifty that wait; deciding one of them makes room."""
-    made = [requests.ask(engine, "ann", WISHES, "numbers") for _ in range(50)]
+    made = [requests.ask(engine, "ann", [{**WISHES[0], "until": number}], "numbers") for number in range(50)]
     with pytest.raises(Refused, match="50 requests"):
         requests.ask(engine, "ann", WISHES, "numbers")
+    assert requests.ask(engine, "ann", [{**WISHES[0], "until": 7.0}], "again").repeated, "it waits already"
     requests.decide(engine, made[0], "withdrawn", "ann", "")
     requests.ask(engine, "ann", WISHES, "numbers")
+
+
+def test_the_same_is_asked_for_once(engine: Engine) -> None:
+    """While a request waits the same one by the same person is that one, told so, and not in the audit log again."""
+    other = {"principal": "bob@example.com", "key": "go_aaaaaaaaaaaa", "read": True}
+    first = requests.ask(engine, "ann", [*WISHES, other], "numbers")
+    again = requests.ask(
+        engine, "ann", [{**other, "reason": "x"}, {**WISHES[0], "principal": "Ann@Example.com"}], "more"
+    )
+    assert (first.repeated, again) == (False, replace(first, repeated=True))
+    assert f"already as {first.request_id[:8]}" in requests.told(again)
+    assert len(list(audit.entries(engine))) == 2
+    for wishes in (WISHES, [other], [*WISHES, {**other, "until": 9.0}], [*WISHES, {**other, "read": False}]):
+        assert not requests.ask(engine, "ann", wishes, "numbers").repeated
+    assert not requests.ask(engine, "bob", [*WISHES, other], "numbers").repeated
+    requests.decide(engine, first, "rejected", "eve", "no")
+    assert not requests.ask(engine, "ann", [*WISHES, other], "numbers").repeated
+
+
+def test_two_who_ask_for_the_same_at_once_are_one_request(engine: Engine) -> None:
+    """Of calls that run side by side, as two clicks in two windows do, one writes and the others find it."""
+    together = threading.Barrier(4)
+
+    def ask(_: int) -> requests.Request:
+        together.wait()
+        return requests.ask(engine, "ann", WISHES, "numbers")
+
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(ask, range(4)))
+    assert len({each.request_id for each in made}) == len(requests.listed(engine)) == 1
+    assert sorted(each.repeated for each in made) == [False, True, True, True]
