@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 
 from grants import ledger, picture, refusals
 from grants.catalog import Catalog, Change
-from grants.entitlements import Wish
+from grants.entitlements import NO_GAME, Wish
 from grants.model import Observed, Securable, folded
 from grants.plan import AccessPlan, plan
 from grants.refusals import Case, Person
@@ -50,7 +50,7 @@ class Prepared:
 
     def asked_by(self, actor: str, reason: str, **more: str) -> operations.Wish:
         """Return the operation to ask for; `more` is kept with it, such as who requested it."""
-        keys = {wish.key for wish in self.wishes} | {each.key for each in self.plan.effects}
+        keys = {wish.key for wish in self.wishes} - {NO_GAME} | {each.key for each in self.plan.effects}
         cells = [*(each.principal for each in self.plan.changes), *(wish.principal for wish in self.wishes)]
         made = (*self.plan.change_set.made, *self.plan.change_set.ended)
         who = {folded(each) for each in (*cells, *(each.principal for each in made))}
@@ -91,7 +91,8 @@ def prepare(engine: Engine, catalog: Catalog, access: Access, wishes: Sequence[W
                 f"{wish.principal} cannot be given {wish.key} for longer than {access.max_days:g} days: "
                 "choose an earlier end, or none. The setting access.max_days says how long."
             )
-    observed = _look(engine, catalog, access, now, [wish.key for wish in wishes])
+    everything = any(wish.key == NO_GAME for wish in wishes)  # whether nobody needs it is decided by all tables
+    observed = _look(engine, catalog, access, now, None if everything else [wish.key for wish in wishes])
     return Prepared(tuple(wishes), plan(observed, wishes, ledger.managed(engine), now), observed)
 
 
@@ -113,14 +114,14 @@ def prepare_undo(engine: Engine, catalog: Catalog, access: Access, done: operati
     return Prepared((), undo(change_set, observed, ledger.managed(engine), now), observed, done.operation_id)
 
 
-def _look(engine: Engine, catalog: Catalog, access: Access, now: float, keys: Sequence[str]) -> Observed:
-    """Read the tables of these games anew; the others are in it as they were read a short while ago.
+def _look(engine: Engine, catalog: Catalog, access: Access, now: float, keys: Sequence[str] | None) -> Observed:
+    """Read the tables of these games anew, with None of all; the others are in it as they were read a short while ago.
 
     Who comes to read what by USE_*, and whether somebody still needs it, follows from all tables; a catalog of hundreds
     of tables is not read whole for every change.
     """
     schema = schema_of(access)
-    kept = picture.read(engine).observed
+    kept = None if keys is None else picture.read(engine).observed
     if kept is None or kept.schema != schema or now - kept.read_at > _FRESH_SECONDS:
         return picture.observe(catalog, schema, now)
     return picture.with_fresh(kept, picture.observe(catalog, schema, now, keys))

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from grants.entitlements import Cell, Entitlement, Given, Managed, Wish
+from grants.entitlements import NO_GAME, Cell, Entitlement, Given, Managed, Wish
 from grants.model import ALL_PRIVILEGES, KNOWN, SELECT, Observed, Securable, folded
 from grants.resolver import Resolver
-from grants.use import holds_more, uses
+from grants.use import holds_more, readers_by, uses
 from grants.verdict import place
 from pipeline.errors import Refused
 
@@ -93,6 +93,8 @@ def wish(finding: Finding, act: Act, reason: str, ticket: str = "") -> Wish:
     if act == "ignore" or act not in finding.acts:
         raise Refused(f"{finding.mark}: there is no plan to {act} that. Possible: {', '.join(finding.acts)}.")
     who, key, ours = finding.principal, finding.securable.path[-1], finding.entitlement
+    if finding.kind == "extra" and SELECT not in finding.privileges:
+        return Wish(who, NO_GAME, read=False, reason=reason, ticket=ticket)
     if finding.kind == "extra":
         given = act == "adopt"
         return Wish(who, key, read=given, reason=reason, ticket=ticket, adopt=given, revert=not given)
@@ -209,7 +211,13 @@ def _broader(
 
 
 def _left_over(resolver: Resolver, given: Given) -> Iterator[Finding]:
-    if not holds_more(resolver, given.principal):
-        who = resolver.name(given.principal)
-        said = f"{who} still has {given.privilege} on {place(given.securable)}, and turnout gives it no game any more."
-        yield Finding("extra", who, given.securable, (given.privilege,), said, ("ignore",))
+    if holds_more(resolver, given.principal):
+        return
+    who, readers = resolver.name(given.principal), readers_by(resolver, given)
+    said = f"{who} still has {given.privilege} on {place(given.securable)}, and turnout gives it no game any more"
+    if readers:
+        name, key = min(readers)
+        more = f" ({len(readers)} cells in all)" if len(readers) > 1 else ""
+        said += f". {resolver.name(name)} reads {key} by it{more}: it can be taken when nobody does"
+    acts: tuple[Act, ...] = ("ignore",) if readers else ("revert", "ignore")
+    yield Finding("extra", who, given.securable, (given.privilege,), f"{said}.", acts)

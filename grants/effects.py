@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from grants.catalog import Change
-from grants.entitlements import Cell, Entitlement, Wish
+from grants.entitlements import NO_GAME, Cell, Entitlement, Wish
 from grants.model import EVERYONE, SELECT, folded
 from grants.resolver import Resolver
 from grants.use import uses
@@ -57,6 +57,9 @@ def unmoved(
 ) -> Iterator[Unmoved]:
     """Yield each wish that changes nothing of who reads, with the reason and what would."""
     for wish in wishes:
+        if wish.key == NO_GAME:
+            yield from _left(after, wish)
+            continue
         if wish.key not in after.observed.tables:
             yield Unmoved(wish, reads=False, sentence=f"{wish.key} has no table in the catalog: nothing to take there.")
             continue
@@ -99,6 +102,15 @@ def _about_taking(after: Resolver, who: str, asked: Sequence[Wish]) -> Iterator[
     if could:
         way = after.verdict(who, could[0].key).granting[0]
         yield f"{after.name(who)} could grant itself {len(could)} of these games again, by {way.words}."
+
+
+def _left(after: Resolver, wish: Wish) -> Iterator[Unmoved]:
+    """Yield what somebody keeps above the tables where all of it that nobody needs was to be taken."""
+    who = after.name(wish.principal)
+    for need, where in uses(after.observed):
+        if need in (after.directly(who, where) or ()):
+            why = "turnout did not give it, or somebody has a game that needs it"
+            yield Unmoved(wish, None, f"{who} keeps {need} on {place(where)}: {why}.")
 
 
 def _select_ways(resolver: Resolver, wish: Wish) -> tuple[Way, ...]:

@@ -15,6 +15,9 @@ from pipeline.errors import Refused
 Cell = tuple[str, str]
 """A principal's folded name and a game key."""
 
+NO_GAME: Final = ""
+"""The key of a wish about no game: what turnout gave somebody above the tables is taken, if nobody needs it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
@@ -22,10 +25,11 @@ class Wish:
 
     `read` with `until` gives it until then (Unix seconds) and leaves a permanent entitlement alone; not to `read` with
     `until` takes only a temporary one that ends then or before, which is how one expires; without it takes both.
-    `adopt` makes an assignment that is there already ours; `revert` takes one that is not ours.
+    `adopt` makes an assignment that is there already ours; `revert` takes one that is not ours. Of `NO_GAME` it is
+    nothing but not to read.
 
     Raises:
-        Refused: adopt without read, revert with it, or a time that is none.
+        Refused: adopt without read, revert with it, no game with any of these, or a time that is none.
     """
 
     principal: str
@@ -42,6 +46,8 @@ class Wish:
             raise Refused(f"{self.until} is no time until which {self.principal} could read {self.key}.")
         if (self.adopt and not self.read) or (self.revert and (self.read or self.until is not None)):
             raise Refused("To adopt is to give, to revert is to take for good: ask for one of them.")
+        if self.key == NO_GAME and (self.read or self.revert or self.until is not None):
+            raise Refused("What is to be read, or reverted, is a game: name one.")
 
     @property
     def cell(self) -> Cell:

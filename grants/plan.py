@@ -10,7 +10,7 @@ from typing import Any, Final
 from grants.catalog import Change
 from grants.change_set import ChangeSet, Draft, Spellings, ours_of, simulate
 from grants.effects import Effect, Unmoved, effects, unmoved, warnings
-from grants.entitlements import NOTHING, Cell, Entitlement, Given, Managed, Wish
+from grants.entitlements import NO_GAME, NOTHING, Cell, Entitlement, Given, Managed, Wish
 from grants.model import BROWSE, SELECT, Observed, Securable, folded
 from grants.resolver import Resolver
 from grants.use import give, holds_more, take, uses
@@ -97,7 +97,7 @@ def plan(observed: Observed, wishes: Sequence[Wish], managed: Managed, now: floa
     cells = _entitled(before, asked, managed)
     draft, adopted, vanished = Draft(), set[Given](), set[Given]()
     spelled = Spellings(observed)
-    for wish in asked:
+    for wish in (each for each in asked if each.key != NO_GAME):
         where = _table(observed, wish.key)
         held = before.directly(wish.principal, where) or frozenset()
         if wish.read:
@@ -211,7 +211,9 @@ def _facts(before: Resolver, wishes: Iterable[Wish], done: ChangeSet, managed: M
     observed = before.observed
     touched: dict[Securable, set[str]] = {where: set() for where in observed.schema.chain()}
     who: set[str] = set()
-    asked = [(_table(observed, wish.key), wish.principal) for wish in wishes]
+    asked = [
+        (observed.schema if wish.key == NO_GAME else _table(observed, wish.key), wish.principal) for wish in wishes
+    ]
     for where, principal in (*asked, *((each.securable, each.principal) for each in done.changes)):
         name = folded(principal)
         who.add(name)

@@ -56,6 +56,11 @@ def take(
     return kept
 
 
+def readers_by(resolver: Resolver, given: Given) -> set[Cell]:
+    """Return who would not read what, or who may read what, without one assignment."""
+    return set(_losses(resolver, set(), (given.securable, given.principal, given.privilege)))
+
+
 def holds_more(resolver: Resolver, principal: str) -> bool:
     """Return whether somebody directly has, or may have, anything that USE_* is needed for."""
     who, observed = folded(principal), resolver.observed

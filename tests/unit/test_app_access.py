@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, insert
 from streamlit.testing.v1 import AppTest
 
 from app import access, access_asks, access_matrix, services
@@ -18,6 +18,7 @@ from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.store import members
 from pipeline.store.operations import listed
+from pipeline.store.tables import given_access
 from tests.browser.access_world import SCHEMA, Catalogued, catalogued
 from tests.browser.seed import HOSTILE
 from tests.unit.app_world import Opening, again, drawn_alive, links, pages_of, texts
@@ -382,6 +383,29 @@ def test_drift_is_adopted_reverted_or_left_with_a_reason(world: Catalogued, open
     app.text_input(key="drift_reason").set_value("not declared")
     app.button(key="preview_drift").click().run()
     assert f"REVOKE SELECT ON TABLE turnout.games.{CHESS} FROM analysts" in "\n".join(each.value for each in app.code)
+
+
+def test_what_is_left_over_above_the_tables_can_be_reverted(world: Catalogued, opening: Opening) -> None:
+    """USE_* that turnout gave and nobody needs has a revert in the list, and its statements are previewed."""
+    with world.store.begin() as connection:
+        for where, privilege in zip(SCHEMA.chain(), ("USE_SCHEMA", "USE_CATALOG"), strict=True):
+            row = {"securable": where.full_name, "principal": BOB, "privilege": privilege, "operation_id": "0" * 32}
+            connection.execute(insert(given_access).values(row))
+    world.use(BOB)
+    world.look()
+    app = opening("access", view="drift")
+    app.segmented_control(key="drift_act").set_value("revert").run()
+    assert f"extra: {BOB} · USE_SCHEMA · games" in app.multiselect(key="drift_chosen").options
+    found = drifts.look(world.store, world.catalog, world.settings.access).findings
+    chosen = [drifts.id_of(each) for each in found if each.principal == BOB]
+    app.multiselect(key="drift_chosen").set_value(chosen[:1])
+    app.text_input(key="drift_reason").set_value("left over")
+    app.button(key="preview_drift").click().run()
+    statements = "\n".join(each.value for each in app.code)
+    assert f"REVOKE USE_SCHEMA ON SCHEMA turnout.games FROM {BOB}" in statements
+    assert f"REVOKE USE_CATALOG ON CATALOG turnout FROM {BOB}" in statements
+    confirmed(app, place="access_drift")
+    assert asked(world.store) == ["access"]
 
 
 # ---------------------------------------------------------------------------------------------------------------- large

@@ -8,7 +8,7 @@ import pytest
 from grants.catalog import Change
 from grants.change_set import simulate
 from grants.drift import Drift, Finding, drift, wish
-from grants.entitlements import NOTHING, Managed, Wish
+from grants.entitlements import NO_GAME, NOTHING, Given, Managed, Wish
 from grants.model import Observed, Principal
 from grants.plan import plan
 from pipeline.errors import Refused
@@ -98,6 +98,74 @@ def test_a_grant_whose_time_has_come_is_expired() -> None:
     assert acted(observed, managed, expired, "revert", NOW + 5) == Drift((), ())
     both, managed = kept(picture(), chess(NOW + 5), chess())
     assert found(both, managed, NOW + 5).findings == ()
+
+
+def left_over(observed: Observed) -> tuple[Observed, Managed]:
+    """Return it with USE_* that turnout gave for a game which it took again, while a stranger's grant held them."""
+    given, managed = kept(observed, chess())
+    held = changed(given, table_of("go"), "ann@x", add="SELECT")
+    taken = plan(held, [Wish("ann@x", "chess", read=False, reason="r")], managed, NOW)
+    return changed(simulate(held, taken.changes), table_of("go"), "ann@x", remove="SELECT"), taken.after
+
+
+def test_use_that_turnout_gave_and_nobody_needs_can_be_taken() -> None:
+    """What is left over above the tables is found, and one revert takes all of it; then turnout keeps nothing."""
+    observed, managed = left_over(picture())
+    findings = found(observed, managed).findings
+    assert [(each.privileges, each.acts) for each in findings] == [
+        (("USE_CATALOG",), ("revert", "ignore")), (("USE_SCHEMA",), ("revert", "ignore")),
+    ]  # fmt: skip
+    for each in findings:
+        done = plan(observed, [wish(each, "revert", "because")], managed, NOW)
+        assert [change.remove for change in done.changes] == [("USE_SCHEMA",), ("USE_CATALOG",)]
+        assert (done.unmoved, done.after) == ((), NOTHING)
+        assert acted(observed, managed, each, "revert").findings == ()
+    with pytest.raises(Refused, match="no plan to adopt"):
+        wish(findings[0], "adopt", "because")
+
+
+@pytest.mark.parametrize("key", ["main", "games"])
+def test_a_game_called_like_the_schema_is_not_meant(key: str) -> None:
+    """What is left over is reverted without touching a game that is called as what it lies in."""
+    observed, managed = left_over(picture(keys=("chess", "go", key)))
+    for each in found(observed, managed).findings:
+        meant = wish(each, "revert", "because")
+        assert meant.key == NO_GAME
+        done = plan(changed(observed, table_of(key), "bob@x", add="SELECT"), [meant], managed, NOW)
+        assert {change.securable for change in done.changes} == {SCHEMA, CATALOG}
+    for forged in ({"read": True}, {"read": False, "revert": True}, {"read": False, "until": NOW}):
+        with pytest.raises(Refused, match="name one"):
+            Wish("ann@x", NO_GAME, **forged)
+
+
+def test_use_that_somebody_reads_by_is_told_with_who_and_not_taken() -> None:
+    """A group's USE_* without a game stay while a member reads by them: the finding has no act but to ignore it."""
+    direct = {SCHEMA: {"readers": {"USE_SCHEMA"}}, CATALOG: {"readers": {"USE_CATALOG"}},
+              table_of("chess"): {"bob@x": {"SELECT"}}, table_of("go"): {"bob@x": {"SELECT"}}}  # fmt: skip
+    observed = picture(direct, groups={"bob@x": {"readers"}})
+    use = {Given(SCHEMA, "readers", "USE_SCHEMA"), Given(CATALOG, "readers", "USE_CATALOG")}
+    managed = Managed(given=frozenset(use))
+    _, schema, *_ = found(observed, managed).findings
+    assert (schema.privileges, schema.acts) == (("USE_SCHEMA",), ("ignore",))
+    assert schema.sentence == (
+        "readers still has USE_SCHEMA on schema main.games, and turnout gives it no game any more. bob@x reads chess "
+        "by it (2 cells in all): it can be taken when nobody does."
+    )
+    forced = plan(observed, [Wish("readers", NO_GAME, read=False, reason="r")], managed, NOW)
+    assert forced.is_empty
+    assert [each.as_wished for each in forced.unmoved] == [False, False]
+    assert "readers keeps USE_SCHEMA on schema main.games: " in forced.unmoved[0].sentence
+
+
+def test_use_that_turnout_did_not_give_or_that_is_needed_is_not_reverted() -> None:
+    """A wish about what is left over takes nothing of anybody else's, and nothing a newer game rests on."""
+    by_hand = picture({SCHEMA: {"ann@x": {"USE_SCHEMA"}}, CATALOG: {"ann@x": {"USE_CATALOG"}}})
+    about = [Wish("ann@x", NO_GAME, read=False, reason="r")]
+    assert found(by_hand, NOTHING).findings == ()
+    assert plan(by_hand, about, NOTHING, NOW).is_empty
+    assert plan(*kept(picture(), chess())[:1], about, kept(picture(), chess())[1], NOW).is_empty
+    observed, managed = left_over(picture())
+    assert plan(changed(observed, table_of("go"), "ann@x", add="SELECT"), about, managed, NOW).is_empty
 
 
 def test_a_table_that_was_made_anew_is_found_with_what_was_lost() -> None:

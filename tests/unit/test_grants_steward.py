@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from grants import asking, drifts, picture
 from grants.approving import approval, approved
 from grants.catalog import Change, Denied
+from grants.drift import wish
 from grants.entitlements import Wish
 from grants.model import Securable
 from grants.reading import rows
@@ -109,6 +110,32 @@ def test_a_change_by_hand_is_seen_as_drift_and_not_undone(house: House) -> None:
         kinds = {(each.kind, each.principal) for each in drifts.in_picture(house.world.engine, seen).findings}
         assert kinds == {("missing", ANN), ("extra", BOB)}
     assert len(listed(house.world.engine)) == 1
+
+
+def test_use_that_is_left_over_is_taken_by_a_revert(house: House) -> None:
+    """USE_* that outlived its game, because somebody's own grant held it, is drift that one operation takes."""
+    house.make_table(CHESS)
+    house.make_table(GO)
+    house.rounds()
+    house.do(Wish(ANN, CHESS, True, None, "numbers"))
+    by_hand = Securable((*house.schema.path, GO))
+    house.catalog.change(Change(by_hand, ANN, add=("SELECT",)))
+    house.rounds()
+    house.do(Wish(ANN, CHESS, False, reason="over"))
+    house.catalog.change(Change(by_hand, ANN, remove=("SELECT",)))
+    house.rounds()
+    world = house.world
+    left = drifts.look(world.engine, house.catalog, world.settings.access).findings
+    assert [(each.kind, each.privileges) for each in left] == [("extra", ("USE_CATALOG",)), ("extra", ("USE_SCHEMA",))]
+    house.catalog.change(Change(by_hand, ANN, add=("SELECT",)))
+    meant = [wish(each, "revert", "left over") for each in left]
+    needed = asking.prepare(world.engine, house.catalog, world.settings.access, meant)
+    assert needed.plan.is_empty, "the picture that is kept does not know of this grant"
+    house.catalog.change(Change(by_hand, ANN, remove=("SELECT",)))
+    done = house.do(*meant)
+    assert (done.state, done.parameters["games"]) == ("succeeded", []), done.outcome
+    assert all(ANN not in house.catalog.assignments(each) for each in house.schema.chain())
+    assert drifts.look(world.engine, house.catalog, world.settings.access).findings == ()
 
 
 def test_what_was_ignored_stays_counted(house: House) -> None:
