@@ -1,7 +1,8 @@
 """The controller's part of access: carries out operations, and round after round looks after the catalog.
 
 A round registers the tables of new games, takes the picture that pages show, and asks for the end of what has run out.
-It runs in a thread of its own: a catalog that is slow or away holds up nobody.
+It is due time and again, and as soon as changes of an operation were seen in the catalog: pages shall show them. It
+runs in a thread of its own: a catalog that is slow or away holds up nobody.
 """
 
 import logging
@@ -39,7 +40,8 @@ class Steward:
         """Begin with a round at the first tick; `environ` has addresses and tokens of catalogs that are not ours."""
         self._world, self._environ = world, environ
         self._stop = threading.Event()
-        self._executor = Executor(self._open, self._stop)
+        self._seen = threading.Event()  # a change was, since the newest round began
+        self._executor = Executor(self._open, self._stop, seen=self._seen.set)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="access")
         self._round: Future[None] | None = None
         self._due_at = 0.0
@@ -61,7 +63,9 @@ class Steward:
             else:
                 self._broken = None
             self._round, self._due_at = None, time.monotonic() + self._world.settings.access.refresh_seconds
-        if self._round is None and time.monotonic() >= self._due_at and not self._stop.is_set():
+        is_due = self._seen.is_set() or time.monotonic() >= self._due_at
+        if self._round is None and is_due and not self._stop.is_set():
+            self._seen.clear()  # before it begins: what is seen while it runs may have come too late for it
             self._round = self._pool.submit(self.look_after)
         return self._broken
 

@@ -7,12 +7,14 @@ from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from sqlalchemy import update
 
-from grants import asking, ledger, requests
+from grants import asking, ledger, picture, requests
 from grants.entitlements import Wish
 from pipeline.names import game_key
 from pipeline.store import audit
 from pipeline.store.operations import Operation, ask, listed
+from pipeline.store.tables import entitlements
 from tests.browser.access_world import Catalogued, catalogued
 from tests.browser.drivers import steered
 from tests.browser.seed import HOSTILE
@@ -25,6 +27,7 @@ LINKS = "a@b.io:@c.io http://d.io www.e.io"
 TURNED = "**\u202emoc.live**"
 ROOT = "root@example.com"  # whom the page acts as
 MANY = [f"reader{number:02d}@example.com" for number in range(50)]
+ROUND = 5.0  # seconds between two looks of the controller
 GAMES = ("Chess", "Go", "Ludo", "Risk", "Shogi", "Tarot", *HOSTILE)
 
 pytestmark = [
@@ -42,7 +45,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogued]:
     names = [ANN, BOB, CLEO, DAN, ODD, ROOT, *MANY]
     settings = f'[access.identities]\n{getpass.getuser()} = "{ROOT}"\n'
     with (
-        catalogued(folder, GAMES, {name: [] for name in names}, settings, refresh_seconds=1.0) as made,
+        catalogued(folder, GAMES, {name: [] for name in names}, settings, refresh_seconds=ROUND) as made,
         steered(folder, ("a",), made.settings),
     ):
         yield made
@@ -82,6 +85,24 @@ def asked(world: Catalogued, who: str) -> list[Operation]:
     return [each for each in listed(world.store) if f"reader:{who}" in each.targets]
 
 
+def read_at(world: Catalogued) -> float:
+    """Return when the picture that the page shows was taken."""
+    known = picture.read(world.store).observed
+    return 0.0 if known is None else known.read_at
+
+
+def _until_it_is_looked_at_early(world: Catalogued, before: float) -> None:
+    """Wait for a picture that comes sooner after the one before than the controller takes them by itself."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        now = read_at(world)
+        if 0 < now - before < ROUND:
+            return
+        before = now
+        time.sleep(0.05)
+    raise AssertionError("it was not looked at early")
+
+
 def ended(world: Catalogued, who: str, count: int = 1) -> list[Operation]:
     """Wait until so many operations about somebody are over."""
     deadline = time.monotonic() + 30
@@ -94,7 +115,10 @@ def ended(world: Catalogued, who: str, count: int = 1) -> list[Operation]:
 
 
 def test_a_grant_is_seen_when_it_was_observed_and_so_is_its_end(page: Page, world: Catalogued) -> None:
-    """A cell says no until the catalog was read again after the grant, then reads; revoked, it says no again."""
+    """A cell says no until the catalog was read again after the grant, then reads; revoked, it says no again.
+
+    For that nobody waits until the controller looks at the catalog by itself.
+    """
     why(page, "Chess", ANN)
     expect(page.get_by_text(f"· no: {ANN} does not read")).to_be_visible(timeout=SOON)
     open_change(page, "give", ["Chess"], [ANN])
@@ -102,7 +126,9 @@ def test_a_grant_is_seen_when_it_was_observed_and_so_is_its_end(page: Page, worl
     expect(page.get_by_text("Who comes to read what (1)")).to_be_visible(timeout=SOON)
     expect(page.get_by_text(f"GRANT SELECT ON TABLE turnout.games.{game_key('Chess')} TO {ANN}")).to_be_visible()
     assert not world.has_select(ANN, "Chess")
+    before = read_at(world)
     page.get_by_role("button", name="Ask to grant").click()
+    _until_it_is_looked_at_early(world, before)
     expect(page.get_by_text("✓ succeeded: 1 came to read")).to_be_visible(timeout=SOON)
     expect(page.get_by_text("3 changes of the catalog: 3 seen in the catalog.")).to_be_visible(timeout=SOON)
     (done,) = ended(world, ANN)
@@ -122,13 +148,16 @@ def test_a_grant_is_seen_when_it_was_observed_and_so_is_its_end(page: Page, worl
 
 def test_what_is_given_for_a_while_ends_by_itself(page: Page, world: Catalogued) -> None:
     """When its time has come the controller takes it, and the cell that read does not any more."""
-    wish = Wish(BOB, game_key("Go"), True, time.time() + 6, "for an hour", "DATA-7")
+    wish = Wish(BOB, game_key("Go"), True, time.time() + 3600, "for an hour", "DATA-7")
     prepared = asking.prepare(world.store, world.catalog, world.settings.access, [wish])
     ask(world.store, prepared.asked_by("eve", "for a while"))
     ended(world, BOB)
     why(page, "Go", BOB)
     expect(page.get_by_text(f"✓ reads: {BOB} reads")).to_be_visible(timeout=SOON)
     expect(page.get_by_text("1 ending within 14 days")).to_be_visible(timeout=SOON)
+    with world.store.begin() as connection:  # its time comes
+        mine = entitlements.c.principal == BOB
+        connection.execute(update(entitlements).where(mine).values(until=time.time() - 1))
     expect(page.get_by_text(f"· no: {BOB} does not read")).to_be_visible(timeout=SOON)
     assert not world.has_select(BOB, "Go")
     assert {each.actor for each in ended(world, BOB, 2)} == {"eve", "(controller)"}

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ class Desk:
     world: World
     catalog: Embedded
     stop: threading.Event
+    looks: list[str] = field(default_factory=list)  # each time somebody was to look at the whole catalog
 
     def ask(self, *wishes: Wish, actor: str = "eve") -> Operation:
         prepared = asking.prepare(self.world.engine, self.catalog, self.world.settings.access, wishes)
@@ -50,7 +51,9 @@ class Desk:
 
     def finish(self, asked: Operation, catalog: Catalog | None = None, observe_seconds: float = 5.0) -> Operation:
         """Let a controller bring everything on until the operation has ended."""
-        executor = Executor(lambda: catalog or self.catalog, self.stop, observe_seconds)
+        executor = Executor(
+            lambda: catalog or self.catalog, self.stop, observe_seconds, lambda: self.looks.append("now")
+        )
         kinds = {asking.KIND: executor.kind()}
         pause = threading.Event()
         for _ in range(2_000):
@@ -201,6 +204,15 @@ def test_a_failed_use_keeps_back_what_rests_on_it(desk: Desk) -> None:
     schema = asking.schema_of(desk.world.settings.access)
     assert ANN not in desk.catalog.assignments(schema)
     assert ledger.held(desk.world.engine) == []
+
+
+def test_only_what_was_seen_has_the_catalog_looked_at(desk: Desk) -> None:
+    """A change that was seen asks for a new picture; one that failed does not, else what always fails never rests."""
+    failing = Failing(desk.catalog, lambda _: Denied("no"))
+    assert desk.finish(desk.ask(*give((ANN, CHESS))), failing).state == "failed"
+    assert desk.looks == []
+    assert desk.finish(desk.ask(*give((ANN, CHESS)))).state == "succeeded"
+    assert desk.looks == ["now"]
 
 
 def test_a_catalog_that_is_away_is_waited_for(desk: Desk) -> None:

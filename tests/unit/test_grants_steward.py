@@ -1,6 +1,7 @@
 """The controller's part of access, on a real embedded catalog: tables are registered, pictures taken, terms ended."""
 
 import os
+import threading
 from dataclasses import replace
 
 import pytest
@@ -38,6 +39,36 @@ def test_tables_of_games_are_registered_as_they_come(house: House) -> None:
     assert known.problem is None
     assert known.observed is not None
     assert set(known.observed.tables) == {CHESS, GO}
+
+
+def next_picture(house: House, after: float) -> float:
+    """Let the controller tick until there is a newer picture than one that was read then; return when it was read."""
+    pause = threading.Event()
+    for _ in range(1_000):
+        assert house.steward.tick() is None
+        known = picture.read(house.world.engine).observed
+        if known is not None and known.read_at > after:
+            return known.read_at
+        pause.wait(0.01)  # the round runs in a thread
+    raise AssertionError("no newer picture")
+
+
+def test_a_change_that_was_seen_is_in_a_picture_at_once(house: House) -> None:
+    """After an operation the next tick takes a picture with it, however far off the next round is."""
+    far = replace(house.world.settings.access, refresh_seconds=3600.0)
+    house.world = replace(house.world, settings=replace(house.world.settings, access=far))
+    house.steward = Steward(house.world, os.environ)
+    house.make_table(CHESS)
+    first = next_picture(house, 0.0)
+    house.do(Wish(ANN, CHESS, True, None, "numbers"))
+    second = next_picture(house, first)
+    known = picture.read(house.world.engine).observed
+    assert known is not None
+    assert "SELECT" in known.direct[known.tables[CHESS].securable][ANN]
+    house.do(Wish(ANN, CHESS, False, reason="over"))
+    assert house.steward.tick() is None, "its round begins"
+    house.do(Wish(BOB, CHESS, True, None, "numbers"))  # seen while the round runs, or after it: it needs another one
+    next_picture(house, next_picture(house, second))
 
 
 def test_a_table_that_lies_elsewhere_is_told_of(house: House) -> None:
