@@ -1,7 +1,7 @@
 """The matrix of games and principals: filters that stand in the URL, one table, one verdict per cell.
 
-A cell is a glyph with words and a colour; what is not known is neither of yes and no. A click on a cell only fills in
-the names below, by which everything else goes.
+A cell is a glyph with words and a colour; what is not known is neither of yes and no. A click on a cell fills in the
+names below, by which everything else goes, and shows why.
 """
 
 from collections.abc import Mapping, Sequence
@@ -99,8 +99,24 @@ def take_filters() -> dict[str, tuple[str, ...]]:
     }
 
 
-def draw(look: Look, known: Known, asked: Asked, prefill: Mapping[str, str]) -> None:
-    """Draw the matrix; a click on a cell fills in the widgets `prefill` names for `game` and `who`."""
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """What a click on a cell fills in: the keys of the widgets that hold names, and of the view with what tells why."""
+
+    game: str
+    who: str
+    view: str
+    why: str
+
+    def of(self, shown: Part, cell: tuple[int, str]) -> dict[str, str]:
+        """Return what the widgets hold after a click, by their keys; only a game with a principal has a why."""
+        key, who = chosen(shown, cell)
+        held = {self.game: key, self.who: who, self.view: None if key is None or who is None else self.why}
+        return {widget: value for widget, value in held.items() if value is not None}
+
+
+def draw(look: Look, known: Known, asked: Asked, prefill: Prefill) -> None:
+    """Draw the matrix; a click on a cell fills in what `prefill` says."""
     shown = part(known, look.names, asked)
     if not shown.keys or not shown.who:
         missing = "game" if not shown.keys else "principal"
@@ -142,15 +158,13 @@ def _heading(who: Who) -> str:
     return f"{words.principal_text(who.name)}{what}{'' if who.active else ' (not active)'}"
 
 
-def _prefill(widgets: Mapping[str, str]) -> None:
+def _prefill(prefill: Prefill) -> None:
     """Fill in the names of the chosen cell, as it was drawn; nothing is done with a place in a table but that."""
     shown, held = st.session_state.get(_DRAWN), st.session_state.get(_TABLE)
     cells = [] if held is None else held["selection"]["cells"]
     if isinstance(shown, Part) and cells:
-        key, who = chosen(shown, cells[0])
-        for widget, value in ((widgets["game"], key), (widgets["who"], who)):
-            if value is not None:
-                st.session_state[widget] = value
+        for widget, value in prefill.of(shown, cells[0]).items():
+            st.session_state[widget] = value
 
 
 def chosen(shown: Part, cell: tuple[int, str]) -> tuple[str | None, str | None]:

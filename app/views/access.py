@@ -52,7 +52,7 @@ def _live(environment: Environment) -> None:
     links.draw_unknown(unknown, linked)
     if look.known is not None:
         asked = access_matrix.draw_filters()
-        prefill = {"game": access_why.GAME, "who": access_why.WHO}
+        prefill = access_matrix.Prefill(access_why.GAME, access_why.WHO, _VIEW, "why")
         access_matrix.draw(look, look.known, asked, prefill)
     st.segmented_control(
         "View", list(_VIEWS), key=_VIEW, format_func=_VIEWS.__getitem__, required=True, label_visibility="collapsed"

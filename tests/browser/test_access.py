@@ -1,9 +1,10 @@
 """Access in a real browser, over a catalog that is really served and a controller that really changes it."""
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -220,6 +221,26 @@ def test_a_double_click_is_one_change(page: Page, world: Catalogued) -> None:
     (done,) = ended(world, DAN)
     told = [each.phase for each in audit.entries(world.store) if each.operation_id == done.operation_id]
     assert told == ["begun", "ended"]
+
+
+def test_a_click_on_a_cell_tells_why_and_is_in_the_link(page: Page, world: Catalogued) -> None:
+    """A cell opens why, of its names; a view that is chosen after it stays, though the cell is still the chosen one."""
+    del world
+    page.goto(f"/access?{urlencode({'view': 'ending', 'game_text': 'Ludo', 'who_text': BOB})}")
+    table = page.get_by_test_id("stDataFrame").first
+    expect(table).to_be_visible(timeout=SOON)
+    settled(page)
+    table.click(position={"x": 310, "y": 53})  # the first cell: below the heading, right of the game's name
+    expect(page.get_by_text(f"· no: {BOB} does not read {game_key('Ludo')}")).to_be_visible(timeout=SOON)
+    expect(page).to_have_url(re.compile(rf"why_game={game_key('Ludo')}"))
+    found = parse_qs(urlsplit(page.url).query)
+    assert (found["why_who"], found["game_text"], "view" in found) == ([BOB], ["Ludo"], False)
+    seen = page.get_by_text("data as of").inner_text()
+    page.get_by_text("Drift", exact=True).click()
+    expect(page).to_have_url(re.compile("view=drift"))
+    expect(page.get_by_text(seen)).to_have_count(0, timeout=SOON)  # it was drawn anew
+    settled(page)
+    assert "view=drift" in page.url
 
 
 def test_hostile_names_act_nowhere(page: Page, world: Catalogued) -> None:

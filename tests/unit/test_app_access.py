@@ -198,13 +198,20 @@ def test_a_catalog_that_is_away_refuses_changes_and_nothing_else(world: Catalogu
 
 
 def test_a_click_on_a_cell_only_fills_in_names(world: Catalogued, opening: Opening) -> None:
-    """A place in the table chooses by the names it was drawn with, and one that was not drawn chooses nothing."""
+    """A place in the table chooses by the names it was drawn with, and one that was not drawn chooses nothing.
+
+    Why is shown of a game and a principal only.
+    """
     app = opening("access", who_text="bob")
     shown = app.session_state["access_drawn"]
     assert shown.who == (BOB,)
     assert access_matrix.chosen(shown, (0, "p0")) == (shown.keys[0], BOB)
     assert access_matrix.chosen(shown, (99, "p7")) == (None, None)
     assert access_matrix.chosen(shown, (0, "game")) == (shown.keys[0], None)
+    filled = access_matrix.Prefill("game", "who", "view", "why")
+    assert filled.of(shown, (0, "p0")) == {"game": shown.keys[0], "who": BOB, "view": "why"}
+    assert filled.of(shown, (0, "game")) == {"game": shown.keys[0]}
+    assert filled.of(shown, (99, "p0")) == {"who": BOB}
 
 
 # ---------------------------------------------------------------------------------------------------------------- asked
