@@ -17,7 +17,7 @@ Act = Literal["adopt", "revert", "ignore"]
 """To adopt is to keep what is there as what shall be, to revert is to make it as it shall be."""
 
 CLASSES: Final[Mapping[Class, str]] = {
-    "extra": "somebody was granted a game, and not by turnout",
+    "extra": "somebody was granted a game, and not by turnout; or turnout's USE_* outlived their game",
     "missing": "a grant of turnout's is not there, or not enough to read by",
     "expired": "the time of a grant has come, and it is still there",
     "recreated": "a table was made anew since, and lost its grants",
