@@ -76,14 +76,14 @@ def measure(games: int, principals: int, runs: int) -> dict[str, list[float]]:
     told("matrix, first look at a picture", lambda: matrix(Resolver(there)))
     told(f"plan, {len(gives):,} cells, a fifth is there", lambda: plan(there, gives, NOTHING, 0.0))
     given = told(f"plan, {len(gives):,} cells, nothing is there", lambda: plan(empty, gives, NOTHING, 0.0))
-    full = simulate(empty, given.changes)
-    again = told("plan again, all is there", lambda: plan(full, gives, given.after, 0.0))
+    full, kept = simulate(empty, given.changes), given.after
+    again = told("plan again, all is there", lambda: plan(full, gives, kept, 0.0))
     if not again.is_empty:
         raise AssertionError("applied and planned again a plan is not empty")
-    told(f"plan, {len(takes):,} cells are taken", lambda: plan(full, takes, given.after, 0.0))
-    told("plan of one cell beside all of them", lambda: plan(full, takes[:1], given.after, 0.0))
-    told("undo of all of them", lambda: undo(given.change_set, full, given.after, 0.0))
-    told("drift over all of them", lambda: drift(full, given.after, 0.0, {}))
+    told(f"plan, {len(takes):,} cells are taken", lambda: plan(full, takes, kept, 0.0))
+    told("plan of one cell beside all of them", lambda: plan(full, takes[:1], kept, 0.0))
+    told("undo of all of them", lambda: undo(given.change_set, full, kept, 0.0))
+    told("drift over all of them", lambda: drift(full, kept, 0.0, {}))
     return found
 
 

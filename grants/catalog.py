@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from grants.model import Directory, GameTable, Securable
 from pipeline.errors import Refused, Transient
@@ -28,8 +28,7 @@ class Probe:
     said: str  # one sentence
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One principal's privileges on one securable: one request to the catalog."""
 
     securable: Securable

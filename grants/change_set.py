@@ -6,10 +6,11 @@ USE_CATALOG: at no time has somebody more of what is above than they need, and a
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 from grants.catalog import Change
-from grants.entitlements import Cell, Entitlement, Given, Managed, given_by
+from grants.entitlements import Cell, Entitlement, Given, Managed, added_by, taken_by
 from grants.model import Observed, Securable, folded
 
 
@@ -35,12 +36,15 @@ class ChangeSet:
 
     def kept(self, managed: Managed) -> Managed:
         """Return what turnout keeps when it was applied to the catalog and `managed` is what was kept before."""
-        given = Managed(given=managed.given | self.adopted).after(self.changes).given - self.disowned
-        return Managed(managed.entitlements.difference(self.ended) | set(self.made), given)
+        left = managed.given.union(self.adopted).difference(taken_by(self.changes))
+        given = left.union(added_by(self.changes))
+        return Managed(managed.entitlements.difference(self.ended).union(self.made), given - self.disowned)
 
 
-Assignments = dict[Securable, dict[str, set[str]]]
-"""Securable → principal as the catalog spells it → privileges."""
+Assignments = dict[Securable, dict[str, tuple[str, ...]]]
+"""Securable → principal as the catalog spells it → privileges, sorted."""
+
+_NONE: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(slots=True)
@@ -52,24 +56,33 @@ class Draft:
 
     def add(self, where: Securable, principal: str, privilege: str) -> None:
         """Give a privilege."""
-        self.adds.setdefault(where, {}).setdefault(principal, set()).add(privilege)
+        _put(self.adds, where, principal, privilege)
 
     def remove(self, where: Securable, principal: str, privilege: str) -> None:
         """Take a privilege."""
-        self.removes.setdefault(where, {}).setdefault(principal, set()).add(privilege)
+        _put(self.removes, where, principal, privilege)
 
     def ordered(self) -> tuple[Change, ...]:
         """Return the changes, one principal and one securable each, in the order in which they must be done."""
         return (
-            *(Change(where, who, add=tuple(sorted(rights))) for where, who, rights in _sorted(self.adds, 1)),
-            *(Change(where, who, remove=tuple(sorted(rights))) for where, who, rights in _sorted(self.removes, -1)),
+            *(Change(where, who, add=rights) for where, who, rights in _sorted(self.adds, 1)),
+            *(Change(where, who, remove=rights) for where, who, rights in _sorted(self.removes, -1)),
         )
 
 
-def _sorted(assignments: Assignments, direction: int) -> Iterator[tuple[Securable, str, set[str]]]:
+def _put(assignments: Assignments, where: Securable, principal: str, privilege: str) -> None:
+    there = assignments.setdefault(where, {})
+    held = there.get(principal)
+    if held is None:
+        there[principal] = (privilege,)
+    elif privilege not in held:
+        there[principal] = tuple(sorted((*held, privilege)))
+
+
+def _sorted(assignments: Assignments, direction: int) -> Iterator[tuple[Securable, str, tuple[str, ...]]]:
     for where in sorted(assignments, key=lambda each: (direction * len(each.path), each.path)):
-        for who in sorted(assignments[where]):
-            yield where, who, assignments[where][who]
+        for who, rights in sorted(assignments[where].items()):
+            yield where, who, rights
 
 
 def simulate(observed: Observed, changes: Iterable[Change]) -> Observed:
@@ -78,11 +91,18 @@ def simulate(observed: Observed, changes: Iterable[Change]) -> Observed:
     for change in changes:
         if change.securable not in observed.direct:
             continue
-        there = direct.setdefault(change.securable, dict(observed.direct[change.securable]))
-        then = (there.pop(change.principal, frozenset()) | set(change.add)) - set(change.remove)
+        there = direct.get(change.securable)
+        if there is None:
+            there = direct[change.securable] = dict(observed.direct[change.securable])
+        then = _changed(there.pop(change.principal, _NONE), change.add, change.remove)
         if then:
             there[change.principal] = then
     return replace(observed, direct={**observed.direct, **direct})
+
+
+@lru_cache(maxsize=1_024)  # tens of thousands of changes come to the same few sets, which are then one object
+def _changed(held: frozenset[str], add: tuple[str, ...], remove: tuple[str, ...]) -> frozenset[str]:
+    return held.union(add).difference(remove)
 
 
 class Spellings:
@@ -90,17 +110,21 @@ class Spellings:
 
     def __init__(self, observed: Observed) -> None:
         self._direct: Final = observed.direct
-        self._found: Final[dict[Securable, dict[str, list[str]]]] = {}
+        self._found: Final[dict[Securable, dict[str, list[tuple[str, frozenset[str]]]]]] = {}
 
-    def of(self, where: Securable, principal: str) -> list[str]:
-        """Return the spellings of a folded name on a securable; mostly one, none where nothing was granted."""
-        if where not in self._found:
-            self._found[where] = {}
-            for each in self._direct.get(where, ()):
-                self._found[where].setdefault(folded(each), []).append(each)
-        return self._found[where].get(principal, [])
+    def of(self, where: Securable, principal: str) -> list[tuple[str, frozenset[str]]]:
+        """Return the spellings of a folded name on a securable, each with what it holds there.
+
+        Mostly there is one; none where nothing was granted.
+        """
+        found = self._found.get(where)
+        if found is None:
+            found = self._found[where] = {}
+            for each, held in self._direct.get(where, {}).items():
+                found.setdefault(folded(each), []).append((each, held))
+        return found.get(principal, [])
 
 
 def ours_of(changes: Iterable[Change], managed: Managed) -> frozenset[Given]:
     """Return which of the assignments that changes take were given by turnout."""
-    return managed.given & {given for change in changes if change.remove for given in given_by(change, change.remove)}
+    return managed.given.intersection(taken_by(changes))

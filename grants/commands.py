@@ -213,7 +213,7 @@ def _as_dict(prepared: desk.Prepared) -> dict[str, Any]:
     planned = prepared.plan
     return {
         "plan": planned.fingerprint,
-        "effects": [asdict(each) for each in planned.effects],
+        "effects": [each._asdict() for each in planned.effects],
         "unmoved": [each.sentence for each in planned.unmoved],
         "warnings": planned.warnings,
         "statements": [each for change in planned.changes for each in desk.statements(change)],

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from grants.entitlements import NO_GAME, Cell, Entitlement, Given, Managed, Wish
 from grants.model import ALL_PRIVILEGES, KNOWN, SELECT, Observed, Securable, folded
 from grants.resolver import Resolver
-from grants.use import holds_more, readers_by, uses
+from grants.use import idle, readers_by, uses
 from grants.verdict import place
 from pipeline.errors import Refused
 
@@ -107,21 +107,29 @@ def wish(finding: Finding, act: Act, reason: str, ticket: str = "") -> Wish:
 
 
 def _of_entitlements(resolver: Resolver, by_cell: Mapping[Cell, list[Entitlement]], now: float) -> Iterator[Finding]:
-    for cell, entitlements in by_cell.items():
+    use = {who: _lacks_use(resolver, who) for who in {who for who, _ in by_cell}}
+    selected = {who: resolver.selected_by_itself(who) for who in use}
+    for (who, key), entitlements in by_cell.items():
+        where = _table(resolver, key)
+        lacks = [SELECT] if key not in selected[who] and where in resolver.observed.direct else []
         live = [each for each in entitlements if not each.is_over(now)]
-        held = resolver.directly(cell[0], _table(resolver, cell[1]))
         for each in entitlements:
-            if resolver.standing(each.principal) != "active":
+            if resolver.standing(who) != "active":
                 yield _gone(resolver, each)
             elif each.is_over(now):
-                if not live and SELECT in (held or ()):
+                if not live and resolver.holds(where, who, SELECT):
                     yield _expired(resolver, each)
             else:
-                yield from _unfulfilled(resolver, each)
+                yield from _unfulfilled(resolver, each, (*lacks, *use[who]))
+
+
+def _lacks_use(resolver: Resolver, who: str) -> list[str]:
+    return [need for need, above in uses(resolver.observed) if resolver.has(who, need, above) is False]
 
 
 def _table(resolver: Resolver, key: str) -> Securable:
-    return Securable((*resolver.observed.schema.path, key))
+    there = resolver.observed.tables.get(key)
+    return Securable((*resolver.observed.schema.path, key)) if there is None else there.securable
 
 
 def _gone(resolver: Resolver, ours: Entitlement) -> Finding:
@@ -135,26 +143,22 @@ def _expired(resolver: Resolver, ours: Entitlement) -> Finding:
     return Finding("expired", ours.principal, _table(resolver, ours.key), (SELECT,), said, ("revert", "ignore"), ours)
 
 
-def _unfulfilled(resolver: Resolver, ours: Entitlement) -> Iterator[Finding]:
+def _unfulfilled(resolver: Resolver, ours: Entitlement, lacks: tuple[str, ...]) -> Iterator[Finding]:
     who, where, there = ours.principal, _table(resolver, ours.key), resolver.observed.tables.get(ours.key)
     if there is None:
         said = f"{who} was given {ours.key}, and the catalog has no such table: register it, or give the grant up."
         yield Finding("missing", who, where, (SELECT,), said, ("adopt", "ignore"), ours)
-        return
-    read = where in resolver.observed.direct
-    lacks = [SELECT] if read and not resolver.selects_by_itself(who, ours.key) else []
-    lacks += [need for need, above in uses(resolver.observed) if resolver.has(who, need, above) is False]
-    if there.table_id != ours.table_id:
+    elif there.table_id != ours.table_id:
         what = f"lost {' and '.join(lacks)}" if lacks else "was granted it again since, by whom is not known"
         said = f"The table of {ours.key} was made anew since {who} was given it: {who} {what}."
         acts: tuple[Act, ...] = ("adopt", "revert", "ignore") if lacks else ("adopt", "ignore")
-        yield Finding("recreated", who, where, tuple(lacks), said, acts, ours)
+        yield Finding("recreated", who, where, lacks, said, acts, ours)
     elif lacks:
         reads = resolver.reading(who).of(ours.key)
         still = "still reads it by another way" if reads else "does not read it"
         still = "may or may not read it" if reads is None else still
         said = f"{who} was given {ours.key}, and {' and '.join(lacks)} of that is not there: {who} {still}."
-        yield Finding("missing", who, where, tuple(lacks), said, ("adopt", "revert", "ignore"), ours)
+        yield Finding("missing", who, where, lacks, said, ("adopt", "revert", "ignore"), ours)
 
 
 def _of_assignments(
@@ -175,15 +179,14 @@ def _of_assignments(
                 if cell not in by_cell and (where in keys or cell[0] not in entitled):
                     yield _gone_holder(principal, where, privileges, is_table=where in keys)
                 continue
-            yield from _broader(resolver, principal, where, privileges, declared[folded(principal)])
+            yield from _broader(resolver, principal, where, privileges, declared[cell[0]])
             if where in keys and SELECT in privileges and cell not in by_cell:
                 said = f"{principal} has SELECT on {place(where)}, and turnout knows no grant of it."
                 yield Finding("extra", principal, where, (SELECT,), said, ("adopt", "revert", "ignore"))
-    for need, where in uses(observed):
-        ours = [each for each in managed.given if (each.securable, each.privilege) == (where, need)]
-        for given in ours:
-            if given.principal not in entitled and need in (resolver.directly(given.principal, where) or ()):
-                yield from _left_over(resolver, given)
+    above = set(uses(observed))
+    for given in managed.given:
+        if given.principal not in entitled and (given.privilege, given.securable) in above and resolver.holds(*given):
+            yield from _left_over(resolver, given)
 
 
 def _gone_holder(principal: str, where: Securable, privileges: frozenset[str], *, is_table: bool) -> Finding:
@@ -211,7 +214,7 @@ def _broader(
 
 
 def _left_over(resolver: Resolver, given: Given) -> Iterator[Finding]:
-    if holds_more(resolver, given.principal):
+    if not idle(resolver, {given.principal}):
         return
     who, readers = resolver.name(given.principal), readers_by(resolver, given)
     said = f"{who} still has {given.privilege} on {place(given.securable)}, and turnout gives it no game any more"

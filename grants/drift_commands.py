@@ -3,12 +3,13 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
 from grants import asking as desk
 from grants import drifts
-from grants.drift import Drift
+from grants.drift import Drift, Finding
 from grants.options import opened
 from pipeline.control.asking import How, asked, asking
 from pipeline.errors import Refused
@@ -48,7 +49,7 @@ def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: How) -> 
 
 def _show(found: Drift, how: How) -> None:
     if how.as_json:
-        listed = [{**asdict(each), "id": drifts.id_of(each)} for each in found.findings]
+        listed = [_as_dict(each) for each in found.findings]
         missing = [each.full_name for each in found.unread]
         click.echo(json.dumps({"findings": listed, "unread": missing}, default=str))
         return
@@ -58,3 +59,8 @@ def _show(found: Drift, how: How) -> None:
     said = ", ".join(f"{number} {kind}" for kind, number in sorted(found.counts.items())) or "no difference"
     unread = f" Not read, so not known: {len(found.unread)}." if found.unread else ""
     click.echo(f"{said}; {sum(found.ignored_counts.values())} ignored.{unread}")
+
+
+def _as_dict(finding: Finding) -> dict[str, Any]:
+    ours = finding.entitlement
+    return {**asdict(finding), "entitlement": None if ours is None else ours._asdict(), "id": drifts.id_of(finding)}

@@ -2,8 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from grants.catalog import Change
 from grants.entitlements import NO_GAME, Cell, Entitlement, Wish
@@ -15,8 +16,7 @@ from grants.verdict import OWNERSHIP, Way, place
 _WORDS: Final[Mapping[bool | None, str]] = {True: "reads", False: "does not read", None: "not known"}
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(NamedTuple):
     """That somebody's reading of a game changes."""
 
     principal: str
@@ -30,8 +30,7 @@ class Effect:
         return f"{self.principal}, {self.key}: {_WORDS[self.was]} → {_WORDS[self.then]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Unmoved:
+class Unmoved(NamedTuple):
     """A wish by which nothing changes for its cell, or not what was asked for."""
 
     wish: Wish
@@ -47,27 +46,30 @@ class Unmoved:
 def effects(before: Resolver, after: Resolver, changes: Iterable[Change]) -> Iterator[Effect]:
     """Yield all changes of reading, of those who are changed and all they count for."""
     for who in before.members({folded(each.principal) for each in changes}):
-        was, then = before.reading(who), after.reading(who)
+        name, was, then = before.name(who), before.reading(who), after.reading(who)
         for key in sorted((was.reads ^ then.reads) | (was.unknown ^ then.unknown)):
-            yield Effect(before.name(who), key, was.of(key), then.of(key))
+            yield Effect(name, key, was.of(key), then.of(key))
 
 
 def unmoved(
     before: Resolver, after: Resolver, wishes: Iterable[Wish], left: Mapping[Cell, Sequence[Entitlement]]
 ) -> Iterator[Unmoved]:
     """Yield each wish that changes nothing of who reads, with the reason and what would."""
-    for wish in wishes:
-        if wish.key == NO_GAME:
-            yield from _left(after, wish)
-            continue
-        if wish.key not in after.observed.tables:
-            yield Unmoved(wish, reads=False, sentence=f"{wish.key} has no table in the catalog: nothing to take there.")
-            continue
-        was, then = before.reading(wish.principal).of(wish.key), after.reading(wish.principal).of(wish.key)
-        if then is wish.read and was is then:
-            yield Unmoved(wish, then, f"{wish.principal} {_WORDS[then]} {wish.key} already.")
-        elif then is not wish.read:
-            yield Unmoved(wish, then, _why_not(after, wish, then, left.get(wish.cell, ())))
+    tables = after.observed.tables
+    for principal, theirs in groupby(wishes, key=attrgetter("principal")):
+        first, last = before.reading(principal), after.reading(principal)
+        for wish in theirs:
+            then = last.of(wish.key)
+            if wish.key == NO_GAME:
+                yield from _left(after, wish)
+            elif wish.key not in tables:
+                yield Unmoved(
+                    wish, reads=False, sentence=f"{wish.key} has no table in the catalog: nothing to take there."
+                )
+            elif then is not wish.read:
+                yield Unmoved(wish, then, _why_not(after, wish, then, left.get(wish.cell, ())))
+            elif then is first.of(wish.key):
+                yield Unmoved(wish, then, f"{principal} {_WORDS[then]} {wish.key} already.")
 
 
 def warnings(before: Resolver, after: Resolver, wishes: Sequence[Wish], changes: Iterable[Change]) -> Iterator[str]:
@@ -91,7 +93,8 @@ def _about_giving(before: Resolver, who: str, asked: Sequence[Wish]) -> Iterator
     if who == folded(EVERYONE):
         yield f"{EVERYONE} is everybody: each of them will read {len(asked)} of these games."
     reads = before.reading(who).reads
-    covered = [wish for wish in asked if wish.key in reads and not before.selects_by_itself(who, wish.key)]
+    selected = before.selected_by_itself(who)
+    covered = [wish for wish in asked if wish.key in reads and wish.key not in selected]
     if covered:
         ways = _select_ways(before, covered[0])
         yield f"{before.name(who)} reads {len(covered)} of these games already: {covered[0].key} by {ways[0].words}."

@@ -1,12 +1,13 @@
 """What turnout keeps beside a catalog: who was given what to read, until when, and which assignments it made for that.
 
 A catalog knows no expiry and not who made an assignment, so both are kept here. Values only; the store keeps them.
+Of what there is one per cell there are tens of thousands: those are named tuples, made and compared much faster.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from grants.catalog import Change
 from grants.model import Securable, folded
@@ -55,8 +56,7 @@ class Wish:
         return folded(self.principal), self.key
 
 
-@dataclass(frozen=True, slots=True)
-class Entitlement:
+class Entitlement(NamedTuple):
     """That a principal shall read a game. A cell can have a permanent and a temporary one, each on its own."""
 
     principal: str
@@ -79,8 +79,7 @@ class Entitlement:
         return self.until is not None and self.until <= now
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Given:
+class Given(NamedTuple):
     """A direct assignment that is there because turnout made or adopted it; what is not given is never taken."""
 
     securable: Securable
@@ -99,20 +98,28 @@ class Managed:
         """Return the entitlements of one cell."""
         return frozenset(each for each in self.entitlements if each.cell == cell)
 
-    def after(self, changes: Iterable[Change]) -> "Managed":
-        """Return it after changes were applied to the catalog; the entitlements stay as they are."""
-        applied = tuple(changes)
-        taken = {given for change in applied if change.remove for given in given_by(change, change.remove)}
-        added = (given for change in applied if change.add for given in given_by(change, change.add))
-        return Managed(self.entitlements, (self.given - taken).union(added))
-
 
 NOTHING: Final = Managed()
 
 
-def given_by(change: Change, privileges: Iterable[str]) -> list[Given]:
+def given_by(change: Change, privileges: Collection[str]) -> list[Given]:
     """Return some privileges of a change, as what is given."""
-    return [Given(change.securable, folded(change.principal), each) for each in privileges]
+    if not privileges:
+        return []
+    who = folded(change.principal)
+    return [Given(change.securable, who, each) for each in privileges]
+
+
+def added_by(changes: Iterable[Change]) -> Iterator[Given]:
+    """Yield all that changes give, as what is given."""
+    for change in changes:
+        yield from given_by(change, change.add)
+
+
+def taken_by(changes: Iterable[Change]) -> Iterator[Given]:
+    """Yield all that changes take, as what is given."""
+    for change in changes:
+        yield from given_by(change, change.remove)
 
 
 def expired(entitlements: Iterable[Entitlement], now: float) -> tuple[Wish, ...]:

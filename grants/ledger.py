@@ -6,7 +6,7 @@ given for them, and of each operation its change set and how far each of its cha
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 from grants.catalog import Change
 from grants.change_set import ChangeSet
 from grants.entitlements import Entitlement, Given, Managed, Wish
-from grants.model import Securable, folded
+from grants.model import Securable, folded, securable
 from pipeline.errors import Refused
 from pipeline.store.leases import store_now
 from pipeline.store.operations import Operation, hold
@@ -240,14 +240,14 @@ def _change(securable: str, principal: str, add: Sequence[str], remove: Sequence
 
 
 def _securable(full_name: str) -> Securable:
-    return Securable(tuple(full_name.split(".")))
+    return securable(tuple(full_name.split(".")))
 
 
 def _as_json(done: ChangeSet) -> str:
     tree = {
         "changes": [[each.securable.full_name, each.principal, each.add, each.remove] for each in done.changes],
-        "made": [asdict(each) for each in done.made],
-        "ended": [asdict(each) for each in done.ended],
+        "made": [each._asdict() for each in done.made],
+        "ended": [each._asdict() for each in done.ended],
         **{
             name: [_given_row(each) for each in sorted(getattr(done, name))] for name in ("adopted", "ours", "disowned")
         },

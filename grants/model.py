@@ -56,6 +56,9 @@ class Securable:
             if not is_securable_part(part):
                 raise Refused(f"{part!r} cannot be part of a securable's name: letters, digits, '_' and '-' only.")
 
+    def __hash__(self) -> int:  # as a dataclass would, without a tuple around it: it is looked up very often
+        return hash(self.path)
+
     @property
     def type(self) -> SecurableType:
         """Which of the three it is, as the REST API spells it."""
@@ -75,6 +78,16 @@ class Securable:
         """Yield it and all it lies in, from the inside out."""
         for length in range(len(self.path), 0, -1):
             yield Securable(self.path[:length])
+
+
+@lru_cache(maxsize=4_096)
+def securable(path: tuple[str, ...]) -> Securable:
+    """Return a securable of what was kept: one object for one path, so that they are compared at once.
+
+    Raises:
+        Refused: see Securable.
+    """
+    return Securable(path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from grants.catalog import Catalog, Gone
-from grants.model import Directory, GameTable, Observed, Principal, Securable, folded
+from grants.model import Directory, GameTable, Observed, Principal, Securable, folded, securable
 from pipeline.store.leases import store_now, store_time
 from pipeline.store.tables import catalog_pictures
 
@@ -146,4 +146,4 @@ def _table(tree: Mapping[str, Any]) -> GameTable:
 
 
 def _securable(path: Iterable[str]) -> Securable:
-    return Securable(tuple(path))
+    return securable(tuple(path))

@@ -3,8 +3,11 @@
 Pure, as all of its kind: `now` is an argument. What turnout did not give it does not take, unless a wish says so.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 
 from grants.catalog import Change
@@ -13,7 +16,7 @@ from grants.effects import Effect, Unmoved, effects, unmoved, warnings
 from grants.entitlements import NO_GAME, NOTHING, Cell, Entitlement, Given, Managed, Wish
 from grants.model import BROWSE, SELECT, Observed, Securable, folded
 from grants.resolver import Resolver
-from grants.use import give, holds_more, take, uses
+from grants.use import give, idle, take, uses
 from grants.verdict import place
 from pipeline.errors import Refused
 from pipeline.store.operations import hash_of
@@ -28,8 +31,7 @@ class AccessPlan:
 
     wishes: tuple[Wish, ...] = ()
     change_set: ChangeSet = field(default_factory=ChangeSet)
-    after: Managed = NOTHING
-    """What is kept when all changes are applied; of fewer, ask `ChangeSet.kept` of those."""
+    managed: Managed = NOTHING  # what was kept before it
     effects: tuple[Effect, ...] = ()
     unmoved: tuple[Unmoved, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -40,6 +42,11 @@ class AccessPlan:
     def changes(self) -> tuple[Change, ...]:
         """The changes, in the order in which they must be applied."""
         return self.change_set.changes
+
+    @property
+    def after(self) -> Managed:
+        """What is kept when all changes are applied; of fewer, ask `ChangeSet.kept` of those."""
+        return self.change_set.kept(self.managed)
 
     @property
     def is_empty(self) -> bool:
@@ -70,7 +77,7 @@ class Cells:
 
     def make(self, new: Entitlement) -> None:
         """Make one; it takes the place of the one of its kind, and leaves the one of the other kind alone."""
-        there = self.then.setdefault(new.cell, [])
+        there = self.then.get(new.cell, ())
         if new not in there:
             for old in [each for each in there if each.permanent == new.permanent]:
                 self.end(old)
@@ -79,10 +86,24 @@ class Cells:
 
     def end(self, old: Entitlement) -> None:
         """End one."""
-        self.then[old.cell].remove(old)
-        if not self.then[old.cell]:
-            del self.then[old.cell]
+        cell = old.cell
+        self.then[cell].remove(old)
+        if not self.then[cell]:
+            del self.then[cell]
         self.ended.append(old)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How far a plan is thought through."""
+
+    changes: tuple[Change, ...]
+    resolver: Resolver  # of the picture after these
+
+    def then(self, draft: Draft) -> "Stage":
+        """Return what comes after a draft too."""
+        more = draft.ordered()
+        return Stage((*self.changes, *more), Resolver(simulate(self.resolver.observed, more))) if more else self
 
 
 def plan(observed: Observed, wishes: Sequence[Wish], managed: Managed, now: float) -> AccessPlan:
@@ -96,46 +117,51 @@ def plan(observed: Observed, wishes: Sequence[Wish], managed: Managed, now: floa
     asked = _checked(before, wishes, now)
     cells = _entitled(before, asked, managed)
     draft, adopted, vanished = Draft(), set[Given](), set[Given]()
+    selected = {who: before.selected_by_itself(who) for who in {wish.cell[0] for wish in asked}}
     spelled = Spellings(observed)
-    for wish in (each for each in asked if each.key != NO_GAME):
-        where = _table(observed, wish.key)
-        held = before.directly(wish.principal, where) or frozenset()
-        if wish.read:
-            if not before.selects_by_itself(wish.principal, wish.key):
-                draft.add(where, wish.principal, SELECT)
-            elif wish.adopt and SELECT in held:
-                adopted.add(Given(where, folded(wish.principal), SELECT))
-        elif wish.cell not in cells.then:
-            ours = Given(where, folded(wish.principal), SELECT)
-            if SELECT not in held and ours in managed.given:
-                vanished.add(ours)  # somebody else took it
-            takes = _REVERTED if wish.revert else _TAKEN if ours in managed.given else frozenset()
-            for spelling in spelled.of(where, ours.principal) if takes else ():
-                for privilege in observed.direct[where][spelling] & takes:
-                    draft.remove(where, spelling, privilege)
-    give(draft, before, [wish.principal for wish in asked if wish.read])
-    _take_use(draft, before, asked, managed, cells)
-    return assembled(before, asked, draft, cells, managed, adopted - managed.given, vanished)
+    for key, theirs in _by_key(wish for wish in asked if wish.key != NO_GAME).items():
+        where = _table(observed, key)
+        granted = before.granted(where) or {}
+        for wish in theirs:
+            cell = who, _ = wish.cell
+            held = SELECT in granted.get(who, ())
+            if wish.read:
+                if key not in selected[who]:
+                    draft.add(where, wish.principal, SELECT)
+                elif wish.adopt and held:
+                    adopted.add(Given(where, who, SELECT))
+            elif cell not in cells.then:
+                is_ours = Given(where, who, SELECT) in managed.given
+                if is_ours and not held:
+                    vanished.add(Given(where, who, SELECT))  # somebody else took it
+                if wish.revert or is_ours:
+                    takes = _REVERTED if wish.revert else _TAKEN
+                    for spelling, privileges in spelled.of(where, who):
+                        for privilege in takes & privileges:
+                            draft.remove(where, spelling, privilege)
+    give(draft, before, {wish.principal for wish in asked if wish.read})
+    on_tables = Stage((), before).then(draft)
+    done = on_tables.then(_use_left_over(on_tables.resolver, asked, managed, cells))
+    return assembled(before, done, asked, cells, managed, adopted - managed.given, vanished)
 
 
 def assembled(
     before: Resolver,
+    done: Stage,
     wishes: tuple[Wish, ...],
-    draft: Draft,
     cells: Cells,
     managed: Managed,
     adopted: Iterable[Given] = (),
     disowned: Iterable[Given] = (),
 ) -> AccessPlan:
-    """Return the plan of a draft, with all that comes of it."""
-    changes = draft.ordered()
-    after = Resolver(simulate(before.observed, changes))
+    """Return the plan of what is thought through, with all that comes of it."""
+    changes, after = done.changes, done.resolver
     change_set = ChangeSet(
         changes, tuple(cells.made), tuple(cells.ended), frozenset(adopted), ours_of(changes, managed),
         frozenset(disowned), frozenset(_brought(before, changes)),
     )  # fmt: skip
     return AccessPlan(
-        wishes, change_set, change_set.kept(managed), tuple(effects(before, after, changes)),
+        wishes, change_set, managed, tuple(effects(before, after, changes)),
         tuple(unmoved(before, after, wishes, cells.then)), tuple(warnings(before, after, wishes, changes)),
         _facts(before, wishes, change_set, managed),
     )  # fmt: skip
@@ -143,18 +169,19 @@ def assembled(
 
 def _checked(before: Resolver, wishes: Sequence[Wish], now: float) -> tuple[Wish, ...]:
     observed = before.observed
-    asked: dict[tuple[Cell, bool, bool], Wish] = {}
-    sides: dict[Cell, bool] = {}
+    asked: dict[tuple[Cell, bool], Wish] = {}
     for raw in wishes:
         name = before.name(raw.principal)
         wish = raw if name == raw.principal else replace(raw, principal=name)
         _require_known(before, wish, now)
-        cell = wish.cell
-        same = asked.setdefault((cell, wish.read, wish.until is None), wish)
-        if same.until != wish.until or sides.setdefault(cell, wish.read) is not wish.read:
+        cell, permanent = wish.cell, wish.until is None
+        same = asked.setdefault((cell, permanent), wish)
+        other = asked.get((cell, not permanent), wish)
+        if same.until != wish.until or same.read is not wish.read or other.read is not wish.read:
             raise Refused(f"{wish.principal} and {wish.key} are asked for twice, and not for the same: ask for one.")
     if asked:
-        tables = [observed.tables[wish.key].securable for wish in asked.values() if wish.key in observed.tables]
+        keys = dict.fromkeys(wish.key for wish in asked.values())
+        tables = [observed.tables[key].securable for key in keys if key in observed.tables]
         for where in (*observed.schema.chain(), *tables):
             if where not in observed.direct:
                 raise Refused(f"The grants on {place(where)} were not read, so nothing can be planned. Read again.")
@@ -184,15 +211,13 @@ def _entitled(before: Resolver, wishes: Iterable[Wish], managed: Managed) -> Cel
     return cells
 
 
-def _take_use(draft: Draft, before: Resolver, wishes: Iterable[Wish], managed: Managed, cells: Cells) -> None:
+def _use_left_over(resolver: Resolver, wishes: Iterable[Wish], managed: Managed, cells: Cells) -> Draft:
     """Take what turnout gave above the tables from those who need it for nothing any more."""
     losing = {folded(wish.principal) for wish in wishes if not wish.read} - {who for who, _ in cells.then}
-    if not losing:
-        return
-    resolver = Resolver(simulate(before.observed, draft.ordered()))
-    idle = [who for who in losing if not holds_more(resolver, who)]
-    given = {Given(where, who, need) for who in idle for need, where in uses(before.observed)}
+    given = {Given(where, who, need) for who in idle(resolver, losing) for need, where in uses(resolver.observed)}
+    draft = Draft()
     take(draft, resolver, given & managed.given)
+    return draft
 
 
 def _brought(before: Resolver, changes: Sequence[Change]) -> Iterable[Cell]:
@@ -208,26 +233,24 @@ def _brought(before: Resolver, changes: Sequence[Change]) -> Iterable[Cell]:
 
 def _facts(before: Resolver, wishes: Iterable[Wish], done: ChangeSet, managed: Managed) -> dict[str, Any]:
     """Return what the plan depends on: no assignment of anybody else, and no securable that it does not touch."""
-    observed = before.observed
-    touched: dict[Securable, set[str]] = {where: set() for where in observed.schema.chain()}
-    who: set[str] = set()
-    asked = [
-        (observed.schema if wish.key == NO_GAME else _table(observed, wish.key), wish.principal) for wish in wishes
-    ]
-    for where, principal in (*asked, *((each.securable, each.principal) for each in done.changes)):
-        name = folded(principal)
-        who.add(name)
-        touched.setdefault(where, set()).add(name)
-    for where in observed.schema.chain():
-        touched[where] |= who
-    cells = {(name, where.path[-1]) for where, names in touched.items() for name in names}
-    cells |= {each.cell for each in (*done.made, *done.ended)}
-    ours = {f"{each.principal} {each.securable.full_name}" for each in managed.given if each.principal in who}
+    observed, above = before.observed, tuple(before.observed.schema.chain())
+    touched: dict[Securable, set[str]] = defaultdict(set)
+    for key, theirs in _by_key(wishes).items():
+        where = observed.schema if key == NO_GAME else _table(observed, key)
+        touched[where] |= {folded(each.principal) for each in theirs}
+    for where, changes in groupby(done.changes, key=attrgetter("securable")):
+        touched[where] |= {folded(each.principal) for each in changes}
+    who = set[str]().union(*touched.values())
+    touched |= dict.fromkeys(above, who)
+    entitled = defaultdict(set, {where.path[-1]: set(names) for where, names in touched.items()})
+    for each in (*done.made, *done.ended):
+        entitled[each.key].add(folded(each.principal))
+    ours = {(each.principal, each.securable.path) for each in managed.given if each.principal in who}
     return {
-        "changes": [f"{each.principal} {each.securable.full_name} {each.add} {each.remove}" for each in done.changes],
+        "changes": [(each.principal, each.securable.path, each.add, each.remove) for each in done.changes],
         "direct": {
             where.full_name: {
-                name: [*sorted(held), f"{name} {where.full_name}" in ours]
+                name: (*sorted(held), (name, where.path) in ours)
                 for name in names
                 if (held := before.directly(name, where))
             }
@@ -238,9 +261,16 @@ def _facts(before: Resolver, wishes: Iterable[Wish], done: ChangeSet, managed: M
         "entitlements": sorted(
             f"{each.principal} {each.key} {each.until} {each.table_id}"
             for each in managed.entitlements
-            if each.cell in cells
+            if folded(each.principal) in entitled.get(each.key, ())
         ),
     }
+
+
+def _by_key(wishes: Iterable[Wish]) -> Mapping[str, list[Wish]]:
+    found: dict[str, list[Wish]] = defaultdict(list)
+    for wish in wishes:
+        found[wish.key].append(wish)
+    return found
 
 
 def _table(observed: Observed, key: str) -> Securable:

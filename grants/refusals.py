@@ -107,7 +107,7 @@ def _only_games(case: Case) -> Iterator[str]:
     above = set(case.schema.chain())
     for change in case.plan.changes:
         where = change.securable
-        is_game = where.parent == case.schema and where.path[-1] in case.inventory
+        is_game = where.path[:-1] == case.schema.path and where.path[-1] in case.inventory
         if where not in above and not is_game:
             yield f"{where.full_name} is no game's table in {case.schema.full_name}: turnout grants nothing else."
     for made in case.plan.change_set.made:
@@ -116,12 +116,13 @@ def _only_games(case: Case) -> Iterator[str]:
 
 
 def _names(case: Case) -> Iterator[str]:
+    gaining = case.beneficiaries
     for principal in case.principals:
         if not is_name(principal):
             yield f"{principal!r} cannot be a principal's name: 1 to {_LONGEST} visible characters."
             continue
         known = case.directory.principals.get(folded(principal))
-        if folded(principal) not in case.beneficiaries or folded(principal) == _EVERYONE:
+        if folded(principal) not in gaining or folded(principal) == _EVERYONE:
             continue
         if known is None:
             yield f"The directory knows no {principal!r}: only what they have can be taken."

@@ -5,6 +5,7 @@ part of ALL_PRIVILEGES, to somebody or to a group they are in, directly or not; 
 has the one of that level. What was not read leaves an answer unknown, unless something that was read decides it.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ _LEVEL: Final[Mapping[str, int]] = {SELECT: 3, USE_SCHEMA: 2, USE_CATALOG: 1}  #
 _EVERYONE: Final = folded(EVERYONE)
 _NOBODY: Final[frozenset[tuple[Securable, str, str]]] = frozenset()
 _NO_KEYS: Final[frozenset[str]] = frozenset()
+_SELECTS: Final = (SELECT, ALL_PRIVILEGES)
 
 Holding = tuple[Securable, str, str]
 """A direct assignment: securable, folded principal, privilege."""
@@ -58,8 +60,10 @@ class Resolver:
         self._above: Final = tuple(observed.schema.chain())
         self._granted: Final = {where: _by_folded(direct) for where, direct in observed.direct.items()}
         self._owner: Final = {where: folded(who) for where, who in observed.owners.items() if who is not None}
-        self._selecting: Final[dict[str, set[str]]] = {}  # folded principal → games by the table's own grants or owner
-        self._managing: Final[dict[str, set[str]]] = {}
+        self._selecting: Final[dict[str, set[str]]] = defaultdict(
+            set
+        )  # folded principal → games by the table's own grants or owner
+        self._managing: Final[dict[str, set[str]]] = defaultdict(set)
         self._untold: Final[set[str]] = set()  # games of whose tables not everything was read
         self._closures: Final[dict[str, Mapping[str, tuple[str, ...]]]] = {}
         self._readings: Final[dict[str, Reading]] = {}
@@ -74,12 +78,12 @@ class Resolver:
         if owner is None or granted is None:
             self._untold.add(key)
         if owner is not None:
-            self._selecting.setdefault(owner, set()).add(key)
+            self._selecting[owner].add(key)
         for holder, privileges in (granted or {}).items():
-            if not privileges.isdisjoint((SELECT, ALL_PRIVILEGES)):
-                self._selecting.setdefault(holder, set()).add(key)
+            if not privileges.isdisjoint(_SELECTS):
+                self._selecting[holder].add(key)
             if MANAGE in privileges:
-                self._managing.setdefault(holder, set()).add(key)
+                self._managing[holder].add(key)
 
     def standing(self, principal: str) -> Standing:
         """Return whether somebody is there and may do anything at all."""
@@ -180,13 +184,21 @@ class Resolver:
         granted = self._granted.get(where)
         return None if granted is None else granted.get(folded(principal), frozenset())
 
-    def selects_by_itself(self, principal: str, key: str) -> bool:
-        """Return whether somebody has SELECT on a game by no group: itself, on any level, or as the owner."""
+    def granted(self, where: Securable) -> Mapping[str, frozenset[str]] | None:
+        """Return who was granted what on a securable itself, by folded name; None: it was not read."""
+        return self._granted.get(where)
+
+    def holds(self, where: Securable, principal: str, privilege: str) -> bool:
+        """Return whether a privilege was seen to be granted to a folded name on a securable itself."""
+        return privilege in self._granted.get(where, {}).get(principal, _NO_KEYS)
+
+    def selected_by_itself(self, principal: str) -> AbstractSet[str]:
+        """Return the games that somebody has SELECT on by no group: itself, on any level, or as the owner."""
         who = folded(principal)
-        if key in self._selecting.get(who, _NO_KEYS):
-            return True
         above = (self._granted.get(where, {}).get(who, _NO_KEYS) for where in self._above)
-        return any(not held.isdisjoint((SELECT, ALL_PRIVILEGES)) for held in above)
+        if any(not held.isdisjoint(_SELECTS) for held in above):
+            return self.observed.tables.keys()
+        return self._selecting.get(who, _NO_KEYS)
 
     def owner(self, where: Securable) -> str | None:
         """Return the folded name of a securable's owner; None: not told."""

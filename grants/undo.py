@@ -1,14 +1,14 @@
 """Takes back what a change set did, and only that: what was there before, and what came since, stays."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from grants.catalog import Change
-from grants.change_set import ChangeSet, Draft, Spellings, simulate
-from grants.entitlements import Given, Managed, given_by
+from grants.change_set import ChangeSet, Draft, Spellings
+from grants.entitlements import Given, Managed, added_by, given_by
 from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, Observed, folded
-from grants.plan import AccessPlan, Cells, assembled
+from grants.plan import AccessPlan, Cells, Stage, assembled
 from grants.resolver import Resolver
 from grants.use import take
 from grants.verdict import place
@@ -29,16 +29,17 @@ def undo(done: ChangeSet, observed: Observed, managed: Managed, now: float) -> A
     before = Resolver(observed)
     cells = Cells.of(managed.entitlements)
     notes = list(_take_back(cells, done, now))
-    draft, spelled = Draft(), Spellings(observed)
+    draft, spelled, wanted = Draft(), Spellings(observed), _wanted(done, cells)
     for change in done.changes:
         notes += _remove(draft, before, spelled, change, managed, cells)
-        notes += _add(draft, before, change, done, cells)
-    gave = {given for change in done.changes for given in given_by(change, change.add) if given.privilege in _USE}
+        notes += _add(draft, before, change, wanted)
+    gave = {given for given in added_by(done.changes) if given.privilege in _USE}
     allowed = done.brought - cells.then.keys()
-    for each in sorted(take(draft, Resolver(simulate(observed, draft.ordered())), gave & managed.given, allowed)):
+    first, above = Stage((), before).then(draft), Draft()
+    for each in sorted(take(above, first.resolver, gave & managed.given, allowed)):
         notes.append(f"{before.name(each.principal)} keeps {each.privilege} on {place(each.securable)}: it is needed.")
-    added = {given for change in draft.ordered() for given in given_by(change, change.add)}
-    planned = assembled(before, (), draft, cells, managed, (), {*done.adopted, *(added - done.ours)})
+    anew = set(added_by(first.changes)) - done.ours
+    planned = assembled(before, first.then(above), (), cells, managed, (), done.adopted | anew)
     return replace(planned, warnings=(*notes, *planned.warnings))
 
 
@@ -63,46 +64,52 @@ def _remove(
     """Take what the change added to a table; what is above the tables waits until nobody reads by it."""
     who, where = folded(change.principal), change.securable
     for given in given_by(change, change.add):
-        what = f"{given.privilege} of {change.principal} on {place(where)}"
         if given.privilege in _USE:
             continue
         if (who, where.path[-1]) in cells.then:
-            yield f"{what} stays: another grant of turnout's rests on it."
-        elif given.privilege not in (before.directly(who, where) or ()):
-            yield f"{what} is gone already."
+            yield f"{_what(change, given)} stays: another grant of turnout's rests on it."
+        elif not before.holds(*given):
+            yield f"{_what(change, given)} is gone already."
         elif given not in managed.given:
-            yield f"{what} stays: it is not turnout's any more."
+            yield f"{_what(change, given)} stays: it is not turnout's any more."
         else:
-            for spelling in spelled.of(where, who):
-                if given.privilege in before.observed.direct[where][spelling]:
+            for spelling, privileges in spelled.of(where, who):
+                if given.privilege in privileges:
                     draft.remove(where, spelling, given.privilege)
 
 
-def _add(draft: Draft, before: Resolver, change: Change, done: ChangeSet, cells: Cells) -> Iterator[str]:
+def _add(draft: Draft, before: Resolver, change: Change, wanted: Callable[[Given], bool]) -> Iterator[str]:
     """Give again what the change took."""
-    who, where = folded(change.principal), change.securable
-    held = before.directly(who, where)
     for given in given_by(change, change.remove):
-        what = f"{given.privilege} of {change.principal} on {place(where)}"
+        held = before.directly(given.principal, given.securable)
         if held is None:
-            yield f"{what} cannot be given again: it is not there any more, or was not read."
-        elif before.standing(who) == "gone":
-            yield f"{what} cannot be given again: the directory does not know it any more."
+            yield f"{_what(change, given)} cannot be given again: it is not there any more, or was not read."
+        elif before.standing(given.principal) == "gone":
+            yield f"{_what(change, given)} cannot be given again: the directory does not know it any more."
         elif given.privilege in held:
-            yield f"{what} is there again already."
-        elif _is_for(given, done, cells):
-            draft.add(where, change.principal, given.privilege)
+            yield f"{_what(change, given)} is there again already."
+        elif wanted(given):
+            draft.add(given.securable, change.principal, given.privilege)
 
 
-def _is_for(given: Given, done: ChangeSet, cells: Cells) -> bool:
-    """Return whether what turnout had given is for an entitlement that stands again; what it had not, always is."""
-    if given not in done.ours:
-        return True
-    if given.privilege == SELECT:
-        return (given.principal, given.securable.path[-1]) in cells.then or not _had_entitlement(given, done)
-    others = {who for who, _ in cells.then}
-    return given.principal in others or not any(each.cell[0] == given.principal for each in done.ended)
+def _wanted(done: ChangeSet, cells: Cells) -> Callable[[Given], bool]:
+    """Return what tells whether something taken is for an entitlement that stands again.
+
+    What turnout had given is given again only for one; what it had not, always is.
+    """
+    ended = {each.cell for each in done.ended}
+    lost, entitled = {who for who, _ in ended}, {who for who, _ in cells.then}
+
+    def wanted(given: Given) -> bool:
+        if given not in done.ours:
+            return True
+        cell = given.principal, given.securable.path[-1]
+        if given.privilege == SELECT:
+            return cell in cells.then or cell not in ended
+        return given.principal in entitled or given.principal not in lost
+
+    return wanted
 
 
-def _had_entitlement(given: Given, done: ChangeSet) -> bool:
-    return any(each.cell == (given.principal, given.securable.path[-1]) for each in done.ended)
+def _what(change: Change, given: Given) -> str:
+    return f"{given.privilege} of {change.principal} on {place(change.securable)}"

@@ -50,8 +50,8 @@ def take(
             kept.add(each)
             continue
         gone.add(holding)
-        for spelling in spelled.of(each.securable, each.principal):
-            if each.privilege in resolver.observed.direct[each.securable][spelling]:
+        for spelling, privileges in spelled.of(each.securable, each.principal):
+            if each.privilege in privileges:
                 draft.remove(each.securable, spelling, each.privilege)
     return kept
 
@@ -61,14 +61,17 @@ def readers_by(resolver: Resolver, given: Given) -> set[Cell]:
     return set(_losses(resolver, set(), (given.securable, given.principal, given.privilege)))
 
 
-def holds_more(resolver: Resolver, principal: str) -> bool:
-    """Return whether somebody directly has, or may have, anything that USE_* is needed for."""
-    who, observed = folded(principal), resolver.observed
+def idle(resolver: Resolver, principals: AbstractSet[str]) -> set[str]:
+    """Return who of these folded names is known to have nothing directly that USE_* is needed for."""
+    observed, left = resolver.observed, set(principals)
     for where in (*observed.schema.chain(), *(table.securable for table in observed.tables.values())):
-        held = resolver.directly(who, where)
-        if held is None or held - _IDLE or (len(where.path) > 1 and resolver.owner(where) == who):
-            return True
-    return False
+        granted = resolver.granted(where)
+        if granted is None or not left:
+            return set()
+        left -= {who for who in left & granted.keys() if granted[who] - _IDLE}
+        if where.type != "catalog":
+            left -= {resolver.owner(where)}
+    return left
 
 
 def _losses(resolver: Resolver, gone: set[Holding], holding: Holding) -> Iterator[Cell]:
