@@ -6,6 +6,7 @@ The picture is worked out once, however many look at it. Nothing here draws, wri
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import streamlit as st
@@ -60,7 +61,7 @@ class Known:
     who: Mapping[str, Who]  # folded name → it: groups, then service principals, then users
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Look:
     """What the page looks at, read at one moment (Unix seconds)."""
 
@@ -84,7 +85,7 @@ class Look:
         found = self.everybody.get(principal)
         return words.shown(principal, 80) if found is None else found.label
 
-    @property
+    @cached_property  # each entry of each list asks for its label by it
     def everybody(self) -> Mapping[str, Who]:
         """All of the directory, then those who hold something and are not in it."""
         there = {} if self.known is None else self.known.who
