@@ -2,9 +2,12 @@
 
 import threading
 import time
-from typing import Protocol
+from typing import Final, Protocol
 
 from grants.catalog import CatalogAway
+
+_MARGIN: Final = 1.05
+"""A request is sent a moment after its turn, now longer, now shorter: without this some seconds have one too many."""
 
 
 class Clock(Protocol):
@@ -54,7 +57,7 @@ class Bucket:
     """Lets so many through a second, evenly, whatever number of threads asks."""
 
     def __init__(self, per_second: float, clock: Clock) -> None:
-        self._pause, self._clock = 1 / per_second, clock
+        self._pause, self._clock = _MARGIN / per_second, clock
         self._free_at = clock.time()
         self._lock = threading.Lock()
 

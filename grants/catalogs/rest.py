@@ -56,6 +56,7 @@ class Rest:
             Refused: the catalog takes the request for wrong.
         """
         if self._bucket is not None:
+            _ = self._client  # made before its turn: the first one takes seconds, and the next would come at once
             self._bucket.take()
         return self._do("GET", path, query, None)
 
