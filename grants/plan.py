@@ -245,14 +245,14 @@ def _facts(before: Resolver, wishes: Iterable[Wish], done: ChangeSet, managed: M
     entitled = defaultdict(set, {where.path[-1]: set(names) for where, names in touched.items()})
     for each in (*done.made, *done.ended):
         entitled[each.key].add(folded(each.principal))
-    ours = {(each.principal, each.securable.path) for each in managed.given if each.principal in who}
+    ours: dict[Securable, set[str]] = defaultdict(set)
+    for each in managed.given:
+        ours[each.securable].add(each.principal)
     return {
         "changes": [(each.principal, each.securable.path, each.add, each.remove) for each in done.changes],
         "direct": {
             where.full_name: {
-                name: (*sorted(held), (name, where.path) in ours)
-                for name in names
-                if (held := before.directly(name, where))
+                name: (*sorted(held), name in ours[where]) for name in names if (held := before.directly(name, where))
             }
             for where, names in touched.items()
         },

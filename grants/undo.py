@@ -33,7 +33,8 @@ def undo(done: ChangeSet, observed: Observed, managed: Managed, now: float) -> A
     for change in done.changes:
         notes += _remove(draft, before, spelled, change, managed, cells)
         notes += _add(draft, before, change, wanted)
-    gave = {given for given in added_by(done.changes) if given.privilege in _USE}
+    use = [each for each in done.changes if not _USE.isdisjoint(each.add)]
+    gave = {given for given in added_by(use) if given.privilege in _USE}
     allowed = done.brought - cells.then.keys()
     first, above = Stage((), before).then(draft), Draft()
     for each in sorted(take(above, first.resolver, gave & managed.given, allowed)):
