@@ -246,8 +246,8 @@ def _facts(before: Resolver, wishes: Iterable[Wish], done: ChangeSet, managed: M
     for each in (*done.made, *done.ended):
         entitled[each.key].add(folded(each.principal))
     ours: dict[Securable, set[str]] = defaultdict(set)
-    for each in managed.given:
-        ours[each.securable].add(each.principal)
+    for given in managed.given:
+        ours[given.securable].add(given.principal)
     return {
         "changes": [(each.principal, each.securable.path, each.add, each.remove) for each in done.changes],
         "direct": {
