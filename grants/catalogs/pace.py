@@ -69,3 +69,5 @@ class Bucket:
             self._free_at = mine + self._pause
         if mine > now:
             self._clock.sleep(mine - now)
+            with self._lock:  # it may have slept longer: then the next turn is counted from now
+                self._free_at = max(self._free_at, self._clock.time() + self._pause)
