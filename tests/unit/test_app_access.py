@@ -127,6 +127,14 @@ def test_each_cell_has_one_verdict_and_its_why(world: Catalogued, opening: Openi
     assert "Could grant itself: yes, by MANAGE on table" in texts(app)
 
 
+def test_everybody_is_worked_out_once_for_a_look(world: Catalogued, opening: Opening) -> None:
+    """Lists ask for each label of hundreds by it: it is one object as long as the look is."""
+    opening("access")
+    seen = access.look(environment_of(world))
+    assert ANN in seen.everybody
+    assert seen.everybody is seen.everybody
+
+
 def test_what_is_not_known_is_neither_yes_nor_no(world: Catalogued, opening: Opening) -> None:
     """A table whose grants were not read is unknown for everybody, counted, and kept where readers are asked for."""
     observed = picture.observe(world.catalog, SCHEMA, time.time())

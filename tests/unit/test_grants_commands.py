@@ -75,7 +75,7 @@ def test_a_policy_is_applied_drifts_and_is_put_right(tables: House, tmp_path: Pa
     assert tables.finish().state == "succeeded"
     tables.catalog.change(Change(Securable((*tables.schema.path, CHESS)), ANN, remove=("SELECT",)))
     found = json.loads(typed(tables, "grants", "drift", "--json").output)["findings"]
-    assert [each["kind"] for each in found] == ["missing"]
+    assert [(each["kind"], each["entitlement"]["key"]) for each in found] == [("missing", CHESS)]
     act = ("--act", "revert", "--finding", found[0]["id"][:8], "--reason", "not by hand")
     typed(tables, "grants", "drift", *act, "--no-wait")
     assert tables.finish().state == "succeeded"
