@@ -1,0 +1,138 @@
+"""`python -m bench.access_page`: how long the Access page's script takes over a picture of 500 games × 60 principals.
+
+Each run is a process of its own: the page opened first of all, with nothing imported and nothing cached, and then
+clicks on it. The script alone is measured, by Streamlit's AppTest: no browser draws. See docs/performance.md.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import insert
+
+from bench import machine
+from bench.access import observed
+from bench.text import table
+from grants import picture
+from pipeline.settings import Paths, Settings
+from pipeline.store.engine import open_store
+from pipeline.store.games import record_seen
+from pipeline.store.tables import entitlements, given_access
+
+_ROOT: Final = Path(__file__).parents[1]
+_FILLED: Final = 0.2  # of the cells, each given by turnout
+_ROWS: Final = 5_000  # of one insert
+_WARM_UP: Final = "warm up"  # the thread's name
+_CLICKS: Final = {"a click that changes nothing of the matrix": ("access_view", "ending"),
+                  "a click that filters the matrix": ("access_kind", "group"),
+                  "a click that shows drift": ("access_view", "drift"),
+                  "back to why": ("access_view", "why")}  # fmt: skip
+
+
+def fill(folder: Path, games: int, principals: int) -> None:
+    """Make an environment whose store has games, a picture, and the entitlements that the picture's grants are for."""
+    engine = open_store(Settings(), Paths(folder))
+    seen, _ = observed(games, principals, _FILLED)
+    now = time.time()
+    record_seen(engine, {key: f"Game {key[-4:]}" for key in seen.tables}, 1)
+    picture.keep(engine, replace(seen, read_at=now))
+    held = [(each, who) for each in seen.tables.values() for who in seen.direct[each.securable]]
+    by = {"operation_id": "bench"}
+    rows = [
+        {"principal": who, "game_key": each.key, "reason": "bench", "ticket": "", "table_id": each.table_id,
+         "given_at": now, **by} for each, who in held
+    ]  # fmt: skip
+    given = [
+        {"securable": each.securable.full_name, "principal": who.casefold(), "privilege": "SELECT", **by}
+        for each, who in held
+    ]
+    with engine.begin() as connection:
+        for start in range(0, len(held), _ROWS):
+            connection.execute(insert(entitlements), rows[start : start + _ROWS])
+            connection.execute(insert(given_access), given[start : start + _ROWS])
+    engine.dispose()
+
+
+def view(folder: Path) -> dict[str, float]:
+    """Open the page in this process and click on it; return the seconds of each script run.
+
+    Raises:
+        AssertionError: the page failed, or drew no matrix.
+    """
+    os.environ["TURNOUT_ENV_DIR"] = str(folder)
+    begun = time.perf_counter()
+    import streamlit as st
+    from streamlit.testing.v1 import AppTest
+
+    took = {"Streamlit's own import": time.perf_counter() - begun}
+
+    def timed(what: str, app: AppTest) -> None:
+        begun = time.perf_counter()
+        app.run()
+        took[what] = time.perf_counter() - begun
+        if app.exception:
+            raise AssertionError(f"{what}: {app.exception}")
+
+    def opened() -> AppTest:
+        return AppTest.from_file(_ROOT / "app" / "main.py", default_timeout=60).switch_page("views/access.py")
+
+    app = opened()
+    timed("first view in a new process, imports and all", app)
+    if not any(str(each.key) == "access_table" for each in app.dataframe):
+        raise AssertionError("the page drew no matrix")
+    timed("next view, nothing clicked", app)
+    for what, (key, value) in _CLICKS.items():
+        app.segmented_control(key=key).set_value(value)
+        timed(what, app)
+    while any(each.name == _WARM_UP for each in threading.enumerate()):
+        time.sleep(0.1)  # what the page loads beside itself, once in a process
+    st.cache_data.clear()
+    st.cache_resource.clear()
+    app = opened()
+    timed("first view in a process that has shown other pages, nothing cached", app)
+    timed("next view after that", app)
+    return took
+
+
+def main() -> None:
+    """Measure, print a table, and write it as JSON where that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.access_page")
+    parser.add_argument("--games", type=int, default=500)
+    parser.add_argument("--principals", type=int, default=60)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--view", type=Path, help=argparse.SUPPRESS)  # one run, over an environment there is
+    asked = parser.parse_args()
+    if asked.view is not None:
+        print(json.dumps(view(asked.view)))
+        return
+    found: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        fill(Path(folder), asked.games, asked.principals)
+        command = [sys.executable, "-m", "bench.access_page", "--view", folder]
+        for _ in range(asked.runs):
+            answer = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+            one: dict[str, Any] = json.loads(answer.splitlines()[-1])
+            for what, seconds in one.items():
+                found.setdefault(what, []).append(seconds)
+    rows = [
+        (what, f"{1000 * statistics.median(took):.0f}", f"{1000 * min(took):.0f}", f"{1000 * max(took):.0f}")
+        for what, took in found.items()
+    ]
+    print(table(("script run", "median ms", "least", "most"), rows))
+    if asked.out is not None:
+        result = {"machine": machine.describe(), "load": machine.load_average(), "runs": asked.runs, "seconds": found}
+        asked.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
