@@ -16,6 +16,10 @@ class Denied(Refused):
     """The catalog knows the caller and does not let them do it, or does not know the caller (any more)."""
 
 
+class Stranger(Denied):
+    """The catalog does not know whose token it was given, or does not take the token."""
+
+
 class Gone(Refused):
     """A principal or a securable does not exist (any more)."""
 

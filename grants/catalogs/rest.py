@@ -13,6 +13,7 @@ from grants.catalogs.pace import Bucket, Clock, Patience, WallClock
 from pipeline.errors import Refused
 
 _MOST_PAGES: Final = 10_000
+_SCIM_OF_OPEN_SOURCE: Final = "/scim2/"
 
 
 class Rest:
@@ -94,6 +95,17 @@ class Rest:
             if not found:
                 raise CatalogAway(f"The catalog at {self.url} counts {total} at {path}, and shows {start - 1}.")
 
+    def shown(self, path: str) -> Iterator[dict[str, Any]]:
+        """Yield all resources of a SCIM list that counts only those it shows: until it shows none. Raises as `read`."""
+        start, seen = 1, set[str]()
+        while found := listed(self.read(path, {"startIndex": start, "count": 100}), "Resources"):
+            ids = {text_of(each, "id") for each in found}
+            if ids <= seen:
+                raise CatalogAway(f"The catalog at {self.url} gives its pages of {path} in a circle.")
+            yield from found
+            seen |= ids
+            start += len(found)
+
     @cached_property
     def _client(self) -> Any:
         from grants.catalogs import sdk  # takes seconds to import, and not every command asks a catalog
@@ -112,7 +124,7 @@ class Rest:
                 method,
                 path,
                 query=dict(query) if query is not None else None,
-                headers={"Accept": "application/json"},
+                headers={"Accept": _accepted(path)},
                 body=dict(body) if body is not None else None,
             )
         except (OSError, ValueError) as error:  # the SDK's errors, timeouts, answers that are no JSON
@@ -158,6 +170,11 @@ def text_of(found: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise CatalogAway(f"The catalog gives no {key} where one belongs.")
     return value
+
+
+def _accepted(path: str) -> str:
+    """Return the media type to ask for: an open-source server answers 500 to who asks for users as plain JSON."""
+    return "application/scim+json" if _SCIM_OF_OPEN_SOURCE in path else "application/json"
 
 
 def _parts(url: str) -> SplitResult:

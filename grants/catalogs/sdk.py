@@ -22,7 +22,7 @@ from databricks.sdk.errors.platform import (
     Unauthenticated,
 )
 
-from grants.catalog import CatalogAway, Denied, Gone
+from grants.catalog import CatalogAway, Denied, Gone, Stranger
 from grants.catalogs.pace import Clock
 from pipeline.errors import Refused, Transient
 
@@ -69,7 +69,7 @@ def meant(url: str, error: Exception) -> Refused | Transient:
         return CatalogAway(f"What answers at {url} is no catalog, or not one that knows this request.")
     said = f"The catalog at {url} says: {_short(error)}."
     if isinstance(error, Unauthenticated):
-        return Denied(said.replace(" says: ", " says 401: ", 1))
+        return Stranger(said.replace(" says: ", " says 401: ", 1))
     if isinstance(error, PermissionDenied):
         return Denied(said.replace(" says: ", " says 403: ", 1))
     if isinstance(error, NotFound):

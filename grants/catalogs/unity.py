@@ -4,11 +4,12 @@ A group is a user of the server that is named like it; who is in it stands in a 
 granted to them or to one of their groups. That is an emulation, and is labelled so.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from grants.catalog import CatalogAway, Change, Denied, Gone, Kind, Probe
+from grants.catalog import CatalogAway, Change, Denied, Gone, Kind, Probe, Stranger
 from grants.catalogs import unity_rest
 from grants.catalogs.members import Members
 from grants.catalogs.rest import Rest, text_of
@@ -21,13 +22,15 @@ _CREDENTIALS_PATH: Final = f"{unity_rest.PREFIX}/temporary-table-credentials"
 
 
 class Unity:
-    """An open-source server's catalog, by the rights of the token that `rest` has.
+    """An open-source server's catalog, by the rights of the token that `rest` has: its admin's, who alone sees users.
 
     Without a `key` to make users' tokens with, nothing can be read as somebody to see whether it works.
     """
 
     def __init__(self, rest: Rest, members: Members, key: UnityKey | None = None) -> None:
         self._rest, self._members, self._key = rest, members, key
+        self._grantees: Final[set[str]] = set()  # folded names of all who were seen with a grant
+        self._known: Mapping[str, Principal] = {}  # the users as last read, by folded name
 
     @property
     def kind(self) -> Kind:
@@ -49,16 +52,27 @@ class Unity:
 
     def assignments(self, securable: Securable) -> Mapping[str, frozenset[str]]:
         """Return who was directly granted what on it."""
-        return unity_rest.assignments(self._rest, securable)
+        found = unity_rest.assignments(self._rest, securable)
+        self._grantees.update(map(folded, found))
+        return found
 
     def directory(self) -> Directory:
-        """Return the server's users, those of them that stand for groups, and who the file says is in which."""
+        """Return the server's users, those of them that stand for groups, and who the file says is in which.
+
+        Raises:
+            Refused: names of users differ only in casing, or the server's list leaves out users.
+        """
+        found = self._users()
+        missing = sorted(self._grantees - found.keys())
+        if missing:
+            raise Refused(
+                f"The server's list of users leaves out {missing[0]!r}, who has grants: it does so where users share "
+                f"a display name. Give each user a display name of their own."
+            )
         groups = self._members.groups()
-        principals = {folded(EVERYONE): Principal(EVERYONE, "group")}
-        for found in self._rest.resources(f"{SCIM}/Users"):
-            name = _email(found)
-            kind: PrincipalKind = "group" if folded(name) in groups else "user"
-            principals[folded(name)] = Principal(name, kind, active=found.get("active") is not False)
+        emulated = {*groups, folded(EVERYONE)}
+        kinds: dict[str, PrincipalKind] = {name: "group" if name in emulated else "user" for name in found}
+        principals = {name: Principal(each.name, kinds[name], each.active) for name, each in found.items()}
         return Directory(principals, self._members.groups_of(), emulated_groups=True)
 
     def change(self, change: Change) -> None:
@@ -72,27 +86,46 @@ class Unity:
         return unity_rest.register(self._rest, table, location, columns)
 
     def probe(self, principal: str, table: GameTable) -> Probe:
-        """Try to read a table as a user, and then as each of their groups."""
+        """Try to read a table as a user, and then as each of their groups, the last of them everybody."""
         if self._key is None:
             return Probe(None, "Granted, not probed: there is no key to make tokens of users with.")
-        said = ""
-        for name in (principal, *self._members.all_groups_of(principal)):
-            probe = self._tried(name, table)
+        groups = self._members.all_groups_of(principal)
+        if not self._known.keys() >= {folded(principal), *groups}:
+            self._users()
+        known = self._known.get(folded(principal), Principal(principal, "user", active=False))
+        said = self._tried(self._key, known.name, table)
+        if said.reads is not False or not known.active:  # who is not active reads by no group either
+            return said
+        for name in (*groups, folded(EVERYONE)):
+            probe = self._tried(self._key, self._known[name].name, table) if name in self._known else said
             if probe.reads is not False:
                 return probe
-            said = said or probe.said
-        return Probe(False, said)
+        return said
 
-    def _tried(self, name: str, table: GameTable) -> Probe:
-        assert self._key is not None
+    def _tried(self, key: UnityKey, name: str, table: GameTable) -> Probe:
         try:
-            as_them = Rest(self._rest.url, self._key.token(name))
+            as_them = Rest(self._rest.url, key.token(name))
             as_them.write("POST", _CREDENTIALS_PATH, {"table_id": table.table_id, "operation": "READ"})
+        except (Stranger, CatalogAway) as error:  # 401 or 500: the key is another server's, and nothing was tried
+            self._rest.read(f"{SCIM}/Me")  # if this fails too the catalog is away
+            return Probe(None, f"Granted, not probed: no token made with UNITY_CATALOG_KEY_FOLDER is taken. {error}")
         except Denied as error:
             return Probe(False, str(error))
         except Gone as error:
             return Probe(None, str(error))
         return Probe(True, f"The catalog gave {name} credentials for {table.securable.full_name}.")
+
+    def _users(self) -> Mapping[str, Principal]:
+        """Read all users, by folded name. A deleted user stays in the list for ever, so an active namesake counts."""
+        found: dict[str, list[Principal]] = defaultdict(list)
+        for each in self._rest.shown(f"{SCIM}/Users"):
+            name = _email(each)
+            found[folded(name)].append(Principal(name, "user", active=each.get("active") is not False))
+        doubles = [each.name for same in found.values() if sum(each.active for each in same) > 1 for each in same]
+        if doubles:
+            raise Refused(f"Users differ only in casing: {', '.join(map(repr, doubles))}. Delete all but one of each.")
+        self._known = {name: max(same, key=lambda each: each.active) for name, same in found.items()}
+        return self._known
 
 
 def _email(found: Mapping[str, Any]) -> str:

@@ -8,11 +8,12 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import parse_qsl, urlsplit
 
 import requests
 import yaml
@@ -164,6 +165,20 @@ class World(Protocol):
     def table(self) -> GameTable:
         """Register a table that is new, in a schema that is new."""
 
+    def drop(self, table: GameTable) -> None:
+        """Take a table out of the catalog."""
+
+    def delete(self, user: str) -> None:
+        """Delete a user."""
+
+    @property
+    def takes_any_name(self) -> bool:
+        """Tell whether a user can be named anything."""
+
+    @property
+    def may_be_filled(self) -> bool:
+        """Tell whether hundreds of users and tables can be left there."""
+
 
 def register(catalog: Catalog, catalog_name: str, location: str) -> GameTable:
     securable = Securable((catalog_name, fresh("schema"), fresh("game")))
@@ -178,7 +193,7 @@ class EmbeddedWorld:
     server: Server
     ids: dict[str, str] = field(default_factory=dict)
     location = "file:///nowhere"
-    folds_case = True
+    folds_case = takes_any_name = may_be_filled = True
 
     @property
     def catalog(self) -> Embedded:
@@ -201,24 +216,33 @@ class EmbeddedWorld:
     def table(self) -> GameTable:
         return register(self.catalog, fresh("catalog"), self.location)
 
+    def drop(self, table: GameTable) -> None:
+        self.server.ok("DELETE", f"{UC}/tables/{table.securable.full_name}")
+
+    def delete(self, user: str) -> None:
+        self.server.ok("DELETE", f"{SCIM}/Users/{self.ids[user]}")
+
 
 class UnityWorld:
     """A server that UNITY_CATALOG_URL names, with its admin's token; UNITY_CATALOG_KEY_FOLDER is its `etc/conf`."""
 
     location = "file:///tmp/turnout_contract"
     folds_case = False
+    takes_any_name = may_be_filled = True
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._file = folder / "members.yml"
         self._groups: dict[str, list[str]] = {}
-        self._rest = Rest(environ["UNITY_CATALOG_URL"], environ["UNITY_CATALOG_TOKEN"])
+        self._ids: dict[str, str] = {}
+        self._token = environ["UNITY_CATALOG_TOKEN"]
+        self._rest = Rest(environ["UNITY_CATALOG_URL"], self._token)
         key = environ.get("UNITY_CATALOG_KEY_FOLDER")
         self.catalog = Unity(self._rest, Members(self._file), UnityKey(Path(key)) if key else None)
 
     def user(self, name: str | None = None) -> str:
         name = name or f"{fresh('user')}@example.com"
         user = {"displayName": fresh("user"), "emails": [{"value": name, "primary": True}]}
-        self._rest.write("POST", f"{UNITY_SCIM}/Users", user)
+        self._ids[name] = self._rest.write("POST", f"{UNITY_SCIM}/Users", user)["id"]
         return name
 
     def group(self, members: list[str]) -> str:
@@ -230,6 +254,19 @@ class UnityWorld:
     def table(self) -> GameTable:
         return register(self.catalog, "turnout_contract", self.location)
 
+    def drop(self, table: GameTable) -> None:
+        self._delete(f"{UC}/tables/{table.securable.full_name}")
+
+    def delete(self, user: str) -> None:
+        self._delete(f"{UNITY_SCIM}/Users/{self._ids[user]}")
+
+    def _delete(self, path: str) -> None:
+        with requests.Session() as session:  # not by our client, which wants JSON: the answer is empty
+            session.trust_env = False
+            bearer = {"Authorization": f"Bearer {self._token}"}
+            answer = session.delete(self._rest.url + path, headers=bearer, timeout=20)
+        assert answer.ok, answer.text
+
 
 class DatabricksWorld:
     """A workspace that DATABRICKS_HOST names; DATABRICKS_TOKEN is of its admin, who may make users and groups.
@@ -239,6 +276,7 @@ class DatabricksWorld:
     """
 
     folds_case = True
+    takes_any_name = may_be_filled = False
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._rest = Rest(environ["DATABRICKS_HOST"], environ["DATABRICKS_TOKEN"], reads_per_second=10)
@@ -260,6 +298,12 @@ class DatabricksWorld:
     def table(self) -> GameTable:
         return register(self.catalog, self._name, self.location)
 
+    def drop(self, table: GameTable) -> None:
+        self._rest.write("DELETE", f"{UC}/tables/{table.securable.full_name}", {})
+
+    def delete(self, user: str) -> None:
+        self._rest.write("DELETE", f"{SCIM}/Users/{self._ids[user]}", {})
+
 
 NEEDED = {
     "unity": ("UNITY_CATALOG_URL", "UNITY_CATALOG_TOKEN"),
@@ -277,12 +321,43 @@ class Recorder:
     url: str = ""
     asked: list[tuple[str, str, Any]] = field(default_factory=list)  # method, path as on the wire, body
     headers: list[dict[str, str]] = field(default_factory=list)
-    answers: dict[str, Any] = field(default_factory=dict)  # path without query → JSON
+    answers: dict[str, Any] = field(default_factory=dict)  # path without query → JSON, or what makes it of a request
     status: int = 200
     extra: dict[str, str] = field(default_factory=dict)  # headers of every answer
 
     def paths(self) -> list[str]:
         return [path for _, path, _ in self.asked]
+
+
+Answer = Callable[[str, Mapping[str, str]], tuple[int, Any]]
+
+
+def open_source_users(*users: Mapping[str, Any]) -> dict[str, Answer]:
+    """Answer about users as an open-source server 0.6.0 was seen to: `answers` of a recorder.
+
+    It knows the path only for who asks for SCIM's own media type, and counts as all what is on the page.
+    """
+
+    def as_scim(path: str, headers: Mapping[str, str], found: Callable[[dict[str, int]], Any]) -> tuple[int, Any]:
+        if headers["Accept"] != "application/scim+json":
+            return 500, {"error_code": "INTERNAL", "message": "Couldn't unwrap service."}
+        return 200, found({name: int(value) for name, value in parse_qsl(urlsplit(path).query)})
+
+    def page(asked: dict[str, int]) -> dict[str, Any]:
+        start = asked.get("startIndex", 1)
+        shown = users[start - 1 :][: asked.get("count", 50)]
+        return {"totalResults": len(shown), "itemsPerPage": len(shown), "startIndex": start, "Resources": list(shown)}
+
+    return {
+        f"{UNITY_SCIM}/Users": lambda path, headers: as_scim(path, headers, page),
+        f"{UNITY_SCIM}/Me": lambda path, headers: as_scim(path, headers, lambda _: open_source_user("admin")),
+    }
+
+
+def open_source_user(email: str, *, active: bool = True) -> dict[str, Any]:
+    """Return a user as an open-source server shows one."""
+    named = {"id": f"id of {email}", "userName": email, "displayName": email, "active": active}
+    return {**named, "emails": [{"value": email, "primary": True}], "photos": [{"value": ""}]}
 
 
 @contextmanager
@@ -297,8 +372,11 @@ def recorder(answers: Mapping[str, Any] | None = None) -> Iterator[Recorder]:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             kept.asked.append((self.command, self.path, json.loads(body) if body else None))
             kept.headers.append(dict(self.headers))
-            answer = json.dumps(kept.answers.get(self.path.partition("?")[0], {})).encode()
-            self.send_response(kept.status)
+            status, told = kept.status, kept.answers.get(self.path.partition("?")[0], {})
+            if callable(told):
+                status, told = told(self.path, self.headers)
+            answer = json.dumps(told).encode()
+            self.send_response(status)
             for name, value in {"Content-Type": "application/json", **kept.extra}.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(answer)))

@@ -1,8 +1,9 @@
 """Guards what catalogs' clients send and understand, byte for byte, where the real server is not at hand."""
 
+import json
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,15 @@ from grants.catalogs.warehouse import Warehouse, statements
 from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, GameTable, Principal, Securable
 from pipeline.errors import Refused
 from pipeline.settings import Access, Paths
-from tests.unit.catalog_world import SCIM, UC, FakeClock, Recorder, recorder
+from tests.unit.catalog_world import (
+    SCIM,
+    UC,
+    FakeClock,
+    Recorder,
+    open_source_user,
+    open_source_users,
+    recorder,
+)
 
 TABLE = Securable(("main", "games", "chess"))
 GAME = GameTable("chess", TABLE, "id-1", None)
@@ -292,11 +301,10 @@ def test_an_open_source_server_is_spoken_to_in_its_spelling(stub: Recorder, tmp_
     granted = [{"principal": "ada@x.com", "privileges": ["USE SCHEMA", "SELECT", "SOMETHING NEW"]}]
     stub.answers |= {
         f"{UC}/permissions/schema/main.games": {"privilege_assignments": granted},
-        f"{UNITY_SCIM}/Users": scim(
+        **open_source_users(
             {"id": "1", "emails": [{"value": "x@x.com"}, {"value": "ada@x.com", "primary": True}]},
             {"id": "2", "emails": [{"value": "Analysts"}], "active": False},
         ),
-        f"{UNITY_SCIM}/Me": {"id": "0", "emails": [{"value": "admin", "primary": True}]},
     }
     assert catalog.executor == "admin"
     held = {"ada@x.com": {USE_SCHEMA, SELECT, "SOMETHING_NEW"}}
@@ -317,24 +325,106 @@ def test_a_wrong_file_of_members_is_refused(tmp_path: Path, text: str) -> None:
         Members(tmp_path / "members.yml").groups()
 
 
-def test_a_users_token_is_signed_with_the_servers_key(stub: Recorder, tmp_path: Path) -> None:
-    """With the server's key a read is tried as the user, then as each of their groups, by tokens of a minute."""
+def test_all_users_are_read_though_each_page_counts_itself_alone(stub: Recorder) -> None:
+    """An open-source server counts what is on the page as all there is: pages are read until one is empty."""
+    names = [f"user{number}@x.com" for number in range(250)]
+    stub.answers |= open_source_users(*map(open_source_user, names))
+    assert set(Unity(rest(stub), Members(None)).directory().principals) == set(names)
+    stub.answers[f"{UNITY_SCIM}/Users"] = scim({"id": "1", "emails": [{"value": "a"}]})  # whatever page is asked for
+    with pytest.raises(CatalogAway, match="circle"):
+        Unity(rest(stub), Members(None)).directory()
+
+
+def test_users_that_cannot_be_told_apart_are_refused(stub: Recorder) -> None:
+    """Active users that differ in casing only are refused by name; one that was deleted stands aside for the other."""
+    stub.answers |= open_source_users(*map(open_source_user, ("Ada@x.com", "ada@x.com", "b@x.com")))
+    with pytest.raises(Refused, match=r"'Ada@x\.com', 'ada@x\.com'"):
+        Unity(rest(stub), Members(None)).directory()
+    left = open_source_user("Ada@x.com", active=False)
+    stub.answers |= open_source_users(left, open_source_user("ada@x.com"))
+    assert Unity(rest(stub), Members(None)).directory().principals == {"ada@x.com": Principal("ada@x.com", "user")}
+
+
+def test_a_list_that_leaves_out_somebody_with_a_grant_is_refused(stub: Recorder) -> None:
+    """The server leaves users that share a display name out of its list: who has a grant is not taken for gone."""
+    stub.answers |= open_source_users(open_source_user("ada@x.com"))
+    granted = [{"principal": name, "privileges": ["SELECT"]} for name in ("ada@x.com", "left.out@x.com")]
+    stub.answers[f"{UC}/permissions/schema/main.games"] = {"privilege_assignments": granted}
+    catalog = Unity(rest(stub), Members(None))
+    catalog.assignments(Securable(("main", "games")))
+    with pytest.raises(Refused, match=r"left\.out@x\.com.*display name"):
+        catalog.directory()
+
+
+@pytest.fixture
+def keyed(stub: Recorder, tmp_path: Path) -> tuple[Unity, rsa.RSAPrivateKey, dict[str, tuple[int, dict[str, str]]]]:
+    """Return a client with a server's key, that key, and who gets which answer from the table's credentials."""
     key = rsa.generate_private_key(65537, 2048)
     (tmp_path / "private_key.der").write_bytes(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()))
     (tmp_path / "key_id.txt").write_text("key-1\n", "utf-8")
-    made = UnityKey(tmp_path)
-    signed, _, signature = made.token("ada@x.com").rpartition(".")
-    key.public_key().verify(decoded(signature), signed.encode(), padding.PKCS1v15(), SHA512())
     (tmp_path / "members.yml").write_text("groups: {analysts: [ada@x.com], all: [analysts], x: [b]}", "utf-8")
-    catalog = Unity(rest(stub), Members(tmp_path / "members.yml"), made)
-    assert catalog.probe("ada@x.com", GAME).reads is True
-    stub.status = 403
-    stub.asked.clear()
-    assert catalog.probe("ada@x.com", GAME).reads is False
+    answers: dict[str, tuple[int, dict[str, str]]] = {}
+    denied = 403, {"error_code": "PERMISSION_DENIED", "message": "Access denied."}
+
+    def credentials(_: str, headers: Mapping[str, str]) -> tuple[int, dict[str, str]]:
+        return answers.get(subject_of(headers["Authorization"]), answers.get("", denied))
+
+    stub.answers |= open_source_users(*map(open_source_user, ("ada@x.com", "Analysts", "all", "x")))
+    stub.answers[f"{UC}/temporary-table-credentials"] = credentials
+    return Unity(rest(stub), Members(tmp_path / "members.yml"), UnityKey(tmp_path)), key, answers
+
+
+Keyed = tuple[Unity, rsa.RSAPrivateKey, dict[str, tuple[int, dict[str, str]]]]
+
+
+def tried(stub: Recorder) -> list[str]:
+    """Return as whom a table was tried to be read."""
+    headers = zip(stub.asked, stub.headers, strict=True)
+    return [subject_of(each["Authorization"]) for (_, path, _), each in headers if "credentials" in path]
+
+
+def test_a_users_token_is_signed_with_the_servers_key(stub: Recorder, keyed: Keyed, tmp_path: Path) -> None:
+    """With the server's key a read is tried as the user, then as each of their groups, by tokens of a minute."""
+    catalog, key, answers = keyed
+    signed, _, signature = UnityKey(tmp_path).token("ada@x.com").rpartition(".")
+    key.public_key().verify(decoded(signature), signed.encode(), padding.PKCS1v15(), SHA512())
+    assert catalog.probe("ADA@x.com", GAME).reads is False
+    assert tried(stub) == ["ada@x.com", "Analysts", "all"], "in the server's casing: it tells names apart by it"
     asked = ("POST", f"{UC}/temporary-table-credentials", {"table_id": "id-1", "operation": "READ"})
-    assert stub.asked == [asked] * 3
+    assert [each for each in stub.asked if each[0] == "POST"] == [asked] * 3
+    answers["Analysts"] = 200, {"url": "file:///t"}
+    assert catalog.probe("ada@x.com", GAME).reads is True
     with pytest.raises(Refused):
         UnityKey(tmp_path / "nowhere")
+
+
+def test_who_is_not_active_reads_by_no_group(stub: Recorder, keyed: Keyed) -> None:
+    """Who was deleted is tried as themselves only: that a group of theirs reads is nothing to them."""
+    catalog, _, answers = keyed
+    stub.answers |= open_source_users(open_source_user("ada@x.com", active=False), open_source_user("Analysts"))
+    answers["Analysts"] = 200, {"url": "file:///t"}
+    assert catalog.probe("ada@x.com", GAME).reads is False
+    assert catalog.probe("nobody@x.com", GAME).reads is False
+    assert set(tried(stub)) == {"ada@x.com", "nobody@x.com"}
+
+
+def test_a_key_of_another_server_tries_nothing(stub: Recorder, keyed: Keyed) -> None:
+    """A token the server does not take proves nothing: the answer is not known, and never "cannot read"."""
+    catalog, _, answers = keyed
+    for status, code in ((401, "UNAUTHENTICATED"), (500, "INTERNAL")):  # the same id with another key; another id
+        answers[""] = status, {"error_code": code, "message": "Invalid access token."}
+        probe = catalog.probe("ada@x.com", GAME)
+        assert probe.reads is None
+        assert "UNITY_CATALOG_KEY_FOLDER" in probe.said
+    stub.answers[f"{UNITY_SCIM}/Me"] = lambda *_: (500, {"error_code": "INTERNAL", "message": "down"})
+    with pytest.raises(CatalogAway):
+        catalog.probe("ada@x.com", GAME)
+
+
+def subject_of(authorization: str) -> str:
+    """Return whose token it is; of a token that is not ours nobody's."""
+    parts = authorization.removeprefix("Bearer ").split(".")
+    return str(json.loads(decoded(parts[1]))["sub"]) if len(parts) == 3 else ""
 
 
 def decoded(text: str) -> bytes:
