@@ -3,6 +3,9 @@
 Reading takes SELECT, USE_SCHEMA and USE_CATALOG. Each counts where it is granted on its own level or above, also as a
 part of ALL_PRIVILEGES, to somebody or to a group they are in, directly or not; the owner of a table, schema or catalog
 has the one of that level. What was not read leaves an answer unknown, unless something that was read decides it.
+
+Where groups are emulated the catalog does not put together what somebody and their groups have: one of them alone must
+have all three.
 """
 
 from collections import defaultdict
@@ -24,7 +27,7 @@ from grants.model import (
     Securable,
     folded,
 )
-from grants.verdict import OWNERSHIP, Need, Standing, Unknown, Verdict, Way, every
+from grants.verdict import OWNERSHIP, Need, Standing, Unknown, Verdict, Way, best, every
 from pipeline.errors import Refused
 
 NEEDS: Final = (SELECT, USE_SCHEMA, USE_CATALOG)
@@ -33,6 +36,9 @@ _EVERYONE: Final = folded(EVERYONE)
 _NOBODY: Final[frozenset[tuple[Securable, str, str]]] = frozenset()
 _NO_KEYS: Final[frozenset[str]] = frozenset()
 _SELECTS: Final = (SELECT, ALL_PRIVILEGES)
+
+Chains = Mapping[str, tuple[str, ...]]
+"""Whose grants count for somebody: folded name → the shortest chain of groups to it."""
 
 Holding = tuple[Securable, str, str]
 """A direct assignment: securable, folded principal, privilege."""
@@ -65,7 +71,7 @@ class Resolver:
         )  # folded principal → games by the table's own grants or owner
         self._managing: Final[dict[str, set[str]]] = defaultdict(set)
         self._untold: Final[set[str]] = set()  # games of whose tables not everything was read
-        self._closures: Final[dict[str, Mapping[str, tuple[str, ...]]]] = {}
+        self._closures: Final[dict[str, Chains]] = {}
         self._readings: Final[dict[str, Reading]] = {}
         for key, table in observed.tables.items():
             self._index(key, table)
@@ -97,8 +103,17 @@ class Resolver:
         known = self.observed.directory.principals.get(folded(principal))
         return known.name if known else principal
 
-    def closure(self, principal: str) -> Mapping[str, tuple[str, ...]]:
-        """Return all whose grants count for somebody: folded name → the shortest chain of groups to it."""
+    @property
+    def apart(self) -> bool:
+        """Whether what somebody and their groups have is not put together by the catalog: its groups are emulated."""
+        return self.observed.directory.emulated_groups
+
+    def together(self, principal: str) -> Chains:
+        """Return all whose grants count for somebody together with their own."""
+        return {folded(principal): ()} if self.apart else self.closure(principal)
+
+    def closure(self, principal: str) -> Chains:
+        """Return all whose grants count for somebody, be it only by themselves."""
         start = folded(principal)
         if start not in self._closures:
             groups_of = self.observed.directory.groups_of
@@ -127,12 +142,22 @@ class Resolver:
             Refused: the catalog has no table of that game.
         """
         table = self.table(key)
-        needs = tuple(self._need(principal, privilege, table.securable) for privilege in NEEDS)
-        granting = tuple(self._granting(principal, table.securable, needs))
+        return best([self._verdict(principal, table, chains) for chains in self._parts(principal)])
+
+    def _parts(self, principal: str) -> list[Chains]:
+        """Return whose grants count together: all at once, or each by itself, the nearest first."""
         chains = self.closure(principal)
+        if not self.apart:
+            return [chains]
+        who = folded(principal)
+        return [{each: chain} for each, chain in chains.items() if each == who or self.standing(each) == "active"]
+
+    def _verdict(self, principal: str, table: GameTable, chains: Chains) -> Verdict:
+        needs = tuple(self._need(privilege, table.securable, chains) for privilege in NEEDS)
+        granting = tuple(self._granting(table.securable, needs, chains))
         standing = self.standing(principal)
         return Verdict(
-            principal=self.name(principal), key=key, standing=standing, needs=needs, granting=granting,
+            principal=self.name(principal), key=table.key, standing=standing, needs=needs, granting=granting,
             could_grant_itself=False if standing != "active" else self._could(needs, granting, table.securable),
             unknown=tuple(self._unknown(table.securable, chains)),
             has_row_filter=table.has_row_filter, masked_columns=table.masked_columns,
@@ -155,17 +180,21 @@ class Resolver:
             found, could = Reading(), _NO_KEYS
             if self.standing(who) == "active":
                 found = self.reach(who)
-                could = self._could_read(who) - found.reads - found.unknown
+                could = _NO_KEYS.union(*map(self._could_read, self._parts(who))) - found.reads - found.unknown
             self._readings[who] = Reading(found.reads, found.unknown, could)
         return self._readings[who]
 
     def reach(self, principal: str, without: AbstractSet[Holding] = _NOBODY) -> Reading:
         """Return what somebody would read if they are there and active, and if some USE_* were not there."""
-        holders = self.closure(principal)
-        use = every(self.has(principal, need, self.observed.schema, without) for need in (USE_SCHEMA, USE_CATALOG))
+        parts = [self._reach(chains, without) for chains in self._parts(principal)]
+        reads = _NO_KEYS.union(*(each.reads for each in parts))
+        return Reading(reads, _NO_KEYS.union(*(each.unknown for each in parts)) - reads)
+
+    def _reach(self, holders: Chains, without: AbstractSet[Holding]) -> Reading:
+        use = self._use(holders, without)
         if use is False:
             return Reading()
-        if self.has(principal, SELECT, self.observed.schema, without):
+        if self._has(holders, SELECT, self.observed.schema, without):
             selects, untold = frozenset(self.observed.tables), _NO_KEYS
         else:
             selects = _NO_KEYS.union(*(self._selecting.get(holder, _NO_KEYS) for holder in holders))
@@ -174,10 +203,16 @@ class Resolver:
 
     def has(self, principal: str, need: str, where: Securable, without: AbstractSet[Holding] = _NOBODY) -> bool | None:
         """Return whether somebody has one of the three needs on a securable or above it; None: not known."""
+        return self._has(self.together(principal), need, where, without)
+
+    def _has(self, holders: Chains, need: str, where: Securable, without: AbstractSet[Holding]) -> bool | None:
         above = tuple(where.chain())
-        if next(self._held(need, above, self.closure(principal), without), None) is not None:
+        if next(self._held(need, above, holders, without), None) is not None:
             return True
         return False if self._all_read(need, above) else None
+
+    def _use(self, holders: Chains, without: AbstractSet[Holding] = _NOBODY) -> bool | None:
+        return every(self._has(holders, need, self.observed.schema, without) for need in (USE_SCHEMA, USE_CATALOG))
 
     def directly(self, principal: str, where: Securable) -> frozenset[str] | None:
         """Return what was granted to somebody on a securable itself, not to a group; None: it was not read."""
@@ -232,18 +267,16 @@ class Resolver:
     def _all_read(self, need: str, above: Iterable[Securable]) -> bool:
         return next(self._unread(need, above), None) is None
 
-    def _need(self, principal: str, need: str, table: Securable) -> Need:
+    def _need(self, need: str, table: Securable, chains: Chains) -> Need:
         above = tuple(table.chain())
-        chains = self.closure(principal)
         ways = [self._way(where, by, chains[holder]) for where, by, holder in self._held(need, above, chains)]
         return Need(need, Securable(table.path[: _LEVEL[need]]), tuple(ways), tuple(self._unread(need, above)))
 
     def _way(self, where: Securable, by: str, chain: Iterable[str]) -> Way:
         return Way(where, by, tuple(self.name(group) for group in chain))
 
-    def _granting(self, principal: str, table: Securable, needs: Iterable[Need]) -> Iterator[Way]:
+    def _granting(self, table: Securable, needs: Iterable[Need], chains: Chains) -> Iterator[Way]:
         """Yield by what somebody could grant themselves reading: what lies above is theirs, or they manage it."""
-        chains = self.closure(principal)
         for where in self._above:
             if self._owner.get(where) in chains:
                 yield self._way(where, OWNERSHIP, chains[self._owner[where]])
@@ -264,12 +297,11 @@ class Resolver:
         unread = use is not False and (bool(ways) or any(where not in self._granted for where in table.chain()))
         return None if untold or unread else False
 
-    def _could_read(self, principal: str) -> frozenset[str]:
-        chains = self.closure(principal)
+    def _could_read(self, chains: Chains) -> frozenset[str]:
         everything = frozenset(self.observed.tables)
         if any(self._owner.get(where) in chains for where in self._above):
             return everything
-        if not every(self.has(principal, need, self.observed.schema) for need in (USE_SCHEMA, USE_CATALOG)):
+        if not self._use(chains):
             return _NO_KEYS
         for where in self._above:
             granted = self._granted.get(where, {})
@@ -277,7 +309,7 @@ class Resolver:
                 return everything
         return _NO_KEYS.union(*(self._managing.get(holder, _NO_KEYS) for holder in chains))
 
-    def _unknown(self, table: Securable, chains: Mapping[str, tuple[str, ...]]) -> Iterator[Unknown]:
+    def _unknown(self, table: Securable, chains: Chains) -> Iterator[Unknown]:
         for where in table.chain():
             granted = self._granted.get(where, {})
             for holder in chains:

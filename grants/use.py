@@ -26,7 +26,7 @@ def give(draft: Draft, resolver: Resolver, principals: Iterable[str]) -> None:
     coming: set[Holding] = set()
     for who in sorted({folded(each) for each in principals}, key=lambda each: (len(resolver.closure(each)), each)):
         for need, where in uses(resolver.observed):
-            by_group = any((where, holder, need) in coming for holder in resolver.closure(who))
+            by_group = any((where, holder, need) in coming for holder in resolver.together(who))
             if not by_group and not resolver.has(who, need, where):
                 draft.add(where, resolver.name(who), need)
                 coming.add((where, who, need))
@@ -77,8 +77,7 @@ def idle(resolver: Resolver, principals: AbstractSet[str]) -> set[str]:
 def _losses(resolver: Resolver, gone: set[Holding], holding: Holding) -> Iterator[Cell]:
     """Yield who would not read what without one more assignment; what may be read counts as read."""
     for who in resolver.members({holding[1]}):
-        lacks = resolver.has(who, holding[2], holding[0], {*gone, holding}) is not True
-        if lacks:
+        if resolver.apart or resolver.has(who, holding[2], holding[0], {*gone, holding}) is not True:
             before, after = resolver.reach(who, gone), resolver.reach(who, {*gone, holding})
             lost = (before.reads - after.reads) | (before.unknown - after.unknown)
             yield from ((who, key) for key in lost)

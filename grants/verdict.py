@@ -1,7 +1,7 @@
 """What is known of one principal and one game: reads it or not, by which ways, and that as a sentence. Values only."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from grants.model import Securable
@@ -98,6 +98,21 @@ def every(answers: Iterable[bool | None]) -> bool | None:
             return False
         known = known and each is not None
     return True if known else None
+
+
+def best(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return one of several verdicts on a cell of which one is enough: the first that reads, else that may.
+
+    What any of them could grant itself, it could; what is unknown of any is unknown.
+    """
+    found = max(verdicts, key=lambda each: (each.reads is True, each.reads is None))  # of equals the first
+    could = max(verdicts, key=lambda each: (each.could_grant_itself is True, each.could_grant_itself is None))
+    return replace(
+        found,
+        granting=could.granting,
+        could_grant_itself=could.could_grant_itself,
+        unknown=tuple(dict.fromkeys(each for verdict in verdicts for each in verdict.unknown)),
+    )
 
 
 def place(securable: Securable) -> str:

@@ -38,7 +38,7 @@ def picture(
     )  # fmt: skip
 
 
-def random_picture(rng: Random, *, unread: bool = True) -> Observed:
+def random_picture(rng: Random, *, unread: bool = True, emulated: bool = False) -> Observed:
     """Return a catalog with nested groups, circles among them, odd spelling, strangers, and what was not read."""
     users = [f"u{number}" for number in range(rng.randint(1, 4))]
     groups = [f"g{number}" for number in range(rng.randint(1, 4))]
@@ -70,7 +70,7 @@ def random_picture(rng: Random, *, unread: bool = True) -> Observed:
     tables = {
         key: GameTable(key, table_of(key), f"id-{key}", owners[table_of(key)], rng.random() < 0.1) for key in keys
     }
-    return Observed(SCHEMA, tables, owners, direct, Directory(principals, groups_of), 0.0)
+    return Observed(SCHEMA, tables, owners, direct, Directory(principals, groups_of, emulated), 0.0)
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,24 @@ class Truth:
 
 
 def truth(observed: Observed, who: str, selves: set[str], key: str) -> Truth:
-    """Try the world in which everything that was not read forbids, and the one in which it all allows."""
-    worst, best = (_in_a_world(observed, who, selves, key, unread=unread) for unread in (False, True))
+    """Try the world in which everything that was not read forbids, and the one in which it all allows.
+
+    Where groups are emulated, who reads does so as themselves or as one of their groups that is there and active.
+    """
+    worst, best = (_in_worlds(observed, who, selves, key, unread=unread) for unread in (False, True))
     return Truth(
         worst[0] if worst[0] == best[0] else None,
         worst[1] if worst[1] == best[1] else None,
     )
+
+
+def _in_worlds(observed: Observed, who: str, selves: set[str], key: str, *, unread: bool) -> tuple[bool, bool]:
+    if not observed.directory.emulated_groups:
+        return _in_a_world(observed, who, selves, key, unread=unread)
+    known = observed.directory.principals
+    groups = [each for each in selves - {who} if each == "account users" or (each in known and known[each].active)]
+    each = [_in_a_world(observed, who, {one}, key, unread=unread) for one in (who, *groups)]
+    return any(reads for reads, _ in each), any(could for _, could in each)
 
 
 def _in_a_world(observed: Observed, who: str, selves: set[str], key: str, *, unread: bool) -> tuple[bool, bool]:

@@ -58,9 +58,9 @@ def random_wishes(rng: Random, observed: Observed) -> list[Wish]:
 
 
 def random_state(seed: int) -> tuple[Random, Observed, Managed]:
-    """Return a catalog with strangers' grants in it, after two plans of turnout's."""
+    """Return a catalog with strangers' grants in it, after two plans of turnout's; every third has emulated groups."""
     rng = Random(seed)
-    observed, managed = random_picture(rng, unread=False), NOTHING
+    observed, managed = random_picture(rng, unread=False, emulated=seed % 3 == 2), NOTHING
     for _ in range(2):
         observed, managed = given(observed, *random_wishes(rng, observed), managed=managed)
     return rng, observed, managed
@@ -91,6 +91,24 @@ def test_what_a_group_has_or_gets_is_not_given_twice() -> None:
     assert {(each.principal, each.key) for each in planned.effects} == {
         ("readers", "chess"), ("ann@x", "chess"), ("ann@x", "go")
     }  # fmt: skip
+
+
+def test_what_a_group_has_is_given_all_the_same_where_groups_are_emulated() -> None:
+    """A catalog without groups does not put together what a user and a group have: the user gets all three."""
+    observed = picture(groups={"ann@x": {"readers"}})
+    observed = replace(observed, directory=replace(observed.directory, emulated_groups=True))
+    planned = plan(observed, [gives("ann@x", "go"), gives("readers", "chess")], NOTHING, NOW)
+    assert said(planned) == [
+        "+USE_CATALOG main ann@x", "+USE_CATALOG main readers",
+        "+USE_SCHEMA main.games ann@x", "+USE_SCHEMA main.games readers",
+        "+SELECT main.games.chess readers", "+SELECT main.games.go ann@x",
+    ]  # fmt: skip
+    after, managed = applied(observed, planned)
+    assert Resolver(after).reading("ann@x").reads == {"chess", "go"}
+    taken = plan(after, [takes("readers", "chess")], managed, NOW)
+    assert [each.sentence for each in taken.effects] == [
+        "readers, chess: reads → does not read", "ann@x, chess: reads → does not read"
+    ]  # fmt: skip
 
 
 def test_a_revocation_takes_the_tables_first_and_use_last() -> None:
