@@ -30,6 +30,7 @@ class Probe:
 
     reads: bool | None  # None: it could not be tried
     said: str  # one sentence
+    stand_in: str = ""  # the group that was let in for them, where the catalog itself does not know that they are in it
 
 
 class Change(NamedTuple):

@@ -90,6 +90,8 @@ def _about_giving(before: Resolver, who: str, asked: Sequence[Wish]) -> Iterator
     known = before.observed.directory.principals.get(who)
     if known is not None and known.kind == "user":
         yield f"{known.name} is a user: prefer a group, whose members come and go without new grants."
+    if before.apart and known is not None and known.kind == "group":
+        yield f"The catalog knows no groups: it lets in {known.name} itself, and refuses its members by name."
     if who == folded(EVERYONE):
         yield f"{EVERYONE} is everybody: each of them will read {len(asked)} of these games."
     reads = before.reading(who).reads

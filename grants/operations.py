@@ -201,6 +201,9 @@ def _told_of(tried: list[tuple[str, str, bool, Probe]], *, parts_failed: bool) -
         return f"{len(wrong)} of {len(tried)} tried are not as planned, since parts have failed: {said}"
     untried = [probe.said for *_, probe in tried if probe.reads is None]
     proven = f"{len(tried) - len(untried)} tried: each reads or is refused as planned."
+    by_group = [probe.stand_in for *_, probe in tried if probe.reads and probe.stand_in]
+    if by_group:
+        proven += f" {len(by_group)} of them as {by_group[0]}: the catalog knows no groups, and refuses them by name."
     return proven if not untried else f"{proven} {len(untried)} applied, not probed: {untried[0]}"
 
 

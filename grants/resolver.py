@@ -160,7 +160,7 @@ class Resolver:
             principal=self.name(principal), key=table.key, standing=standing, needs=needs, granting=granting,
             could_grant_itself=False if standing != "active" else self._could(needs, granting, table.securable),
             unknown=tuple(self._unknown(table.securable, chains)),
-            has_row_filter=table.has_row_filter, masked_columns=table.masked_columns,
+            has_row_filter=table.has_row_filter, masked_columns=table.masked_columns, apart=self.apart,
         )  # fmt: skip
 
     def table(self, key: str) -> GameTable:

@@ -70,6 +70,7 @@ class Verdict:
     unknown: tuple[Unknown, ...]  # privileges it holds, itself or by a group, that may mean more than is known
     has_row_filter: bool = False
     masked_columns: tuple[str, ...] = ()
+    apart: bool = False  # the catalog knows no groups: it lets in a group's own user, not its members
 
     @property
     def reads(self) -> bool | None:
@@ -136,6 +137,9 @@ def _main(verdict: Verdict) -> str:
 
 
 def _notes(verdict: Verdict) -> Iterator[str]:
+    groups = verdict.needs[0].ways[0].groups if verdict.apart and verdict.reads else ()
+    if groups:
+        yield f"The catalog itself knows no groups: it lets in {groups[-1]}, and refuses {verdict.principal} by name."
     if verdict.could_grant_itself and not verdict.reads:
         yield f"It could grant itself that, by {verdict.granting[0].words}."
     if verdict.badges:

@@ -6,6 +6,7 @@ granted to them or to one of their groups. That is an emulation, and is labelled
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -99,7 +100,7 @@ class Unity:
         for name in (*groups, folded(EVERYONE)):
             probe = self._tried(self._key, self._known[name].name, table) if name in self._known else said
             if probe.reads is not False:
-                return probe
+                return replace(probe, stand_in=self._known[name].name)
         return said
 
     def _tried(self, key: UnityKey, name: str, table: GameTable) -> Probe:

@@ -393,7 +393,10 @@ def test_a_users_token_is_signed_with_the_servers_key(stub: Recorder, keyed: Key
     asked = ("POST", f"{UC}/temporary-table-credentials", {"table_id": "id-1", "operation": "READ"})
     assert [each for each in stub.asked if each[0] == "POST"] == [asked] * 3
     answers["Analysts"] = 200, {"url": "file:///t"}
-    assert catalog.probe("ada@x.com", GAME).reads is True
+    probe = catalog.probe("ada@x.com", GAME)
+    assert (probe.reads, probe.stand_in) == (True, "Analysts"), "whom the server lets in is told"
+    answers["ada@x.com"] = answers["Analysts"]
+    assert (catalog.probe("ada@x.com", GAME).stand_in) == ""
     with pytest.raises(Refused):
         UnityKey(tmp_path / "nowhere")
 

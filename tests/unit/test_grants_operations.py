@@ -240,12 +240,12 @@ class Blind(Failing):
 class Lax(Failing):
     """A real catalog that lets everybody or nobody read, or does not say."""
 
-    def __init__(self, inner: Catalog, reads: bool | None) -> None:
+    def __init__(self, inner: Catalog, reads: bool | None, stand_in: str = "") -> None:
         super().__init__(inner, lambda _: None)
-        self._reads = reads
+        self._probe = Probe(reads, "tried", stand_in)
 
     def probe(self, _: str, __: GameTable) -> Probe:
-        return Probe(self._reads, "tried")
+        return self._probe
 
 
 def test_applied_is_not_observed(desk: Desk) -> None:
@@ -265,6 +265,12 @@ def test_a_catalog_that_does_not_enforce_is_found_out(desk: Desk) -> None:
     done = desk.finish(desk.ask(*give((BOB, CHESS))), Lax(desk.catalog, None))
     assert done.state == "succeeded"
     assert "1 applied, not probed: tried" in (done.outcome or "")
+
+
+def test_who_was_let_in_for_somebody_is_told(desk: Desk) -> None:
+    """Where a catalog knows no groups and let in the group instead, nobody is told that it let in the member."""
+    done = desk.finish(desk.ask(*give((ANN, CHESS))), Lax(desk.catalog, True, "analysts"))
+    assert "1 of them as analysts: the catalog knows no groups, and refuses them by name." in (done.outcome or "")
 
 
 def test_every_change_of_access_is_in_the_audit_log_once(desk: Desk) -> None:

@@ -103,6 +103,9 @@ def test_what_a_group_has_is_given_all_the_same_where_groups_are_emulated() -> N
         "+USE_SCHEMA main.games ann@x", "+USE_SCHEMA main.games readers",
         "+SELECT main.games.chess readers", "+SELECT main.games.go ann@x",
     ]  # fmt: skip
+    assert (
+        "The catalog knows no groups: it lets in readers itself, and refuses its members by name." in planned.warnings
+    )
     after, managed = applied(observed, planned)
     assert Resolver(after).reading("ann@x").reads == {"chess", "go"}
     taken = plan(after, [takes("readers", "chess")], managed, NOW)

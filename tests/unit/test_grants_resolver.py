@@ -105,7 +105,8 @@ def test_emulated_groups_are_not_put_together() -> None:
     by_group = replace(apart, direct={**apart.direct, table_of("chess"): {"readers": frozenset({"SELECT"})}})
     assert Resolver(by_group).verdict("ann@x", "chess").sentence == (
         "ann@x reads chess: SELECT on table main.games.chess by group readers, USE_SCHEMA on schema main.games by "
-        "group readers, USE_CATALOG on catalog main by group readers."
+        "group readers, USE_CATALOG on catalog main by group readers. The catalog itself knows no groups: it lets in "
+        "readers, and refuses ann@x by name."
     )
 
 

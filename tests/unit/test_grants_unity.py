@@ -1,0 +1,100 @@
+"""The whole way of access on the open-source server that the environment names: skipped where it names none."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import PrimitiveType
+from sqlalchemy import Engine
+
+from grants import asking, drifts, picture
+from grants.catalog import Catalog, Change
+from grants.catalogs.opening import open_catalog
+from grants.entitlements import Wish
+from grants.model import SELECT, Securable
+from grants.steward import Steward
+from pipeline.control.engine import World, tick
+from pipeline.names import game_key
+from pipeline.settings import load
+from pipeline.store.games import record_seen
+from pipeline.store.operations import Operation, ask, listed
+from tests.unit.catalog_world import NEEDED, UnityWorld, fresh
+
+CHESS, GO = game_key("Chess"), game_key("Go")
+
+
+@dataclass
+class House:
+    """An environment with two games whose controller looks after a schema of the named server."""
+
+    world: World
+    there: UnityWorld
+    steward: Steward
+
+    @property
+    def catalog(self) -> Catalog:
+        return open_catalog(self.world.settings.access, self.world.paths, os.environ)
+
+    def table(self, key: str) -> Securable:
+        return Securable((*asking.schema_of(self.world.settings.access).path, key))
+
+    def do(self, prepared: asking.Prepared) -> Operation:
+        """Ask for what was prepared, and bring it to its end."""
+        ask(self.world.engine, prepared.asked_by("eve", "numbers"))
+        while listed(self.world.engine, only_open=True):
+            tick(self.world, self.steward.kinds)
+        return max(listed(self.world.engine), key=lambda each: each.asked_at)
+
+    def wish(self, *wishes: Wish) -> Operation:
+        return self.do(asking.prepare(self.world.engine, self.catalog, self.world.settings.access, wishes))
+
+
+@pytest.fixture
+def house(engine: Engine, tmp_path: Path) -> Iterator[House]:
+    missing = [name for name in (*NEEDED["unity"], "UNITY_CATALOG_KEY_FOLDER") if not os.environ.get(name)]
+    if missing:
+        pytest.skip(f"unity was NOT tested: the environment has no {', '.join(missing)}")
+    access = f"catalog = 'unity'\ncatalog_name = 'turnout_contract'\nschema_name = '{fresh('house')}'\n"
+    (tmp_path / "turnout.toml").write_text(f"[access]\n{access}members_file = '{tmp_path / 'members.yml'}'\n")
+    settings, paths = load(tmp_path, {})
+    record_seen(engine, {CHESS: "Chess", GO: "Go"}, 1)
+    for key in (CHESS, GO):
+        DeltaTable.create(paths.tables / key, Schema([Field("_seq", PrimitiveType("long"))]))
+    world = World(settings, engine, paths)
+    made = House(world, UnityWorld(tmp_path, os.environ), Steward(world, os.environ))
+    made.steward.look_after()
+    yield made
+    made.steward.stop()
+
+
+def test_access_goes_the_whole_way_on_a_real_server(house: House, tmp_path: Path) -> None:
+    """Tables are registered; a grant is applied, seen and tried; a group's too; drift is seen; an undo takes it all."""
+    known = picture.read(house.world.engine)
+    assert (known.problem, set(known.observed.tables if known.observed else ())) == (None, {CHESS, GO})
+    ann, bob = house.there.user(), house.there.user()
+    team = house.there.user(fresh("Team"))  # a group is a user, told apart by its casing
+    (tmp_path / "members.yml").write_text(yaml.safe_dump({"groups": {team.lower(): [bob.upper()]}}), "utf-8")
+
+    given = house.wish(Wish(ann.upper(), CHESS, read=True, reason="numbers"), Wish(team, GO, read=True, reason="team"))
+    assert given.state == "succeeded", given.outcome
+    assert "3 came to read" in (given.outcome or "")
+    assert f"1 of them as {team}" in (given.outcome or "")
+    tables = house.catalog.tables(asking.schema_of(house.world.settings.access))
+    tried = {(who, key): house.catalog.probe(who, tables[key]) for who in (ann, bob) for key in (CHESS, GO)}
+    assert [key for key, probe in tried.items() if probe.reads] == [(ann, CHESS), (bob, GO)]
+    assert "says 403" in tried[bob, CHESS].said
+
+    house.catalog.change(Change(house.table(GO), ann, add=(SELECT,)))
+    house.catalog.change(Change(house.table(GO), team, remove=(SELECT,)))
+    drift = drifts.look(house.world.engine, house.catalog, house.world.settings.access)
+    found = {(each.kind, each.principal) for each in drift.findings if each.kind != "broader"}
+    assert found == {("extra", ann), ("missing", team)}  # other tests leave SELECT on the whole catalog
+
+    back = house.do(asking.prepare_undo(house.world.engine, house.catalog, house.world.settings.access, given))
+    assert back.state == "succeeded", back.outcome
+    assert not house.catalog.probe(ann, tables[CHESS]).reads
+    assert house.catalog.assignments(house.table(GO)) == {ann: {SELECT}}, "what turnout did not give it leaves"
