@@ -6,12 +6,13 @@ from random import Random
 import pytest
 
 from grants.catalog import Change
-from grants.change_set import simulate
-from grants.entitlements import NOTHING, Entitlement, Managed, Wish, expired, given_by
+from grants.change_set import Draft, simulate
+from grants.entitlements import NOTHING, Entitlement, Given, Managed, Wish, expired, given_by
 from grants.model import GRANTABLE, Observed, Principal, folded
 from grants.plan import AccessPlan, plan
 from grants.resolver import Resolver
 from grants.undo import undo
+from grants.use import take
 from pipeline.errors import Refused
 from tests.unit.grants_world import CATALOG, SCHEMA, assignments, picture, random_picture, recreated, table_of
 
@@ -112,6 +113,18 @@ def test_what_a_group_has_is_given_all_the_same_where_groups_are_emulated() -> N
     assert [each.sentence for each in taken.effects] == [
         "readers, chess: reads → does not read", "ann@x, chess: reads → does not read"
     ]  # fmt: skip
+
+
+def test_use_of_an_emulated_group_stays_for_a_member_who_has_use_of_their_own() -> None:
+    """What a member has does not make up for what their group loses, where the catalog lets in one of them alone."""
+    use = {"ann@x": {"USE_SCHEMA"}, "readers": {"USE_SCHEMA"}}
+    there = {CATALOG: {"readers": {"USE_CATALOG"}}, SCHEMA: use, table_of("chess"): {"readers": {"SELECT"}}}
+    observed = picture(there, groups={"ann@x": {"readers"}})
+    observed = replace(observed, directory=replace(observed.directory, emulated_groups=True))
+    given = Given(SCHEMA, "readers", "USE_SCHEMA")
+    draft = Draft()
+    assert take(draft, Resolver(observed), [given], frozenset({("readers", "chess")})) == {given}
+    assert draft.ordered() == ()
 
 
 def test_a_revocation_takes_the_tables_first_and_use_last() -> None:
