@@ -19,6 +19,7 @@ from grants.model import EVERYONE, Directory, GameTable, Principal, PrincipalKin
 from pipeline.errors import Refused
 
 SCIM: Final = "/api/1.0/unity-control/scim2"
+_UNASKED: Final = "No user found"  # what it says of the caller where it does not look at tokens
 _CREDENTIALS_PATH: Final = f"{unity_rest.PREFIX}/temporary-table-credentials"
 
 
@@ -30,7 +31,7 @@ class Unity:
 
     def __init__(self, rest: Rest, members: Members, key: UnityKey | None = None) -> None:
         self._rest, self._members, self._key = rest, members, key
-        self._grantees: Final[set[str]] = set()  # folded names of all who were seen with a grant
+        self._seen: Final[set[str]] = set()  # folded names of the caller and all who were seen with a grant
         self._known: Mapping[str, Principal] = {}  # the users as last read, by folded name
 
     @property
@@ -40,8 +41,20 @@ class Unity:
 
     @cached_property
     def executor(self) -> str:
-        """The user whose token is used."""
-        return _email(self._rest.read(f"{SCIM}/Me"))
+        """The user whose token is used.
+
+        Raises:
+            Refused: the server does not look at tokens, so that everybody may do anything and grants are not kept.
+        """
+        try:
+            return _email(self._rest.read(f"{SCIM}/Me"))
+        except CatalogAway as away:
+            if _UNASKED not in str(away):
+                raise
+            raise Refused(
+                f"The server at {self._rest.url} keeps no grants and lets everybody read: start it with "
+                f"server.authorization=enable."
+            ) from away
 
     def tables(self, schema: Securable) -> Mapping[str, GameTable]:
         """Return all tables of a schema by name."""
@@ -54,20 +67,21 @@ class Unity:
     def assignments(self, securable: Securable) -> Mapping[str, frozenset[str]]:
         """Return who was directly granted what on it."""
         found = unity_rest.assignments(self._rest, securable)
-        self._grantees.update(map(folded, found))
+        self._seen.update(map(folded, found))
         return found
 
     def directory(self) -> Directory:
         """Return the server's users, those of them that stand for groups, and who the file says is in which.
 
         Raises:
-            Refused: names of users differ only in casing, or the server's list leaves out users.
+            Refused: names of users differ only in casing, the server's list leaves out users, or it keeps no grants.
         """
+        self._seen.add(folded(self.executor))
         found = self._users()
-        missing = sorted(self._grantees - found.keys())
+        missing = sorted(self._seen - found.keys())
         if missing:
             raise Refused(
-                f"The server's list of users leaves out {missing[0]!r}, who has grants: it does so where users share "
+                f"The server's list of users leaves out {missing[0]!r}, whom it knows: it does so where users share "
                 f"a display name. Give each user a display name of their own."
             )
         groups = self._members.groups()

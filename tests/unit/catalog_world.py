@@ -348,6 +348,7 @@ def open_source_users(*users: Mapping[str, Any]) -> dict[str, Answer]:
         shown = users[start - 1 :][: asked.get("count", 50)]
         return {"totalResults": len(shown), "itemsPerPage": len(shown), "startIndex": start, "Resources": list(shown)}
 
+    users = (open_source_user("admin"), *users)
     return {
         f"{UNITY_SCIM}/Users": lambda path, headers: as_scim(path, headers, page),
         f"{UNITY_SCIM}/Me": lambda path, headers: as_scim(path, headers, lambda _: open_source_user("admin")),

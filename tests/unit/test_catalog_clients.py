@@ -329,10 +329,23 @@ def test_all_users_are_read_though_each_page_counts_itself_alone(stub: Recorder)
     """An open-source server counts what is on the page as all there is: pages are read until one is empty."""
     names = [f"user{number}@x.com" for number in range(250)]
     stub.answers |= open_source_users(*map(open_source_user, names))
-    assert set(Unity(rest(stub), Members(None)).directory().principals) == set(names)
+    assert set(Unity(rest(stub), Members(None)).directory().principals) == {*names, "admin"}
     stub.answers[f"{UNITY_SCIM}/Users"] = scim({"id": "1", "emails": [{"value": "a"}]})  # whatever page is asked for
     with pytest.raises(CatalogAway, match="circle"):
         Unity(rest(stub), Members(None)).directory()
+
+
+def test_a_server_that_does_not_look_at_tokens_is_refused(stub: Recorder) -> None:
+    """Without authorization grants are accepted and not kept, and everybody reads: that is not shown as nobody."""
+    stub.answers |= open_source_users(open_source_user("ada@x.com"))
+    told = {"schemas": ["urn:ietf:params:scim:api:messages:2.0:Error"], "status": "400", "detail": "No user found."}
+    stub.answers[f"{UNITY_SCIM}/Me"] = lambda *_: (500, told)
+    for ask in (
+        lambda: Unity(rest(stub), Members(None)).directory(),
+        lambda: Unity(rest(stub), Members(None)).executor,
+    ):
+        with pytest.raises(Refused, match=r"server\.authorization=enable"):
+            ask()
 
 
 def test_users_that_cannot_be_told_apart_are_refused(stub: Recorder) -> None:
@@ -342,7 +355,7 @@ def test_users_that_cannot_be_told_apart_are_refused(stub: Recorder) -> None:
         Unity(rest(stub), Members(None)).directory()
     left = open_source_user("Ada@x.com", active=False)
     stub.answers |= open_source_users(left, open_source_user("ada@x.com"))
-    assert Unity(rest(stub), Members(None)).directory().principals == {"ada@x.com": Principal("ada@x.com", "user")}
+    assert Unity(rest(stub), Members(None)).directory().principals["ada@x.com"] == Principal("ada@x.com", "user")
 
 
 def test_a_list_that_leaves_out_somebody_with_a_grant_is_refused(stub: Recorder) -> None:
