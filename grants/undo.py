@@ -8,7 +8,7 @@ from grants.catalog import Change
 from grants.change_set import ChangeSet, Draft, Spellings
 from grants.entitlements import Given, Managed, added_by, given_by
 from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, Observed, folded
-from grants.plan import AccessPlan, Cells, Stage, assembled
+from grants.plan import AccessPlan, Cells, Stage, assembled, uncollected
 from grants.resolver import Resolver
 from grants.use import take
 from grants.verdict import place
@@ -17,6 +17,7 @@ from pipeline.errors import Refused
 _USE: Final = frozenset({USE_SCHEMA, USE_CATALOG})
 
 
+@uncollected()
 def undo(done: ChangeSet, observed: Observed, managed: Managed, now: float) -> AccessPlan:
     """Plan the way back of a change set, from how things are now.
 

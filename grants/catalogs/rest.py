@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlsplit
 
 from grants.catalog import CatalogAway
-from grants.catalogs.pace import Bucket, Clock, Patience, WallClock
+from grants.catalogs.pace import Clock, Patience, WallClock, pace_of
 from pipeline.errors import Refused
 
 _MOST_PAGES: Final = 10_000
@@ -20,7 +20,8 @@ class Rest:
     """Requests as one caller to one catalog.
 
     429 and 503 are waited for as the catalog asks, as long as that fits into the budget; then, and on any other
-    failure that may pass, CatalogAway. No more than `reads_per_second` are sent on average; None is no limit.
+    failure that may pass, CatalogAway. All clients of this process for one address send no more than `reads_per_second`
+    together; None is no limit.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Rest:
         self._token, self._local = token, local
         self._budget_seconds, self._timeout_seconds = budget_seconds, timeout_seconds
         self._clock = clock or WallClock()
-        self._bucket = Bucket(reads_per_second, self._clock) if reads_per_second else None
+        self._bucket = pace_of(self.url, reads_per_second) if reads_per_second else None
 
     def read(self, path: str, query: Mapping[str, str | int] | None = None) -> dict[str, Any]:
         """Return what a path answers.
