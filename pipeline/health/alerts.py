@@ -21,9 +21,13 @@ _SAMPLE_LIMIT: Final = 200_000  # 2,000 games with their series: more is a mista
 _GAME_PAGE: Final = "/game?game={{ $labels.game }}"
 _FLEET_PAGE: Final = "/"
 
-# While a game moves, two drivers may tell its series for a moment. `topk` keeps one owner: a join that meets two fails,
-# and with it the alert.
-_OWNER: Final = "topk by (game) (1, max by (game, cluster_group) (turnout_stream_info))"
+# While a game moves, two drivers may tell its series for a moment. A join that meets two owners fails, and with it the
+# alert; and to choose one by `topk` is to choose anew at each evaluation, which starts the alert's wait anew. So where
+# there are two the alert names none.
+_OWNER: Final = (
+    "(max by (game, cluster_group) (turnout_stream_info) and on (game) "
+    "count by (game) (count by (game, cluster_group) (turnout_stream_info)) == 1)"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,9 +127,14 @@ SCENARIOS = [
         {180: [of_game(DOWN, group=None)]},
     ),
     Scenario(
-        "with two owners for a moment it fires once",
+        "with two owners it fires once, and names none",
         [info(flat(1, HOUR)), info(flat(1, HOUR), "b"), status("FAILED", flat(1, HOUR))],
-        {600: [of_game(DOWN)]},
+        {second: [of_game(DOWN, group=None)] for second in range(180, 3_000, 60)},
+    ),
+    Scenario(
+        "after a moment with two owners it names the one that is left",
+        [info(flat(1, HOUR)), info(flat(1, 60), "b"), status("FAILED", flat(1, HOUR))],
+        {second: [of_game(DOWN)] for second in range(600, 3_000, 60)},
     ),
     Scenario(
         "a stalled stream fires after 3 minutes and keeps firing for 5",
