@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.spark.conftest import failpoints, faults, spark, world  # noqa: F401 - fixtures
+from tests.spark.conftest import faults, world  # noqa: F401 - fixtures
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -29,20 +29,11 @@ from pipeline.ingest.identity import Offsets
 from pipeline.ingest.landing import IngestJob
 from pipeline.ingest.producer import ensure_topic
 from pipeline.ingest.query import Ingest
-from pipeline.session import spark_session
 from pipeline.settings import Settings, Source, load
 from pipeline.store import sources
 from pipeline.store.engine import open_store
 
 Place = tuple[int, int]
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    settings, paths = load(tmp_path_factory.mktemp("session"), {})
-    session = spark_session(settings, paths, "turnout-tests", light=True)
-    yield session
-    session.stop()
 
 
 class Stage:

@@ -10,25 +10,14 @@ from sqlalchemy import Engine
 
 from listeners.sample import PassResult
 from pipeline.books.balance import Balance, verify
-from pipeline.failpoints import ENVIRON
 from pipeline.ingest.query import Ingest, Landed
 from pipeline.ingest.simulate import Simulated, simulate
 from pipeline.ingest.simulator import Plan
-from pipeline.session import spark_session
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.engine import open_store
 from pipeline.store.games import generations, register_group
 from pipeline.streams.group import Group
 from tests.faults.faults import Faults
-
-
-@pytest.fixture(scope="session")
-def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Name the fail-points' folder before the session's JVM starts, so that its Python workers inherit it."""
-    folder = tmp_path_factory.mktemp("failpoints")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(ENVIRON, str(folder))
-        yield folder
 
 
 @pytest.fixture
@@ -38,14 +27,6 @@ def faults(failpoints: Path) -> Iterator[Faults]:
     armed.forget()
     yield armed
     armed.forget()
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory, failpoints: Path) -> Iterator[SparkSession]:
-    settings, paths = load(tmp_path_factory.mktemp("session"), {})
-    session = spark_session(settings, paths, "turnout-tests", light=True)
-    yield session
-    session.stop()
 
 
 @dataclass
