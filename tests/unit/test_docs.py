@@ -154,7 +154,7 @@ def test_command_lines_can_be_typed(path: Path) -> None:
     known = dict(commands())
     for line in re.findall(r"^\s*\./turnout (.+)$", path.read_text("utf-8"), re.MULTILINE):
         words = shlex.split(line.partition("#")[0])
-        if words[0] in {"setup", "test", "test-faults"}:  # the launcher's own
+        if words[0] in {"setup", "test", "test-faults", "test-soak"}:  # the launcher's own
             continue
         name = next((each for each in (f"turnout {words[0]}", f"turnout {' '.join(words[:2])}") if each in known), None)
         assert name is not None, line
