@@ -110,7 +110,7 @@ def _of_entitlements(resolver: Resolver, by_cell: Mapping[Cell, list[Entitlement
     use = {who: _lacks_use(resolver, who) for who in {who for who, _ in by_cell}}
     selected = {who: resolver.selected_by_itself(who) for who in use}
     for (who, key), entitlements in by_cell.items():
-        where = _table(resolver, key)
+        where = resolver.observed.table(key)
         lacks = [SELECT] if key not in selected[who] and where in resolver.observed.direct else []
         live = [each for each in entitlements if not each.is_over(now)]
         for each in entitlements:
@@ -127,24 +127,23 @@ def _lacks_use(resolver: Resolver, who: str) -> list[str]:
     return [need for need, above in uses(resolver.observed) if resolver.has(who, need, above) is False]
 
 
-def _table(resolver: Resolver, key: str) -> Securable:
-    there = resolver.observed.tables.get(key)
-    return Securable((*resolver.observed.schema.path, key)) if there is None else there.securable
-
-
 def _gone(resolver: Resolver, ours: Entitlement) -> Finding:
     state = "is not active" if resolver.standing(ours.principal) == "inactive" else "is not in the directory any more"
     said = f"{ours.principal}, who was given {ours.key}, {state}: take the grant, or ignore it if they come back."
-    return Finding("gone", ours.principal, _table(resolver, ours.key), (SELECT,), said, ("revert", "ignore"), ours)
+    return Finding(
+        "gone", ours.principal, resolver.observed.table(ours.key), (SELECT,), said, ("revert", "ignore"), ours
+    )
 
 
 def _expired(resolver: Resolver, ours: Entitlement) -> Finding:
     said = f"{ours.principal} still has SELECT on {ours.key}, and the time of that has come: revoke it."
-    return Finding("expired", ours.principal, _table(resolver, ours.key), (SELECT,), said, ("revert", "ignore"), ours)
+    return Finding(
+        "expired", ours.principal, resolver.observed.table(ours.key), (SELECT,), said, ("revert", "ignore"), ours
+    )
 
 
 def _unfulfilled(resolver: Resolver, ours: Entitlement, lacks: tuple[str, ...]) -> Iterator[Finding]:
-    who, where, there = ours.principal, _table(resolver, ours.key), resolver.observed.tables.get(ours.key)
+    who, where, there = ours.principal, resolver.observed.table(ours.key), resolver.observed.tables.get(ours.key)
     if there is None:
         said = f"{who} was given {ours.key}, and the catalog has no such table: register it, or give the grant up."
         yield Finding("missing", who, where, (SELECT,), said, ("adopt", "ignore"), ours)

@@ -135,6 +135,11 @@ class Observed:
     directory: Directory
     read_at: float  # Unix seconds
 
+    def table(self, key: str) -> Securable:
+        """Return where a game's table is, or would be if there is none."""
+        there = self.tables.get(key)
+        return Securable((*self.schema.path, key)) if there is None else there.securable
+
 
 @lru_cache(maxsize=8_192)  # a plan over hundreds of games asks for the same few names hundreds of thousands of times
 def folded(principal: str) -> str:

@@ -135,7 +135,7 @@ def plan(observed: Observed, wishes: Sequence[Wish], managed: Managed, now: floa
     selected = {who: before.selected_by_itself(who) for who in {wish.cell[0] for wish in asked}}
     spelled = Spellings(observed)
     for key, theirs in _by_key(wish for wish in asked if wish.key != NO_GAME).items():
-        where = _table(observed, key)
+        where = observed.table(key)
         granted = before.granted(where) or {}
         for wish in theirs:
             cell = who, _ = wish.cell
@@ -251,7 +251,7 @@ def _facts(before: Resolver, wishes: Iterable[Wish], done: ChangeSet, managed: M
     observed, above = before.observed, tuple(before.observed.schema.chain())
     touched: dict[Securable, set[str]] = defaultdict(set)
     for key, theirs in _by_key(wishes).items():
-        where = observed.schema if key == NO_GAME else _table(observed, key)
+        where = observed.schema if key == NO_GAME else observed.table(key)
         touched[where] |= {folded(each.principal) for each in theirs}
     for where, changes in groupby(done.changes, key=attrgetter("securable")):
         touched[where] |= {folded(each.principal) for each in changes}
@@ -286,8 +286,3 @@ def _by_key(wishes: Iterable[Wish]) -> Mapping[str, list[Wish]]:
     for wish in wishes:
         found[wish.key].append(wish)
     return found
-
-
-def _table(observed: Observed, key: str) -> Securable:
-    there = observed.tables.get(key)
-    return Securable((*observed.schema.path, key)) if there is None else there.securable
