@@ -5,16 +5,15 @@ measured several times; the median, least and most are told. See docs/performanc
 """
 
 import argparse
-import json
 import random
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from bench import machine
-from bench.text import table
+from bench.command import keep
+from bench.text import milliseconds
 from grants.change_set import simulate
 from grants.drift import drift
 from grants.entitlements import NOTHING, Managed, Wish
@@ -102,14 +101,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     found = measure(asked.games, asked.principals, asked.runs)
-    rows = [
-        (what, f"{1000 * statistics.median(took):.0f}", f"{1000 * min(took):.0f}", f"{1000 * max(took):.0f}")
-        for what, took in found.items()
-    ]
-    print(table(("what", "median ms", "least", "most"), rows))
-    if asked.out is not None:
-        result = {"machine": machine.describe(), "load": machine.load_average(), "runs": asked.runs, "seconds": found}
-        asked.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    print(milliseconds("what", found))
+    result = {"machine": machine.describe(), "load": machine.load_average(), "runs": asked.runs, "seconds": found}
+    keep(result, asked.out)
 
 
 if __name__ == "__main__":

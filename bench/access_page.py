@@ -7,7 +7,6 @@ clicks on it. The script alone is measured, by Streamlit's AppTest: no browser d
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,8 @@ from sqlalchemy import insert
 
 from bench import machine
 from bench.access import observed
-from bench.text import table
+from bench.command import keep
+from bench.text import milliseconds
 from grants import picture
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
@@ -124,14 +124,9 @@ def main() -> None:
             one: dict[str, Any] = json.loads(answer.splitlines()[-1])
             for what, seconds in one.items():
                 found.setdefault(what, []).append(seconds)
-    rows = [
-        (what, f"{1000 * statistics.median(took):.0f}", f"{1000 * min(took):.0f}", f"{1000 * max(took):.0f}")
-        for what, took in found.items()
-    ]
-    print(table(("script run", "median ms", "least", "most"), rows))
-    if asked.out is not None:
-        result = {"machine": machine.describe(), "load": machine.load_average(), "runs": asked.runs, "seconds": found}
-        asked.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    print(milliseconds("script run", found))
+    result = {"machine": machine.describe(), "load": machine.load_average(), "runs": asked.runs, "seconds": found}
+    keep(result, asked.out)
 
 
 if __name__ == "__main__":

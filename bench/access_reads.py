@@ -6,7 +6,6 @@ as the catalog it is, which has no limit, and once over its other name, as a Dat
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import machine
+from bench.command import keep
 from bench.numbers import spread
 from bench.text import ranged, table
 from grants import picture
@@ -122,14 +122,12 @@ def main() -> None:
         (what, *(ranged(spread(list(each))) for each in zip(*rounds, strict=True))) for what, rounds in found.items()
     ]
     print(table(("the catalog is taken for", "requests", "seconds", "most in any 1 s"), rows))
-    if asked.out is not None:
-        told = [
-            {"catalog": what, "requests": requests, "seconds": seconds, "most_in_a_second": most}
-            for what, rounds in found.items()
-            for requests, seconds, most in rounds
-        ]
-        result = {"machine": machine.describe(), "load": machine.load_average(), "rounds": told}
-        asked.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    told = [
+        {"catalog": what, "requests": requests, "seconds": seconds, "most_in_a_second": most}
+        for what, rounds in found.items()
+        for requests, seconds, most in rounds
+    ]
+    keep({"machine": machine.describe(), "load": machine.load_average(), "rounds": told}, asked.out)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from bench import machine
+from bench.command import keep
 from bench.numbers import Ints
 from bench.text import number, table
 from pipeline.bronze import BRONZE
@@ -66,9 +67,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="turnout-bench-", dir=options.work) as folder:
         result = _run(options, Path(folder) / "env")
     print(_report(result))
-    if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    keep(result, options.out)
 
 
 def _options() -> argparse.Namespace:

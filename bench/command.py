@@ -18,7 +18,12 @@ def carry_out(
     with tempfile.TemporaryDirectory(prefix="turnout-bench-", dir=options.work) as folder:
         result = run(Path(folder))
     print(report(result))
-    if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    keep(result, options.out)
     return result
+
+
+def keep(result: Mapping[str, Any], out: Path | None) -> None:
+    """Write a result as JSON, if it is to be kept."""
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")

@@ -1,8 +1,8 @@
 """Measurements as a text table. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from bench.numbers import Spread
+from bench.numbers import Spread, spread
 
 
 def number(value: float | None) -> str:
@@ -28,6 +28,13 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [_line(row, widths) for row in grid]
     lines.insert(1, "  ".join("-" * width for width in widths))
     return "\n".join(lines)
+
+
+def milliseconds(what: str, runs: Mapping[str, Sequence[float]]) -> str:
+    """Return the seconds of each thing's runs in milliseconds, under `what`: median, least, most."""
+    spreads = [(name, spread([1000 * each for each in took])) for name, took in runs.items()]
+    rows = [(name, *(f"{each:.0f}" for each in (of.median, of.low, of.high))) for name, of in spreads]
+    return table((what, "median ms", "least", "most"), rows)
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
