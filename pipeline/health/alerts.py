@@ -22,8 +22,8 @@ _GAME_PAGE: Final = "/game?game={{ $labels.game }}"
 _FLEET_PAGE: Final = "/"
 
 # While a game moves, two drivers may tell its series for a moment. A join that meets two owners fails, and with it the
-# alert; and to choose one by `topk` is to choose anew at each evaluation, which starts the alert's wait anew. So where
-# there are two the alert names none.
+# alert; and which of equals `topk` names depends on the order of the series in Prometheus's storage. So where there are
+# two the alert names none.
 _OWNER: Final = (
     "(max by (game, cluster_group) (turnout_stream_info) and on (game) "
     "count by (game) (count by (game, cluster_group) (turnout_stream_info)) == 1)"
