@@ -11,6 +11,9 @@ from typing import Final, Literal
 LATENCY_EDGES_SECONDS: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 """Upper edges of the latency histogram's buckets; a last bucket without edge follows."""
 
+CHUNK: Final = -1
+"""Stands for the batch id of what was no micro-batch: a chunk of catch-up."""
+
 Lane = Literal["RUN", "CATCHUP", "QUARANTINED", "PAUSED"]
 
 STATUSES: Final = (  # from best to worst: a group is the worst of its streams
@@ -66,12 +69,17 @@ class PassResult:
 
     group: str
     run_id: str
-    batch_id: int
+    batch_id: int  # CHUNK: it was no pass
     started_at: float
     finished_at: float
     frontier_seq: int  # the last bronze seq this pass covers
     games: tuple[GameResult, ...]
     phases_seconds: Mapping[str, float] = field(default_factory=dict)  # decode, quarantine, commit
+
+    @property
+    def is_chunk(self) -> bool:
+        """Whether this was a chunk of catch-up, which is no pass of the group even when it held no rows."""
+        return self.batch_id == CHUNK
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def after_result(before: GameTotals, game: GameResult) -> GameTotals:
 
 def after_pass(before: GroupTotals, result: PassResult) -> GroupTotals:
     """Return the totals with one more pass; a chunk of catch-up adds its phases but is no pass of the group."""
-    if result.games and all(game.lane == "CATCHUP" for game in result.games):
+    if result.is_chunk:
         return replace(before, phases_seconds=_added(before.phases_seconds, result.phases_seconds))
     return replace(
         before,

@@ -5,6 +5,7 @@ what was read to what the caller says, or fails with `Conflict` (law L4).
 """
 
 import json
+import threading
 import time
 import uuid
 import zlib
@@ -81,12 +82,15 @@ def _stats(table: pa.Table, columns: Sequence[str]) -> str:
 class CursorTable:
     """A Delta table with the cursor of one application id, held open between commits.
 
-    Not safe for use by two threads at once. Another process may write to the same table at any time.
+    Threads that share it take turns. Another process may write to the same table at any time.
     """
 
     def __init__(self, path: Path, table: DeltaTable, app_id: str, checkpoint_interval: int) -> None:
         """Wrap an open table; use `open` or `create`."""
         self.path = path
+        self._lock = (
+            threading.RLock()
+        )  # a commit's number follows from what was read last: no two may be numbered at once
         self._app_id = app_id
         self._checkpoint_interval = checkpoint_interval
         # Staggered over tables: all checkpoints at once made one pass three times longer (docs/performance.md).
@@ -140,13 +144,18 @@ class CursorTable:
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return the transaction version of any application id as last read."""
-        if app_id in self._followed:
-            return self._followed[app_id]
-        version = self._table.transaction_version(app_id)
-        return None if version is None else int(version)
+        with self._lock:
+            if app_id in self._followed:
+                return self._followed[app_id]
+            version = self._table.transaction_version(app_id)
+            return None if version is None else int(version)
 
     def refresh(self) -> None:
         """Read what others have committed."""
+        with self._lock:
+            self._follow()
+
+    def _follow(self) -> None:
         if not self._plain or time.time() - self._seen_at > _TRUSTED_SECONDS:
             self._adopt(DeltaTable(self.path))
             return
@@ -172,17 +181,18 @@ class CursorTable:
 
         Must come before the commit of a file that has them: such a file is accepted and the column lost.
         """
-        missing = [field for field in target if not _covers(self._columns.get(field.name), field.type)]
-        if not missing:
-            return False
-        wanted = {field.name for field in missing}
-        fields = [field for field in Schema.from_arrow(target).fields if field.name in wanted]
-        table = DeltaTable(self.path)
-        hit("in_schema_change")
-        table.alter.add_columns(fields, post_commithook_properties=_QUIET_HOOKS)
-        hit("in_schema_change")
-        self._adopt(DeltaTable(self.path))
-        return True
+        with self._lock:
+            missing = [field for field in target if not _covers(self._columns.get(field.name), field.type)]
+            if not missing:
+                return False
+            wanted = {field.name for field in missing}
+            fields = [field for field in Schema.from_arrow(target).fields if field.name in wanted]
+            table = DeltaTable(self.path)
+            hit("in_schema_change")
+            table.alter.add_columns(fields, post_commithook_properties=_QUIET_HOOKS)
+            hit("in_schema_change")
+            self._adopt(DeltaTable(self.path))
+            return True
 
     def commit(
         self,
@@ -199,27 +209,29 @@ class CursorTable:
         Raises:
             Conflict: the cursor is no longer `expected`; nothing was added.
         """
-        if self._seen_at < time.time() - _TRUSTED_SECONDS:
-            self.refresh()  # so old a view may lie below what log cleanup has removed
-        self._require(expected)
-        transactions = {self._app_id: cursor, **(also or {})}
-        if self._plain:
-            self._publish(files, note or {}, transactions, expected)
-            return
-        try:
-            self._write(files, note or {}, transactions)
-        except CommitFailedError:
-            self.refresh()
+        with self._lock:
+            if self._seen_at < time.time() - _TRUSTED_SECONDS:
+                self.refresh()  # so old a view may lie below what log cleanup has removed
             self._require(expected)
-            raise
+            transactions = {self._app_id: cursor, **(also or {})}
+            if self._plain:
+                self._publish(files, note or {}, transactions, expected)
+                return
+            try:
+                self._write(files, note or {}, transactions)
+            except CommitFailedError:
+                self.refresh()
+                self._require(expected)
+                raise
 
     def append(self, files: Sequence[DataFile]) -> None:
         """Add the files without a cursor, for a table whose rows are a set (quarantine)."""
-        self.refresh()
-        if self._plain:
-            self._publish(files, {}, {}, self.cursor)
-        else:
-            self._write(files, {}, {})
+        with self._lock:
+            self.refresh()
+            if self._plain:
+                self._publish(files, {}, {}, self.cursor)
+            else:
+                self._write(files, {}, {})
 
     def _require(self, expected: int | None) -> None:
         if self.cursor != expected:
@@ -235,13 +247,13 @@ class CursorTable:
             *({"txn": {"appId": app, "version": at, "lastUpdated": now_ms}} for app, at in transactions.items()),
             *(_add(file, now_ms) for file in files),
         ]
-        while not publish_commit(self.path, self._version + 1, actions):
+        while not publish_commit(self.path, version := self._version + 1, actions):
             self.refresh()
             self._require(expected)
             if not self._plain:
                 self._write(files, note, transactions)
                 return
-        self._version += 1
+        self._version = version
         self._followed.update(transactions)
         self._seen_at = time.time()
         self._checkpoint_when_due()

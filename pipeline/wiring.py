@@ -112,7 +112,7 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> 
 
     def passed(result: PassResult) -> None:
         watchdog.passed(result)
-        if result.batch_id >= 0:
+        if not result.is_chunk:
             telling.passed(result)
         else:
             telling.caught_up(result)

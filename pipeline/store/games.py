@@ -34,10 +34,8 @@ def record_seen(engine: Engine, seen: Mapping[str, str], seq: int, most_games: i
     with engine.begin() as connection:
         present = set(connection.scalars(select(games.c.game_key).where(games.c.game_key.in_(list(seen)))))
         if present:
-            connection.execute(
-                update(games).where(games.c.game_key == bindparam("key")).values(last_seq=seq),
-                [{"key": key} for key in present],
-            )
+            earlier = (games.c.game_key == bindparam("key")) & (games.c.last_seq < seq)  # a late word is no news
+            connection.execute(update(games).where(earlier).values(last_seq=seq), [{"key": key} for key in present])
     new = {key: seen[key] for key in seen.keys() - present}
     if not new:
         return

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
+from listeners.sample import CHUNK
 from pipeline import names
 from pipeline.delta_table import CursorTable
 from pipeline.failpoints import hit
@@ -50,11 +51,12 @@ class CatchUp:
             if not chunk:
                 return False
             chunk = self._driver.roster.for_chunk(chunk)
+            if not chunk:  # a pass was first to claim them
+                return False
             try:
                 self._read(chunk, low, high, version)
             finally:
-                for stream in chunk.values():
-                    stream.reading = False
+                self._driver.roster.end_chunk()
             return True
 
     def close(self) -> None:
@@ -82,17 +84,23 @@ class CatchUp:
         schemas = self._driver.schemas.snapshot(version)
         outcome = self._passes.apply(rows, chunk, schemas, "CATCHUP", repeated=True)
         hit("in_catch_up")
-        short = {stream.game_key: stream for stream in chunk.values() if self._has_gap_within(stream, outcome)}
-        self._settle({key: stream for key, stream in chunk.items() if key not in short}, high, outcome)
+        again = {key: span for key, stream in chunk.items() if (span := self._span_again(stream, low, high, outcome))}
+        self._settle({key: stream for key, stream in chunk.items() if key not in again}, high, outcome)
         self._pin.clear()
-        self._driver.tell(told(self._driver.roster.group, outcome, started, "catch-up", -1, high))
-        for key, stream in short.items():  # what lies before a gap of bronze's own is not held back by it
-            self._read({key: stream}, low, outcome.reached[key], version)
+        self._driver.tell(told(self._driver.roster.group, outcome, started, "catch-up", CHUNK, high))
+        for key, (after, through) in again.items():
+            self._read({key: chunk[key]}, after, through, version)
 
-    def _has_gap_within(self, stream: Stream, outcome: Outcome) -> bool:
-        """Tell whether nothing was applied though the first of a stream's rows connect to its cursor."""
+    def _span_again(self, stream: Stream, low: int, high: int, outcome: Outcome) -> tuple[int, int] | None:
+        """Return which seqs (after, through] to read once more for a stream alone, None for none."""
         key = stream.game_key
-        return key not in outcome.failures and outcome.reached.get(key, 0) > stream.cursor
+        if key in outcome.failures:
+            return None
+        reached = outcome.reached.get(key)
+        if reached is not None:  # what lies before a gap of bronze's own is not held back by it
+            return (low, reached) if reached > stream.cursor else None
+        # How far a quiet stream is complete is told, not proved: bronze is blamed only for what was read of it.
+        return (stream.cursor, high) if stream.cursor < low and _lacks_its_last(stream, high) else None
 
     def _rows(self, streams: Sequence[Stream], low: int, high: int) -> Rows:
         """Return the streams' rows of seqs above `low` up to `high`."""
@@ -113,16 +121,21 @@ class CatchUp:
             if key in failures:
                 continue
             if key in undone:
-                before = stream.cursor
+                before = stream.position
                 stream.reopen()
                 stream.complete_through = stream.cursor
-                if stream.cursor == before:  # nobody else moved it: bronze itself has a gap
+                if stream.position == before:  # nobody else moved it: bronze itself has a gap
                     gap = f"bronze rows above seq {stream.cursor} do not connect to the table's cursor"
                     failures[key] = Failure("poison", gap)
-            elif stream.cursor < stream.last_seq <= high:  # nothing follows that could fail to connect
+            elif _lacks_its_last(stream, high):  # and nothing follows that could fail to connect
                 gap = f"bronze has lost the rows of seq {stream.last_seq}, the last that ingest put there"
                 failures[key] = Failure("poison", gap)
             else:
                 stream.complete_through = max(stream.complete_through, high)
         with store_may_be_away("what failures came to is not kept"):
             self._driver.roster.settle(failures, chunk.keys() - undone - failures.keys(), len(chunk))
+
+
+def _lacks_its_last(stream: Stream, high: int) -> bool:
+    """Tell whether a stream that was read up to `high` has not come to the last rows that ingest told of."""
+    return stream.cursor < stream.last_seq <= high

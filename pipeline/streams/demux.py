@@ -21,6 +21,7 @@ from pipeline.streams.outage import KnownSchemas, store_may_be_away
 from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import Roster
 from pipeline.streams.rows import FrameRows
+from pipeline.streams.stream import Stream
 
 POOL_OF_PASSES = "pass"
 POOL_OF_CATCH_UP = "catch-up"
@@ -129,30 +130,43 @@ class Demux:
                 self._ceiling = 0
 
     def _pass(self, frame: DataFrame, batch_id: int, started: float) -> None:
+        heard = False
         with store_may_be_away("the streams of before stay this driver's"):
             self._driver.roster.sync()
+            heard = True
         version = pin(self._checkpoint / "query" / "pins", batch_id, self._driver.schemas.latest_version)
         hit("after_schema_pin")
         streams = self._driver.roster.for_pass(self.frontier_seq, self._key)
         self._bronze.refresh()
         self._ceiling = self._bronze.cursor or 0
         schemas = self._driver.schemas.snapshot(version)
-        whole = {key for key, stream in streams.items() if 0 < self.frontier_seq <= stream.complete_through}
+        whole = {key for key, stream in streams.items() if self._is_whole(stream, heard=heard)}
         if streams:
             outcome = self._passes.apply(FrameRows(frame), streams, schemas, "RUN", repeated=self._fresh)
         else:  # all of them are behind: catch-up needs the processors
             outcome = Outcome(frame.agg(F.max("seq")).collect()[0][0], [], {}, {}, {})
         self._fresh = False
         frontier_seq = max(self.frontier_seq, outcome.seq_to or 0)
-        for key in whole.union(committed(outcome)):
-            if not streams[key].behind:
-                streams[key].complete_through = max(streams[key].complete_through, frontier_seq)
+        landed = committed(outcome)
+        whole -= {key for key in whole if streams[key].behind}  # those whose rows of this pass did not land
+        for key in whole.union(landed):
+            streams[key].complete_through = max(streams[key].complete_through, frontier_seq)
         self.frontier_seq = frontier_seq  # after them: who is short of it is behind
         with store_may_be_away("what failures came to is not kept"):
-            self._driver.roster.settle(outcome.failures, committed(outcome), len(streams))
+            self._driver.roster.settle(outcome.failures, landed, len(streams))
         run_id = self._driver.spark.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
         self._driver.tell(told(self._driver.roster.group, outcome, started, run_id, batch_id, self.frontier_seq))
         hit("after_table_commits")
+
+    def _is_whole(self, stream: Stream, *, heard: bool) -> bool:
+        """Tell whether a stream has all that bronze holds of its game before the pass that begins.
+
+        A query that has just started does not know where it stands. What ingest told the store does then: it tells of a
+        commit before it makes the next one, so of all that lies before this pass.
+        """
+        if self.frontier_seq == 0:
+            return heard and stream.last_seq <= stream.complete_through
+        return self.frontier_seq <= stream.complete_through
 
 
 def committed(outcome: Outcome) -> list[str]:

@@ -30,7 +30,7 @@ from pipeline.streams.lanes import Failure, classify
 from pipeline.streams.latency import spread
 from pipeline.streams.rows import Rows
 from pipeline.streams.split import SplitJob, target_schema
-from pipeline.streams.stream import Stream
+from pipeline.streams.stream import Position, Stream
 from pipeline.streams.tasks import run
 
 _EVIDENCE_LIMIT = 500
@@ -38,8 +38,9 @@ _EVIDENCE_LIMIT = 500
 
 @dataclass
 class GameReport:
-    """What the tasks wrote for one game."""
+    """What the tasks wrote for one game, and the position that its rows were split from."""
 
+    expected: Position
     links: list[Link] = field(default_factory=list)
     arrivals: list[tuple[int, float, float]] = field(default_factory=list)  # rows, oldest and newest source time
     files: list[DataFile] = field(default_factory=list)
@@ -93,18 +94,19 @@ class Passes:
         commit = partial(self._commit, schemas=schemas, lane=lane)
         results = list(self._pool.map(lambda key: commit(streams[key], ready[key]), ready))
         seconds["commit"] = time.perf_counter() - started
-        results += [_failed(streams[key], report, lane) for key, report in reports.items() if key not in ready]
+        left = {key: report for key, report in reports.items() if key not in ready}
+        results += [_failed(streams[key], report, lane) for key, report in left.items()]
         failures = {key: report.failure for key, report in reports.items() if report.failure}
-        reached = {key: reach(streams[key].cursor, report.links) for key, report in reports.items() if key not in ready}
+        reached = {key: reach(report.expected.cursor, report.links) for key, report in left.items()}
         return Outcome(seq_to, results, failures, reached, seconds)
 
     def _split(
         self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet
     ) -> tuple[dict[str, GameReport], list[pa.Table], int | None, dict[str, float]]:
         """Run the tasks and gather what they report, by game."""
-        cursors = {key: stream.cursor for key, stream in streams.items()}
-        ran = run(source, SplitJob(cursors, schemas, self._folder))
-        reports: dict[str, GameReport] = defaultdict(GameReport)
+        positions = {key: stream.position for key, stream in streams.items()}
+        ran = run(source, SplitJob({key: each.cursor for key, each in positions.items()}, schemas, self._folder))
+        reports: dict[str, GameReport] = {}
         rejects: list[pa.Table] = []
         seconds: dict[str, float] = defaultdict(float)
         seq_to: int | None = None
@@ -114,16 +116,16 @@ class Passes:
             for phase, value in report["seconds"].items():
                 seconds[phase] += value
             for key, game in report["games"].items():
-                _add(reports[key], game)
+                _add(reports.setdefault(key, GameReport(positions[key])), game)
             rejects.append(pa.ipc.open_stream(row.rejects).read_all())
         for key, cause in ran.culprits.items():
-            reports[key].failure = Failure("fatal", cause)
+            reports.setdefault(key, GameReport(positions[key])).failure = Failure("fatal", cause)
         return reports, rejects, seq_to, seconds
 
     def _is_ready(self, stream: Stream, report: GameReport) -> bool:
         """Tell whether a game's rows may be committed; if not, its files are discarded and it is behind."""
         report.links = merged(report.links)
-        if report.failure is None and connects(stream.cursor, report.links):
+        if report.failure is None and connects(report.expected.cursor, report.links):
             return True
         discard(self._folder / stream.game_key, report.files)
         stream.behind = True
@@ -145,7 +147,8 @@ class Passes:
     def _commit(self, stream: Stream, report: GameReport, schemas: SchemaSet, lane: Lane) -> GameResult:
         started = time.perf_counter()
         try:
-            stream.commit(report.files, report.links[-1].seq, target_schema(schemas, stream.game_key))
+            target = target_schema(schemas, stream.game_key)
+            stream.commit(report.files, report.expected, report.links[-1].seq, target)
         except Conflict as error:
             report.failure = Failure("expected", str(error))
         except (Refused, Transient, DeltaError, OSError, pa.ArrowException) as error:
@@ -185,7 +188,7 @@ def _result(stream: Stream, report: GameReport, lane: Lane, now: float, seconds:
 
 
 def _failed(stream: Stream, report: GameReport, lane: Lane) -> GameResult:
-    links = report.links or [Link(stream.cursor, stream.cursor)]
+    links = report.links or [Link(report.expected.cursor, report.expected.cursor)]
     return GameResult(
         game_key=stream.game_key,
         lane=lane,

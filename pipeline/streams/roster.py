@@ -1,6 +1,7 @@
 """The streams one driver carries, and the lane each is in: the one place where passes, catch-up and people meet.
 
-Used by several threads; a stream is read by one of them at a time, because lanes change only here.
+Used by several threads. A stream is read by one of them at a time: whoever reads it holds its claim, from before it
+looks at the stream's position until after its commit.
 """
 
 import random
@@ -22,6 +23,7 @@ from pipeline.streams.stream import Stream, stream_of
 from pipeline.streams.writers import DirectWriter, Writer
 
 _OPENING_THREADS = 4
+_CHUNK = "catch-up"  # the reader that is the running chunk
 
 FrontierOf = Callable[[Stream], int]
 """The last bronze seq that the query of this stream has passed, or can reach in the pass that is running."""
@@ -48,8 +50,8 @@ class Roster:
         self._writer = writer or DirectWriter(paths.tables, settings.demux.checkpoint_interval)
         self._lock = threading.RLock()
         self._syncing = threading.Lock()
-        self._in_pass: dict[str | None, frozenset[str]] = {}  # by own query, None is the shared one
-        self._leaving: dict[str, Stream] = {}  # dropped, but a pass or chunk that has them is still running
+        self._claims: dict[str, str] = {}  # game key → the reader that has it: a query's pass, or the chunk
+        self._leaving: dict[str, Stream] = {}  # dropped, but a reader may still have them
         self.streams: dict[str, Stream] = {}
         self.sync()
 
@@ -63,7 +65,7 @@ class Roster:
             decisions = decided(self._engine)
             with self._lock:
                 self._adopt(wanted, decisions)
-                over = [key for key, stream in self._leaving.items() if not self._is_read(stream)]
+                over = [key for key in self._leaving if key not in self._claims]
             if over and self._lease is not None:
                 let_go(self._engine, self._lease, over)
             for key in over:
@@ -81,34 +83,42 @@ class Roster:
         """Return the streams of the next pass: of the shared query, or with `key` of that game's own one.
 
         A stream that has caught up with what the query has passed rejoins it here, at a pass boundary and nowhere else.
-        None of them is let go before `end_pass`.
+        The pass has the claim of each until `end_pass`; what another query or a chunk has is left to it.
         """
-        now = time.time()
+        now, reader = time.time(), _pass_of(key)
         with self._lock:
             members = {
                 name: stream
                 for name, stream in self.streams.items()
-                if (name == key if key else not stream.decision.own_query) and lanes.may_run(stream.decision, now)
+                if (name == key if key else not stream.decision.own_query)
+                and name not in self._claims
+                and lanes.may_run(stream.decision, now)
             }
             for stream in members.values():
-                if stream.behind and not stream.reading and stream.complete_through >= frontier_seq:
+                if stream.behind and stream.complete_through >= frontier_seq:
                     stream.behind = False
             running = {name: stream for name, stream in members.items() if not stream.behind}
-            self._in_pass[key] = frozenset(running)
+            self._claims.update(dict.fromkeys(running, reader))
             return running
 
     def end_pass(self, key: str | None = None) -> None:
-        """Note that the pass of the shared query, or of a game's own one, has ended, however it did."""
-        with self._lock:
-            self._in_pass.pop(key, None)
+        """Give back the claims of the pass of the shared query, or of a game's own one, however it ended."""
+        self._release(_pass_of(key))
 
     def for_chunk(self, chosen: Mapping[str, Stream]) -> dict[str, Stream]:
-        """Return those of the chosen streams that are still carried, as being read; the reader says when no longer."""
+        """Claim until `end_chunk` those of the chosen streams that are still carried and behind, and in no pass."""
         with self._lock:
-            chunk = {key: stream for key, stream in chosen.items() if self.streams.get(key) is stream}
-            for stream in chunk.values():
-                stream.reading = True
+            chunk = {
+                key: stream
+                for key, stream in chosen.items()
+                if self.streams.get(key) is stream and stream.behind and key not in self._claims
+            }
+            self._claims.update(dict.fromkeys(chunk, _CHUNK))
             return chunk
+
+    def end_chunk(self) -> None:
+        """Give back the claims of the chunk, however it ended."""
+        self._release(_CHUNK)
 
     def behind(self, frontier_of: FrontierOf, reach_of: FrontierOf) -> list[Stream]:
         """Return the streams that no pass will bring further, the furthest behind first.
@@ -124,7 +134,10 @@ class Roster:
             ready = [
                 each
                 for each in self.streams.values()
-                if each.behind and each.complete_through < reach_of(each) and lanes.may_run(each.decision, now)
+                if each.behind
+                and each.game_key not in self._claims
+                and each.complete_through < reach_of(each)
+                and lanes.may_run(each.decision, now)
             ]
             return sorted(ready, key=lambda stream: stream.complete_through)
 
@@ -172,5 +185,11 @@ class Roster:
         path = self._paths.table(assignment.game_key)
         return stream_of(assignment, self._settings.environment, path, self._writer)
 
-    def _is_read(self, stream: Stream) -> bool:
-        return stream.reading or any(stream.game_key in members for members in self._in_pass.values())
+    def _release(self, reader: str) -> None:
+        with self._lock:
+            self._claims = {key: holder for key, holder in self._claims.items() if holder != reader}
+
+
+def _pass_of(key: str | None) -> str:
+    """Return the reader that is the pass of a game's own query, or of the shared one."""
+    return f"pass of {key}" if key else "shared pass"

@@ -15,6 +15,14 @@ from pipeline.streams import lanes
 from pipeline.streams.writers import GameTable, Writer
 
 
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a game's table stands: what rows are split from, and what their commit expects to find (law L4)."""
+
+    generation: int
+    cursor: int
+
+
 @dataclass
 class Stream:
     """A game's stream. Whether it is behind follows from the chain alone (law L7)."""
@@ -30,7 +38,6 @@ class Stream:
     cursor: int = 0  # the last seq wholly applied, 0 before the first commit
     complete_through: int = 0  # the last seq up to which bronze was seen to hold nothing more for this game
     behind: bool = False
-    reading: bool = False  # a catch-up chunk holds it
     decision: Decision = field(default_factory=Decision)  # what people and failures came to
 
     @property
@@ -48,6 +55,11 @@ class Stream:
         """The Delta transaction id of the cursor."""
         return names.stream_app_id(self.environment, self.game_key, self.generation)
 
+    @property
+    def position(self) -> Position:
+        """The table's position as last read."""
+        return Position(self.generation, self.cursor)
+
     def open(self) -> None:
         """Read the cursor from the table; a table that does not exist yet has cursor 0."""
         self.table = self.writer.open(self.path, self.app_id)
@@ -61,20 +73,24 @@ class Stream:
             self.table.refresh()
             self._read_cursor()
 
-    def commit(self, files: list[DataFile], cursor: int, target: pa.Schema) -> None:
+    def commit(self, files: list[DataFile], expected: Position, cursor: int, target: pa.Schema) -> None:
         """Put the files into the table and move the cursor, creating the table or adding columns first.
 
+        `expected` is the position that the files' rows were split from. What the stream knows by now does not count: a
+        commit that compared with that would add once more what somebody else added meanwhile.
+
         Raises:
-            Conflict: another owner moved the cursor; the stream has its new value.
+            Conflict: the table is not at `expected`; nothing was added, and the stream has the table's position.
         """
         if self.table is None:
             self.table = self.writer.create(self.path, target, self.app_id, f"turnout game {self.game}")
-            if (self.table.cursor or 0) != self.cursor:
-                self._read_cursor()
-                raise Conflict(f"{self.game_key}: another owner created the table")
-        self.table.add_missing_columns(target)
+            self._read_cursor()
+        table = self.table
+        if self.position != expected:
+            raise Conflict(f"{self.game_key}: the table is at {self.position}, the rows were split from {expected}")
+        table.add_missing_columns(target)
         try:
-            self.table.commit(files, self.cursor or None, cursor)
+            table.commit(files, expected.cursor or None, cursor)
         except Conflict:
             self._read_cursor()
             raise

@@ -37,7 +37,7 @@ class Watchdog:
     def passed(self, result: PassResult) -> None:
         """Take a pass's result; called on the query's thread."""
         self._results.append(result)
-        if result.batch_id >= 0:
+        if not result.is_chunk:
             self.last_failure = None
             self._durations.append(result.finished_at - result.started_at)
 

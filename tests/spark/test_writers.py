@@ -65,7 +65,7 @@ class Owner:
 
     def commit(self, cursor: int, *seqs: int, columns: pa.Schema = COLUMNS) -> None:
         files = [self.write([event(seq, columns)], columns) for seq in seqs]
-        self.stream.commit(files, cursor, columns)
+        self.stream.commit(files, self.stream.position, cursor, columns)
 
 
 def _yes() -> bool:
@@ -199,7 +199,7 @@ def test_a_column_of_another_type_stops_only_its_game(world: Any, kind: Kind) ->
     owner.commit(1, 1)
     other = pa.schema([("_seq", pa.int64()), ("name", pa.int64())])
     with pytest.raises((Refused, Transient, DeltaError)):
-        owner.stream.commit([owner.write([{"_seq": 2, "name": 7}], other)], 2, other)
+        owner.stream.commit([owner.write([{"_seq": 2, "name": 7}], other)], owner.stream.position, 2, other)
     assert Owner(world, kind).stream.cursor == 1
     assert seqs_of(world) == [1]
 
@@ -291,7 +291,7 @@ def test_every_reader_reads_back_what_was_written(world: Any, kind: Kind) -> Non
     """Law L10: of every type a payload becomes, to its limits, Spark, delta-rs and DuckDB read what the task wrote."""
     owner = Owner(world, kind)
     written = [{**row, "_seq": seq} for seq, row in enumerate(VALUES)]
-    owner.stream.commit([owner.write(written, EVERYTHING)], 3, EVERYTHING)
+    owner.stream.commit([owner.write(written, EVERYTHING)], owner.stream.position, 3, EVERYTHING)
     assert read_by_all(world) == written
 
 

@@ -331,7 +331,7 @@ class Driver:
         return set(self.roster.streams) | (self._passing() - self.lapsed)
 
     def _passing(self) -> frozenset[str]:
-        return frozenset() if self.roster is None else self.roster._in_pass.get(None, frozenset())
+        return frozenset() if self.roster is None else frozenset(self.roster._claims)
 
     def _act(self, *, boundary: bool) -> None:
         if self.lease is None or self.roster is None:

@@ -178,7 +178,8 @@ class World:
         """Quarantine first, then one commit."""
         rows = DeltaTable(self.paths.bronze).to_pyarrow_table(columns=list(READ))
         rows = rows.filter(pc.field("seq") <= (through or self.seq))
-        job = SplitJob({game.key: stream.cursor}, self.registry.snapshot(), self.paths.tables)
+        expected = stream.position
+        job = SplitJob({game.key: expected.cursor}, self.registry.snapshot(), self.paths.tables)
         report, rejects = _done(rows, job)
         if game.key not in report:
             return
@@ -187,7 +188,7 @@ class World:
             self.append_quarantine(new)
         cursor = max(seq for seq, _ in report[game.key]["links"])
         files = [DataFile(**file) for file in report[game.key]["files"]]
-        stream.commit(files, cursor, target_schema(job.schema_set, game.key))
+        stream.commit(files, expected, cursor, target_schema(job.schema_set, game.key))
 
     def verify(self) -> Balance:
         return verify(self.paths, self.environment, generations(self.engine))

@@ -8,6 +8,7 @@ import subprocess
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -15,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from listeners.join import Pass
 from listeners.prometheus import Exposition, push, serve
-from listeners.sample import LATENCY_EDGES_SECONDS, STATUSES, GameResult, Lane, PassResult, Progress, StreamState
+from listeners.sample import CHUNK, LATENCY_EDGES_SECONDS, STATUSES, GameResult, Lane, PassResult, Progress, StreamState
 from listeners.totals import MAX_QUERIES, MAX_REASONS
 
 COUNTS = (1, 2, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 4)
@@ -97,8 +98,9 @@ def test_passes_add_up(metrics: Metrics) -> None:
 
 
 def test_a_catch_up_chunk_is_no_pass(metrics: Metrics) -> None:
-    """Catching up counts the game's rows, but its length is not told as the group's last pass."""
-    metrics.exposition.add_pass(told(game(lane="CATCHUP")))
+    """Catching up counts the game's rows, but a chunk is not the group's last pass, least of all one without rows."""
+    for chunk in (told(game(lane="CATCHUP")), told()):
+        metrics.exposition.add_pass(Pass(replace(chunk.result, batch_id=CHUNK), None))
     assert metrics.value("stream_commits_total", game="chess_a", group="eu-1") == 1
     assert metrics.value("group_passes_total", group="eu-1") == 0
     assert metrics.value("group_pass_duration_seconds", group="eu-1") is None

@@ -231,7 +231,7 @@ def test_rows_that_land_now_leave_quarantine_and_rows_that_are_refused_now_enter
     late = world.streams[CHESS.key]
     world.ingest(Event(CHESS, 2, OTHER.payload(points="six")))
     with pytest.raises(Conflict):
-        late.commit([], 2, pa.schema([]))
+        late.commit([], late.position, 2, pa.schema([]))
     world.split()
     assert is_clean(world.verify(), landed=2, quarantined=2, pending=0)
 

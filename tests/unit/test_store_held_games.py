@@ -133,15 +133,16 @@ def test_a_roster_lets_a_game_go_after_the_chunk_that_has_it(two_groups: Engine,
     old = roster(two_groups, tmp_path, group_lease(two_groups, "a", 1))
     new = roster(two_groups, tmp_path, group_lease(two_groups, "b", 2), "b")
     chosen = dict(old.streams)
-    chunk = old.for_chunk({"g0": chosen["g0"]})
-    assert {"g0"} == set(chunk)
+    for stream in chosen.values():
+        stream.behind = True
+    assert {"g0"} == set(old.for_chunk({"g0": chosen["g0"]}))
     move(two_groups, "b", "g0", "g2")
     old.sync()
     new.sync()
     assert "g0" not in new.streams
     assert "g2" in new.streams
     assert not old.for_chunk({"g2": chosen["g2"]})
-    chunk["g0"].reading = False
+    old.end_chunk()
     old.sync()
     new.sync()
     assert "g0" in new.streams

@@ -5,11 +5,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from listeners.stream_id import StreamId
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen, register_group
+from pipeline.store.tables import games
 from pipeline.streams.demux import Demux, Driver
 from pipeline.streams.passes import Outcome
 from pipeline.streams.roster import Roster
@@ -48,6 +50,7 @@ def demux_of(roster: Roster, folder: Path, *, fails: bool = False) -> Demux:
         (5, 5, False, SEQ_TO),  # the pass had all of bronze since, and nothing for this game
         (5, 4, False, 4),  # what lies between is nobody's yet
         (0, 4, False, 4),  # a query that has just started does not know where it stands
+        (0, 9, False, 9),
         (5, 5, True, 5),
     ],
 )
@@ -63,3 +66,34 @@ def test_a_stream_without_rows_in_a_pass_is_as_far_as_the_pass(
     assert demux.frontier_seq == SEQ_TO
     waiting = roster.behind(lambda _stream: SEQ_TO, lambda _stream: 9)
     assert (waiting == [chess]) is (after < SEQ_TO)
+
+
+def test_a_quiet_game_is_not_behind_when_its_next_row_is_heard_of(roster: Roster, tmp_path: Path) -> None:
+    """Law L7: a query that has just started learns from the store that nothing is missing of a game without rows."""
+    demux, chess = demux_of(roster, tmp_path), roster.streams["chess"]
+    with roster._engine.begin() as connection:
+        connection.execute(update(games).values(last_seq=3))
+    chess.last_seq = chess.complete_through = chess.cursor = 3
+    frame: Any = None
+    demux._batch(frame, 0)
+    assert chess.complete_through == SEQ_TO
+    chess.last_seq = SEQ_TO + 1
+    assert roster.behind(lambda _stream: SEQ_TO, lambda _stream: SEQ_TO + 1) == []
+
+
+def test_a_committed_stream_is_as_far_as_its_pass(roster: Roster, tmp_path: Path) -> None:
+    """Law L7: who was thought behind while its pass ran, and landed in it, needs no catch-up."""
+    demux, chess = demux_of(roster, tmp_path), roster.streams["chess"]
+    demux.frontier_seq, chess.complete_through = 5, 4
+    result: Any = SimpleNamespace(game_key="chess", committed_at=1.0)
+
+    def apply(*_: Any, **_options: Any) -> Outcome:
+        assert roster.behind(lambda _stream: 5, lambda _stream: 9) == []  # its pass has it
+        chess.cursor = chess.complete_through = 6
+        return Outcome(SEQ_TO, [result], {}, {}, {})
+
+    demux._passes = SimpleNamespace(apply=apply)  # type: ignore[assignment]
+    frame: Any = None
+    demux._batch(frame, 0)
+    assert chess.complete_through == SEQ_TO
+    assert roster.for_pass(SEQ_TO) == {"chess": chess}
