@@ -22,6 +22,9 @@ class Position:
     generation: int
     cursor: int
 
+    def __str__(self) -> str:
+        return f"seq {self.cursor} of generation {self.generation}"
+
 
 @dataclass
 class Stream:

@@ -141,7 +141,7 @@ def test_the_second_of_two_owners_adds_nothing(world: Any, kind: Kind) -> None:
     """Law L4: who does not know of the last commit adds nothing, be it a replay of it or newer, and learns of it."""
     first, second = Owner(world, kind), Owner(world, kind, "b")
     first.commit(2, 1, 2)
-    with pytest.raises(Conflict, match="another owner created"):
+    with pytest.raises(Conflict, match="the table is at seq 2 of generation 1, the rows were split from seq 0"):
         second.commit(2, 1, 2)
     first.commit(3, 3)
     for cursor, seqs in ((3, [3]), (5, [3, 5])):
