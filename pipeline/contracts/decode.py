@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.contracts.messages import told_apart
+from pipeline.contracts.messages import describe, told_apart
 from pipeline.contracts.nested import parents, together
-from pipeline.contracts.oneofs import has_oneof, rows_with_several
 from pipeline.contracts.parsing import Parser, Refusal, Rows
+from pipeline.contracts.required import has_required, missing_required
 from pipeline.contracts.schemas import Placement, Schema
 from pipeline.contracts.shape import delta_schema, merge, placed_columns
 
@@ -36,8 +36,9 @@ class Decoder:
     """Decodes payloads of one schema.
 
     Whether a payload is refused depends on it alone. Refused are: nothing at all (`empty_payload`); bytes that are not
-    the message, give one of its fields another wire type, are larger than MAX_PAYLOAD_BYTES, or hold a time outside the
-    years 1 to 9999 or a duration beyond 10,000 years, which no reader of the table could show (`malformed_payload`).
+    the message, lack a required field, give one of its fields another wire type, are larger than MAX_PAYLOAD_BYTES, or
+    hold a time outside the years 1 to 9999 or a duration beyond 10,000 years, which no reader of the table could show
+    (`malformed_payload`). All others have the values that protobuf's rules give them.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -47,7 +48,8 @@ class Decoder:
             Refused: its definition is not valid or has no form as columns.
         """
         self._message = told_apart(schema.message, schema.descriptor)
-        self._parser = Parser(self._message, check_wire_types=True)
+        self._given = describe(schema.message, schema.descriptor)
+        self._parser = Parser(self._message, exact=True)
         self.arrow_schema: pa.Schema = delta_schema(self._parser.schema)
         self._timed: Final = [field.name for field in self._parser.schema if _holds_time(field.type)]
 
@@ -63,23 +65,20 @@ class Decoder:
         parsed = self._parser.parse(payloads.take(pa.array(rows)) if refused else payloads)
         refused += [_malformed(int(rows[row]), detail) for row, detail in parsed.bad]
         batch, rows = parsed.batch, rows[parsed.rows]
-        if has_oneof(self._message):
-            batch = self._with_last_members(batch, payloads, rows)
-        if unreal := self._unreal_times(batch):
-            refused += [_malformed(int(rows[row]), f"a time out of range in {name}") for row, name in unreal.items()]
-            kept = np.setdiff1d(np.arange(len(rows)), list(unreal), assume_unique=True)
+        if flaws := self._flaws(batch):
+            refused += [_malformed(int(rows[row]), detail) for row, detail in flaws.items()]
+            kept = np.setdiff1d(np.arange(len(rows)), list(flaws), assume_unique=True)
             batch, rows = batch.take(pa.array(kept)), rows[kept]
         return Decoded(_cast(batch, self.arrow_schema), rows, sorted(refused))
 
-    def _with_last_members(self, batch: pa.RecordBatch, payloads: pa.BinaryArray, rows: Rows) -> pa.RecordBatch:
-        """Return the batch with one member of each oneof: the last that came, as the format says."""
-        several = rows_with_several(self._message, dict(zip(batch.schema.names, batch.columns, strict=True)))
-        if not len(several):
-            return batch
-        mended = self._parser.parse(self._parser.rewritten(payloads.take(pa.array(rows[several])))).batch
-        places = np.arange(batch.num_rows)
-        places[several] = batch.num_rows + np.arange(len(several))
-        return pa.concat_batches([batch, mended]).take(pa.array(places))
+    def _flaws(self, batch: pa.RecordBatch) -> dict[int, str]:
+        """Return which of the rows that parse are refused all the same, each with the reason."""
+        flaws = {row: f"a time out of range in {name}" for row, name in self._unreal_times(batch).items()}
+        if has_required(self._given):
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            missing = missing_required(self._given, self._message, columns)
+            flaws |= {row: f"the required field {path} is missing" for row, path in missing.items()}
+        return flaws
 
     def _unreal_times(self, batch: pa.RecordBatch) -> dict[int, str]:
         """Return the rows with a time or duration out of range, each with the first column that holds one."""

@@ -53,7 +53,8 @@ class Mistyped:
 
 def _held(parsed: Any, name: str, kind: _Kind) -> Iterable[Any]:
     if kind == "one":
-        return (getattr(parsed, name),) if parsed.HasField(name) else ()
+        # By the class: a field may be called `HasField`, and then the message's own attribute is that field.
+        return (getattr(parsed, name),) if type(parsed).HasField(parsed, name) else ()
     held: Iterable[Any] = getattr(parsed, name).values() if kind == "by key" else getattr(parsed, name)
     return held
 

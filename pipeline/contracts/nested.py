@@ -13,9 +13,13 @@ def together(rows: list[Rows]) -> Rows:
 
 def parents(values: pa.ListArray | pa.MapArray, children: Rows) -> Rows:
     """Return the rows whose entries the children are."""
-    # Arrow's own list_parent_indices aborts the process when it meets a map.
-    if not len(children):
-        return children
-    offsets = values.offsets.to_numpy(zero_copy_only=False)
-    rows = np.unique(np.searchsorted(offsets, children, side="right").astype(np.int64) - 1)
+    rows = np.unique(parent_of_each(values, children))
     return rows[(rows >= 0) & (rows < len(values))]
+
+
+def parent_of_each(values: pa.ListArray | pa.MapArray, children: Rows) -> Rows:
+    """Return the row of each child; one that is of no row of a sliced array gets a number that no row has."""
+    # Arrow's own list_parent_indices aborts the process when it meets a map.
+    offsets = values.offsets.to_numpy(zero_copy_only=False)
+    rows: Rows = np.searchsorted(offsets, children, side="right").astype(np.int64) - 1
+    return rows

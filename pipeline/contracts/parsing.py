@@ -1,12 +1,13 @@
 """Opens many protobuf messages at once, and finds the bad ones among them without paying for each good one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
@@ -14,7 +15,7 @@ from ptars import HandlerPool, PtarsConfig
 
 from pipeline.contracts.messages import shown
 from pipeline.contracts.mistyped import Mistyped
-from pipeline.contracts.together import Together
+from pipeline.contracts.together import Together, runs
 from pipeline.errors import Refused
 
 MAX_DETAIL: Final = 500
@@ -31,6 +32,9 @@ _CONFIG: Final = PtarsConfig(
     enum_repr="string",
     list_value_name="element",
 )
+
+_MOST_REWRITTEN: Final = 16_384  # opened at once
+_MOST_REWRITTEN_BYTES: Final = 64 * 1024 * 1024
 
 Rows = npt.NDArray[np.int64]
 
@@ -61,12 +65,15 @@ class Parser:
     array without saying where.
     """
 
-    def __init__(self, message: Descriptor, *, check_wire_types: bool = False) -> None:
+    def __init__(self, message: Descriptor, *, exact: bool = False) -> None:
         """Prepare for a message's definition.
 
-        With `check_wire_types`, bytes in which a field, at any depth, has another wire type than its definition are
-        bad: the parsers would take such a field for an unknown one and give its default. Keys and plain values of maps
-        are not looked at, as the parsers do not tell what they left out of an entry.
+        With `exact`, values are what the format's rules make of the bytes, where the Arrow parser alone departs from
+        them: it keeps both of two entries with one key, all members of a oneof, numbers that a closed enum does not
+        have, only the last of two times, and no value for an entry that came without. So it is given what the plain
+        parser writes, wherever that is not what came. And bytes in which a field, at any depth, has another wire type
+        than its definition are bad: both parsers would take such a field for an unknown one and give its default. Keys
+        and plain values of maps are not looked at for that, as the parsers do not tell what they left out of an entry.
 
         Raises:
             Refused: the Arrow parser cannot read such messages.
@@ -83,7 +90,7 @@ class Parser:
                 f"Messages {shown(message.full_name)} cannot become columns: {sentence}. Change the definition."
             ) from error
         self._together = Together(message)
-        self._mistyped = Mistyped(message) if check_wire_types else None
+        self._mistyped = Mistyped(message) if exact else None
 
     def parse(self, messages: pa.BinaryArray, *, known_good: bool = False) -> Parsed:
         """Open an array of messages, none of which may be null.
@@ -91,15 +98,11 @@ class Parser:
         `known_good` spares the first look: only for the very bytes that this parser found good before.
         """
         everything = np.arange(len(messages), dtype=np.int64)
-        bad = {} if known_good else self._plain_failures(messages)
+        bad, rewritten = ({}, {}) if known_good else self._first_look(messages)
         good: list[pa.RecordBatch] = []
-        self._bisect(messages, _without(everything, bad), bad, good)
+        for rows, contents in _pieces(messages, _without(everything, bad), rewritten):
+            self._bisect(contents, rows, bad, good)
         return Parsed(_joined(good, self.schema), _without(everything, bad), tuple(sorted(bad.items())))
-
-    def rewritten(self, messages: pa.BinaryArray) -> pa.BinaryArray:
-        """Return good messages as the plain parser writes them: each field once."""
-        parse = self._class.FromString
-        return pa.array([parse(content).SerializeToString() for content in messages.to_pylist()], pa.binary())
 
     def _attempt(self, messages: pa.BinaryArray) -> pa.RecordBatch | str:
         """Return the messages as columns, or the parser's sentence when at least one is bad."""
@@ -110,33 +113,52 @@ class Parser:
                 raise
             return one_line(str(error))
 
-    def _plain_failures(self, messages: pa.BinaryArray) -> dict[int, str]:
-        """Return which messages the plain parser refuses, each with its sentence."""
-        suspects = self._together.suspects(messages, nothing_unknown=self._mistyped is not None)
-        failures = {row: self._plain_failure(messages[row].as_py()) for row in suspects}
-        return {row: failure for row, failure in failures.items() if failure is not None}
+    def _first_look(self, messages: pa.BinaryArray) -> tuple[dict[int, str], dict[int, bytes]]:
+        """Return which messages the plain parser refuses, each with its sentence, and what it wrote of others."""
+        bad: dict[int, str] = {}
+        if self._mistyped is None:
+            rewritten: dict[int, bytes] = {}
+            suspects = list(self._together.suspects(messages))
+        else:
+            rewritten, suspects = self._together.canonical(messages)
+        for row in suspects:
+            outcome = self._look(messages[row].as_py())
+            if isinstance(outcome, str):
+                bad[row] = outcome
+            else:
+                rewritten[row] = outcome
+        return bad, rewritten
 
-    def _plain_failure(self, content: bytes) -> str | None:
-        """Return why the plain parser refuses a message, None when it does not."""
+    def _look(self, content: bytes) -> bytes | str:
+        """Return one message in the plain parser's writing, or why it is bad."""
         try:
             parsed = self._class.FromString(content)
         except DecodeError as error:
             return one_line(str(error))
-        return None if self._mistyped is None else self._mistyped.find(parsed)
+        if self._mistyped is None:
+            return content
+        if (wrong := self._mistyped.find(parsed)) is not None:
+            return wrong
+        self._class.DiscardUnknownFields(parsed)  # by the class: a field may have the name of a method
+        written: bytes = self._class.SerializePartialToString(parsed)
+        return written
 
     def _bisect(self, messages: pa.BinaryArray, rows: Rows, bad: dict[int, str], good: list[pa.RecordBatch]) -> None:
-        """Open the rows; halve what fails until each bad row stands alone. The two parsers rarely disagree."""
+        """Open the messages of these rows; halve what fails until each bad one stands alone.
+
+        The two parsers rarely disagree.
+        """
         if not len(rows):
             return
-        batch = self._attempt(messages if len(rows) == len(messages) else messages.take(pa.array(rows)))
+        batch = self._attempt(messages)
         if isinstance(batch, pa.RecordBatch):
             good.append(batch)
         elif len(rows) == 1:
             bad[int(rows[0])] = batch
         else:
             middle = len(rows) // 2
-            self._bisect(messages, rows[:middle], bad, good)
-            self._bisect(messages, rows[middle:], bad, good)
+            self._bisect(messages.slice(0, middle), rows[:middle], bad, good)
+            self._bisect(messages.slice(middle), rows[middle:], bad, good)
 
 
 def one_line(text: str) -> str:
@@ -155,6 +177,24 @@ def _without(rows: Rows, bad: Mapping[int, str]) -> Rows:
     if not bad:
         return rows
     return np.setdiff1d(rows, np.fromiter(bad, dtype=np.int64, count=len(bad)), assume_unique=True)
+
+
+def _pieces(
+    messages: pa.BinaryArray, rows: Rows, rewritten: Mapping[int, bytes]
+) -> Iterator[tuple[Rows, pa.BinaryArray]]:
+    """Yield these rows and their contents, in pieces: what was rewritten may have grown beyond what an array holds."""
+    if not rewritten:
+        yield rows, messages if len(rows) == len(messages) else messages.take(pa.array(rows))
+        return
+    lengths = pc.binary_length(messages).to_numpy(zero_copy_only=False).copy()
+    lengths[list(rewritten)] = [len(content) for content in rewritten.values()]
+    for part in runs(lengths[rows], _MOST_REWRITTEN, _MOST_REWRITTEN_BYTES):
+        piece = rows[part.start : part.stop]
+        changed = [row for row in piece.tolist() if row in rewritten]
+        new = pa.array([rewritten[row] for row in changed], pa.binary())
+        if len(changed) < len(piece):
+            new = pc.replace_with_mask(messages.take(pa.array(piece)), pa.array(np.isin(piece, changed)), new)
+        yield piece, new
 
 
 def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

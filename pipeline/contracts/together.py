@@ -3,8 +3,8 @@
 One call tells whether all of them are good; where they are not, halves of them are looked at again.
 """
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ _MOST_FRAMED: Final = 4_096  # copied at once
 _MOST_FRAMED_BYTES: Final = 16 * 1024 * 1024
 _ROWS: Final = "Rows"
 _TAG: Final = b"\x0a"  # field 1, length-delimited
+
+_T = TypeVar("_T")
 
 
 class Together:
@@ -46,35 +48,68 @@ class Together:
         around = pool.FindMessageTypeByName(f"{file.package}.{_ROWS}")
         self._parse: Any = message_factory.GetMessageClass(around).FromString
 
-    def suspects(self, messages: pa.BinaryArray, *, nothing_unknown: bool) -> Iterator[int]:
-        """Yield the places of the messages that are not good on their own, in no particular order.
+    def suspects(self, messages: pa.BinaryArray) -> Iterator[int]:
+        """Yield the places of the messages that do not parse on their own, in no particular order.
 
-        Good is what parses; with `nothing_unknown` also what has, at no depth, an unknown field. A message may be
-        yielded for no reason where it is as deeply nested as the parser allows; none that is bad is left out.
+        A message may be yielded for no reason where it is as deeply nested as the parser allows; none that is bad is
+        left out.
         """
-        lengths = pc.binary_length(messages).to_numpy()
-        for block in runs(lengths, _MOST_FRAMED, _MOST_FRAMED_BYTES):
-            framed = _Framed(messages.slice(block.start, len(block)))
-            waiting = list(runs(lengths[block.start : block.stop], _MOST_MESSAGES, _MOST_BYTES))
-            while waiting:
-                part = waiting.pop()
-                if self._are_good(framed.part(part), nothing_unknown=nothing_unknown):
-                    continue
-                if len(part) == 1:
-                    yield block.start + part.start
-                else:
-                    waiting += [part[: len(part) // 2], part[len(part) // 2 :]]
+        for part, parses in _parts(messages, self._parses):
+            if not parses:
+                yield part.start
 
-    def _are_good(self, framed: memoryview, *, nothing_unknown: bool) -> bool:
+    def canonical(self, messages: pa.BinaryArray) -> tuple[dict[int, bytes], list[int]]:
+        """Return what messages are in the parser's own writing, by place, and the places of suspects.
+
+        In neither is a message that is in this writing already: each field once, in order, values as short as they
+        can be, map entries whole. A suspect does not parse, or has an unknown field at some depth; it may be neither
+        where it is as deeply nested as the parser allows.
+        """
+        rewritten: dict[int, bytes] = {}
+        suspects: list[int] = []
+        for part, contents in _parts(messages, self._canonical):
+            if contents is None:
+                suspects.append(part.start)
+            else:
+                rewritten.update(zip(part, contents, strict=False))  # without contents all are as they were
+        return rewritten, suspects
+
+    def _parses(self, framed: memoryview) -> bool | None:
+        try:
+            self._parse(framed)
+        except DecodeError:
+            return None
+        return True
+
+    def _canonical(self, framed: memoryview) -> list[bytes] | None:
+        """Return the messages rewritten, or none of them when that changes nothing; None when one is a suspect."""
+        # Partial: otherwise the parser names every required field that is missing, and where the message has a map it
+        # kills the process on the way. So does its `ByteSize`. `pipeline.contracts.required` looks for them.
         try:
             parsed = self._parse(framed)
         except DecodeError:
-            return False
-        if not nothing_unknown:
-            return True
-        size = parsed.ByteSize()
+            return None
+        size = len(parsed.SerializePartialToString())
         parsed.DiscardUnknownFields()
-        return bool(parsed.ByteSize() == size)
+        written: bytes = parsed.SerializePartialToString()
+        if len(written) != size:
+            return None
+        return [] if written == bytes(framed) else _unframed(written)  # to compare a view would be slow
+
+
+def _parts(messages: pa.BinaryArray, look: Callable[[memoryview], _T | None]) -> Iterator[tuple[range, _T | None]]:
+    """Yield the places of messages with what a look at them gave; with None only one that stands alone."""
+    lengths = pc.binary_length(messages).to_numpy()
+    for block in runs(lengths, _MOST_FRAMED, _MOST_FRAMED_BYTES):
+        framed = _Framed(messages.slice(block.start, len(block)))
+        waiting = list(runs(lengths[block.start : block.stop], _MOST_MESSAGES, _MOST_BYTES))
+        while waiting:
+            part = waiting.pop()
+            outcome = look(framed.part(part))
+            if outcome is None and len(part) > 1:
+                waiting += [part[: len(part) // 2], part[len(part) // 2 :]]
+            else:
+                yield range(block.start + part.start, block.start + part.stop), outcome
 
 
 class _Framed:
@@ -112,3 +147,16 @@ def _varint(number: int) -> bytes:
         number >>= 7
     parts.append(number)
     return bytes(parts)
+
+
+def _unframed(framed: bytes) -> list[bytes]:
+    """Return the messages of a repeated field that the parser wrote."""
+    found, at = [], 0
+    while at < len(framed):
+        length, shift, at = framed[at + 1], 7, at + 2
+        while length >> shift:  # the last byte read says that another one follows
+            length += (framed[at] - 1) << shift
+            shift, at = shift + 7, at + 1
+        found.append(framed[at : at + length])
+        at += length
+    return found

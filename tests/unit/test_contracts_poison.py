@@ -58,9 +58,7 @@ def test_an_enum_value_nobody_declared_keeps_its_record(syntax: str) -> None:
     """B11: an open enum tells the number; a closed one has no such value, so the field is as if it were left out."""
     kinds = schema({"M": {"a": (1, "int32"), "kind": (7, "E")}}, syntax=syntax)
     decoded = Decoder(kinds).decode(payloads(b"\x08\x05\x38\x09"))
-    told = {"proto3": "9", "proto2": decoded.batch.column("kind").to_pylist()[0]}[syntax]
-    assert decoded.batch.to_pylist() == [{"a": 5, "kind": told}]
-    assert told in {"9", "ZERO", None}
+    assert decoded.batch.to_pylist() == [{"a": 5, "kind": {"proto3": "9", "proto2": None}[syntax]}]
 
 
 def test_of_two_members_of_a_oneof_the_last_wins() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from google.protobuf import message_factory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ TOGETHER = Together(M.DESCRIPTOR)
 def suspects(together: Together, contents: list[bytes], *, nothing_unknown: bool = True) -> list[int]:
     """The places of suspects; the array has others before and behind, as a part of a larger one has."""
     array = pa.array([b"before", *contents, b"behind"], pa.binary())[1:-1]
-    return sorted(together.suspects(array, nothing_unknown=nothing_unknown))
+    return sorted(together.canonical(array)[1] if nothing_unknown else together.suspects(array))
 
 
 GOOD = EVENTS.map(lambda fields: event_of(fields).SerializeToString())
@@ -47,6 +48,16 @@ def test_good_messages_are_good_together(contents: list[bytes]) -> None:
     assert suspects(TOGETHER, contents) == []
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(CORRUPT | GOOD | GOOD.map(lambda content: content * 2), min_size=1, max_size=6))
+def test_what_is_no_suspect_is_in_the_parsers_own_writing_or_rewritten(contents: list[bytes]) -> None:
+    """Law L5: the Arrow parser is given nothing but what protobuf itself would have written."""
+    rewritten, suspected = TOGETHER.canonical(pa.array(contents, pa.binary()))
+    assert not rewritten.keys() & set(suspected)
+    for place in set(range(len(contents))) - set(suspected):
+        assert rewritten.get(place, contents[place]) == M.FromString(contents[place]).SerializeToString()
+
+
 def test_only_nesting_may_be_refused_for_no_reason() -> None:
     """A no may be wrong by one level of nesting, of which the parser allows 100; each message is looked at then."""
     definition = message({"M": {"m": (1, "M")}})
@@ -64,6 +75,18 @@ def test_definitions_of_the_program_itself_can_be_asked_about_twice() -> None:
     definition: Any = Wrapper.DESCRIPTOR
     for _ in range(2):
         assert suspects(Together(definition), [Wrapper(game="a").SerializeToString()]) == []
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 255, 256, 16_383, 16_384, 2_097_151, 2_097_152])
+def test_rewritten_messages_of_every_size_are_taken_apart(size: int) -> None:
+    """Law L5: the parser writes all of a run at once; each message gets back its own bytes, whatever their length."""
+    content = Wrapper(payload=b"p" * size).SerializeToString()
+    padded = b"\x0a\x81\x00a"  # the game's name, with a length that takes more bytes than it needs
+    definition: Any = Wrapper.DESCRIPTOR
+    rewritten, _ = Together(definition).canonical(pa.array([content + padded, padded, content], pa.binary()))
+    game = b"\x0a\x01a"
+    full, alone = Wrapper.FromString(content + game).SerializeToString(), Wrapper.FromString(game).SerializeToString()
+    assert [rewritten.get(place, content) for place in range(3)] == [full, alone, content]
 
 
 @given(st.lists(st.integers(0, 200_000), max_size=40), st.integers(1, 9), st.integers(0, 300_000))
