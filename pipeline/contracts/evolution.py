@@ -259,7 +259,9 @@ def _free_name(place: _Place, one: _Field) -> tuple[str, str | None]:
     else:
         return given, None
     base = re.sub(r"[^A-Za-z0-9_]", "_", given)[:_LONGEST_BASE]
-    return numbered_name(base.lstrip("_") if top else base, one.number), why
+    if top and not (base := base.lstrip("_"))[:1].isalpha():
+        base = f"field{base}"  # a name of underscores would begin with them again
+    return numbered_name(base, one.number), why
 
 
 def _side_name(place: _Place, slots: tuple[Slot, ...]) -> str:

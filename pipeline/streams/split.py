@@ -132,7 +132,7 @@ class _Split:
         del routed
         self.rows = self.rows.schema.empty_table()
         for target in list(decoded):
-            self._write(pa.concat_tables(decoded.pop(target)), target)
+            self._write(_joined(decoded.pop(target)))
         self.seconds["write"] += time.perf_counter() - started
 
     def _without_deadly(self, routed: pa.Table) -> pa.Table:
@@ -151,17 +151,16 @@ class _Split:
             )
             game["links"].append([row["seq"], row["prev_seq"]])
 
-    def _note_arrivals(self, table: pa.Table) -> None:
+    def _note_arrivals(self, laid: "_Laid") -> None:
         """Note for every game and seq how many rows land, and the oldest and newest time the source had them."""
-        known = table.filter(pc.is_valid(table.column("_source_time")))
-        grouped = known.group_by(["game_key", "_seq"]).aggregate(
-            [("_source_time", how) for how in ("count", "min", "max")]
-        )
-        times = [grouped.column(f"_source_time_{how}").cast(pa.int64()).to_pylist() for how in ("count", "min", "max")]
-        for key, count, oldest, newest in zip(grouped.column("game_key").to_pylist(), *times, strict=True):
+        columns = [laid.keys, laid.rows.column("_seq"), laid.rows.column("_source_time")]
+        known = pa.table(columns, names=["key", "seq", "time"]).filter(pc.is_valid(columns[2]))
+        grouped = known.group_by(["key", "seq"]).aggregate([("time", how) for how in ("count", "min", "max")])
+        times = [grouped.column(f"time_{how}").cast(pa.int64()).to_pylist() for how in ("count", "min", "max")]
+        for key, count, oldest, newest in zip(grouped.column("key").to_pylist(), *times, strict=True):
             self.games[key]["arrivals"].append([count, oldest / 1e6, newest / 1e6])
 
-    def _decode(self, routed: pa.Table) -> dict[pa.Schema, list[pa.Table]]:
+    def _decode(self, routed: pa.Table) -> dict[pa.Schema, list["_Laid"]]:
         """Decode by schema id, over all games at once, and lay each row out as its game's table wants it."""
         opened = open_wrappers(whole(routed.column("raw")), known_good=True).batch  # ingest refused the others
         keys = whole(routed.column("game_key")).dictionary_encode()
@@ -169,7 +168,7 @@ class _Split:
         games = keys.indices.to_numpy()
         ids = routed.column("schema_id").to_numpy()
         own = self._own_columns(routed, opened)
-        result: dict[pa.Schema, list[pa.Table]] = defaultdict(list)
+        result: dict[pa.Schema, list[_Laid]] = defaultdict(list)
         refusals: list[tuple[int, str, str]] = []
         for schema_id in np.unique(ids):
             chosen = np.flatnonzero(ids == schema_id)
@@ -189,8 +188,9 @@ class _Split:
                     payload = placed(_take(decoded.batch, members), schema, placement)
                     payload = pad(payload, pa.schema(list(target)[len(OWN_COLUMNS) :]))
                     rows = pa.array(good[members])
-                    columns = [*own.take(rows).columns, *payload.columns, routed.column("game_key").take(rows)]
-                    result[target].append(pa.table(columns, names=[*target.names, "game_key"]))
+                    columns = [*own.take(rows).columns, *payload.columns]
+                    laid = _Laid(routed.column("game_key").take(rows), pa.table(columns, names=target.names))
+                    result[target].append(laid)
             except Exception as error:  # noqa: BLE001 - law L6: games without this schema go on
                 for game in np.unique(games[chosen]):
                     self.games[names[game]]["error"] = _fault(error)
@@ -234,13 +234,13 @@ class _Split:
             for mark, ((_, placement), (target, _)) in enumerate(layouts.items())
         ]
 
-    def _write(self, table: pa.Table, target: pa.Schema) -> None:
-        self._note_arrivals(table)
-        keys = whole(table.column("game_key")).dictionary_encode()
+    def _write(self, laid: "_Laid") -> None:
+        self._note_arrivals(laid)
+        keys, table = whole(laid.keys).dictionary_encode(), laid.rows
         games = keys.indices.to_numpy()
         # By number, not by name: a sort spends its time on comparing, and texts compare slowly.
         order = np.lexsort((table.column("_pos").to_numpy(), table.column("_seq").to_numpy(), games))
-        table = table.select(target.names).take(pa.array(order)).combine_chunks()
+        table = table.take(pa.array(order)).combine_chunks()
         ends = np.flatnonzero(np.diff(games[order], append=-1)) + 1
         for start, end in itertools.pairwise([0, *ends.tolist()]):
             key = keys.dictionary[int(games[order[start]])].as_py()
@@ -270,6 +270,19 @@ class _Split:
         for key, (_, reason, _) in zip(refused.column("game_key").to_pylist(), refusals, strict=True):
             reasons = self.games[key]["rejects"]
             reasons[reason] = reasons.get(reason, 0) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Laid:
+    """Rows as their games' tables want them. Whose they are is no column of theirs: a payload may have any name."""
+
+    keys: pa.ChunkedArray  # the game's key of each row
+    rows: pa.Table
+
+
+def _joined(parts: list[_Laid]) -> _Laid:
+    keys = pa.chunked_array([chunk for part in parts for chunk in part.keys.chunks], pa.string())
+    return _Laid(keys, pa.concat_tables([part.rows for part in parts]))
 
 
 def _fault(error: Exception) -> dict[str, str]:

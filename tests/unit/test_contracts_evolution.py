@@ -230,7 +230,7 @@ def test_a_rename_that_widens_does_both() -> None:
 
 @pytest.mark.parametrize(
     ("field", "column"),
-    [("LEVEL", "LEVEL__f30"), ("_seq", "seq__f30"), ("__", "__f30"), ("x" * 300, "x" * 235 + "__f30")],
+    [("LEVEL", "LEVEL__f30"), ("_seq", "seq__f30"), ("__", "field__f30"), ("x" * 300, "x" * 235 + "__f30")],
 )
 def test_a_name_no_table_can_have_is_changed_by_its_number(field: str, column: str) -> None:
     """B16: with the policy `side-column` the name is made from name and number alone, so it is the same everywhere."""

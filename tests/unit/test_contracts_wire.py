@@ -266,8 +266,9 @@ def test_a_map_with_one_key_twice_can_be_read_from_the_file(tmp_path: Path) -> N
     content = NAMED["one key twice"]
     decoded = DECODERS["proto3"].decode(payloads(content, content))
     pq.write_table(pa.Table.from_batches([decoded.batch]), tmp_path / "rows.parquet")
-    column, query = name_of("int32", "by"), "SELECT {} FROM read_parquet(?)"
-    found = duckdb.execute(query.format(column), [str(tmp_path / "rows.parquet")]).fetchall()
+    query = f"SELECT {name_of('int32', 'by')} FROM read_parquet(?)"
+    with duckdb.connect() as database:
+        found = database.execute(query, [str(tmp_path / "rows.parquet")]).fetchall()
     assert found == [({"k": 3},), ({"k": 3},)]
 
 
