@@ -1,13 +1,16 @@
 """Payloads of one schema become columns of Delta's types; each bad payload becomes a refusal, never an exception."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.contracts.dates import impossible_date
 from pipeline.contracts.messages import describe, told_apart
 from pipeline.contracts.nested import parents, together
 from pipeline.contracts.parsing import Parser, Refusal, Rows
@@ -20,6 +23,8 @@ MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 
 _FIRST_TIME: Final = -62_135_596_800_000_000  # microseconds: the year 1
 _LAST_TIME: Final = 253_402_300_799_999_999  # microseconds: the end of the year 9999
+_FIRST_DAY: Final = -719_162  # days since 1970: the first one of the year 1
+_LAST_DAY: Final = 2_932_896  # the last one of the year 9999
 _LONGEST: Final = 315_576_000_000_000_000  # microseconds: what protobuf allows a Duration, 10,000 years
 
 
@@ -37,8 +42,8 @@ class Decoder:
 
     Whether a payload is refused depends on it alone. Refused are: nothing at all (`empty_payload`); bytes that are not
     the message, lack a required field, give one of its fields another wire type, are larger than MAX_PAYLOAD_BYTES, or
-    hold a time outside the years 1 to 9999 or a duration beyond 10,000 years, which no reader of the table could show
-    (`malformed_payload`). All others have the values that protobuf's rules give them.
+    hold a time outside the years 1 to 9999 or a duration beyond 10,000 years, which no reader of the table could show,
+    or a date that no calendar has (`malformed_payload`). All others have the values that protobuf's rules give them.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -65,15 +70,19 @@ class Decoder:
         parsed = self._parser.parse(payloads.take(pa.array(rows)) if refused else payloads)
         refused += [_malformed(int(rows[row]), detail) for row, detail in parsed.bad]
         batch, rows = parsed.batch, rows[parsed.rows]
-        if flaws := self._flaws(batch):
+        if flaws := self._flaws(batch, payloads, rows):
             refused += [_malformed(int(rows[row]), detail) for row, detail in flaws.items()]
             kept = np.setdiff1d(np.arange(len(rows)), list(flaws), assume_unique=True)
             batch, rows = batch.take(pa.array(kept)), rows[kept]
         return Decoded(_cast(batch, self.arrow_schema), rows, sorted(refused))
 
-    def _flaws(self, batch: pa.RecordBatch) -> dict[int, str]:
+    def _flaws(self, batch: pa.RecordBatch, payloads: pa.BinaryArray, rows: Rows) -> dict[int, str]:
         """Return which of the rows that parse are refused all the same, each with the reason."""
-        flaws = {row: f"a time out of range in {name}" for row, name in self._unreal_times(batch).items()}
+        doubtful = together([_rows_with(batch.column(name), _doubtful_date) for name in self._timed])
+        plain = {row: self._parser.plain(payloads[int(rows[row])].as_py()) for row in doubtful.tolist()}
+        dates = {row: impossible_date(self._message, parsed) for row, parsed in plain.items()}
+        flaws = {row: f"a date that no calendar has in {name}" for row, name in dates.items() if name is not None}
+        flaws |= {row: f"a time out of range in {name}" for row, name in self._unreal_times(batch).items()}
         if has_required(self._given):
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             missing = missing_required(self._given, self._message, columns)
@@ -84,7 +93,7 @@ class Decoder:
         """Return the rows with a time or duration out of range, each with the first column that holds one."""
         found: dict[int, str] = {}
         for name in self._timed:
-            for row in _rows_out_of_range(batch.column(name)).tolist():
+            for row in _rows_with(batch.column(name), _out_of_range).tolist():
                 found.setdefault(row, name)
         return found
 
@@ -155,22 +164,42 @@ def _malformed(row: int, detail: str) -> Refusal:
 
 
 def _holds_time(kind: pa.DataType) -> bool:
-    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_date(kind):
         return True
     return any(_holds_time(kind.field(index).type) for index in range(kind.num_fields))
 
 
-def _rows_out_of_range(values: pa.Array) -> Rows:
-    """Return the rows of an array that hold, at any depth, a time or duration out of range."""
+def _rows_with(values: pa.Array, odd: Callable[[pa.Array], npt.NDArray[np.bool_] | None]) -> Rows:
+    """Return the rows of an array that hold, at any depth, an odd value; `odd` is None where it cannot be."""
     kind = values.type
-    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
-        first, last = (_FIRST_TIME, _LAST_TIME) if pa.types.is_timestamp(kind) else (-_LONGEST, _LONGEST)
-        numbers = pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
-        return np.flatnonzero((numbers < first) | (numbers > last)).astype(np.int64)
+    if (those := odd(values)) is not None:
+        return np.flatnonzero(those).astype(np.int64)
     if pa.types.is_struct(kind):
-        return together([_rows_out_of_range(member) for member in values.flatten()])
+        return together([_rows_with(member, odd) for member in values.flatten()])
     if pa.types.is_list(kind):
-        return parents(values, _rows_out_of_range(values.values))
+        return parents(values, _rows_with(values.values, odd))
     if pa.types.is_map(kind):
-        return parents(values, together([_rows_out_of_range(values.keys), _rows_out_of_range(values.items)]))
+        return parents(values, together([_rows_with(values.keys, odd), _rows_with(values.items, odd)]))
     return np.empty(0, dtype=np.int64)
+
+
+def _out_of_range(values: pa.Array) -> npt.NDArray[np.bool_] | None:
+    """Tell which times and durations are out of range, None where there are none."""
+    kind = values.type
+    if pa.types.is_date(kind):
+        first, last, whole = _FIRST_DAY, _LAST_DAY, pa.int32()
+    elif pa.types.is_timestamp(kind):
+        first, last, whole = _FIRST_TIME, _LAST_TIME, pa.int64()
+    elif pa.types.is_duration(kind):
+        first, last, whole = -_LONGEST, _LONGEST, pa.int64()
+    else:
+        return None
+    numbers = pc.fill_null(values.cast(whole), 0).to_numpy(zero_copy_only=False)
+    return np.asarray((numbers < first) | (numbers > last))
+
+
+def _doubtful_date(values: pa.Array) -> npt.NDArray[np.bool_] | None:
+    """Tell which dates may be impossible ones, None where there are none: the Arrow parser makes day 0 of those."""
+    if not pa.types.is_date(values.type):
+        return None
+    return np.asarray(pc.fill_null(values.cast(pa.int32()), 1).to_numpy(zero_copy_only=False) == 0)

@@ -104,6 +104,10 @@ class Parser:
             self._bisect(contents, rows, bad, good)
         return Parsed(_joined(good, self.schema), _without(everything, bad), tuple(sorted(bad.items())))
 
+    def plain(self, message: bytes) -> Any:
+        """Return a good message as the plain parser reads it."""
+        return self._class.FromString(message)
+
     def _attempt(self, messages: pa.BinaryArray) -> pa.RecordBatch | str:
         """Return the messages as columns, or the parser's sentence when at least one is bad."""
         try:
