@@ -263,18 +263,33 @@ def dashboard(env_dir: Path, port: int | None) -> None:
 @_environment
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 @click.option("--complete", is_flag=True, help="Rows that are still to be split count as a failure.")
-def verify(env_dir: Path, as_json: bool, complete: bool) -> None:
-    """Prove that every bronze row is in its game's table or in quarantine, once."""
+@click.option("--values", is_flag=True, help="Decode bronze again and compare every value with the game tables.")
+@click.option("--sample", type=click.IntRange(1), help="With --values: compare at most so many rows of each game.")
+def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: int | None) -> None:
+    """Prove that every bronze row is in its game's table or in quarantine, once; with --values, also unchanged."""
     from pipeline.books.report import run
+    from pipeline.books.values import Wanted
+    from pipeline.contracts.registry import LocalRegistry
     from pipeline.store.engine import open_store
     from pipeline.store.games import generations, retired_games
 
+    if sample is not None and not values:
+        raise Refused("--sample says of how many rows the values are compared. Add --values.")
     settings, paths = load(env_dir)
     if not paths.bronze.exists():
         sys.exit(run(paths, settings.environment, as_json=as_json, complete=complete))
     engine = open_store(settings, paths)
-    retired, numbers = retired_games(engine), generations(engine)
-    sys.exit(run(paths, settings.environment, as_json=as_json, complete=complete, generations=numbers, retired=retired))
+    sys.exit(
+        run(
+            paths,
+            settings.environment,
+            as_json=as_json,
+            complete=complete,
+            generations=generations(engine),
+            retired=retired_games(engine),
+            wanted=Wanted(LocalRegistry(engine).snapshot(), sample) if values else None,
+        )
+    )
 
 
 @cli.command()

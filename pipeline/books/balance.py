@@ -3,10 +3,6 @@
 Judges what `ledger` has read, for `turnout verify`. Shares no code with the path that writes.
 """
 
-import base64
-import hashlib
-import re
-import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
@@ -14,6 +10,8 @@ from typing import Final
 import duckdb
 
 from pipeline.books import homes, ledger, rules
+from pipeline.books.routing import key_of
+from pipeline.books.values import Values, Wanted, compare
 from pipeline.names import MALFORMED
 from pipeline.settings import Paths
 
@@ -92,11 +90,12 @@ class Balance:
     by_reason: Mapping[str, int]  # the quarantined rows
     problems: tuple[Problem, ...]  # at most EVIDENCE_ROWS per kind
     bronze_version: int
+    values: Values | None = None  # None: only places were compared
 
     @property
     def ok(self) -> bool:
         """Nothing is wrong; rows may still be pending."""
-        return self.totals.faults == 0
+        return self.totals.faults == 0 and (self.values is None or self.values.mismatches == 0)
 
     @property
     def complete(self) -> bool:
@@ -105,7 +104,11 @@ class Balance:
 
 
 def verify(
-    paths: Paths, environment: str, generations: Mapping[str, int] | None = None, retired: Collection[str] = ()
+    paths: Paths,
+    environment: str,
+    generations: Mapping[str, int] | None = None,
+    retired: Collection[str] = (),
+    wanted: Wanted | None = None,
 ) -> Balance:
     """Compare bronze with every game table and quarantine, row by row.
 
@@ -114,6 +117,7 @@ def verify(
         environment: its name, part of the cursors' transaction ids.
         generations: the generation of each game's table by game key; the newest one with a cursor where not told.
         retired: the keys of games that nobody is to carry: their rows above the cursor are not to come.
+        wanted: compare values, too.
 
     Raises:
         Refused: nothing is ingested yet, or a table cannot be read.
@@ -131,27 +135,15 @@ def verify(
             counts[key] += Counts(misrouted=rows)
             problems += _wrong_key_problems(database, reading.bronze, key, game)
         reasons = dict(database.execute(rules.REASONS).fetchall())
+        compared = None if wanted is None else compare(database, reading, wanted)
     return Balance(
         games=tuple(GameBalance(key, game, cursor, counts[key]) for key, (game, cursor) in sorted(games.items())),
         totals=sum(counts.values(), Counts()),
         by_reason=reasons,
         problems=_bounded(problems),
         bronze_version=reading.bronze.version,
+        values=compared,
     )
-
-
-def key_of(game: str) -> str:
-    """Return the key a game's rows must carry, worked out from the name alone (law: identity decides the route).
-
-    A second implementation on purpose: it would tell if the one that routes ever changed.
-    """
-    letters = [
-        letter if letter.isalnum() else "_"
-        for letter in unicodedata.normalize("NFKD", game).lower()
-        if letter.isascii()
-    ]
-    slug = re.sub("_+", "_", "".join(letters)).strip("_")[:40].rstrip("_")
-    return f"{slug or 'game'}_{base64.b32encode(hashlib.sha256(game.encode()).digest())[:12].decode().lower()}"
 
 
 def _games(database: duckdb.DuckDBPyConnection) -> dict[str, tuple[str | None, int | None]]:

@@ -67,6 +67,7 @@ class Snapshot:
     version: int
     files: tuple[str, ...]
     cursor: int | None = None  # game tables only; None: no commit has moved it yet
+    paths: tuple[str, ...] = ()  # of the same files, for those that take no patterns
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +185,9 @@ def _snapshot(
         if missing:
             raise Refused(f"{label} has no column {', '.join(missing)}: it was not written by turnout. Move it away.")
         _check_deletions(table, label)
-        files = tuple(_pattern(unquote(uri)) for uri in table.file_uris())
+        paths = tuple(unquote(uri).removeprefix("file://") for uri in table.file_uris())
         cursor = None if environment is None else _cursor(table, environment, folder.name, generation)
-        return Snapshot(label, table.version(), files, cursor)
+        return Snapshot(label, table.version(), tuple(map(_pattern, paths)), cursor, paths)
     except TableNotFoundError:
         return None
     except DeltaError as error:
@@ -205,7 +206,7 @@ def _check_deletions(table: DeltaTable, label: str) -> None:
 
 def _pattern(path: str) -> str:
     """Return a path as DuckDB wants it, where `*`, `?` and `[` would otherwise be wildcards."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path.removeprefix("file://"))
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
 
 
 def _cursor(table: DeltaTable, environment: str, key: str, generation: int | None) -> int | None:

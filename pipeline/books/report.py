@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from pipeline.books.balance import FAULTS, Balance, GameBalance, verify
+from pipeline.books.values import Values, Wanted
 from pipeline.settings import Paths
 
 _GAMES_SHOWN: Final = 20
@@ -23,6 +24,7 @@ def run(
     *,
     generations: Mapping[str, int] | None = None,
     retired: Collection[str] = (),
+    wanted: Wanted | None = None,
 ) -> int:
     """Verify an environment, print the result and return the exit code: 0 it adds up, 1 it does not.
 
@@ -33,11 +35,12 @@ def run(
         complete: also fail when rows are still pending.
         generations: see `balance.verify`.
         retired: likewise.
+        wanted: likewise.
 
     Raises:
         Refused: nothing is ingested yet, or a table cannot be read.
     """
-    balance = verify(paths, environment, generations, retired)
+    balance = verify(paths, environment, generations, retired, wanted)
     if as_json:
         click.echo(json.dumps(as_dict(balance), ensure_ascii=False))
     else:
@@ -55,6 +58,21 @@ def as_dict(balance: Balance) -> dict[str, Any]:
         "by_reason": dict(balance.by_reason),
         "problems": [asdict(problem) for problem in balance.problems],
         "bronze_version": balance.bronze_version,
+        **({} if balance.values is None else _values_as_dict(balance.values)),
+    }
+
+
+def _values_as_dict(found: Values) -> dict[str, Any]:
+    return {
+        "values_compared": found.compared,
+        "value_mismatches": found.mismatches,
+        "value_rows": found.rows,
+        "value_sample": found.sample,
+        "value_seconds": round(found.seconds, 3),
+        "value_mismatches_by_game": dict(found.by_game),
+        "value_problems": [asdict(each) for each in found.named],
+        "quarantined_decodable": dict(found.decodable),
+        "quarantined_undecodable": dict(found.undecodable),
     }
 
 
@@ -72,6 +90,8 @@ def render(balance: Balance, *, complete: bool = False) -> str:
         f"{_label(name):<18}{getattr(totals, name):>14,}  (for information)" for name in _NOTES if getattr(totals, name)
     ]
     lines += [f"  quarantined: {reason:<24}{rows:>14,}" for reason, rows in balance.by_reason.items()]
+    if balance.values is not None:
+        lines += _value_lines(balance.values)
     wrong = [game for game in balance.games if _is_wrong(game, complete=complete)]
     wrong.sort(key=lambda game: (-game.counts.faults, -game.counts.pending, game.game_key))
     if wrong:
@@ -85,6 +105,27 @@ def render(balance: Balance, *, complete: bool = False) -> str:
         place = f"{problem.game_key}, {_place(problem.seq)}, {_place(problem.pos)}"
         lines.append(f"  {_label(problem.kind)}: {place}: {problem.detail}")
     return "\n".join([*lines, "", _verdict(balance, complete=complete)])
+
+
+def _value_lines(found: Values) -> list[str]:
+    """Return what was found of values: how many were compared, where they differ, and what quarantine holds."""
+    which = "every landed row" if found.sample is None else f"a sample: at most {found.sample:,} rows of each game"
+    speed = f"{found.rows:,} rows, {found.rows / max(found.seconds, 0.001):,.0f} a second"
+    lines = [
+        f"{'values compared':<18}{found.compared:>14,}  ({which}; {speed})",
+        f"{'value mismatches':<18}{found.mismatches:>14,}",
+    ]
+    for reason in sorted({*found.decodable, *found.undecodable}):
+        could, could_not = found.decodable.get(reason, 0), found.undecodable.get(reason, 0)
+        lines.append(f"  quarantined as {reason}: {could:,} would decode with today's schemas, {could_not:,} would not")
+    if found.decodable:
+        lines.append("  `turnout repair replay` lands those that would decode.")
+    if found.named:
+        lines += ["", "First values that differ (game, seq, pos, column):"]
+    for each in found.named:
+        at = f"{each.game_key}, {each.seq}, {each.pos}, {each.column or 'the whole row'}"
+        lines.append(f"  {at}: expected {each.expected}, found {each.found}")
+    return lines
 
 
 def _game_count(balance: Balance) -> int:

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.books import ledger
-from pipeline.books.balance import FAULTS, Balance, Counts, key_of, verify
+from pipeline.books.balance import FAULTS, Balance, Counts, verify
+from pipeline.books.routing import key_of
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths

@@ -1,0 +1,376 @@
+"""One part of the value check: some of bronze's rows, decoded again, against the tables' rows of the same places.
+
+Runs in a process of its own or in the caller's; `values` gives out the parts. Reads Parquet files only.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from google.protobuf.message import DecodeError
+
+from pipeline.books.cells import differences
+from pipeline.books.reference_decoder import ReferenceDecoder
+from pipeline.books.routing import key_of
+from pipeline.errors import Refused
+from pipeline.names import MALFORMED
+from protos.turnout.v1.wrapper_pb2 import Wrapper
+
+MOST_NAMED: Final = 20  # of each part and game
+_ROWS: Final = 20_000  # of bronze that are decoded together
+_BYTES: Final = 32 * 1024 * 1024  # their wrappers, unless a single batch has more
+_BATCH: Final = 2_048
+_OWN: Final = ("_schema_id", "_event_time", "_event_id", "_source_time")
+_TIME: Final = pa.timestamp("us", "UTC")
+_OWN_TYPES: Final = (pa.int64(), _TIME, pa.string(), _TIME)
+_READ: Final = pa.schema(
+    [
+        ("game_key", pa.string()),
+        ("game", pa.string()),
+        ("seq", pa.int64()),
+        ("pos", pa.int32()),
+        ("source_time", _TIME),
+        ("raw", pa.binary()),
+    ]
+)
+"""What is read of bronze."""
+_FIRST_TIME: Final = -62_135_596_800_000_000  # microseconds: the year 1
+_LAST_TIME: Final = 253_402_300_799_999_999  # microseconds: the end of the year 9999
+_POSITIONS: Final = 2**31  # a pos is an int
+
+Places = npt.NDArray[np.int64]
+"""Rows of bronze, each as one number: see `place`."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSchema:
+    """A schema as it is registered for one game."""
+
+    message: str
+    descriptor: bytes
+    names: tuple[tuple[str, str], ...]  # path of a field → its column, where that is not its name
+    quarantined: bool  # its rows are refused
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is compared: the pinned files of all tables, the schemas, and which rows."""
+
+    tables: Mapping[str, Sequence[str]]  # game key → data files
+    schemas: Mapping[str, Mapping[int, KnownSchema]]  # game key → schema id
+    chosen: str | None  # a file of the places of a sample; None: every row
+    quarantined: str  # a file of the places in quarantine
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some row groups of bronze's files."""
+
+    groups: tuple[tuple[str, int], ...]  # path, number of the row group
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One value of a game's table that is not what bronze says."""
+
+    game_key: str
+    game: str | None
+    seq: int
+    pos: int
+    column: str | None  # None: the row should not be there at all
+    expected: str
+    found: str
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What parts have found; of mismatches only the first are named."""
+
+    rows: int = 0
+    values: int = 0
+    mismatches: Counter[str] = field(default_factory=Counter)  # by game key
+    named: list[Mismatch] = field(default_factory=list)
+    decodable: Counter[str] = field(default_factory=Counter)  # quarantined rows that decode today, by their reason
+    undecodable: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: "Outcome") -> None:
+        """Take in what another part has found."""
+        self.rows += other.rows
+        self.values += other.values
+        for mine, its in (
+            (self.mismatches, other.mismatches),
+            (self.decodable, other.decodable),
+            (self.undecodable, other.undecodable),
+        ):
+            mine.update(its)
+        self.named += other.named
+
+
+def place(seqs: Any, positions: Any) -> Places:
+    """Return places as numbers, in the order of (seq, pos)."""
+    numbers: Places = np.asarray(seqs, dtype=np.int64) * _POSITIONS + np.asarray(positions, dtype=np.int64)
+    return numbers
+
+
+def run(part: Part, subject: Subject) -> Outcome:
+    """Compare one part.
+
+    Raises:
+        Refused: a data file is missing or damaged.
+    """
+    work = _Work(subject)
+    try:
+        for rows in _portions(part):
+            work.take(rows)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise damaged(error) from error
+    return work.outcome
+
+
+def damaged(error: Exception) -> Refused:
+    """Return what is said of a data file that cannot be read."""
+    reason = str(error).splitlines()[0]
+    return Refused(
+        f"A data file cannot be read: {reason}. If VACUUM ran just now, verify again; otherwise restore that file."
+    )
+
+
+def _portions(part: Part) -> Iterator[pa.Table]:
+    """Yield bronze's rows in portions that may be decoded together."""
+    waiting: list[pa.Table] = []
+    for path, group in part.groups:
+        file = pq.ParquetFile(path)
+        there = [name for name in _READ.names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=_BATCH, row_groups=[group], columns=there, use_threads=False):
+            columns = [
+                batch.column(each.name).cast(each.type) if each.name in there else pa.nulls(batch.num_rows, each.type)
+                for each in _READ
+            ]
+            waiting.append(pa.table(columns, schema=_READ))
+            if sum(each.num_rows for each in waiting) >= _ROWS or sum(each.nbytes for each in waiting) >= _BYTES:
+                yield pa.concat_tables(waiting).combine_chunks()
+                waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A row of bronze with its wrapper as google.protobuf reads it; `wrapper` is None when it cannot."""
+
+    key: str
+    name: str | None
+    place: int
+    source_time: int | None
+    wrapper: Any
+
+
+class _Work:
+    """The comparison of some portions, one game after the other."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._chosen = None if subject.chosen is None else np.load(subject.chosen, mmap_mode="r")
+        quarantined = np.load(subject.quarantined)
+        self._quarantined: Places = quarantined["place"]
+        self._reasons = quarantined["reason"]
+        self._names = quarantined["names"].tolist()
+        self.outcome = Outcome()
+
+    def take(self, rows: pa.Table) -> None:
+        """Compare a portion."""
+        places = place(rows.column("seq").to_numpy(), rows.column("pos").to_numpy())
+        refused = _found(self._quarantined, places)
+        wanted = refused if self._chosen is None else refused | _found(self._chosen, places)
+        rows = rows if self._chosen is None else rows.filter(pa.array(wanted))
+        for key, part in self._by_game(rows):
+            self._game(key, part)
+
+    def _by_game(self, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+        """Yield the rows game by game; those of no game go with the game whose name they carry."""
+        keys = rows.column("game_key").combine_chunks().dictionary_encode()
+        found: dict[str, list[pa.Table]] = {}
+        for number, key in enumerate(keys.dictionary.to_pylist()):
+            part = rows.filter(pc.equal(keys.indices, number))
+            if key != MALFORMED:
+                found.setdefault(key, []).append(part)
+                continue
+            names = part.column("game").to_pylist()
+            homes = [self._home(name) for name in names]
+            for home in sorted(set(homes)):
+                chosen = pa.array([each == home for each in homes])
+                found.setdefault(home, []).append(part.filter(chosen))
+        for key, parts in found.items():
+            yield key, pa.concat_tables(parts)
+
+    def _home(self, name: str | None) -> str:
+        """Return the key of the game that has this name and a schema, or that of no game."""
+        key = MALFORMED if name is None else _key_of(name)
+        return key if key in self._subject.schemas else MALFORMED
+
+    def _game(self, key: str, rows: pa.Table) -> None:
+        rows = rows.sort_by([("seq", "ascending"), ("pos", "ascending")])
+        places = place(rows.column("seq").to_numpy(), rows.column("pos").to_numpy())
+        landed = [] if key == MALFORMED else list(self._landed(key, places))
+        refused = _found(self._quarantined, places)
+        needed = np.unique(np.concatenate([np.flatnonzero(refused), *(which for _, which in landed)]))
+        if not len(needed):
+            return
+        opened = dict(zip(needed.tolist(), _open(rows.take(pa.array(needed)), key, places[needed]), strict=True))
+        game = _Game(self._subject, key, opened, self.outcome)
+        for found, which in landed:
+            game.compare(found, which)
+        for row in np.flatnonzero(refused).tolist():
+            self._judge_refused(game, row, int(places[row]))
+
+    def _landed(self, key: str, places: Places) -> Iterator[tuple[pa.Table, Places]]:
+        """Yield the rows of a game's files that are among the places, and which of the places each row has."""
+        low, high = int(places[0]) // _POSITIONS, int(places[-1]) // _POSITIONS
+        wanted = places if self._chosen is None else places[_found(self._chosen, places)]
+        if not len(wanted):
+            return
+        for path in self._subject.tables.get(key, ()):
+            groups = [number for number, (first, last) in enumerate(_bounds(path)) if first <= high and low <= last]
+            if not groups:
+                continue
+            found = pq.ParquetFile(path).read_row_groups(groups, use_threads=False)
+            found = found.filter(pc.and_(pc.is_valid(found.column("_seq")), pc.is_valid(found.column("_pos"))))
+            there = place(found.column("_seq").to_numpy(), found.column("_pos").to_numpy())
+            mine = _found(wanted, there)
+            if mine.any():
+                yield found.filter(pa.array(mine)), np.searchsorted(places, there[mine]).astype(np.int64)
+
+    def _judge_refused(self, game: "_Game", row: int, at: int) -> None:
+        reason = self._names[self._reasons[np.searchsorted(self._quarantined, at)]]
+        if reason == "kills_worker":
+            return  # it is not tried: it may kill this process, too
+        (self.outcome.undecodable if game.refusal(row) else self.outcome.decodable)[reason] += 1
+
+
+class _Game:
+    """One game's rows of a portion."""
+
+    def __init__(self, subject: Subject, key: str, opened: Mapping[int, _Opened], outcome: Outcome) -> None:
+        self._key, self._opened, self._outcome = key, opened, outcome
+        self._schemas = subject.schemas.get(key, {})
+
+    def compare(self, found: pa.Table, which: Places) -> None:
+        """Compare rows of one file with what the rows of bronze at `which` say."""
+        self._outcome.rows += found.num_rows
+        ids = [self._schema_of(row) for row in which.tolist()]
+        for schema_id in sorted({each for each in ids if each is not None}):
+            chosen = np.flatnonzero(np.array([each == schema_id for each in ids]))
+            self._compare_schema(found.take(pa.array(chosen)), which[chosen], schema_id)
+        for index in (index for index, each in enumerate(ids) if each is None):
+            row = int(which[index])
+            self._should_not_be_there(row, self.refusal(row) or "unknown")
+
+    def _compare_schema(self, found: pa.Table, which: Places, schema_id: int) -> None:
+        rows = [self._opened[row] for row in which.tolist()]
+        decoder = _decoder(self._schemas[schema_id])
+        expected, refused = decoder.decode([row.wrapper.payload for row in rows])
+        for index, error in refused.items():
+            self._should_not_be_there(int(which[index]), error.reason)
+        good = [index for index in range(len(rows)) if index not in refused]
+        if not good:
+            return
+        own = [_own(rows[index]) for index in good]
+        for number, (name, kind) in enumerate(zip(_OWN, _OWN_TYPES, strict=True)):
+            expected = expected.append_column(name, pa.array([each[number] for each in own], kind))
+        held = found.take(pa.array(good)).drop_columns(["_seq", "_pos"])
+        self._outcome.values += held.num_rows * len({*expected.column_names, *held.column_names})
+        count, named = differences(expected, held, self._room())
+        self._outcome.mismatches[self._key] += count
+        for each in named:
+            self._name(int(which[good[each.row]]), each.column, each.expected, each.found)
+
+    def refusal(self, row: int) -> str | None:
+        """Return the reason for which a row belongs into quarantine, None when it decodes."""
+        schema_id = self._schema_of(row)
+        opened = self._opened[row]
+        if opened.wrapper is None:
+            return "malformed_wrapper"
+        if not self._schemas:
+            return "unknown_game"
+        if schema_id is None:
+            known = int(opened.wrapper.schema_id) in self._schemas
+            return "quarantined_schema" if known else "unknown_schema"
+        _, refused = _decoder(self._schemas[schema_id]).decode([opened.wrapper.payload])
+        return refused[0].reason if refused else None
+
+    def _schema_of(self, row: int) -> int | None:
+        """Return the schema a row is to be decoded with, None when there is none."""
+        wrapper = self._opened[row].wrapper
+        schema = None if wrapper is None else self._schemas.get(int(wrapper.schema_id))
+        return None if schema is None or schema.quarantined else int(wrapper.schema_id)
+
+    def _should_not_be_there(self, row: int, reason: str) -> None:
+        self._outcome.mismatches[self._key] += 1
+        if self._room():
+            self._name(row, None, f"no row: {reason}", "a row")
+
+    def _room(self) -> int:
+        return max(0, MOST_NAMED - sum(each.game_key == self._key for each in self._outcome.named))
+
+    def _name(self, row: int, column: str | None, expected: str, found: str) -> None:
+        opened = self._opened[row]
+        seq, pos = divmod(opened.place, _POSITIONS)
+        self._outcome.named.append(Mismatch(self._key, opened.name, seq, pos, column, expected, found))
+
+
+def _open(rows: pa.Table, key: str, places: Places) -> Iterator[_Opened]:
+    names = rows.column("game").to_pylist()
+    times = rows.column("source_time").cast(pa.int64()).to_pylist()
+    for name, at, time, raw in zip(names, places.tolist(), times, rows.column("raw").to_pylist(), strict=True):
+        try:
+            wrapper = Wrapper.FromString(raw) if raw else None
+        except DecodeError:
+            wrapper = None
+        yield _Opened(key, name, at, time, wrapper)
+
+
+def _own(row: _Opened) -> tuple[int, int | None, str | None, int | None]:
+    """Return what a table's own columns should hold."""
+    wrapper, at = row.wrapper, None
+    if wrapper.HasField("event_time"):
+        at = wrapper.event_time.seconds * 1_000_000 + wrapper.event_time.nanos // 1_000
+        at = at if _FIRST_TIME <= at <= _LAST_TIME else None
+    return wrapper.schema_id, at, wrapper.event_id or None, row.source_time
+
+
+_key_of = lru_cache(maxsize=100_000)(key_of)
+
+
+@lru_cache(maxsize=512)
+def _decoder(schema: KnownSchema) -> ReferenceDecoder:
+    return ReferenceDecoder(schema.message, schema.descriptor, dict(schema.names))
+
+
+@lru_cache(maxsize=100_000)
+def _bounds(path: str) -> tuple[tuple[float, float], ...]:
+    """Return the first and the last seq of each row group of a table's file, without limit where it does not tell."""
+    metadata = pq.read_metadata(path)
+    names = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+    column = names.index("_seq")
+    found = []
+    for number in range(metadata.num_row_groups):
+        statistics = metadata.row_group(number).column(column).statistics
+        told = statistics is not None and statistics.has_min_max
+        found.append((statistics.min, statistics.max) if told else (-np.inf, np.inf))
+    return tuple(found)
+
+
+def _found(ordered: Places, places: Places) -> npt.NDArray[np.bool_]:
+    """Tell of each place whether it is among the ordered ones."""
+    if not len(ordered):
+        return np.zeros(len(places), dtype=np.bool_)
+    at = np.minimum(np.searchsorted(ordered, places), len(ordered) - 1)
+    same: npt.NDArray[np.bool_] = ordered[at] == places
+    return same

@@ -1,0 +1,189 @@
+"""`turnout verify --values`: decodes bronze again and compares every value with the game's table.
+
+Gives parts of bronze to a few processes and adds up what they find. Called by `balance`, on the files it has pinned.
+"""
+
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.books import ledger
+from pipeline.books.value_tasks import KnownSchema, Mismatch, Outcome, Part, Subject, damaged, place, run
+from pipeline.contracts.schemas import SchemaSet
+from pipeline.errors import Refused
+from pipeline.names import GameKey
+
+_MOST_PROCESSES: Final = 8
+_PART_ROWS: Final = 100_000
+_PART_BYTES: Final = 256 * 1024 * 1024
+_ALONE_ROWS: Final = 20_000  # so few are compared without further processes, which take a second to begin
+_MOST_NAMED: Final = 5  # mismatches per game
+_MOST_NAMED_OF_ALL: Final = 100
+
+_CHOSEN: Final = """
+SELECT seq, pos FROM (
+    SELECT seq, pos, count(*) OVER (PARTITION BY ord) AS many,
+        row_number() OVER (PARTITION BY ord ORDER BY seq, pos) AS number
+    FROM (SELECT DISTINCT ord, seq, pos FROM entries WHERE side = 'table' AND seq >= 0 AND pos >= 0)
+) WHERE many <= $most OR (number * $most) // many <> ((number - 1) * $most) // many
+"""
+"""Every row of a game with few, and of the others so many, spread evenly over the order of their places."""
+
+_QUARANTINED: Final = "SELECT DISTINCT seq, pos, reason FROM odd WHERE quarantined = 1 AND seq >= 0 AND pos >= 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What values are compared with, and of how many rows."""
+
+    schemas: SchemaSet
+    sample: int | None = None  # most rows per game; None: all
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What the comparison has found."""
+
+    compared: int  # values
+    rows: int  # rows of game tables whose values these are
+    sample: int | None  # most rows per game; None: every landed row was compared
+    seconds: float
+    mismatches: int
+    by_game: Mapping[str, int]  # mismatches by game key
+    named: tuple[Mismatch, ...]  # the first of each game
+    decodable: Mapping[str, int]  # quarantined rows that decode with today's schemas, by the reason of their refusal
+    undecodable: Mapping[str, int]  # likewise those that do not; rows that kill a worker are in neither
+
+
+def compare(database: duckdb.DuckDBPyConnection, reading: ledger.Reading, wanted: Wanted) -> Values:
+    """Compare the values of all landed rows, or of a sample, with what bronze says.
+
+    Args:
+        database: the entries of the reading, judged: `rules.ODD` has been run.
+        reading: the pinned files.
+        wanted: the schemas, and how many rows.
+
+    Raises:
+        Refused: a data file is missing or damaged, or a process died of a row.
+    """
+    started = time.perf_counter()
+    with TemporaryDirectory(prefix="turnout-values-") as folder:
+        subject = _subject(database, reading, wanted, Path(folder))
+        outcome = _run_all(list(_parts(reading.bronze.paths)), subject)
+    return Values(
+        compared=outcome.values,
+        rows=outcome.rows,
+        sample=wanted.sample,
+        seconds=time.perf_counter() - started,
+        mismatches=outcome.mismatches.total(),
+        by_game={key: count for key, count in sorted(outcome.mismatches.items()) if count},
+        named=tuple(outcome.named),
+        decodable=dict(sorted(outcome.decodable.items())),
+        undecodable=dict(sorted(outcome.undecodable.items())),
+    )
+
+
+def _subject(database: duckdb.DuckDBPyConnection, reading: ledger.Reading, wanted: Wanted, folder: Path) -> Subject:
+    chosen = None
+    if wanted.sample is not None:
+        sampled = database.execute(_CHOSEN, {"most": wanted.sample}).fetchnumpy()
+        chosen = str(folder / "chosen.npy")
+        np.save(chosen, np.sort(place(sampled["seq"], sampled["pos"])))
+    refused = database.execute(_QUARANTINED).fetchnumpy()
+    places = place(refused["seq"], refused["pos"])
+    reasons, numbers = np.unique(np.asarray(refused["reason"], dtype=str), return_inverse=True)
+    order = np.argsort(places, kind="stable")
+    quarantined = str(folder / "quarantined.npz")
+    np.savez(quarantined, place=places[order], reason=numbers[order].astype(np.int16), names=reasons)
+    schemas = {str(key): _known(wanted.schemas, key) for key in wanted.schemas.games}
+    tables = {key: table.paths for key, table in reading.tables.items()}
+    return Subject(tables, schemas, chosen, quarantined)
+
+
+def _known(schemas: SchemaSet, key: GameKey) -> dict[int, KnownSchema]:
+    return {
+        schema.schema_id: KnownSchema(
+            schema.message, schema.descriptor, placement.names, quarantined=placement.quarantined is not None
+        )
+        for schema, placement in schemas.placed(key)
+    }
+
+
+def _parts(bronze: Iterable[str]) -> Iterator[tuple[int, Part]]:
+    """Cut bronze's files into parts of about equal work; yield the rows of each and the part."""
+    rows, size, groups = 0, 0, list[tuple[str, int]]()
+    for path in sorted(bronze):
+        try:
+            metadata = pq.read_metadata(path)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise damaged(error) from error
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            groups.append((path, number))
+            rows, size = rows + group.num_rows, size + group.total_byte_size
+            if rows >= _PART_ROWS or size >= _PART_BYTES:
+                yield rows, Part(tuple(groups))
+                rows, size, groups = 0, 0, []
+    if groups:
+        yield rows, Part(tuple(groups))
+
+
+def _run_all(parts: Sequence[tuple[int, Part]], subject: Subject) -> Outcome:
+    found = Outcome()
+    processes = min(_MOST_PROCESSES, os.cpu_count() or 1, len(parts))
+    if processes <= 1 or sum(rows for rows, _ in parts) <= _ALONE_ROWS:
+        for _, part in parts:
+            _take(found, run(part, subject))
+        return found
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin, (subject,)) as pool:
+        try:
+            for outcome in pool.map(_run_here, (part for _, part in parts)):
+                _take(found, outcome)
+        except BrokenProcessPool as error:
+            raise Refused(
+                "A process of the value check has died, perhaps for want of memory. "
+                "Free some, or compare fewer rows with --sample."
+            ) from error
+    return found
+
+
+def _take(found: Outcome, more: Outcome) -> None:
+    found.add(more)
+    found.named = list(islice(_first(found.named), _MOST_NAMED_OF_ALL))
+
+
+def _first(named: Iterable[Mismatch]) -> Iterator[Mismatch]:
+    """Yield the first mismatches of each game."""
+    counted: Counter[str] = Counter()
+    for each in sorted(named, key=lambda one: (one.seq, one.pos, one.game_key, one.column or "")):
+        counted[each.game_key] += 1
+        if counted[each.game_key] <= _MOST_NAMED:
+            yield each
+
+
+_subject_here: Subject | None = None
+"""In a process of the pool: what all of its parts compare."""
+
+
+def _begin(subject: Subject) -> None:
+    global _subject_here  # noqa: PLW0603 - a pool gives what all parts share to its processes once, in this way only
+    _subject_here = subject
+
+
+def _run_here(part: Part) -> Outcome:
+    assert _subject_here is not None
+    return run(part, _subject_here)
