@@ -4,6 +4,7 @@ Read from the Parquet files that delta-rs lists, with no code of the path that w
 entries; nothing here writes to an environment.
 """
 
+import math
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import duckdb
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -68,6 +70,7 @@ class Snapshot:
     files: tuple[str, ...]
     cursor: int | None = None  # game tables only; None: no commit has moved it yet
     paths: tuple[str, ...] = ()  # of the same files, for those that take no patterns
+    spans: tuple[tuple[float, float], ...] = ()  # game tables only: first and last seq of each file, as the log tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +190,23 @@ def _snapshot(
         _check_deletions(table, label)
         paths = tuple(unquote(uri).removeprefix("file://") for uri in table.file_uris())
         cursor = None if environment is None else _cursor(table, environment, folder.name, generation)
-        return Snapshot(label, table.version(), tuple(map(_pattern, paths)), cursor, paths)
+        spans = () if environment is None else _spans(table, paths)
+        return Snapshot(label, table.version(), tuple(map(_pattern, paths)), cursor, paths, spans)
     except TableNotFoundError:
         return None
     except DeltaError as error:
         reason = str(error).splitlines()[0]
         raise Refused(f"{label} cannot be opened: {reason}. Repair its Delta log, then verify again.") from error
+
+
+def _spans(table: DeltaTable, paths: Iterable[str]) -> tuple[tuple[float, float], ...]:
+    """Return the first and the last seq of each file, without limit where the log does not tell."""
+    found: dict[str, tuple[float, float]] = {}
+    for each in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+        low, high = each.get("min._seq"), each.get("max._seq")
+        if low is not None and high is not None:
+            found[unquote(each["path"]).rsplit("/", 1)[-1]] = low, high
+    return tuple(found.get(path.rsplit("/", 1)[-1], (-math.inf, math.inf)) for path in paths)
 
 
 def _check_deletions(table: DeltaTable, label: str) -> None:

@@ -24,8 +24,9 @@ from pipeline.names import MALFORMED
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 MOST_NAMED: Final = 20  # of each part and game
-_ROWS: Final = 20_000  # of bronze that are decoded together
-_BYTES: Final = 32 * 1024 * 1024  # their wrappers, unless a single batch has more
+_ROWS: Final = 200_000  # of bronze that are looked for in the tables together
+_BYTES: Final = 64 * 1024 * 1024  # their wrappers, unless a single batch has more
+_DECODED_ROWS: Final = 10_000  # of one game, at once
 _BATCH: Final = 2_048
 _OWN: Final = ("_schema_id", "_event_time", "_event_id", "_source_time")
 _TIME: Final = pa.timestamp("us", "UTC")
@@ -63,7 +64,7 @@ class KnownSchema:
 class Subject:
     """What is compared: the pinned files of all tables, the schemas, and which rows."""
 
-    tables: Mapping[str, Sequence[str]]  # game key → data files
+    tables: Mapping[str, Sequence[tuple[str, tuple[float, float]]]]  # game key → data files, each with its seqs
     schemas: Mapping[str, Mapping[int, KnownSchema]]  # game key → schema id
     chosen: str | None  # a file of the places of a sample; None: every row
     quarantined: str  # a file of the places in quarantine
@@ -218,17 +219,20 @@ class _Work:
     def _game(self, key: str, rows: pa.Table) -> None:
         rows = rows.sort_by([("seq", "ascending"), ("pos", "ascending")])
         places = place(rows.column("seq").to_numpy(), rows.column("pos").to_numpy())
-        landed = [] if key == MALFORMED else list(self._landed(key, places))
-        refused = _found(self._quarantined, places)
-        needed = np.unique(np.concatenate([np.flatnonzero(refused), *(which for _, which in landed)]))
-        if not len(needed):
-            return
+        if key != MALFORMED:
+            for found, which in self._landed(key, places):
+                self._opened(key, rows, places, which).compare(found, which)
+        refused = np.flatnonzero(_found(self._quarantined, places))
+        for start in range(0, len(refused), _DECODED_ROWS):
+            some = refused[start : start + _DECODED_ROWS]
+            game = self._opened(key, rows, places, some)
+            for row in some.tolist():
+                self._judge_refused(game, row, int(places[row]))
+
+    def _opened(self, key: str, rows: pa.Table, places: Places, which: Places) -> "_Game":
+        needed = np.unique(which)
         opened = dict(zip(needed.tolist(), _open(rows.take(pa.array(needed)), key, places[needed]), strict=True))
-        game = _Game(self._subject, key, opened, self.outcome)
-        for found, which in landed:
-            game.compare(found, which)
-        for row in np.flatnonzero(refused).tolist():
-            self._judge_refused(game, row, int(places[row]))
+        return _Game(self._subject, key, opened, self.outcome)
 
     def _landed(self, key: str, places: Places) -> Iterator[tuple[pa.Table, Places]]:
         """Yield the rows of a game's files that are among the places, and which of the places each row has."""
@@ -236,16 +240,16 @@ class _Work:
         wanted = places if self._chosen is None else places[_found(self._chosen, places)]
         if not len(wanted):
             return
-        for path in self._subject.tables.get(key, ()):
-            groups = [number for number, (first, last) in enumerate(_bounds(path)) if first <= high and low <= last]
-            if not groups:
+        for path, (first, last) in self._subject.tables.get(key, ()):
+            if first > high or last < low:
                 continue
-            found = pq.ParquetFile(path).read_row_groups(groups, use_threads=False)
-            found = found.filter(pc.and_(pc.is_valid(found.column("_seq")), pc.is_valid(found.column("_pos"))))
-            there = place(found.column("_seq").to_numpy(), found.column("_pos").to_numpy())
-            mine = _found(wanted, there)
-            if mine.any():
-                yield found.filter(pa.array(mine)), np.searchsorted(places, there[mine]).astype(np.int64)
+            for batch in pq.ParquetFile(path).iter_batches(_DECODED_ROWS, use_threads=False):
+                found = pa.Table.from_batches([batch])
+                found = found.filter(pc.and_(pc.is_valid(found.column("_seq")), pc.is_valid(found.column("_pos"))))
+                there = place(found.column("_seq").to_numpy(), found.column("_pos").to_numpy())
+                mine = _found(wanted, there)
+                if mine.any():
+                    yield found.filter(pa.array(mine)), np.searchsorted(places, there[mine]).astype(np.int64)
 
     def _judge_refused(self, game: "_Game", row: int, at: int) -> None:
         reason = self._names[self._reasons[np.searchsorted(self._quarantined, at)]]
@@ -351,20 +355,6 @@ _key_of = lru_cache(maxsize=100_000)(key_of)
 @lru_cache(maxsize=512)
 def _decoder(schema: KnownSchema) -> ReferenceDecoder:
     return ReferenceDecoder(schema.message, schema.descriptor, dict(schema.names))
-
-
-@lru_cache(maxsize=100_000)
-def _bounds(path: str) -> tuple[tuple[float, float], ...]:
-    """Return the first and the last seq of each row group of a table's file, without limit where it does not tell."""
-    metadata = pq.read_metadata(path)
-    names = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
-    column = names.index("_seq")
-    found = []
-    for number in range(metadata.num_row_groups):
-        statistics = metadata.row_group(number).column(column).statistics
-        told = statistics is not None and statistics.has_min_max
-        found.append((statistics.min, statistics.max) if told else (-np.inf, np.inf))
-    return tuple(found)
 
 
 def _found(ordered: Places, places: Places) -> npt.NDArray[np.bool_]:

@@ -28,7 +28,7 @@ from pipeline.errors import Refused
 from pipeline.names import GameKey
 
 _MOST_PROCESSES: Final = 8
-_PART_ROWS: Final = 100_000
+_PART_ROWS: Final = 200_000
 _PART_BYTES: Final = 256 * 1024 * 1024
 _ALONE_ROWS: Final = 20_000  # so few are compared without further processes, which take a second to begin
 _MOST_NAMED: Final = 5  # mismatches per game
@@ -110,7 +110,7 @@ def _subject(database: duckdb.DuckDBPyConnection, reading: ledger.Reading, wante
     quarantined = str(folder / "quarantined.npz")
     np.savez(quarantined, place=places[order], reason=numbers[order].astype(np.int16), names=reasons)
     schemas = {str(key): _known(wanted.schemas, key) for key in wanted.schemas.games}
-    tables = {key: table.paths for key, table in reading.tables.items()}
+    tables = {key: tuple(zip(table.paths, table.spans, strict=True)) for key, table in reading.tables.items()}
     return Subject(tables, schemas, chosen, quarantined)
 
 
