@@ -25,6 +25,7 @@ POINTS: Final = (
     "in_catch_up",
     "in_rebuild_switch",
     "in_replay",
+    "in_dedupe",
     "in_maintenance",
 )
 ACTIONS: Final = ("crash", "raise", "hang")

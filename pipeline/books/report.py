@@ -58,6 +58,7 @@ def as_dict(balance: Balance) -> dict[str, Any]:
         "by_reason": dict(balance.by_reason),
         "problems": [asdict(problem) for problem in balance.problems],
         "bronze_version": balance.bronze_version,
+        "duplicated_games": _doubled(balance),
         **({} if balance.values is None else _values_as_dict(balance.values)),
     }
 
@@ -104,6 +105,10 @@ def render(balance: Balance, *, complete: bool = False) -> str:
     for problem in balance.problems:
         place = f"{problem.game_key}, {_place(problem.seq)}, {_place(problem.pos)}"
         lines.append(f"  {_label(problem.kind)}: {place}: {problem.detail}")
+    if doubled := _doubled(balance):
+        more = f" and {len(doubled) - _GAMES_SHOWN} more" if len(doubled) > _GAMES_SHOWN else ""
+        games = " ".join(doubled[:_GAMES_SHOWN])
+        lines += ["", f"To remove second copies, one commit per table: `turnout repair dedupe {games}`{more}"]
     return "\n".join([*lines, "", _verdict(balance, complete=complete)])
 
 
@@ -126,6 +131,11 @@ def _value_lines(found: Values) -> list[str]:
         at = f"{each.game_key}, {each.seq}, {each.pos}, {each.column or 'the whole row'}"
         lines.append(f"  {at}: expected {each.expected}, found {each.found}")
     return lines
+
+
+def _doubled(balance: Balance) -> list[str]:
+    """Return the keys of the games with rows that stand more than once in their table."""
+    return [game.game_key for game in balance.games if game.is_game and game.counts.duplicated]
 
 
 def _game_count(balance: Balance) -> int:

@@ -162,6 +162,26 @@ def _portions(part: Part) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting).combine_chunks()
 
 
+def expected_rows(
+    key: str, rows: pa.Table, schemas: Mapping[int, KnownSchema]
+) -> Iterator[tuple[int, int, pa.Table | None]]:
+    """Yield seq, pos and the columns that a game's table should hold of each row of bronze, None where it is refused.
+
+    Args:
+        key: the game's key.
+        rows: rows of bronze, with the columns game, seq, pos, source_time and raw.
+        schemas: the game's schemas by id.
+    """
+    places = place(rows.column("seq").to_numpy(), rows.column("pos").to_numpy())
+    for row in _open(rows, key, places):
+        schema = None if row.wrapper is None else schemas.get(int(row.wrapper.schema_id))
+        decoded = None
+        if schema is not None and not schema.quarantined:
+            table, refused = _decoder(schema).decode([row.wrapper.payload])
+            decoded = None if refused else _with_own(table, [row])
+        yield *divmod(row.place, _POSITIONS), decoded
+
+
 @dataclass(frozen=True, slots=True)
 class _Opened:
     """A row of bronze with its wrapper as google.protobuf reads it; `wrapper` is None when it cannot."""
@@ -285,9 +305,7 @@ class _Game:
         good = [index for index in range(len(rows)) if index not in refused]
         if not good:
             return
-        own = [_own(rows[index]) for index in good]
-        for number, (name, kind) in enumerate(zip(_OWN, _OWN_TYPES, strict=True)):
-            expected = expected.append_column(name, pa.array([each[number] for each in own], kind))
+        expected = _with_own(expected, [rows[index] for index in good])
         held = found.take(pa.array(good)).drop_columns(["_seq", "_pos"])
         self._outcome.values += held.num_rows * len({*expected.column_names, *held.column_names})
         count, named = differences(expected, held, self._room())
@@ -338,6 +356,14 @@ def _open(rows: pa.Table, key: str, places: Places) -> Iterator[_Opened]:
         except DecodeError:
             wrapper = None
         yield _Opened(key, name, at, time, wrapper)
+
+
+def _with_own(expected: pa.Table, rows: Sequence[_Opened]) -> pa.Table:
+    """Return the payloads' columns with a table's own beside them."""
+    own = [_own(row) for row in rows]
+    for number, (name, kind) in enumerate(zip(_OWN, _OWN_TYPES, strict=True)):
+        expected = expected.append_column(name, pa.array([each[number] for each in own], kind))
+    return expected
 
 
 def _own(row: _Opened) -> tuple[int, int | None, str | None, int | None]:

@@ -109,12 +109,13 @@ def _subject(database: duckdb.DuckDBPyConnection, reading: ledger.Reading, wante
     order = np.argsort(places, kind="stable")
     quarantined = str(folder / "quarantined.npz")
     np.savez(quarantined, place=places[order], reason=numbers[order].astype(np.int16), names=reasons)
-    schemas = {str(key): _known(wanted.schemas, key) for key in wanted.schemas.games}
+    schemas = {str(key): known_schemas(wanted.schemas, key) for key in wanted.schemas.games}
     tables = {key: tuple(zip(table.paths, table.spans, strict=True)) for key, table in reading.tables.items()}
     return Subject(tables, schemas, chosen, quarantined)
 
 
-def _known(schemas: SchemaSet, key: GameKey) -> dict[int, KnownSchema]:
+def known_schemas(schemas: SchemaSet, key: GameKey) -> dict[int, KnownSchema]:
+    """Return a game's schemas as the value check takes them, by id."""
     return {
         schema.schema_id: KnownSchema(
             schema.message, schema.descriptor, placement.names, quarantined=placement.quarantined is not None

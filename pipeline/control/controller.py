@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import extensions
-from pipeline.control import groups, isolation, moves, pauses, repairs, retirement
+from pipeline.control import dedupes, groups, isolation, moves, pauses, repairs, retirement
 from pipeline.control.backends import Local
 from pipeline.control.children import turnout
 from pipeline.control.engine import Extension, World, require_undoable, tick
@@ -43,6 +43,7 @@ KINDS: Final = {
         isolation.KIND,
         *pauses.KINDS.values(),
         *repairs.KINDS.values(),
+        *dedupes.KINDS.values(),
         *retirement.KINDS.values(),
         *groups.KINDS.values(),
     )

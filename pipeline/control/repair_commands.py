@@ -85,6 +85,29 @@ def replay(env_dir: Path, games: tuple[str, ...], how: How, **rows: Any) -> None
     asked(settings, engine, wish, repairs.rendered("replay", facts, choice), how)
 
 
+@repair.command("dedupe")
+@click.argument("games", nargs=-1, required=True)
+@asking
+def dedupe(env_dir: Path, games: tuple[str, ...], how: How) -> None:
+    """Remove second copies of rows from the tables of GAMES (names or keys), in one commit each."""
+    from pipeline.contracts.registry import LocalRegistry
+    from pipeline.control import dedupes, repairs
+    from pipeline.repair.dedupe import dedupe as look
+    from pipeline.repair.game import find, known_names
+    from pipeline.store.engine import open_store
+
+    settings, paths = load(env_dir)
+    engine = open_store(settings, paths)
+    known, environment = known_names(engine), settings.environment
+    keys = keys_of(games, known)
+    facts = dedupes.plan(paths, environment, keys, repairs.observe(paths, environment, engine, keys))
+    schemas = LocalRegistry(engine).snapshot()
+    found = [look(paths, environment, schemas, find(key, known), dry_run=True) for key in facts]
+    doubled = {each.game_key: facts[each.game_key] for each in found if each.removed}
+    wish = dedupes.wish(doubled, getpass.getuser(), how.reason)
+    asked(settings, engine, wish, dedupes.rendered(found), how)
+
+
 @repair.command("rebuild")
 @click.argument("games", nargs=-1, required=True)
 @asking

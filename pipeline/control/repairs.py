@@ -152,15 +152,15 @@ def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
 
 def _rebuild(world: World, operation: Operation) -> Progress:
     work = partial(_rebuild_all, world, operation)
-    return _worked(world, operation, work, f"{len(operation.preview)} being rebuilt; the old tables serve meanwhile.")
+    return worked(world, operation, work, f"{len(operation.preview)} being rebuilt; the old tables serve meanwhile.")
 
 
 def _replay(world: World, operation: Operation) -> Progress:
     work = partial(_replay_all, world, operation)
-    return _worked(world, operation, work, f"Rows of {len(operation.preview)} are being decoded.")
+    return worked(world, operation, work, f"Rows of {len(operation.preview)} are being decoded.")
 
 
-def _worked(world: World, operation: Operation, work: Callable[[], str], meanwhile: str) -> Progress:
+def worked(world: World, operation: Operation, work: Callable[[], str], meanwhile: str) -> Progress:
     """Begin the work where it is not being done in this process, and tell when it is done.
 
     Each process that begins it leaves a step of its own in the journal, so that one that dies of it is not forgotten.

@@ -17,7 +17,9 @@ _GROUP: Final = "group:"
 
 _FRESH_SECONDS: Final = 60.0
 
-_OPERATOR: Final = frozenset({"pause", "resume", "retry", "replay", "rebuild", "restart", "resume operation", "close"})
+_OPERATOR: Final = frozenset(
+    {"pause", "resume", "retry", "replay", "dedupe", "rebuild", "restart", "resume operation", "close"}
+)
 """What puts a stream or a group in order where it is; the rest changes who carries what and needs a mover."""
 
 _ACCESS: Final = frozenset({"access", "decide about a request", "ignore drift"})

@@ -7,7 +7,6 @@ are in the table, and commits only if the first is still what it read. A rebuild
 the first is still what it read, and switches only if the second is. Of two that overlap one fails.
 """
 
-import time
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -15,17 +14,15 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake import DeltaTable
 
 from pipeline import names
 from pipeline.delta_files import files_with
-from pipeline.delta_table import Conflict, CursorTable, DataFile, discard, write_file
+from pipeline.delta_table import Conflict, CursorTable, DataFile, write_file
 from pipeline.errors import Transient
+from pipeline.repair import removal
 from pipeline.repair.game import Game, keys_of
 from pipeline.repair.places import PLACES, distinct, landed, without
-from pipeline.repair.switch import ONCE, QUIET
 from pipeline.settings import Paths
 
 ATTEMPTS: Final = 20
@@ -78,26 +75,12 @@ def _delete(quarantine: DeltaTable, folder: Path, app: str, game: Game, twins: p
     """Rewrite the files that hold twins, and commit unless the game's counter in the log was moved meanwhile."""
     expected = quarantine.transaction_version(app)
     removed, added = _rewritten(quarantine, folder, game, twins)
-    while True:
-        present = _actions(quarantine)
-        if quarantine.transaction_version(app) != expected or not removed <= present.keys():
-            discard(folder, added)
-            raise Conflict(f"{game.key}: another repair, or a compaction of quarantine, was first")
-        actions = [RemoveAction(path, True, _now_ms(), present[path], {}) for path in sorted(removed)]
-        try:
-            _replace(quarantine, actions, added, Transaction(app, (expected or 0) + 1))
-        except CommitFailedError:
-            version = quarantine.version()
-            quarantine = DeltaTable(folder)
-            if quarantine.version() == version:
-                raise  # nobody was first: it is the storage
-            continue
-        return
+    removal.publish(folder, removal.Removal(app, expected, removed, added, "remove what has landed"))
 
 
 def _rewritten(quarantine: DeltaTable, folder: Path, game: Game, twins: pa.Table) -> tuple[set[str], list[DataFile]]:
     """Return the paths of the files that hold twins, as the log has them, and the files to take their place."""
-    paths = {str(folder / unquote(path)): path for path in _actions(quarantine)}
+    paths = {str(folder / unquote(path)): path for path in removal.file_sizes(quarantine)}
     removed: set[str] = set()
     added: list[DataFile] = []
     for file in files_with(quarantine, folder, "seq", pc.unique(twins.column("seq")).to_numpy(), keys_of(game)):
@@ -110,27 +93,3 @@ def _rewritten(quarantine: DeltaTable, folder: Path, game: Game, twins: pa.Table
         if kept.num_rows:
             added.append(write_file(kept, folder, ["seq", "game_key"]))
     return removed, added
-
-
-def _actions(table: DeltaTable) -> dict[str, int]:
-    """Return path → size in bytes of every data file, as the log has them."""
-    actions = pa.table(table.get_add_actions(flatten=True))
-    return dict(zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True))
-
-
-def _replace(table: DeltaTable, removed: list[RemoveAction], added: list[DataFile], counter: Transaction) -> None:
-    table.create_write_transaction(
-        [*(AddAction(file.path, file.size, {}, _now_ms(), True, file.stats) for file in added), *removed],
-        mode="append",
-        schema=table.schema(),
-        commit_properties=CommitProperties(
-            app_transactions=[counter],
-            custom_metadata={"turnout": "remove what has landed"},
-            max_commit_retries=ONCE,
-        ),
-        post_commithook_properties=QUIET,
-    )
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -20,7 +20,7 @@ from pipeline.store.seats import seats
 from pipeline.store.tables import role_members
 
 NAMED = Roles(operators=("olga",), movers=("max",), access_admins=("ada",))
-REPAIRS = {"pause", "resume", "retry", "replay", "rebuild", "restart", "resume operation", "close"}
+REPAIRS = {"pause", "resume", "retry", "replay", "dedupe", "rebuild", "restart", "resume operation", "close"}
 STEERS = {
     "move", "start", "stop", "retire", "restore", "isolate", "create a group", "change a group"
 }  # fmt: skip

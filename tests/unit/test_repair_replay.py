@@ -23,8 +23,8 @@ from pipeline.cli import cli
 from pipeline.delta_table import Conflict
 from pipeline.errors import Refused
 from pipeline.failpoints import ENVIRON, Injected
+from pipeline.repair import removal, twins
 from pipeline.repair import replay as replays
-from pipeline.repair import twins
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import Replayed, replay_all
@@ -241,7 +241,7 @@ def test_twins_are_removed_beside_live_appends(world: World, monkeypatch: pytest
     world.split(GO)
     world.split()
     world.register(message=SECOND)
-    real = twins._replace
+    real = removal._commit
     calls: list[int] = []
 
     def beside(*arguments: Any) -> None:
@@ -252,7 +252,7 @@ def test_twins_are_removed_beside_live_appends(world: World, monkeypatch: pytest
         calls.append(1)
         real(*arguments)
 
-    monkeypatch.setattr(twins, "_replace", beside)
+    monkeypatch.setattr(removal, "_commit", beside)
     assert run(world)[CHESS.key].removed == 3
     assert len(calls) == 4
     assert is_clean(world.verify(), landed=6, quarantined=8, stale_twins=0)
@@ -265,14 +265,14 @@ def test_a_removal_whose_files_were_merged_meanwhile_begins_again(
     """A compaction of quarantine between the look and the commit neither brings rows back nor doubles them."""
     refuse_three(world)
     world.register(message=SECOND)
-    real = twins._replace
+    real = removal._commit
 
     def beside(*arguments: Any) -> None:
         monkeypatch.undo()
         DeltaTable(world.paths.quarantine).optimize.compact()
         real(*arguments)
 
-    monkeypatch.setattr(twins, "_replace", beside)
+    monkeypatch.setattr(removal, "_commit", beside)
     assert run(world)[CHESS.key].removed == 2
     assert is_clean(world.verify(), landed=5, quarantined=1, stale_twins=0, quarantine_copies=0)
 

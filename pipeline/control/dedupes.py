@@ -1,0 +1,125 @@
+"""The removal of doubled rows as an operation: done in a thread of the controller, and begun again after a kill.
+
+A removal is one commit and finds nothing when it is repeated, so a controller that was killed does no harm.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from deltalake.exceptions import DeltaError
+
+from pipeline.contracts.registry import LocalRegistry
+from pipeline.control.engine import Kind, Progress, StepKind, World, some
+from pipeline.control.repairs import Subject, observe, worked
+from pipeline.delta_table import CursorTable
+from pipeline.errors import Refused, Transient
+from pipeline.names import GameKey, repair_app_id
+from pipeline.repair.dedupe import Deduped, dedupe
+from pipeline.repair.game import Game, known_names
+from pipeline.settings import Paths
+from pipeline.store.operations import Operation, Wish
+
+_WORK_SECONDS: Final = 6 * 3600.0  # all places of a table are read, and others may be before it
+_SEEN_SECONDS: Final = 3600.0
+
+
+def plan(paths: Paths, environment: str, keys: Sequence[str], subjects: Mapping[str, Subject]) -> dict[str, Any]:
+    """Return what a removal of doubled rows is about: game key → generation and number of repairs of its table.
+
+    Raises:
+        Refused: a game does not exist, or has no schema or no table.
+    """
+    wanted = sorted(set(keys))
+    if unknown := [key for key in wanted if key not in subjects]:
+        raise Refused(f"No such game: {some(unknown)}. `turnout games list` shows those there are.")
+    if bare := [key for key in wanted if not subjects[key].schemas]:
+        raise Refused(f"No schema is registered for {some(bare)}, so copies cannot be judged. Register one first.")
+    if empty := [key for key in wanted if subjects[key].generation is None]:
+        raise Refused(f"There is no table of {some(empty)}, so nothing in it is doubled.")
+    return {
+        key: {"generation": subjects[key].generation, "repairs": _repairs(paths, environment, key)} for key in wanted
+    }
+
+
+def wish(facts: Mapping[str, Any], actor: str, reason: str) -> Wish:
+    """Return the operation to submit."""
+    return Wish("dedupe", tuple(f"game:{key}" for key in facts), actor, reason, {"games": sorted(facts)}, facts)
+
+
+def rendered(found: Sequence[Deduped]) -> list[str]:
+    """Return what an operation removes, as lines for people."""
+    total, tables = sum(each.removed for each in found), sum(each.removed > 0 for each in found)
+    last = f"{total:,} second copies to remove from {tables} table(s), one commit each. One copy of each row stays."
+    return [*map(sentence, found), last, "`turnout repair rebuild` makes a table from bronze again."]
+
+
+def sentence(done: Deduped) -> str:
+    """Return what was found in one table."""
+    differing = f" {done.differing:,} of them had copies that differ: the one that bronze gives stays."
+    return (
+        f"{done.game_key}: {done.places:,} row(s) stand more than once, {done.removed:,} second copies in "
+        f"{done.files:,} file(s).{differing if done.differing else ''}"
+    )
+
+
+def _repairs(paths: Paths, environment: str, key: str) -> int:
+    table = CursorTable.open(paths.table(GameKey(key)), repair_app_id(environment, GameKey(key)))
+    return (table.cursor if table else None) or 0
+
+
+def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
+    keys, environment = operation.parameters["games"], world.settings.environment
+    return plan(world.paths, environment, keys, observe(world.paths, environment, world.engine, keys))
+
+
+def _remove(world: World, operation: Operation) -> Progress:
+    work = partial(_all, world, operation, dry_run=False)
+    return worked(world, operation, work, f"Doubled rows of {len(operation.preview)} are being removed.")
+
+
+def _see(world: World, operation: Operation) -> Progress:
+    """Look again at the tables: nothing in them may be doubled now."""
+    name = f"{operation.operation_id} see"
+    world.works.begin(name, partial(_left, world, operation))
+    said = world.works.take(name)
+    return Progress("waiting", "The tables are being read again.") if said is None else Progress("done", said)
+
+
+def _left(world: World, operation: Operation) -> str:
+    found = _each(world, operation, dry_run=True)
+    if left := [each.game_key for each in found if each.removed]:
+        raise Refused(f"Rows are doubled again in {some(left)}: look at the table's Delta history.")
+    return "No row stands more than once now."
+
+
+def _all(world: World, operation: Operation, *, dry_run: bool) -> str:
+    return " ".join(sentence(each) for each in _each(world, operation, dry_run=dry_run))
+
+
+def _each(world: World, operation: Operation, *, dry_run: bool) -> list[Deduped]:
+    schemas, known = LocalRegistry(world.engine).snapshot(), known_names(world.engine)
+    done, failed = [], []
+    for key in sorted(operation.preview):
+        game = Game(GameKey(key), known[key])
+        try:
+            done.append(dedupe(world.paths, world.settings.environment, schemas, game, dry_run=dry_run))
+        except (Refused, Transient, DeltaError, OSError) as error:
+            failed.append(f"{key}: {error}")
+    if failed:
+        others = f" The other {len(done)} are done." if done else ""
+        raise Refused(f"{some(failed)}{others}")
+    return done
+
+
+KINDS: Final = {
+    "dedupe": Kind(
+        "dedupe",
+        (
+            StepKind("dedupe", _remove, _WORK_SECONDS, tells=True),
+            StepKind("see", _see, _SEEN_SECONDS, verifies=True, tells=True),
+        ),
+        _facts,
+        lambda operation: f"Removed doubled rows: {some(sorted(operation.preview))}.",
+    ),
+}

@@ -1,0 +1,290 @@
+"""Removes second copies of rows from a game's table, in one commit; one copy of each (seq, pos) stays.
+
+Copies that are alike are interchangeable. Where they differ, the one stays that the reference decoder makes of bronze
+with today's schemas; where none is, nothing is done: a rebuild is what helps. The commit moves the table's repair
+counter, so it fails beside another repair and begins again; passes only append, and go on.
+"""
+
+import glob
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+from urllib.parse import unquote
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from pipeline import names
+from pipeline.books.cells import differences
+from pipeline.books.value_tasks import expected_rows
+from pipeline.books.values import known_schemas
+from pipeline.contracts.schemas import SchemaSet
+from pipeline.delta_table import Conflict, DataFile, discard, write_file
+from pipeline.errors import Refused, Transient
+from pipeline.failpoints import hit
+from pipeline.repair import removal
+from pipeline.repair.bronze_rows import BronzeRows
+from pipeline.repair.game import Game
+from pipeline.repair.places import PLACES, within
+from pipeline.settings import Paths
+from pipeline.streams.split import Place
+
+ATTEMPTS: Final = 20
+_MEMORY_LIMIT: Final = "1GB"  # of the search; more is spilled
+_PLACES_AT_ONCE: Final = 10_000  # whose copies are compared together
+_FILE_ROWS: Final = 200_000  # of a file that takes another one's place
+
+# Every copy of a row that is there more than once: which file, which row of it, and how many rows the file has.
+_COPIES: Final = """
+WITH every AS (
+    SELECT filename, file_row_number AS row, _seq AS seq, _pos AS pos
+    FROM read_parquet(?, union_by_name = true, hive_partitioning = false, filename = true, file_row_number = true)
+    WHERE _seq IS NOT NULL AND _pos IS NOT NULL
+), doubled AS (
+    SELECT seq, pos FROM every GROUP BY seq, pos HAVING count(*) > 1
+)
+SELECT filename, row, seq, pos FROM every SEMI JOIN doubled USING (seq, pos) ORDER BY seq, pos, filename, row
+"""
+
+Copy: TypeAlias = tuple[str, int]
+"""A row of a data file: the file's path, and the row's number in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deduped:
+    """What was removed from one table, or would be."""
+
+    game_key: str
+    places: int  # rows that were there more than once
+    removed: int  # second copies
+    differing: int  # of the places: their copies did not agree, and the one that bronze gives was kept
+    files: int  # that were replaced or left out
+    seconds: float
+
+
+def dedupe(paths: Paths, environment: str, schemas: SchemaSet, game: Game, *, dry_run: bool = False) -> Deduped:
+    """Remove second copies of rows from a game's table.
+
+    Args:
+        paths: where the environment keeps its tables.
+        environment: its name.
+        schemas: the schemas that decide between copies that differ.
+        game: whose table it is.
+        dry_run: work everything out and change nothing.
+
+    Raises:
+        Refused: there is no table, its files do not tell its rows, or of a row no copy is what bronze says.
+        Transient: others repaired or compacted the table at each attempt.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            return _Dedupe(paths, environment, schemas, game).run(dry_run=dry_run)
+        except Conflict:
+            continue
+    raise Transient(f"others changed the table of {game.key} at each of {ATTEMPTS} attempts; run it again")
+
+
+@dataclass(slots=True)
+class _Chosen:
+    """What is to leave the table."""
+
+    places: int = 0
+    differing: int = 0
+    leaving: dict[str, list[int]] = field(default_factory=dict)  # file → numbers of its rows
+
+    def remove(self, copies: list[Copy], kept: Copy) -> None:
+        for path, row in copies:
+            if (path, row) != kept:
+                self.leaving.setdefault(path, []).append(row)
+
+
+class _Dedupe:
+    """One attempt; the table's version and repair counter are read here, first of all."""
+
+    def __init__(self, paths: Paths, environment: str, schemas: SchemaSet, game: Game) -> None:
+        self._paths, self._environment, self._schemas, self._game = paths, environment, schemas, game
+        self._folder, self._app = paths.table(game.key), names.repair_app_id(environment, game.key)
+        try:
+            table = DeltaTable(self._folder)
+        except TableNotFoundError as error:
+            raise Refused(f"{game.key} has no table yet, so nothing in it is doubled.") from error
+        features = set(table.protocol().reader_features or [])
+        if hidden := sorted(features & {"deletionVectors", "columnMapping"}):
+            raise Refused(
+                f"The table of {game.key} uses {', '.join(hidden)}: its files do not tell which rows it has. "
+                "Run `turnout repair rebuild` instead."
+            )
+        self._version = table.version()
+        self._repairs = table.transaction_version(self._app)
+        self._files = {str(self._folder / unquote(path)): path for path in removal.file_sizes(table)}
+        self._rows: dict[str, int] = {}
+
+    def run(self, *, dry_run: bool) -> Deduped:
+        started = time.perf_counter()
+        chosen = _Chosen()
+        try:
+            for copies in self._doubled():
+                self._choose(copies, chosen)
+            if chosen.leaving and not dry_run:
+                self._commit(chosen)
+        except (OSError, duckdb.IOException, duckdb.InvalidInputException, pa.ArrowInvalid) as error:
+            if DeltaTable(self._folder).version() != self._version:
+                raise Conflict(f"{self._game.key}: a file has left the table") from error
+            raise Refused(
+                f"A file of the table of {self._game.key} cannot be read: {str(error).splitlines()[0]}. "
+                "Run `turnout repair rebuild` instead."
+            ) from error
+        return Deduped(
+            game_key=self._game.key,
+            places=chosen.places,
+            removed=sum(len(rows) for rows in chosen.leaving.values()),
+            differing=chosen.differing,
+            files=len(chosen.leaving),
+            seconds=time.perf_counter() - started,
+        )
+
+    def _doubled(self) -> Iterator[dict[Place, list[Copy]]]:
+        """Yield the copies of doubled rows by their places, so many places at once."""
+        if not self._files:
+            return
+        with (
+            tempfile.TemporaryDirectory(prefix="turnout-dedupe-") as folder,
+            duckdb.connect(config={"memory_limit": _MEMORY_LIMIT, "temp_directory": folder}) as database,
+        ):
+            answer = database.execute(_COPIES, [[glob.escape(path) for path in self._files]])
+            copies: dict[Place, list[Copy]] = {}
+            while rows := answer.fetchmany(_PLACES_AT_ONCE):
+                for path, row, seq, pos in rows:
+                    if len(copies) >= _PLACES_AT_ONCE and (seq, pos) not in copies:
+                        yield copies
+                        copies = {}
+                    copies.setdefault((seq, pos), []).append((path, row))
+            if copies:
+                yield copies
+
+    def _choose(self, doubled: Mapping[Place, list[Copy]], chosen: _Chosen) -> None:
+        """Choose which copy of each place stays: one of the file that loses the least, if all of them are alike."""
+        counts: dict[str, int] = {}
+        for copies in doubled.values():
+            for path, _ in copies:
+                counts[path] = counts.get(path, 0) + 1
+        order = {path: (count / self._count(path), path) for path, count in counts.items()}
+        ranked = {
+            place: sorted(copies, key=lambda copy: (order[copy[0]], copy[1])) for place, copies in doubled.items()
+        }
+        values = _Values(ranked)
+        unlike = {place: ranked[place] for place in sorted(values.unlike(ranked))}
+        kept = self._as_bronze_says(unlike, values) if unlike else {}
+        for place, copies in ranked.items():
+            chosen.remove(copies, kept.get(place, copies[0]))
+        chosen.places += len(ranked)
+        chosen.differing += len(unlike)
+
+    def _count(self, path: str) -> int:
+        if path not in self._rows:
+            self._rows[path] = pq.read_metadata(path).num_rows
+        return self._rows[path]
+
+    def _as_bronze_says(self, unlike: Mapping[Place, list[Copy]], values: "_Values") -> dict[Place, Copy]:
+        """Return for each place the copy that an independent decoder makes of bronze.
+
+        Raises:
+            Refused: of a place there is none.
+        """
+        wanted = pa.table([[seq for seq, _ in unlike], [pos for _, pos in unlike]], schema=PLACES)
+        bronze = BronzeRows(self._paths.bronze, self._environment, self._game)
+        schemas = known_schemas(self._schemas, self._game.key)
+        kept: dict[Place, Copy] = {}
+        for chunk in bronze.of_seqs(np.unique(wanted.column("seq").to_numpy())):
+            for seq, pos, expected in expected_rows(self._game.key, within(chunk, wanted), schemas):
+                if expected is not None:
+                    right = (each for each in unlike[seq, pos] if values.is_(each, expected))
+                    if (found := next(right, None)) is not None:
+                        kept[seq, pos] = found
+        if wrong := sorted(unlike.keys() - kept.keys()):
+            seq, pos = wrong[0]
+            raise Refused(
+                f"{self._game.key}: the copies of {len(wrong)} row(s) differ, and none is what bronze says, the first "
+                f"at seq {seq}, pos {pos}. Run `turnout repair rebuild` instead."
+            )
+        return kept
+
+    def _commit(self, chosen: _Chosen) -> None:
+        added: list[DataFile] = []
+        try:
+            for path, rows in sorted(chosen.leaving.items()):
+                added += self._without(path, np.array(rows))
+        except OSError:
+            discard(self._folder, added)
+            raise
+        hit("in_dedupe")
+        leaving = [self._files[path] for path in chosen.leaving]
+        removal.publish(self._folder, removal.Removal(self._app, self._repairs, leaving, added, "dedupe"))
+        hit("in_dedupe")
+
+    def _without(self, path: str, rows: npt.NDArray[np.int64]) -> Iterator[DataFile]:
+        """Write a file's rows but these into new files beside it."""
+        if len(rows) == self._count(path):
+            return
+        first = 0
+        for batch in pq.ParquetFile(path).iter_batches(_FILE_ROWS):
+            numbers = np.arange(first, first + batch.num_rows)
+            first += batch.num_rows
+            kept = pa.Table.from_batches([batch]).filter(pa.array(~np.isin(numbers, rows)))
+            if kept.num_rows:
+                yield write_file(kept, self._folder, ["_seq"])
+
+
+class _Values:
+    """The values of copies, read file by file."""
+
+    def __init__(self, ranked: Mapping[Place, list[Copy]]) -> None:
+        wanted: dict[str, list[int]] = {}
+        for copies in ranked.values():
+            for path, row in copies:
+                wanted.setdefault(path, []).append(row)
+        self._tables = {path: _rows_of(path, np.unique(rows)) for path, rows in wanted.items()}
+        self._at = {
+            (path, int(row)): at for path, rows in wanted.items() for at, row in enumerate(np.unique(rows).tolist())
+        }
+
+    def unlike(self, ranked: Mapping[Place, list[Copy]]) -> set[Place]:
+        """Return the places whose copies do not all have the same values."""
+        pairs: dict[tuple[str, str], list[tuple[Place, int, int]]] = {}
+        for place, (first, *others) in ranked.items():
+            for each in others:
+                pairs.setdefault((first[0], each[0]), []).append((place, self._at[first], self._at[each]))
+        found = set()
+        for (one, other), copies in pairs.items():
+            left = self._tables[one].take(pa.array([at for _, at, _ in copies]))
+            right = self._tables[other].take(pa.array([at for _, _, at in copies]))
+            _, named = differences(left, right, sys.maxsize)
+            found |= {copies[each.row][0] for each in named}
+        return found
+
+    def is_(self, copy: Copy, expected: pa.Table) -> bool:
+        """Tell whether a copy has the expected values."""
+        return differences(expected, self._row(copy).drop_columns(["_seq", "_pos"]), 0)[0] == 0
+
+    def _row(self, copy: Copy) -> pa.Table:
+        return self._tables[copy[0]].slice(self._at[copy], 1)
+
+
+def _rows_of(path: str, rows: npt.NDArray[np.int64]) -> pa.Table:
+    """Return rows of a file by their numbers, which are in order."""
+    found, first = [], 0
+    file = pq.ParquetFile(path)
+    for batch in file.iter_batches(_PLACES_AT_ONCE):
+        inside = rows[(rows >= first) & (rows < first + batch.num_rows)] - first
+        first += batch.num_rows
+        if len(inside):
+            found.append(batch.take(pa.array(inside)))
+    return pa.Table.from_batches(found, file.schema_arrow)

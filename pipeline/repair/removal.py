@@ -1,0 +1,76 @@
+"""A commit that takes rows out of a Delta table: files out, files with the rows that stay in, a repair counter moved.
+
+Used for quarantine (`twins`) and for game tables (`dedupe`). What others append meanwhile stays.
+"""
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+
+from pipeline.delta_table import Conflict, DataFile, discard
+from pipeline.repair.switch import ONCE, QUIET
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Which files leave a table and which take their place."""
+
+    app: str  # the application id of the repair counter
+    expected: int | None  # what the counter was before the table was looked at
+    removed: Collection[str]  # paths, as the log has them
+    added: Sequence[DataFile]  # discarded when nothing is committed
+    note: str  # for the table's history
+
+
+def publish(folder: Path, removal: Removal) -> None:
+    """Commit a removal and move the counter, on whatever others have appended meanwhile.
+
+    Raises:
+        Conflict: another repair was first, or one of the files has left the table (a compaction, a rebuild).
+        CommitFailedError: the storage or the table's features do not let it be written.
+    """
+    while True:
+        table = DeltaTable(folder)
+        present = file_sizes(table)
+        if removal.added and removal.added[0].path in present:
+            return  # it was written, and only the reply was lost
+        if table.transaction_version(removal.app) != removal.expected or not set(removal.removed) <= present.keys():
+            discard(folder, removal.added)
+            raise Conflict(f"{folder.name}: another repair, or a compaction, was first")
+        try:
+            _commit(table, removal, present)
+        except CommitFailedError:
+            if DeltaTable(folder).version() == table.version():
+                raise  # nobody was first: it is the storage
+            continue
+        return
+
+
+def file_sizes(table: DeltaTable) -> dict[str, int]:
+    """Return path → size in bytes of every data file, as the log has them."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    return dict(zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True))
+
+
+def _commit(table: DeltaTable, removal: Removal, sizes: dict[str, int]) -> None:
+    now_ms = int(time.time() * 1000)
+    removes = [RemoveAction(path, True, now_ms, sizes[path], {}) for path in sorted(removal.removed)]
+    adds = [AddAction(file.path, file.size, {}, now_ms, True, file.stats) for file in removal.added]
+    properties = CommitProperties(
+        app_transactions=[Transaction(removal.app, (removal.expected or 0) + 1)],
+        custom_metadata={"turnout": removal.note},
+        max_commit_retries=ONCE,
+    )
+    table.create_write_transaction(
+        [*adds, *removes],
+        mode="append",
+        schema=table.schema(),
+        commit_properties=properties,
+        post_commithook_properties=QUIET,
+    )

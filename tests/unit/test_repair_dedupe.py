@@ -1,0 +1,349 @@
+"""Second copies of rows are removed, exactly those: one copy of each row stays, and nobody beside it is disturbed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline import names
+from pipeline.books.report import as_dict, render
+from pipeline.cli import cli
+from pipeline.control.controller import KINDS
+from pipeline.control.engine import World as Control
+from pipeline.control.engine import tick
+from pipeline.delta_table import Conflict, CursorTable, DataFile
+from pipeline.errors import Refused, Transient
+from pipeline.failpoints import Injected
+from pipeline.repair import dedupe as module
+from pipeline.repair import removal
+from pipeline.repair.dedupe import Deduped, dedupe
+from pipeline.repair.game import Game
+from pipeline.repair.rebuild import rebuild
+from pipeline.store.operations import listed, operation
+from pipeline.streams.split import READ, SplitJob, target_schema
+from tests.unit.repair_world import CHESS, GO, SECOND, World, _done, arming, broken, early, good, make_world
+from tests.unit.value_world import _rewrite
+
+Span = tuple[int, int]
+"""Rows of seqs above the first up to the second."""
+
+
+def commit(world: World, span: Span, game: Game = CHESS) -> None:
+    """Land rows split from the cursor at the span's beginning, whatever the table's cursor is by now.
+
+    This is how rows were doubled: the commit expected the cursor that the stream had at that moment, which a pass had
+    moved meanwhile, and not the one that catch-up's rows were split from.
+    """
+    low, high = span
+    rows = DeltaTable(world.paths.bronze).to_pyarrow_table(columns=list(READ)).filter(pc.field("seq") <= high)
+    schemas = world.registry.snapshot()
+    report, _ = _done(rows, SplitJob({game.key: low}, schemas, world.paths.tables))
+    app, target = names.stream_app_id(world.environment, game.key, 1), target_schema(schemas, game.key)
+    table = CursorTable.create(world.paths.table(game.key), target, app)
+    table.add_missing_columns(target)
+    files = [DataFile(**file) for file in report[game.key]["files"]]
+    table.commit(files, table.cursor, max(high, table.cursor or 0))
+
+
+def run(world: World, **options: Any) -> Deduped:
+    return dedupe(world.paths, world.environment, world.registry.snapshot(), CHESS, **options)
+
+
+def compacted(world: World) -> None:
+    DeltaTable(world.paths.table(CHESS.key)).optimize.compact()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Chess and Go with rows of five seqs, all of them in bronze and none in a table yet."""
+    made = make_world(tmp_path)
+    made.register(GO)
+    for number in range(5):
+        made.ingest(good(10 * number + 1), good(number + 1, GO), good(10 * number + 2))
+    return made
+
+
+def doubled(world: World) -> list[dict[str, Any]]:
+    """Double Chess's rows of the first two seqs; return what its table should hold in the end."""
+    commit(world, (0, 2))
+    commit(world, (0, 5))
+    every = world.contents()
+    places = [(row["_seq"], row["_pos"]) for row in every]
+    assert len(places) == 14
+    assert world.verify().totals.duplicated == 4
+    return [row for at, row in enumerate(every) if places.index(places[at]) == at]
+
+
+@pytest.mark.parametrize("merge", [False, True], ids=["across files", "within one file"])
+def test_exactly_the_second_copies_go(world: World, merge: bool) -> None:
+    """A doubled table is as if nothing had been doubled: by one commit, and neither cursor nor other tables move."""
+    world.split(GO)
+    wanted = doubled(world)
+    if merge:
+        compacted(world)
+    folder = world.paths.table(CHESS.key)
+    before = DeltaTable(folder)
+    neighbour = DeltaTable(world.paths.table(GO.key)).version()
+    done = run(world)
+    assert (done.places, done.removed, done.differing) == (4, 4, 0)
+    after = DeltaTable(folder)
+    assert (world.contents(), after.version()) == (wanted, before.version() + 1)
+    app = names.stream_app_id(world.environment, CHESS.key, 1)
+    assert after.transaction_version(app) == before.transaction_version(app) == 5
+    assert after.transaction_version(names.repair_app_id(world.environment, CHESS.key)) == 1
+    assert DeltaTable(world.paths.table(GO.key)).version() == neighbour
+    assert world.verify().complete
+    assert run(world).removed == 0
+    assert DeltaTable(folder).version() == after.version()
+
+
+def test_a_file_of_second_copies_alone_is_left_out_not_rewritten(world: World) -> None:
+    """Where a file has nothing but second copies, no other file is touched."""
+    commit(world, (0, 5))
+    commit(world, (2, 4))
+    files = set(DeltaTable(world.paths.table(CHESS.key)).file_uris())
+    done = run(world)
+    assert (done.removed, done.files) == (4, 1)
+    assert set(DeltaTable(world.paths.table(CHESS.key)).file_uris()) < files
+
+
+def test_a_dry_run_changes_nothing(world: World) -> None:
+    """Its numbers are those of the removal that follows."""
+    doubled(world)
+    before = DeltaTable(world.paths.table(CHESS.key)).version()
+    told = run(world, dry_run=True)
+    assert DeltaTable(world.paths.table(CHESS.key)).version() == before
+    assert (told.removed, told.files) == (run(world).removed, told.files)
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)).filter(lambda span: span[0] < span[1]), max_size=4)
+
+
+@settings(max_examples=8, deadline=None)
+@given(SPANS, st.sets(st.integers(0, 3)))
+def test_a_deduped_table_is_the_original_one(
+    tmp_path_factory: pytest.TempPathFactory, again: list[Span], merges: set[int]
+) -> None:
+    """However often and across which files rows were doubled, what stays is the table without any doubling."""
+    made = make_world(tmp_path_factory.mktemp("dedupe"))
+    for number in range(5):
+        made.ingest(good(number), broken(), good(number + 100))
+    made.split()
+    wanted, verified = made.contents(), made.verify()
+    for number, span in enumerate(again):
+        commit(made, span)
+        if number in merges:
+            compacted(made)
+    extra = made.verify().totals.duplicated
+    done = run(made)
+    assert (done.removed, done.differing) == (extra, 0)
+    assert made.contents() == wanted
+    assert (made.verify().totals, made.verify().complete) == (verified.totals, True)
+
+
+def test_copies_of_another_schema_set_are_one_row(world: World) -> None:
+    """A copy from before the table had a column, and one from after, are the same row."""
+    commit(world, (0, 2))
+    world.register(message=SECOND)
+    world.ingest(early(7))
+    commit(world, (0, 6))
+    done = run(world)
+    assert (done.places, done.removed, done.differing) == (4, 4, 0)
+    assert world.verify().ok
+
+
+def _spoil(world: World, place: tuple[int, int], copies: int) -> None:
+    """Change a value of the first copies of a row, of each to another one."""
+    left = [copies]
+
+    def change(table: Any) -> Any:
+        rows = table.to_pylist()
+        for row in rows:
+            if (row["_seq"], row["_pos"]) == place and left[0]:
+                row["points"], left[0] = 98 + left[0], left[0] - 1
+        return type(table).from_pylist(rows, schema=table.schema)
+
+    while left[0]:
+        _rewrite(world.paths.table(CHESS.key), ("_seq", "_pos"), place, change)
+
+
+def test_of_copies_that_differ_the_one_that_bronze_gives_stays(world: World) -> None:
+    """An independent decoder decides between copies with different values, and it is told how many there were."""
+    wanted = doubled(world)
+    compacted(world)
+    _spoil(world, (1, 0), copies=1)
+    done = run(world)
+    assert (done.removed, done.differing) == (4, 1)
+    assert world.contents() == wanted
+
+
+def test_where_no_copy_is_right_nothing_is_done(world: World) -> None:
+    """Of two wrong copies none is kept for right: a rebuild is asked for, and the table stays as it is."""
+    doubled(world)
+    compacted(world)
+    _spoil(world, (1, 0), copies=2)
+    before = DeltaTable(world.paths.table(CHESS.key)).version()
+    with pytest.raises(Refused, match=r"differ, and none is what bronze says, the first at seq 1, pos 0.*rebuild"):
+        run(world)
+    assert DeltaTable(world.paths.table(CHESS.key)).version() == before
+
+
+def _beside(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Let something happen between the look and the commit, once."""
+    real = removal._commit
+
+    def first(*arguments: Any) -> None:
+        monkeypatch.setattr(removal, "_commit", real)
+        act()
+        real(*arguments)
+
+    monkeypatch.setattr(removal, "_commit", first)
+
+
+def test_a_pass_beside_it_is_not_disturbed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that a pass lands meanwhile stay, and the driver's open table goes on over the removal."""
+    wanted = doubled(world)
+    world.stream(CHESS)
+
+    def land() -> None:
+        world.ingest(good(500))
+        world.split()
+
+    _beside(monkeypatch, land)
+    assert run(world).removed == 4
+    world.ingest(good(600))
+    world.split()
+    assert [row["points"] for row in world.contents()] == [*(row["points"] for row in wanted), 500, 600]
+    assert world.verify().ok
+
+
+def test_a_compaction_beside_it_makes_it_begin_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that were merged meanwhile are not merged back, and no copy comes back with them."""
+    wanted = doubled(world)
+    _beside(monkeypatch, lambda: compacted(world))
+    assert run(world).removed == 4
+    assert world.contents() == wanted
+
+
+def test_a_compaction_that_is_later_is_given_up(world: World) -> None:
+    """Files that the removal has replaced are not put back by a merge that began before."""
+    from pipeline.delta_rewrite import Overtaken, replace_files, table_files
+    from pipeline.maintenance.rewrite import columns_of, packed
+
+    wanted, folder = doubled(world), world.paths.table(CHESS.key)
+    table = DeltaTable(folder)
+    old = table_files(table)
+    new = packed(folder, columns_of(table), old, ["_seq", "_pos"], ["_seq"])
+    run(world)
+    with pytest.raises(Overtaken):
+        replace_files(folder, old, new, "OPTIMIZE")
+    assert world.contents() == wanted
+
+
+def test_a_rebuild_beside_it_wins(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that was made anew meanwhile is looked at again; nothing of the old one is removed from it."""
+    wanted = doubled(world)
+    schemas = world.registry.snapshot()
+    _beside(monkeypatch, lambda: rebuild(world.paths, world.environment, world.engine, schemas, CHESS))
+    assert run(world).removed == 0
+    assert world.contents() == wanted
+
+
+def test_a_repair_that_began_before_it_begins_again(world: World) -> None:
+    """The removal moves the table's repair counter, so a rebuild that looked before cannot switch unseen."""
+    doubled(world)
+    app = names.repair_app_id(world.environment, CHESS.key)
+    before = DeltaTable(world.paths.table(CHESS.key)).transaction_version(app)
+    run(world)
+    assert DeltaTable(world.paths.table(CHESS.key)).transaction_version(app) == (before or 0) + 1
+
+
+def test_one_that_is_overtaken_again_and_again_gives_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for ever, and it says what to do."""
+    doubled(world)
+    monkeypatch.setattr(module, "ATTEMPTS", 2)
+    _never(monkeypatch)
+    with pytest.raises(Transient, match="run it again"):
+        run(world)
+
+
+def _never(monkeypatch: pytest.MonkeyPatch) -> None:
+    def overtaken(*_: Any) -> None:
+        raise Conflict("overtaken")
+
+    monkeypatch.setattr(removal, "publish", overtaken)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_killed_around_its_commit_it_is_done_once(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Whether it dies before or after its commit, the table is whole, and doing it again leaves one copy of each."""
+    wanted = doubled(world)
+    arming(tmp_path / "points", monkeypatch, "in_dedupe")(number)
+    with pytest.raises(Injected):
+        run(world)
+    assert world.verify().totals.duplicated == (4 if number == 1 else 0)
+    run(world)
+    assert world.contents() == wanted
+    assert world.verify().ok
+
+
+def test_a_game_without_a_table_is_refused(world: World) -> None:
+    """There is one sentence, and nothing is made."""
+    with pytest.raises(Refused, match="no table yet"):
+        run(world)
+
+
+def test_verify_names_the_doubled_rows_and_what_removes_them(world: World) -> None:
+    """The report names games, places and the command."""
+    doubled(world)
+    balance = world.verify()
+    assert f"turnout repair dedupe {CHESS.key}" in render(balance)
+    assert as_dict(balance)["duplicated_games"] == [CHESS.key]
+    assert {(each.seq, each.pos) for each in balance.problems if each.kind == "duplicated"} == {
+        (1, 0), (1, 2), (2, 0), (2, 2),
+    }  # fmt: skip
+
+
+def test_it_is_an_operation(world: World) -> None:
+    """The command shows what it finds and submits; the controller removes, looks again, and says so."""
+    wanted = doubled(world)
+    env = ["--env-dir", str(world.paths.root)]
+    dry = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--dry-run", *env])
+    assert (dry.exit_code, "4 second copies to remove from 1 table(s)" in dry.output) == (0, True)
+    assert listed(world.engine) == []
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "old", "--no-wait", "--json", *env])
+    told = json.loads(asked.stdout)
+    assert (told["kind"], told["reason"], told["targets"]) == ("dedupe", "old", [f"game:{CHESS.key}"])
+    control = Control(world.settings, world.engine, world.paths)
+    for _ in range(8):
+        tick(control, KINDS)
+        for begun in list(control.works._begun.values()):
+            begun.exception()
+    done = operation(world.engine, told["operation_id"])
+    assert done.state == "succeeded", done.outcome
+    assert f"{CHESS.key}: 4 row(s) stand more than once, 4 second copies in" in str(done.outcome)
+    assert str(done.outcome).endswith("No row stands more than once now.")
+    assert world.contents() == wanted
+    again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", *env])
+    assert (again.exit_code, "0 second copies to remove" in again.output) == (0, True)
+    assert len(listed(world.engine)) == 1
+
+
+def test_a_table_that_was_repaired_meanwhile_is_looked_at_again_first(world: World) -> None:
+    """What was shown is not done to a table that another repair has changed since."""
+    doubled(world)
+    env = ["--env-dir", str(world.paths.root)]
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--no-wait", "--json", *env])
+    run(world)
+    tick(Control(world.settings, world.engine, world.paths), KINDS)
+    done = operation(world.engine, json.loads(asked.stdout)["operation_id"])
+    assert (done.state, "it has changed since you looked" in str(done.outcome)) == ("failed", True)
