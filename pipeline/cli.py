@@ -268,8 +268,10 @@ def dashboard(env_dir: Path, port: int | None) -> None:
 def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: int | None) -> None:
     """Prove that every bronze row is in its game's table or in quarantine, once; with --values, also unchanged."""
     from pipeline.books.report import run
+    from pipeline.books.sources import observe
     from pipeline.books.values import Wanted
     from pipeline.contracts.registry import LocalRegistry
+    from pipeline.ingest.probe import prober
     from pipeline.store.engine import open_store
     from pipeline.store.games import generations, retired_games
 
@@ -288,6 +290,7 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: i
             generations=generations(engine),
             retired=retired_games(engine),
             wanted=Wanted(LocalRegistry(engine).snapshot(), sample) if values else None,
+            known=observe(settings, paths, engine, prober(settings.source)),
         )
     )
 

@@ -9,13 +9,16 @@ from typing import Final
 
 import duckdb
 
-from pipeline.books import homes, ledger, rules
+from pipeline.books import homes, ledger, rules, sources
 from pipeline.books.routing import key_of
 from pipeline.books.values import Values, Wanted, compare
 from pipeline.names import MALFORMED
 from pipeline.settings import Paths
 
-FAULTS: Final = ("lost", "duplicated", "misrouted", "phantom", "early", "broken_chain", "bronze_duplicates")
+FAULTS: Final = (
+    "lost", "duplicated", "misrouted", "phantom", "early", "broken_chain", "bronze_duplicates", "source_duplicates",
+    "beyond_bronze",
+)  # fmt: skip
 """What must be 0, from bad to less bad."""
 
 EVIDENCE_ROWS: Final = 5
@@ -37,6 +40,8 @@ class Counts:
     early: int = 0
     broken_chain: int = 0  # seqs
     bronze_duplicates: int = 0
+    source_duplicates: int = 0
+    beyond_bronze: int = 0  # games
     stale_twins: int = 0  # this one and those below: information only
     quarantine_copies: int = 0
     ahead: int = 0
@@ -91,11 +96,13 @@ class Balance:
     problems: tuple[Problem, ...]  # at most EVIDENCE_ROWS per kind
     bronze_version: int
     values: Values | None = None  # None: only places were compared
+    behind: sources.Behind | None = None  # None: nobody has looked at the source
 
     @property
     def ok(self) -> bool:
         """Nothing is wrong; rows may still be pending."""
-        return self.totals.faults == 0 and (self.values is None or self.values.mismatches == 0)
+        lacking = 0 if self.behind is None else self.behind.records or 0
+        return self.totals.faults + lacking == 0 and (self.values is None or self.values.mismatches == 0)
 
     @property
     def complete(self) -> bool:
@@ -109,6 +116,7 @@ def verify(
     generations: Mapping[str, int] | None = None,
     retired: Collection[str] = (),
     wanted: Wanted | None = None,
+    known: sources.Sources | None = None,
 ) -> Balance:
     """Compare bronze with every game table and quarantine, row by row.
 
@@ -118,6 +126,7 @@ def verify(
         generations: the generation of each game's table by game key; the newest one with a cursor where not told.
         retired: the keys of games that nobody is to carry: their rows above the cursor are not to come.
         wanted: compare values, too.
+        known: compare with the source, too; it must have been observed before this is called.
 
     Raises:
         Refused: nothing is ingested yet, or a table cannot be read.
@@ -128,6 +137,8 @@ def verify(
         database.execute(rules.ODD, {"once": reading.quarantine_before == reading.quarantine_after})
         database.execute(rules.BROKEN)
         database.execute(rules.TWICE)
+        database.execute(rules.BEYOND, [reading.bronze.cursor])
+        behind = _compare_source(database, reading.bronze, known)
         counts = {key: _at_rest(each) if key in retired else each for key, each in _counts(database).items()}
         games = _games(database)
         problems = _problems(database, games)
@@ -143,7 +154,19 @@ def verify(
         problems=_bounded(problems),
         bronze_version=reading.bronze.version,
         values=compared,
+        behind=behind,
     )
+
+
+def _compare_source(
+    database: duckdb.DuckDBPyConnection, bronze: ledger.Snapshot, known: sources.Sources | None
+) -> sources.Behind | None:
+    if known is None or not bronze.files:
+        database.execute(rules.NO_RECORDS)
+        return None
+    sources.load_eras(database, known)
+    ledger.execute(database, rules.READ_TWICE, bronze, bronze)
+    return sources.judge(database, bronze, known)
 
 
 def _games(database: duckdb.DuckDBPyConnection) -> dict[str, tuple[str | None, int | None]]:

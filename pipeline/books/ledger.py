@@ -8,7 +8,7 @@ import math
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipeline.errors import Refused
-from pipeline.names import GameKey, stream_app_id
+from pipeline.names import GameKey, bronze_app_id, stream_app_id
 from pipeline.settings import Paths
 
 _MEMORY_LIMIT: Final = "1GB"  # more is spilled to a temporary folder
@@ -68,7 +68,7 @@ class Snapshot:
     label: str
     version: int
     files: tuple[str, ...]
-    cursor: int | None = None  # game tables only; None: no commit has moved it yet
+    cursor: int | None = None  # of a game's table, or bronze's last seq; None: no commit has moved it yet
     paths: tuple[str, ...] = ()  # of the same files, for those that take no patterns
     spans: tuple[tuple[float, float], ...] = ()  # game tables only: first and last seq of each file, as the log tells
 
@@ -100,7 +100,8 @@ def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Readi
     if bronze is None:
         raise Refused(f"There is nothing to verify: {paths.bronze} is no Delta table. Start ingest first.")
     after = _snapshot(paths.quarantine, "quarantine", ("game_key", "seq", "pos", "reason"))
-    return Reading(before, tables, bronze, after)
+    head = DeltaTable(paths.bronze, bronze.version).transaction_version(bronze_app_id(environment))
+    return Reading(before, tables, replace(bronze, cursor=head), after)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from pipeline.books.balance import FAULTS, Balance, GameBalance, verify
+from pipeline.books.sources import Behind, Sources
 from pipeline.books.values import Values, Wanted
 from pipeline.settings import Paths
 
@@ -25,6 +26,7 @@ def run(
     generations: Mapping[str, int] | None = None,
     retired: Collection[str] = (),
     wanted: Wanted | None = None,
+    known: Sources | None = None,
 ) -> int:
     """Verify an environment, print the result and return the exit code: 0 it adds up, 1 it does not.
 
@@ -36,11 +38,12 @@ def run(
         generations: see `balance.verify`.
         retired: likewise.
         wanted: likewise.
+        known: likewise.
 
     Raises:
         Refused: nothing is ingested yet, or a table cannot be read.
     """
-    balance = verify(paths, environment, generations, retired, wanted)
+    balance = verify(paths, environment, generations, retired, wanted, known)
     if as_json:
         click.echo(json.dumps(as_dict(balance), ensure_ascii=False))
     else:
@@ -59,7 +62,16 @@ def as_dict(balance: Balance) -> dict[str, Any]:
         "problems": [asdict(problem) for problem in balance.problems],
         "bronze_version": balance.bronze_version,
         "duplicated_games": _doubled(balance),
+        **({} if balance.behind is None else _source_as_dict(balance.behind)),
         **({} if balance.values is None else _values_as_dict(balance.values)),
+    }
+
+
+def _source_as_dict(found: Behind) -> dict[str, Any]:
+    return {
+        "behind_source": found.records,
+        "source_problems": list(found.problems),
+        "source_not_compared": list(found.not_compared),
     }
 
 
@@ -91,6 +103,8 @@ def render(balance: Balance, *, complete: bool = False) -> str:
         f"{_label(name):<18}{getattr(totals, name):>14,}  (for information)" for name in _NOTES if getattr(totals, name)
     ]
     lines += [f"  quarantined: {reason:<24}{rows:>14,}" for reason, rows in balance.by_reason.items()]
+    if balance.behind is not None:
+        lines += _source_lines(balance.behind)
     if balance.values is not None:
         lines += _value_lines(balance.values)
     wrong = [game for game in balance.games if _is_wrong(game, complete=complete)]
@@ -110,6 +124,16 @@ def render(balance: Balance, *, complete: bool = False) -> str:
         games = " ".join(doubled[:_GAMES_SHOWN])
         lines += ["", f"To remove second copies, one commit per table: `turnout repair dedupe {games}`{more}"]
     return "\n".join([*lines, "", _verdict(balance, complete=complete)])
+
+
+def _source_lines(found: Behind) -> list[str]:
+    """Return what bronze lacks of its source, and what could not be compared."""
+    number = "not compared" if found.records is None else f"{found.records:,}"
+    return [
+        f"{'behind source':<18}{number:>14}",
+        *(f"  {each}" for each in found.problems),
+        *(f"  not compared: {each}" for each in found.not_compared),
+    ]
 
 
 def _value_lines(found: Values) -> list[str]:
@@ -161,6 +185,8 @@ def _verdict(balance: Balance, *, complete: bool) -> str:
     if balance.complete and balance.totals.retired:
         rows = f"{balance.totals.retired:,} row(s) of retired games, which wait in bronze"
         return f"OK: every row of bronze is in its game's table or in quarantine, exactly once, but {rows}."
+    if balance.complete and balance.values is not None:
+        return "OK: every row of bronze is in its game's table or in quarantine, once, and no value differs."
     if balance.complete:
         return "OK: every row of bronze is in its game's table or in quarantine, exactly once."
     return f"OK: nothing is lost, doubled or misrouted; {balance.totals.pending:,} row(s) are still to come."

@@ -63,6 +63,43 @@ SELECT min(ord) AS ord, seq, pos, count(*) AS rows FROM entries WHERE side = 'br
 GROUP BY seq, pos HAVING rows > 1
 """
 
+# Copies of a record beyond its first place in bronze. A row of a source whose eras are not known is in none.
+READ_TWICE: Final = """
+CREATE TABLE read_twice AS
+WITH records AS (
+    SELECT coalesce(game_key, '') AS game_key, seq, pos, topic, "partition", "offset",
+        CASE WHEN "partition" IS NULL THEN '' ELSE topic END AS source
+    FROM files(?) WHERE "offset" IS NOT NULL AND topic IS NOT NULL
+), dated AS (
+    SELECT records.*, eras.identity
+    FROM records ASOF JOIN eras ON records.source = eras.source AND records.seq > eras.since
+), doubled AS (
+    SELECT identity, topic, "partition", "offset" FROM dated GROUP BY ALL HAVING count(*) > 1
+), copies AS (
+    SELECT DISTINCT dated.game_key, dated.topic, dated."partition", dated."offset", dated.seq, dated.pos, dated.identity
+    FROM dated JOIN doubled ON dated.identity = doubled.identity AND dated.topic = doubled.topic
+        AND dated."offset" = doubled."offset" AND dated."partition" IS NOT DISTINCT FROM doubled."partition"
+), numbered AS (
+    SELECT copies.*, row_number() OVER one AS number, first_value(seq) OVER one AS first_seq,
+        first_value(pos) OVER one AS first_pos
+    FROM copies WINDOW one AS (PARTITION BY identity, topic, "partition", "offset" ORDER BY seq, pos)
+)
+SELECT ord, seq, pos, 'record ' || topic || coalesce('/' || "partition", '') || '/' || "offset"
+    || ' was read before, at seq ' || first_seq || ', pos ' || first_pos AS detail
+FROM numbered JOIN places USING (game_key) WHERE number > 1
+"""
+
+NO_RECORDS: Final = "CREATE TABLE read_twice (ord INTEGER, seq BIGINT, pos BIGINT, detail VARCHAR)"
+"""Instead of READ_TWICE, where nothing is known of sources."""
+
+# Parameter: the last seq that bronze says it has; null when it does not.
+BEYOND: Final = """
+CREATE TABLE beyond AS
+SELECT ord, cursor, head FROM places, (
+    SELECT greatest(coalesce(?::BIGINT, 0), coalesce(max(seq), 0)) AS head FROM entries WHERE side = 'bronze'
+) WHERE cursor > head
+"""
+
 _COUNT_SIDES: Final = """
 SELECT game_key, count(*) FILTER (side = 'bronze') AS bronze_rows, count(*) FILTER (side = 'table') AS landed
 FROM entries JOIN places USING (ord) GROUP BY game_key
@@ -80,6 +117,14 @@ _COUNT_BROKEN: Final = "SELECT game_key, count(*) AS broken_chain FROM broken JO
 _COUNT_TWICE: Final = """
 SELECT game_key, sum(rows - 1) AS bronze_duplicates FROM twice JOIN places USING (ord) GROUP BY game_key
 """
+
+_COUNT_READ_TWICE: Final = """
+SELECT game_key, count(*) AS source_duplicates FROM read_twice JOIN places USING (ord) GROUP BY game_key
+"""
+
+_COUNT_BEYOND: Final = (
+    "SELECT game_key, count(*) AS beyond_bronze FROM beyond JOIN places USING (ord) GROUP BY game_key"
+)
 
 REASONS: Final = "SELECT reason, count(*)::BIGINT FROM odd WHERE quarantined = 1 GROUP BY reason ORDER BY reason"
 
@@ -104,12 +149,17 @@ SELECT kind, game_key, seq, pos, detail FROM (
     FROM broken
     UNION ALL
     SELECT 'bronze_duplicates', ord, seq, pos, rows || ' times in bronze' FROM twice
+    UNION ALL
+    SELECT 'source_duplicates', ord, seq, pos, detail FROM read_twice
+    UNION ALL
+    SELECT 'beyond_bronze', ord, cursor, NULL, 'the cursor is at ' || cursor || ', but bronze ends at ' || head
+    FROM beyond
 ) JOIN places USING (ord)
 QUALIFY row_number() OVER (PARTITION BY kind ORDER BY seq, pos, game_key) <= ?
 ORDER BY kind, seq, pos, game_key
 """
 
-COUNTS: Final = (_COUNT_SIDES, _COUNT_ODD, _COUNT_BROKEN, _COUNT_TWICE)
+COUNTS: Final = (_COUNT_SIDES, _COUNT_ODD, _COUNT_BROKEN, _COUNT_TWICE, _COUNT_READ_TWICE, _COUNT_BEYOND)
 """Each gives a game's key and some of its counts, by the columns' names."""
 
 # Parameters: bronze's files, a key, a name (or null), how many.

@@ -148,6 +148,8 @@ def random_world(dice: random.Random) -> World:
                 else:
                     world.tables[key].append((seq, pos))
         heads |= dict.fromkeys(rows, seq)
+    for key, cursor in world.cursors.items():
+        world.cursors[key] = min(cursor, max(heads.values(), default=0))
     return world
 
 
@@ -202,6 +204,8 @@ def oracle(world: World) -> dict[str, int]:
             found["phantom"] += place not in owner
             found["early"] += place[0] is not None and place[0] > world.cursors.get(key, 0)
     found["phantom"] += sum(owner.get(place) != key for key, place in refused if place not in held.get(key, {}))
+    head = max((row.seq for row in world.bronze), default=0)
+    found["beyond_bronze"] += sum(cursor > head for key, cursor in world.cursors.items() if key in world.tables)
     for key in {row.key for row in world.bronze}:
         before = 0
         for seq in sorted({row.seq for row in world.bronze if row.key == key}):

@@ -100,7 +100,11 @@ def _unchain_null(world: World) -> None:
 
 
 def _skip(world: World) -> None:
-    world.cursors[GO] = 9
+    world.cursors[GO] = 4
+
+
+def _restore_bronze(world: World) -> None:
+    world.cursors[CHESS] = 9
 
 
 def _behind(world: World) -> None:
@@ -159,6 +163,7 @@ def _nameless(world: World) -> None:
         (_unchain_within, {"broken_chain": 1}, (CHESS, 1, None)),
         (_unchain_null, {"broken_chain": 1}, (CHESS, 1, None)),
         (_skip, {"lost": 1}, (GO, 4, 0)),
+        (_restore_bronze, {"beyond_bronze": 1}, (CHESS, 9, None)),
         (_behind, {"early": 1}, (CHESS, 3, 0)),
         (_no_cursor, {"early": 3}, (CHESS, 1, 0)),
         (_invent, {"phantom": 1}, (GO, 2, 77)),

@@ -35,6 +35,8 @@ class ValueWorld(World):
 
     names: dict[str, str] = field(default_factory=dict)  # exact name → key
     offset: int = 0
+    topic: str = "events"
+    partition: int | None = 0  # None: a landing table, with the topic for a file
 
     def add_schema(self, game: str, message: str, descriptor_set: bytes, policies: Policies = DEFAULTS) -> int:
         self.names[game] = str(game_key(game))
@@ -75,8 +77,8 @@ class ValueWorld(World):
             {
                 "key": pa.array([None] * count, pa.binary()),
                 "value": pa.array(wrappers, pa.binary()),
-                "topic": pa.array(["events"] * count),
-                "partition": pa.array([0] * count, pa.int32()),
+                "topic": pa.array([self.topic] * count),
+                "partition": pa.array([self.partition] * count, pa.int32()),
                 "offset": pa.array(range(first, first + count), pa.int64()),
                 "source_time": pa.array(times, pa.timestamp("us", "UTC")),
             }

@@ -1,0 +1,295 @@
+"""Bronze against its source: is a record in bronze twice, and is all in bronze that ingest has passed.
+
+`observe` looks at the source before any table is pinned, so that whatever ingest had passed by then is in the bronze
+that is read later; `judge` compares. What cannot be compared is said to be so. Shares no code with ingest.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import duckdb
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from sqlalchemy import Engine
+
+from pipeline import query_log
+from pipeline.books import ledger
+from pipeline.delta_log import commits_after
+from pipeline.errors import Refused, Transient
+from pipeline.settings import Paths, Settings
+from pipeline.store import sources as store
+
+Probe = Callable[[int, int, int], bool | None]
+"""Whether the topic's partition has a committed record from one offset to another; None: nobody can tell any more."""
+
+_MOST_RANGES: Final = 50  # of offsets that bronze lacks, the longest first, for which the broker is asked
+_MOST_NAMED: Final = 5
+_LANDING: Final = ""
+_TOPIC: Final = re.compile(r"kafka topic (\S+) at ")
+_REPLACED: Final = re.compile(r" \(until generation \d+ was replaced\)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """From which seq on rows of a topic are of which source; a topic that was made anew is another one."""
+
+    topic: str  # empty for the landing table
+    since_seq: int  # its rows have a larger seq
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class PassedFiles:
+    """What ingest has passed of the landing table: its files, each with how many rows it has."""
+
+    rows: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOffsets:
+    """What ingest has passed of a topic: by partition, where it began and the next offset."""
+
+    topic: str
+    since_seq: int
+    begun: Mapping[int, int]
+    next: Mapping[int, int]
+    accepted: tuple[tuple[int, int, int], ...]  # gaps that a person accepted: partition, first and last offset
+    probe: Probe | None  # None: the broker cannot be asked
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What is known of bronze's sources."""
+
+    eras: tuple[Era, ...]
+    mixed: frozenset[str]  # topics of this name on several clusters: which rows are whose is not known
+    passed: PassedFiles | PassedOffsets | None
+    why_not: str | None  # one sentence: why what was passed is not known; None: it is
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What bronze lacks of what ingest has passed."""
+
+    records: int | None  # rows of landing files, or offsets; None: not compared
+    problems: tuple[str, ...]  # the first places
+    not_compared: tuple[str, ...]  # one sentence each
+
+
+def observe(settings: Settings, paths: Paths, engine: Engine, probe: Probe | None = None) -> Sources:
+    """Look at the source and at how far ingest says it is; `probe` asks the broker of a topic."""
+    generations = store.generations(engine)
+    homes: dict[str, set[str]] = {}
+    eras = []
+    for number, text, source_id in sorted(generations):
+        found = store.identity(engine, number)
+        topic, base = _topic(text), _REPLACED.sub("", text)
+        homes.setdefault(topic, set()).add(base)
+        eras.append(Era(topic, found.since_seq if found else 0, source_id or f"{base} (unknown id)"))
+    mixed = frozenset(topic for topic, names in homes.items() if len(names) > 1)
+    try:
+        passed = _passed(settings, paths, engine, probe)
+    except (Refused, Transient, DeltaError, OSError, ValueError, KeyError) as error:
+        return Sources(tuple(eras), mixed, None, f"The source cannot be looked at: {str(error).splitlines()[0]}")
+    if isinstance(passed, str):
+        return Sources(tuple(eras), mixed, None, passed)
+    return Sources(tuple(eras), mixed, passed, None)
+
+
+def load_eras(database: duckdb.DuckDBPyConnection, sources: Sources) -> None:
+    """Make the table `eras` for `rules.READ_TWICE`; rows of topics whose eras are not known are in none."""
+    database.execute("CREATE TABLE eras (source VARCHAR, since BIGINT, identity VARCHAR)")
+    known = [each for each in sources.eras if each.topic not in sources.mixed]
+    if known:
+        columns = [
+            [each.topic for each in known],
+            [each.since_seq for each in known],
+            [each.identity for each in known],
+        ]
+        database.execute(
+            "INSERT INTO eras SELECT unnest(?::VARCHAR[]), unnest(?::BIGINT[]), unnest(?::VARCHAR[])", columns
+        )
+
+
+def judge(database: duckdb.DuckDBPyConnection, bronze: ledger.Snapshot, sources: Sources) -> Behind:
+    """Compare bronze with what ingest has passed of its source."""
+    notes = tuple(
+        f"Topic {topic!r} was read from several clusters: whether a record of it was read twice is not known."
+        for topic in sorted(sources.mixed)
+    )
+    if isinstance(sources.passed, PassedFiles):
+        return _behind_files(database, bronze, sources.passed, notes)
+    if isinstance(sources.passed, PassedOffsets):
+        return _behind_offsets(database, bronze, sources.passed, notes)
+    return Behind(None, (), (*notes, sources.why_not or "The source was not looked at."))
+
+
+def _topic(text: str) -> str:
+    found = _TOPIC.match(text)
+    return found[1] if found else _LANDING
+
+
+def _passed(settings: Settings, paths: Paths, engine: Engine, probe: Probe | None) -> PassedFiles | PassedOffsets | str:
+    """Return what ingest has passed, or why that is not known."""
+    source = settings.source
+    described = (
+        f"kafka topic {source.topic} at {source.bootstrap_servers}"
+        if source.kind == "kafka"
+        else f"landing table {paths.landing}"
+    )
+    number = store.generation(engine, described)
+    known = None if number is None else store.identity(engine, number)
+    if number is None or known is None:
+        return f"Nothing is recorded of {described}."
+    start = json.loads(known.start) if known.start else None
+    query = paths.checkpoints / "ingest" / str(number) / "query"
+    done = query_log.batches(query / "commits")
+    offset = query_log.offset(query / "offsets" / str(done[-1])) if done else None
+    if done and offset is None:
+        return f"Ingest's checkpoint {query} does not tell how far it is."
+    if source.kind == "kafka":
+        gaps = [gap for gap in store.accepted_gaps(engine) if gap.source == described and gap.partition is not None]
+        return _passed_offsets(source.topic, known.since_seq, start, offset, gaps, probe)
+    accepted = [gap for gap in store.accepted_gaps(engine) if gap.source == described and gap.partition is None]
+    return _passed_files(paths.landing, known, start, offset, accepted)
+
+
+def _passed_offsets(
+    topic: str,
+    since_seq: int,
+    start: dict[str, Any] | None,
+    offset: dict[str, Any] | None,
+    gaps: Iterable[store.AcceptedGap],
+    probe: Probe | None,
+) -> PassedOffsets | str:
+    begun = {int(number): at for number, at in (start or {}).get("offsets", {}).items()}
+    after = {int(number): at for number, at in offset[topic].items()} if offset else begun
+    accepted = tuple(
+        (gap.partition, gap.first, gap.first + 2**62 if gap.last is None else gap.last)
+        for gap in gaps
+        if gap.partition is not None
+    )
+    return PassedOffsets(topic, since_seq, begun, after, accepted, probe)
+
+
+def _passed_files(
+    landing: Path,
+    known: store.Identity,
+    start: dict[str, Any] | None,
+    offset: dict[str, Any] | None,
+    accepted: Iterable[store.AcceptedGap],
+) -> PassedFiles | str:
+    """Return the files of the landing commits that ingest has passed, as far as the table's log still has them."""
+    table = DeltaTable(landing)
+    if str(table.metadata().id) != known.source_id:
+        return "The landing table is not the one that ingest has read."
+    begun = 0 if start is None else start["version"]
+    if begun is None:
+        return "Ingest began with the landing table as it was then: which files that were is not known."
+    if offset is not None and offset["isStartingVersion"]:
+        return "Ingest still reads the landing table as it was at its first start."
+    skipped = set() if start is None else set(start["skip"])
+    end = begun if offset is None else offset["reservoirVersion"]
+    there = {int(file.stem) for file in (landing / "_delta_log").glob("*.json") if file.stem.isdigit()}
+    first = max(
+        begun, min((version for version in there if set(range(version, table.version() + 1)) <= there), default=0)
+    )
+    left_out = [(gap.first, table.version() if gap.last is None else gap.last) for gap in accepted]
+    rows: dict[str, int] = {}
+    for version, actions in commits_after(landing, first - 1):
+        if version >= end:
+            break
+        if any(low <= version <= high for low, high in left_out):
+            continue
+        rows |= {name: count for name, count in _added(landing, actions) if name not in skipped}
+    return PassedFiles(rows)
+
+
+def _added(landing: Path, actions: Iterable[dict[str, Any]]) -> Iterator[tuple[str, int]]:
+    """Yield name and rows of each file that a commit added with new rows."""
+    for add in (action["add"] for action in actions if "add" in action):
+        if not add.get("dataChange", True):
+            continue
+        name = unquote(add["path"])
+        told = json.loads(add["stats"]).get("numRecords") if add.get("stats") else None
+        if told is None:
+            told = pq.read_metadata(landing / name).num_rows
+        yield name.rsplit("/", 1)[-1], int(told)
+
+
+def _behind_files(
+    database: duckdb.DuckDBPyConnection, bronze: ledger.Snapshot, passed: PassedFiles, notes: tuple[str, ...]
+) -> Behind:
+    sql = 'SELECT topic, count(DISTINCT "offset") FROM files(?) WHERE "partition" IS NULL GROUP BY topic'
+    there = dict(ledger.execute(database, sql, bronze, bronze))
+    missing = {name: rows - there.get(name, 0) for name, rows in passed.rows.items() if rows > there.get(name, 0)}
+    named = [
+        f"landing file {name}: bronze lacks {missing[name]:,} of {passed.rows[name]:,} rows"
+        for name in list(missing)[:_MOST_NAMED]
+    ]
+    return Behind(sum(missing.values()), tuple(named), notes)
+
+
+_HOLES: Final = """
+SELECT "partition", before + 1, "offset" - 1 FROM (
+    SELECT "partition", "offset", seq, lag("offset") OVER one AS before, lag(seq) OVER one AS seq_before
+    FROM files(?) WHERE topic = ? AND seq > ? AND "partition" IS NOT NULL
+    WINDOW one AS (PARTITION BY "partition" ORDER BY "offset")
+) WHERE "offset" > before + 1 AND seq <> seq_before ORDER BY "offset" - before DESC LIMIT ?
+"""
+_ENDS: Final = """
+SELECT "partition", min("offset"), max("offset") FROM files(?)
+WHERE topic = ? AND seq > ? AND "partition" IS NOT NULL GROUP BY "partition"
+"""
+
+
+def _behind_offsets(
+    database: duckdb.DuckDBPyConnection, bronze: ledger.Snapshot, passed: PassedOffsets, notes: tuple[str, ...]
+) -> Behind:
+    """Look for offsets that ingest has passed and bronze lacks; what transactions and compaction leave out is fine."""
+    ranges = list(_lacking(database, bronze, passed))
+    if not ranges:
+        return Behind(0, (), notes)
+    if passed.probe is None:
+        return Behind(None, (), (*notes, f"Bronze lacks offsets of {passed.topic!r}, and the broker cannot be asked."))
+    lost, unknown = [], []
+    for partition, first, last in ranges:
+        there = passed.probe(partition, first, last)
+        text = f"partition {partition} offsets {first} to {last}"
+        if there:
+            lost.append((text, last - first + 1))
+        elif there is None:
+            unknown.append(text)
+    if unknown:
+        some = "; ".join(unknown[:_MOST_NAMED])
+        notes = (
+            *notes,
+            f"Bronze lacks {some} of {passed.topic!r}; whether there were records, the broker does not tell.",
+        )
+    named = tuple(f"{passed.topic}: bronze lacks {text}, which have records" for text, _ in lost[:_MOST_NAMED])
+    if not lost and unknown:
+        return Behind(None, (), notes)
+    return Behind(sum(count for _, count in lost), named, notes)
+
+
+def _lacking(
+    database: duckdb.DuckDBPyConnection, bronze: ledger.Snapshot, passed: PassedOffsets
+) -> Iterator[tuple[int, int, int]]:
+    found = ledger.execute(database, _ENDS, bronze, bronze, passed.topic, passed.since_seq)
+    ends = {partition: (low, high) for partition, low, high in found}
+    ranges = []
+    for partition, after in sorted(passed.next.items()):
+        begun = passed.begun.get(partition, 0)
+        low, high = ends.get(partition, (after, after - 1))
+        ranges += [(partition, begun, min(low, after) - 1), (partition, max(high + 1, begun), after - 1)]
+    ranges += ledger.execute(database, _HOLES, bronze, bronze, passed.topic, passed.since_seq, _MOST_RANGES)
+    for partition, first, last in ranges:
+        covered = any(each == partition and low <= first and last <= high for each, low, high in passed.accepted)
+        if first <= last and not covered:
+            yield partition, first, last

@@ -1,0 +1,67 @@
+"""Asks a broker whether a topic has records between two offsets, for `turnout verify`. Never joins a consumer group."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from pipeline.ingest.topic import translate
+from pipeline.settings import Source
+
+_SECONDS: Final = 10.0  # for an answer about one range
+
+
+def prober(source: Source) -> Callable[[int, int, int], bool | None] | None:
+    """Return what tells whether a partition has a committed record from one offset to another; None: it cannot ask.
+
+    It tells None where the broker does not answer or no longer has these offsets.
+    """
+    if source.kind != "kafka":
+        return None
+    connection = translate(source.kafka_options)
+    if connection.untold:
+        return None
+    options = {
+        "bootstrap.servers": source.bootstrap_servers,
+        **connection.options,
+        "group.id": "turnout-check",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "log_level": 0,
+        "error_cb": lambda _: None,
+    }
+
+    def probe(partition: int, first: int, last: int) -> bool | None:
+        consumer = Consumer(options)
+        try:
+            return _has_record(consumer, TopicPartition(source.topic, partition, first), last)
+        except KafkaException:
+            return None
+        finally:
+            consumer.close()
+
+    return probe
+
+
+def _has_record(consumer: Consumer, place: TopicPartition, last: int) -> bool | None:
+    earliest, end = consumer.get_watermark_offsets(place, timeout=_SECONDS)
+    if end <= place.offset or last < earliest:
+        return None
+    begins_late = earliest > place.offset
+    consumer.assign([TopicPartition(place.topic, place.partition, max(place.offset, earliest))])
+    until = time.monotonic() + _SECONDS
+    while time.monotonic() < until:
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            found = (message.offset() or 0) <= last
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client has no other name for it
+            found = False
+        else:
+            return None
+        return None if begins_late and not found else found
+    return None
