@@ -52,6 +52,8 @@ NASTY: dict[str, Fields] = {
         "any": (14, "wkt:Any"),
         "None": (15, "optional bool"),
         "blob": (17, "bytes"),
+        "HasField": (18, "string"),
+        "game_key": (19, "string"),
     },
     "Inner": {"deep": (1, "uint32"), "value": (2, "optional float"), "items": (3, "repeated bytes")},
 }
@@ -123,6 +125,8 @@ def _filled(message: Any) -> Any:
     message.by[-1] = 0.1
     message.any.type_url = "x/y"
     setattr(message, "None", False)
+    message.game_key = "another's"
+    message.MergeFromString(b"\x92\x01\x01x")  # HasField, which no attribute reaches
     return message
 
 
@@ -190,6 +194,8 @@ FLIPS: dict[str, Callable[[Any], Any]] = {
     "any": lambda _: None,
     "None": lambda _: None,
     "blob": lambda content: content[1:],
+    "HasField": lambda _: "y",
+    "game_key": lambda _: "",
 }
 
 
@@ -299,7 +305,29 @@ def test_without_values_nothing_is_said_of_them(tmp_path: Path, nasty_root: Path
 @given(st.lists(EVENTS, min_size=1, max_size=4))
 def test_both_decoders_say_the_same(events: list[dict[str, Any]]) -> None:
     """Whatever a producer sends, the decoder of the passes and the one of the check say the same of it."""
-    payloads = [event_of(event).SerializeToString() for event in events]
+    _compare([event_of(event).SerializeToString() for event in events])
+
+
+EDITS = st.lists(
+    st.tuples(st.sampled_from(["put", "drop", "set"]), st.integers(0, 200), st.binary(min_size=1, max_size=3))
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(EVENTS, EDITS.filter(bool))
+def test_both_decoders_say_the_same_of_damaged_bytes(
+    event: dict[str, Any], edits: list[tuple[str, int, bytes]]
+) -> None:
+    """Fields that come twice, in parts, with another wire type or cut off: both read the same, or both refuse."""
+    payload = event_of(event).SerializeToString()
+    for kind, at, content in edits:
+        where = at % (len(payload) + 1)
+        after = where if kind == "put" else where + len(content)
+        payload = payload[:where] + (b"" if kind == "drop" else content) + payload[after:]
+    _compare([payload])
+
+
+def _compare(payloads: list[bytes]) -> None:
     decoded, (expected, refused) = DECODER.decode(pa.array(payloads, pa.binary())), REFERENCE.decode(payloads)
     assert [each.row for each in decoded.refused] == sorted(refused)
     assert [each.reason for each in decoded.refused] == [refused[row].reason for row in sorted(refused)]

@@ -1,0 +1,55 @@
+"""A real broker tells whether there are records between two offsets, for the comparison of bronze with its source."""
+
+import uuid
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from pipeline.ingest.broker import Broker
+from pipeline.ingest.probe import prober
+from pipeline.ingest.producer import ensure_topic
+from pipeline.settings import Source
+
+
+@pytest.fixture
+def topic(broker: Broker) -> Source:
+    """A topic with ten records, a transaction of two with its marker, and one that was aborted, with its marker."""
+    name = f"probe-{uuid.uuid4().hex[:8]}"
+    ensure_topic(broker.address, name, 1)
+    plain = Producer({"bootstrap.servers": broker.address, "acks": "all"})
+    for _ in range(10):
+        plain.produce(name, b"x", partition=0)
+    assert plain.flush(30) == 0
+    for commit in (True, False):
+        producer = Producer({"bootstrap.servers": broker.address, "transactional.id": f"{name}-{commit}"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for _ in range(2):
+            producer.produce(name, b"y", partition=0)
+        assert producer.flush(30) == 0
+        (producer.commit_transaction if commit else producer.abort_transaction)(30)
+    return Source(kind="kafka", bootstrap_servers=broker.address, topic=name)
+
+
+def test_a_broker_tells_what_bronze_lacks(topic: Source, broker: Broker) -> None:
+    """Records are records; markers, aborted ones and nothing at all are none; what is gone is not known."""
+    probe = prober(topic)
+    assert probe is not None
+    assert probe(0, 3, 5) is True
+    assert probe(0, 10, 11) is True
+    assert probe(0, 12, 12) is False, "the marker of the transaction"
+    assert probe(0, 12, 15) is False, "markers and aborted records"
+    assert probe(0, 50, 60) is None, "the topic has never had these"
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    for done in admin.delete_records([TopicPartition(topic.topic, 0, 6)]).values():
+        done.result()
+    assert probe(0, 3, 5) is None, "retention took them"
+    assert probe(0, 3, 8) is True, "some of them are still there"
+
+
+def test_a_broker_that_is_away_tells_nothing() -> None:
+    """No answer is not an answer."""
+    probe = prober(Source(kind="kafka", bootstrap_servers="127.0.0.1:9", topic="t"))
+    assert probe is not None
+    assert probe(0, 0, 1) is None
