@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app import services, words
 from app.services import Environment
-from pipeline.control import controller, drains, groups, moves, pauses, repairs, retirement
+from pipeline.control import controller, dedupes, drains, groups, moves, pauses, repairs, retirement
 from pipeline.control import engine as steps
 from pipeline.control.capabilities import Capability, capabilities, read_all_facts
 from pipeline.control.placement import lines_of, proposed
@@ -163,7 +163,7 @@ def preview_retirement(environment: Environment, kind: str, keys: Sequence[str])
 def preview_repair(
     environment: Environment, kind: str, keys: Sequence[str], choice: Mapping[str, str | None] | None = None
 ) -> Preview:
-    """Plan a retry, a replay or a rebuild (`kind`) of those of these games for which it is possible now.
+    """Plan a retry, a replay, a dedupe or a rebuild (`kind`) of those of these games for which it is possible now.
 
     `choice` is which rows of quarantine a replay takes, see `repairs.choice`; all where None.
 
@@ -188,6 +188,10 @@ def preview_repair(
         if kind == "retry":
             facts = pauses.plan(kind, chosen, there, decided(store))
             wish, lines = pauses.wish(kind, facts, services.actor(), ""), pauses.rendered(kind, facts, there)
+        elif kind == "dedupe":
+            name = environment.settings.environment
+            facts = dedupes.plan(paths, name, chosen, repairs.observe(paths, name, store, chosen))
+            wish, lines = dedupes.wish(facts, services.actor(), ""), dedupes.announced(facts)
         else:
             subjects = repairs.observe(paths, environment.settings.environment, store, chosen)
             facts = repairs.plan(kind, chosen, subjects)

@@ -25,7 +25,7 @@ Barred = Callable[[str], str | None]
 class Card:
     """One thing that may be done."""
 
-    name: str  # pause | resume | retry | replay | restore | move | rebuild | retire | drain | start | stop | restart
+    name: str  # of an operation, such as pause, move or rebuild
     radius: Level  # 1: a game, gently; 2: a game; 3: a group
     why_not: str | None  # one sentence; None: it is possible
     instead: str | None  # what to do where it is not possible
@@ -58,7 +58,7 @@ def of_game(row: GameRow, steering: Steering, facts: Facts, barred: Barred) -> t
     }
     cards = (
         *(own["pause"], own["resume"], can["retry"], can["replay"], own["restore"]),
-        *(own["move"], can["rebuild"], own["retire"], can["restart"]),
+        *(own["move"], can["dedupe"], can["rebuild"], own["retire"], can["restart"]),
     )
     return tuple(_for_actor(each, barred) for each in cards)
 
@@ -95,7 +95,8 @@ def _obstacles(row: GameRow, steering: Steering, facts: Facts) -> tuple[dict[str
 
 
 def _of_capability(each: Capability) -> Card:
-    radius: Level = {"retry": 1, "replay": 1, "rebuild": 2, "restart": 3}[each.name]  # type: ignore[assignment] # of four
+    levels: Mapping[str, Level] = {"retry": 1, "replay": 1, "dedupe": 2, "rebuild": 2, "restart": 3}
+    radius = levels[each.name]
     other = each.alternative
     instead, about_it = (None, None) if other is None else (f"{other.name.capitalize()} instead.", other.sentence)
     return Card(each.name, radius, each.why_not, instead, each.touches, each.seconds, about_it=about_it)

@@ -21,8 +21,8 @@ from pipeline.store.games import registered_keys
 from pipeline.store.operations import open_on, took
 from pipeline.store.seats import group_seats, seats
 
-Name = Literal["retry", "replay", "rebuild", "restart"]
-NAMES: Final[tuple[Name, ...]] = ("retry", "replay", "rebuild", "restart")
+Name = Literal["retry", "replay", "dedupe", "rebuild", "restart"]
+NAMES: Final[tuple[Name, ...]] = ("retry", "replay", "dedupe", "rebuild", "restart")
 """By blast radius, the gentlest first."""
 
 _NOTHING: Final = Decision()
@@ -32,6 +32,7 @@ _REASONS: Final = 1_000
 _INSTEAD: Final[Mapping[Name, tuple[Name, ...]]] = {
     "retry": ("restart",),
     "replay": ("retry",),
+    "dedupe": ("replay", "retry"),
     "rebuild": ("replay", "retry"),
     "restart": ("retry", "rebuild"),
 }
@@ -232,6 +233,8 @@ def _touches(name: Name, facts: Facts) -> str:
         of_all = "its rows in quarantine" if facts.rows == _ALL_ROWS else "the chosen of its rows in quarantine"
         rows = f"{of_all}, which nobody has counted" if count is None else f"{count:,} rows in quarantine"
         return f"Decodes {rows}: what decodes goes into its table, the rest stays."
+    if name == "dedupe":
+        return "Reads all places of its table and removes second copies of rows in one commit; without any, nothing."
     if name == "rebuild":
         return "Reads all its bronze and replaces all files of its table in one commit; until then the old ones serve."
     if facts.group is None:

@@ -28,11 +28,13 @@ def plan(paths: Paths, environment: str, keys: Sequence[str], subjects: Mapping[
     """Return what a removal of doubled rows is about: game key → generation and number of repairs of its table.
 
     Raises:
-        Refused: a game does not exist, or has no schema or no table.
+        Refused: a game does not exist, is retired, or has no schema or no table.
     """
     wanted = sorted(set(keys))
     if unknown := [key for key in wanted if key not in subjects]:
         raise Refused(f"No such game: {some(unknown)}. `turnout games list` shows those there are.")
+    if retired := [key for key in wanted if subjects[key].retired]:
+        raise Refused(f"Retired: {some(retired)}. Run `turnout repair restore` first.")
     if bare := [key for key in wanted if not subjects[key].schemas]:
         raise Refused(f"No schema is registered for {some(bare)}, so copies cannot be judged. Register one first.")
     if empty := [key for key in wanted if subjects[key].generation is None]:
@@ -45,6 +47,13 @@ def plan(paths: Paths, environment: str, keys: Sequence[str], subjects: Mapping[
 def wish(facts: Mapping[str, Any], actor: str, reason: str) -> Wish:
     """Return the operation to submit."""
     return Wish("dedupe", tuple(f"game:{key}" for key in facts), actor, reason, {"games": sorted(facts)}, facts)
+
+
+def announced(facts: Mapping[str, Any]) -> list[str]:
+    """Return what an operation does to tables that nobody has looked at, as lines for people."""
+    lines = [f"{key}: generation {each['generation']}" for key, each in facts.items()]
+    last = "Second copies of rows are removed in one commit per table; a table without any is left as it is."
+    return [*lines, f"{len(facts)} to dedupe. {last}"]
 
 
 def rendered(found: Sequence[Deduped]) -> list[str]:

@@ -308,7 +308,7 @@ def test_a_capability_refusal_is_on_the_pages(store: Engine, opening: Opening, t
     """The very sentence of why not, and what is instead, stands on the game's page and in a refused preview."""
     facts = read_facts(store, Paths(tmp_path), KEY["Risk"], time.time(), count=False)
     assert not facts.has_table
-    assert "✕ Rebuild: It has no table yet. Its stream makes one from bronze. → Replay instead." in texts(
+    assert "✕ Dedupe, rebuild: It has no table yet. Its stream makes one from bronze. → Replay instead." in texts(
         opening("game", game=KEY["Risk"])
     )
     (tmp_path / "bronze").mkdir(exist_ok=True)

@@ -35,21 +35,27 @@ def named(facts: Facts, name: str) -> Capability:
 @pytest.mark.parametrize(
     ("facts", "possible"),
     [
-        (WELL, {"replay", "rebuild", "restart"}),
-        (replace(WELL, decision=PARKED, lane="QUARANTINED"), {"retry", "replay", "rebuild", "restart"}),
-        (replace(WELL, decision=Decision(failures=1)), {"retry", "replay", "rebuild", "restart"}),
-        (replace(WELL, decision=replace(PARKED, desired="paused")), {"retry", "replay", "rebuild", "restart"}),
-        (replace(WELL, quarantined={}), {"rebuild", "restart"}),
-        (replace(WELL, quarantined=None), {"replay", "rebuild", "restart"}),
-        (replace(WELL, quarantined={"kills_worker": 2}), {"rebuild", "restart"}),
-        (replace(WELL, quarantined={"kills_worker": 2, "unknown_schema": 1}), {"replay", "rebuild", "restart"}),
-        (replace(WELL, quarantined={"kills_worker": 2}, rows=DEADLY), {"replay", "rebuild", "restart"}),
+        (WELL, {"replay", "dedupe", "rebuild", "restart"}),
+        (replace(WELL, decision=PARKED, lane="QUARANTINED"), {"retry", "replay", "dedupe", "rebuild", "restart"}),
+        (replace(WELL, decision=Decision(failures=1)), {"retry", "replay", "dedupe", "rebuild", "restart"}),
+        (
+            replace(WELL, decision=replace(PARKED, desired="paused")),
+            {"retry", "replay", "dedupe", "rebuild", "restart"},
+        ),
+        (replace(WELL, quarantined={}), {"dedupe", "rebuild", "restart"}),
+        (replace(WELL, quarantined=None), {"replay", "dedupe", "rebuild", "restart"}),
+        (replace(WELL, quarantined={"kills_worker": 2}), {"dedupe", "rebuild", "restart"}),
+        (
+            replace(WELL, quarantined={"kills_worker": 2, "unknown_schema": 1}),
+            {"replay", "dedupe", "rebuild", "restart"},
+        ),
+        (replace(WELL, quarantined={"kills_worker": 2}, rows=DEADLY), {"replay", "dedupe", "rebuild", "restart"}),
         (replace(WELL, has_schema=False), {"restart"}),
         (replace(WELL, has_table=False), {"replay", "restart"}),
-        (replace(WELL, backend="none"), {"replay", "rebuild"}),
-        (replace(WELL, backend="none", decision=PARKED), {"retry", "replay", "rebuild"}),
-        (replace(WELL, silence="its driver is stopped", decision=PARKED), {"replay", "rebuild", "restart"}),
-        (replace(WELL, group=None, backend=None, silence=None, decision=PARKED), {"replay", "rebuild"}),
+        (replace(WELL, backend="none"), {"replay", "dedupe", "rebuild"}),
+        (replace(WELL, backend="none", decision=PARKED), {"retry", "replay", "dedupe", "rebuild"}),
+        (replace(WELL, silence="its driver is stopped", decision=PARKED), {"replay", "dedupe", "rebuild", "restart"}),
+        (replace(WELL, group=None, backend=None, silence=None, decision=PARKED), {"replay", "dedupe", "rebuild"}),
         (replace(WELL, retired=True, group=None, backend=None, decision=PARKED), set()),
         (replace(WELL, busy="move 4f1d2a3b by ann", decision=PARKED), set()),
     ],
@@ -57,7 +63,7 @@ def named(facts: Facts, name: str) -> Capability:
 def test_what_is_possible_and_what_is_not(facts: Facts, possible: set[str]) -> None:
     """The gentlest comes first; what is not possible has one sentence why, and all say what they touch."""
     found = capabilities(facts)
-    assert tuple(each.name for each in found) == NAMES == ("retry", "replay", "rebuild", "restart")
+    assert tuple(each.name for each in found) == NAMES == ("retry", "replay", "dedupe", "rebuild", "restart")
     assert {each.name for each in found if each.possible} == possible
     for each in found:
         assert (each.why_not is None) == each.possible

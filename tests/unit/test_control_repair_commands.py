@@ -34,9 +34,9 @@ def test_what_can_be_done_is_told_for_people_and_scripts(world: World) -> None:
     assert "Decodes 2 rows in quarantine" in text
     told = json.loads(turnout(world, "repair", "options", CHESS.key, "--json").stdout)
     assert [(each["name"], each["possible"]) for each in told] == [
-        ("retry", False), ("replay", True), ("rebuild", True), ("restart", False),
+        ("retry", False), ("replay", True), ("dedupe", True), ("rebuild", True), ("restart", False),
     ]  # fmt: skip
-    assert told[3]["alternative"]["name"] == "rebuild"
+    assert told[4]["alternative"]["name"] == "rebuild"
 
 
 def test_a_dry_run_works_out_what_a_replay_would_do(world: World) -> None:
