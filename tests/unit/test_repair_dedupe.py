@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pipeline import names
 from pipeline.books.report import as_dict, render
 from pipeline.cli import cli
+from pipeline.control import dedupes, repairs
 from pipeline.control.controller import KINDS
 from pipeline.control.engine import World as Control
 from pipeline.control.engine import tick
@@ -347,3 +348,18 @@ def test_a_table_that_was_repaired_meanwhile_is_looked_at_again_first(world: Wor
     tick(Control(world.settings, world.engine, world.paths), KINDS)
     done = operation(world.engine, json.loads(asked.stdout)["operation_id"])
     assert (done.state, "it has changed since you looked" in str(done.outcome)) == ("failed", True)
+
+
+def test_a_page_submits_the_very_operation(world: World) -> None:
+    """What is confirmed under Repairs is what the command submits, though a page does not read the table."""
+    from app.asking import preview_repair
+    from app.services import Environment
+
+    doubled(world)
+    environment = Environment(world.settings, world.paths, "test")
+    preview = preview_repair(environment, "dedupe", [CHESS.key])
+    assert "1 to dedupe." in " ".join(preview.lines)
+    keys = [str(CHESS.key)]
+    subjects = repairs.observe(world.paths, world.environment, world.engine, keys)
+    assert preview.wish.preview == dedupes.plan(world.paths, world.environment, keys, subjects)
+    assert (preview.wish.kind, preview.wish.targets) == ("dedupe", (f"game:{CHESS.key}",))
