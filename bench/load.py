@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 from bench.log import Commit, Follower
 from bench.numbers import Floats, Ints, applied_at
 from pipeline.control.children import Child, Children, turnout
+from pipeline.delta_log import json_lines
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.engine import open_store
 from pipeline.store.games import assigned, known_games, register_group
@@ -140,7 +141,7 @@ class Load:
         newest = max((int(each.name) for each in (offsets / "commits").iterdir() if each.name.isdigit()), default=None)
         if newest is None:
             return True
-        reached = json.loads((offsets / "offsets" / str(newest)).read_text("utf-8").splitlines()[-1])
+        reached = json.loads(json_lines((offsets / "offsets" / str(newest)).read_text("utf-8"))[-1])
         version = DeltaTable(self.paths.landing).version()
         # Delta's offset is (version, index): a negative index stands before a version's first file.
         return int(reached["reservoirVersion"]) < version + (1 if int(reached["index"]) < 0 else 0)

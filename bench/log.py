@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from pipeline.delta_log import json_lines
+
 CURSOR_PREFIX: Final = "turnout/"
 
 
@@ -62,7 +64,7 @@ class Follower:
         """Return the commits that were added since the last call."""
         new = []
         while (entry := self.table / "_delta_log" / f"{self._next:020}.json").exists():
-            new.append(parse_commit(entry.read_text("utf-8").splitlines(), self._next, entry.stat().st_mtime))
+            new.append(parse_commit(json_lines(entry.read_text("utf-8")), self._next, entry.stat().st_mtime))
             self._next += 1
         self.commits += new
         return new

@@ -30,7 +30,16 @@ def read_commit(table: Path, version: int) -> list[Action] | None:
         text = _file(table, version).read_text("utf-8")
     except FileNotFoundError:
         return None
-    return [json.loads(line) for line in text.splitlines() if line]
+    return [json.loads(line) for line in json_lines(text)]
+
+
+def json_lines(text: str) -> list[str]:
+    """Return the lines of a text of JSON lines, without empty ones.
+
+    They end at a line feed only: `str.splitlines` also ends them at U+0085, U+2028 and U+2029, which JSON writes as
+    they are, and which names and statistics have.
+    """
+    return [line for line in text.split("\n") if line]
 
 
 def publish_commit(table: Path, version: int, actions: Sequence[Action]) -> bool:

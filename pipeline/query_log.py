@@ -18,7 +18,7 @@ def batches(folder: Path) -> list[int]:
 def lines(file: Path) -> list[dict[str, Any]] | None:
     """Return what stands below the version line of one of Spark's log files, None when it is damaged or missing."""
     try:
-        version, *rest = file.read_text("utf-8").splitlines()
+        version, *rest = file.read_text("utf-8").split("\n")  # not at U+2028 and its like, which JSON has as they are
         told = [json.loads(line) for line in rest if line]
     except (FileNotFoundError, ValueError):  # also no line at all, and bytes that are no text
         return None

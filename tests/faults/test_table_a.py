@@ -18,7 +18,7 @@ from sqlalchemy import update
 from pipeline import delta_table
 from pipeline.bronze import BRONZE
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta_log import publish_commit
+from pipeline.delta_log import json_lines, publish_commit
 from pipeline.delta_table import CursorTable
 from pipeline.errors import Refused
 from pipeline.failpoints import Injected
@@ -136,8 +136,10 @@ def test_a6_a_commit_whose_reply_was_lost_is_not_made_twice(
 
 def _added(table: Path) -> list[str]:
     """Return the path of every file that was ever added to a table, as often as it was."""
-    lines = [line for file in sorted((table / "_delta_log").glob("*.json")) for line in file.read_text().splitlines()]
-    actions = [json.loads(line) for line in lines if line]
+    lines = [
+        line for file in sorted((table / "_delta_log").glob("*.json")) for line in json_lines(file.read_text("utf-8"))
+    ]
+    actions = [json.loads(line) for line in lines]
     return [action["add"]["path"] for action in actions if "add" in action]
 
 

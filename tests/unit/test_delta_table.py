@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -135,3 +136,22 @@ def test_a_stale_view_is_renewed_before_a_commit(tmp_path: Path, monkeypatch: py
     table.commit([write_file(_rows(9), tmp_path / "t")], None, 9)
     assert table.version == 4
     assert _read(tmp_path / "t") == [1, 2, 3, 9]
+
+
+SEPARATORS = "Caf\u0085e \u2028 Par\u2029is \x1c\x0b"
+"""Characters at which `str.splitlines` ends a line; the last two are escaped in JSON, the others are not."""
+
+
+def test_a_commit_with_line_separators_in_its_statistics_is_read(path: Path) -> None:
+    """Lines of the log end at a line feed only: what is between stands in names and statistics as it is."""
+    table = CursorTable.create(path, SCHEMA, APP)
+    other = CursorTable.create(path, SCHEMA, f"another {SEPARATORS}")
+    rows = pa.table({"_seq": [1], "name": [SEPARATORS]}, schema=SCHEMA)
+    other.commit([write_file(rows, path, ["_seq", "name"])], None, 1, note={"note": SEPARATORS})
+    log = path / "_delta_log" / f"{other.version:020}.json"
+    raw = [json.loads(line) for line in log.read_bytes().split(b"\n") if line]
+    log.write_text("\n".join(json.dumps(action, ensure_ascii=False) for action in raw), "utf-8")  # as Spark writes it
+    assert raw == read_commit(path, other.version)
+    table.commit([write_file(_rows(2), path, ["_seq"])], None, 2)
+    assert table.transaction_version(f"another {SEPARATORS}") == 1
+    assert _read(path) == [1, 2]

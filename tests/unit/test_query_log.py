@@ -51,3 +51,12 @@ def test_a13_maintenance_waits_for_a_reader_whose_place_is_damaged(tmp_path: Pat
             (folder / "0").write_bytes(content if log == "offsets" else b"v1\n{}")
     found: dict[str, Reader] = {reader.name: reader for reader in readers(tmp_path, "bronze")}
     assert {name: reader.next_version for name, reader in found.items()} == {"demux/a/query": 7, "demux/b/query": None}
+
+
+def test_line_separators_in_an_offset_do_not_damage_it(tmp_path: Path) -> None:
+    """Lines end at a line feed only: U+0085, U+2028 and U+2029 stand in JSON as they are."""
+    separators = "a\u0085b\u2028c\u2029d"
+    metadata = json.dumps({"batchWatermarkMs": 0, "conf": {"name": separators}}, ensure_ascii=False)
+    planned = {**OFFSET, "topic": separators}
+    (tmp_path / "0").write_text(f"v1\n{metadata}\n{json.dumps(planned, ensure_ascii=False)}", "utf-8")
+    assert query_log.offset(tmp_path / "0") == planned
