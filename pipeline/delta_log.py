@@ -27,7 +27,7 @@ def is_plain(table: DeltaTable) -> bool:
 def read_commit(table: Path, version: int) -> list[Action] | None:
     """Return the actions of one commit, or None when there is no such commit (yet)."""
     try:
-        text = _file(table, version).read_text("utf-8")
+        text = commit_file(table, version).read_text("utf-8")
     except FileNotFoundError:
         return None
     return [json.loads(line) for line in json_lines(text)]
@@ -43,8 +43,8 @@ def json_lines(text: str) -> list[str]:
 
 
 def publish_commit(table: Path, version: int, actions: Sequence[Action]) -> bool:
-    """Write a commit unless its version is taken; tell whether it was written."""
-    target = _file(table, version)
+    """Write a commit unless its version is taken, or was and is cleaned away; tell whether it was written."""
+    target = commit_file(table, version)
     draft = target.parent / f"_commit_{uuid.uuid4().hex}.json.tmp"
     with draft.open("w", encoding="utf-8") as handle:
         handle.write("\n".join(json.dumps(action, separators=(",", ":")) for action in actions))
@@ -57,6 +57,10 @@ def publish_commit(table: Path, version: int, actions: Sequence[Action]) -> bool
     finally:
         with contextlib.suppress(FileNotFoundError):
             draft.unlink()
+    if version and not has_version(table, version - 1):
+        # The log is cut from below, so its end is elsewhere: whoever stood still for long had the old one in view.
+        target.unlink(missing_ok=True)
+        return False
     return True
 
 
@@ -67,5 +71,12 @@ def commits_after(table: Path, version: int) -> Iterator[tuple[int, list[Action]
         yield version, actions
 
 
-def _file(table: Path, version: int) -> Path:
+def has_version(table: Path, version: int) -> bool:
+    """Tell whether a log still has a version, as a commit or as a checkpoint."""
+    commit = commit_file(table, version)
+    return commit.exists() or commit.with_suffix(".checkpoint.parquet").exists()
+
+
+def commit_file(table: Path, version: int) -> Path:
+    """Return where a version's commit is, if it is there."""
     return table / "_delta_log" / f"{version:020}.json"

@@ -22,7 +22,8 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
-from pipeline.delta_log import Action, commits_after, is_plain, publish_commit
+from pipeline.delta_checkpoint import write_when_due
+from pipeline.delta_log import Action, commits_after, has_version, is_plain, publish_commit
 from pipeline.failpoints import hit
 
 _QUIET_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -165,6 +166,8 @@ class CursorTable:
                 return
             self._followed.update({txn["appId"]: int(txn["version"]) for txn in _transactions(actions)})
             self._version = version
+        if not has_version(self.path, self._version):
+            self._adopt(DeltaTable(self.path))  # log cleanup has passed what was in view: nothing follows it there
         self._seen_at = time.time()
 
     def _adopt(self, table: DeltaTable) -> None:
@@ -277,6 +280,9 @@ class CursorTable:
 
     def _checkpoint_when_due(self) -> None:
         if (self._version + self._checkpoint_phase) % self._checkpoint_interval == 0:
+            if self._plain:
+                write_when_due(self.path, self._version)
+                return
             self._adopt(DeltaTable(self.path))
             self._table.create_checkpoint()
 

@@ -118,7 +118,10 @@ class Maintenance:
     run_megabytes: int = 512  # most bytes of one run of bronze or quarantine
     file_megabytes: int = 32  # about how large merged files become
     file_retention_hours: float = 168.0  # files that are in no table are kept so long
-    log_retention_hours: float = 720.0  # Delta versions are kept so long
+    log_retention_hours: float = 720.0  # Delta versions are kept so long at most
+    log_megabytes: int = (
+        40  # a table's log on disk; its oldest versions go before it is larger, but none of the last hour
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,4 +369,5 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("maintenance.file_megabytes", 1, 1024),
     ("maintenance.file_retention_hours", 24, 168),
     ("maintenance.log_retention_hours", 24, 87_600),
+    ("maintenance.log_megabytes", 1, 100_000),
 )

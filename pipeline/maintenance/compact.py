@@ -14,7 +14,7 @@ from deltalake import DeltaTable, PostCommitHookProperties
 from pipeline.delta_rewrite import Overtaken, TableFile, replace_files, table_files
 from pipeline.delta_table import DataFile, discard
 from pipeline.failpoints import hit
-from pipeline.maintenance import plan
+from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport
 from pipeline.maintenance.rewrite import columns_of, opened, packed, queried, sorted_by_game
 from pipeline.maintenance.stats import told_columns
@@ -113,6 +113,7 @@ def _commit(
         discard(path, new)
         raise RuntimeError(f"{len(old)} files would lose {removed} rows on being merged; nothing was changed")
     hit("in_maintenance")
+    removals.leaving(path, (file.path for file in old))
     try:
         replace_files(path, old, new, _OPERATION)
     except Overtaken as error:

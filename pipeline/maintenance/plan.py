@@ -5,15 +5,18 @@ Called by the modules beside it, which read the world and act.
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from pipeline.delta_rewrite import TableFile, replaceable
 
 _VERSION: Final = re.compile(r"\.?(\d{20})\.")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
-_DRAFT: Final = re.compile(r"_commit_.*\.tmp|\.\d{20}\..*\.tmp|\..*\.tmp\.crc")
+_DRAFT: Final = re.compile(r"_(?:commit|checkpoint)_.*\.tmp|\.\d{20}\..*\.tmp|\..*\.tmp\.crc")
+_BLOCK_BYTES: Final = 4096  # no file takes less of a disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +83,60 @@ def checkpoint_version(entries: Iterable[str]) -> int | None:
     return max(_checkpoints(entries), default=None)
 
 
-def oldest_checkpoint(entries: Iterable[str]) -> int | None:
-    """Return the version of the oldest checkpoint among the names of a log's files, None when there is none."""
-    return min(_checkpoints(entries), default=None)
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file of a table's log."""
+
+    modified: float  # Unix seconds
+    size: int  # bytes
+
+    @property
+    def on_disk(self) -> int:
+        """Bytes of the blocks it fills."""
+        return -(-self.size // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
-def expendable_log(entries: Mapping[str, float], cutoff: float) -> list[str]:
-    """Return the log entries (of name → modified, Unix seconds) that may go, in the order of deletion.
+@dataclass(frozen=True, slots=True)
+class LogWindow:
+    """How much of a log is kept."""
 
-    All before the newest checkpoint that is older than the cutoff: every version after the cutoff stays readable.
-    Drafts of killed writers go when they are older than the cutoff.
+    oldest: float  # versions of before this time (Unix seconds) are not kept
+    most_bytes: int  # on disk; what is beyond goes, oldest first
+    recent: float  # but no version that was the newest one at or after this time
+
+
+def first_kept(entries: Mapping[str, LogFile], window: LogWindow, pointed_to: int) -> int | None:
+    """Return the version of the checkpoint that a log is to begin with, None when all of it is to stay.
+
+    It was written before the window's `recent`, so whatever is before it was followed by another version by then.
+
+    Args:
+        entries: the log's files by name.
+        window: how much is kept.
+        pointed_to: the checkpoint that readers are sent to; a log never begins after it.
     """
-    keep = checkpoint_version(name for name, modified in entries.items() if modified < cutoff)
-    versions = {name: int(match[1]) for name in entries if (match := _VERSION.match(name))}
+    checkpoints = {version: entries[name].modified for name in entries for version in _checkpoints([name])}
+    able = sorted(at for at, modified in checkpoints.items() if modified < window.recent and at <= pointed_to)
+    aged = max((at for at in able if checkpoints[at] < window.oldest), default=None)
+    sizes = sorted((version, entries[name].on_disk) for name, version in _versions(entries).items())
+    sums = list(accumulate((size for _, size in sizes), initial=0))
+
+    def fits(version: int) -> bool:
+        return sums[-1] - sums[bisect_left(sizes, (version, 0))] <= window.most_bytes
+
+    if aged is None and fits(0):
+        return None
+    return next((at for at in able if at >= (aged or 0) and fits(at)), max(able, default=None))
+
+
+def expendable_log(entries: Mapping[str, LogFile], keep: int | None, recent: float) -> list[str]:
+    """Return the names of the log's files that may go, in the order of deletion: all of versions before one.
+
+    Drafts of killed writers go when they were written before `recent` (Unix seconds).
+    """
+    versions = _versions(entries)
     behind = [name for name, version in versions.items() if keep is not None and version < keep]
-    drafts = {name for name, modified in entries.items() if _DRAFT.fullmatch(name) and modified < cutoff}
+    drafts = {name for name, entry in entries.items() if _DRAFT.fullmatch(name) and entry.modified < recent}
     return sorted(behind, key=lambda name: (versions[name], name)) + sorted(drafts.difference(behind))
 
 
@@ -111,6 +153,10 @@ def expendable_files(
         for path, modified in found.items()
         if path not in living and modified < cutoff and removed_at.get(path, modified) < cutoff
     )
+
+
+def _versions(entries: Iterable[str]) -> dict[str, int]:
+    return {name: int(match[1]) for name in entries if (match := _VERSION.match(name))}
 
 
 def _checkpoints(entries: Iterable[str]) -> list[int]:

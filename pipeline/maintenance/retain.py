@@ -4,23 +4,27 @@ Each deletion concerns what no version within its retention refers to; it may be
 """
 
 import os
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from pipeline.delta_log import commits_after, is_plain
+from pipeline.delta_checkpoint import checkpoint_file, pointed_to, write_checkpoint
+from pipeline.delta_log import is_plain
 from pipeline.delta_rewrite import table_files
 from pipeline.failpoints import hit
-from pipeline.maintenance import plan
+from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport
+from pipeline.settings import Maintenance
 
 _CHECKPOINT_COMMITS: Final = 100  # the hot path writes its own far more often; this is for tables it does not tend
+RECENT_SECONDS: Final = 3600.0
+"""No version that was the newest one within this time leaves a log: whoever has it in view may still go on from it."""
+
 _EXPIRY: Final = "delta.setTransactionRetentionDuration"
 _NEVER: Final = "interval 36500 days"
 
@@ -38,48 +42,55 @@ def keep_transactions(path: Path, report: TableReport) -> None:
     )
 
 
-def checkpoint(path: Path, report: TableReport) -> None:
+def checkpoint(path: Path, now: float, report: TableReport) -> None:
     """Write a checkpoint where the log since the last one is long or was just rewritten."""
     table = DeltaTable(path)
     last = plan.checkpoint_version(_entries(path))
     since = table.version() - (-1 if last is None else last)
     if since >= _CHECKPOINT_COMMITS or (report.files_merged and since > 0):
-        table.create_checkpoint()
+        if is_plain(table):
+            write_checkpoint(path, table.version(), now)
+        else:
+            table.create_checkpoint()
         report.checkpoint = True
 
 
-def clean_log(path: Path, now: float, retention_seconds: float, report: TableReport) -> None:
-    """Delete log entries that lie behind a checkpoint older than the retention.
+def clean_log(path: Path, now: float, wanted: Maintenance, report: TableReport) -> None:
+    """Delete the beginning of a log that is too old or too large, up to a checkpoint of more than an hour ago.
 
-    Whoever still needs one of them finds a gap and fails; Delta readers never skip a missing version.
+    Whoever still needs it finds a gap and fails; Delta readers never skip a missing version.
     """
     entries = _entries(path)
-    doomed = plan.expendable_log(entries, now - retention_seconds)
-    if not doomed:
-        return
-    base = plan.oldest_checkpoint(entries.keys() - set(doomed))
-    if base is not None:
-        pq.read_metadata(_checkpoint_file(path, base))  # raises where it is damaged, and nothing is deleted
-    for name in doomed:
+    recent = now - RECENT_SECONDS
+    window = plan.LogWindow(now - wanted.log_retention_hours * 3600, wanted.log_megabytes * 1_000_000, recent)
+    keep = plan.first_kept(entries, window, _pointed_to(path))
+    if keep is not None:
+        pq.read_metadata(checkpoint_file(path, keep))  # raises where it is damaged, and nothing is deleted
+    for name in plan.expendable_log(entries, keep, recent):
         (path / "_delta_log" / name).unlink(missing_ok=True)
         report.log_entries_deleted += 1
 
 
 def clean_files(path: Path, now: float, retention_seconds: float, report: TableReport) -> None:
-    """Delete data files that left the table, or were written and never committed, longer ago than the retention."""
+    """Delete data files that left the table, or were written and never committed, longer ago than the retention.
+
+    When a file left is kept as its time of modification, so that no log has to remember it. Where the log no longer
+    tells when files left, they count as having left now.
+    """
     found = dict(_data_files(path))  # before the table is looked at: what is committed in between is in the table
     table = DeltaTable(path)
-    cutoff = now - retention_seconds
     if not is_plain(table):
         hours = int(retention_seconds // 3600)
         report.files_deleted += len(table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=False))
         return
     living = {spelled for file in table_files(table) for spelled in (file.path, unquote(file.path))}
-    removed_at = _removed(path, table.version())
+    removed_at = removals.since_last_look(path, table)
     if removed_at is None:
-        report.notes.append("its log has a gap, so it is not known when files left it: none was deleted")
-        return
-    doomed = plan.expendable_files({name: at for name, (at, _) in found.items()}, living, removed_at, cutoff)
+        report.notes.append("its log does not tell when files left it: those outside it are kept as if they left now")
+        removed_at = {name: now for name in found if name not in living}
+    modified = {name: at for name, (at, _) in found.items()}
+    removals.mark(path, modified, removed_at)
+    doomed = plan.expendable_files(modified, living, removed_at, now - retention_seconds)
     if doomed:
         hit("in_maintenance")
     for name in doomed:
@@ -87,14 +98,22 @@ def clean_files(path: Path, now: float, retention_seconds: float, report: TableR
             (path / name).unlink()
             report.files_deleted += 1
             report.bytes_deleted += found[name][1]
+    removals.looked(path, table)
 
 
-def _entries(path: Path) -> dict[str, float]:
+def _pointed_to(path: Path) -> int:
+    """Return the checkpoint that readers are sent to; -1 where the log does not say, so that nothing is cut."""
+    told = pointed_to(path)
+    return -1 if told is None else told
+
+
+def _entries(path: Path) -> dict[str, plan.LogFile]:
     found = {}
     for entry in os.scandir(path / "_delta_log"):
         with suppress(FileNotFoundError):  # a draft that became a commit meanwhile
             if entry.is_file():
-                found[entry.name] = entry.stat().st_mtime
+                stat = entry.stat()
+                found[entry.name] = plan.LogFile(stat.st_mtime, stat.st_size)
     return found
 
 
@@ -108,26 +127,3 @@ def _data_files(path: Path) -> Iterator[tuple[str, tuple[float, int]]]:
                 with suppress(FileNotFoundError):
                     stat = file.stat()
                     yield str(file.relative_to(path)), (stat.st_mtime, stat.st_size)
-
-
-def _removed(path: Path, version: int) -> Mapping[str, float] | None:
-    """Return when files left the table (Unix seconds), as its last checkpoint and the log since tell.
-
-    None when what can be read does not reach from a checkpoint to this version.
-    """
-    seen = plan.checkpoint_version(_entries(path))
-    removes: list[Mapping[str, Any]] = []
-    if seen is not None:
-        rows = pq.read_table(_checkpoint_file(path, seen), columns=["remove"]).column("remove").to_pylist()
-        removes += [row for row in rows if row is not None]
-    for after, actions in commits_after(path, -1 if seen is None else seen):
-        seen = after
-        removes += [action["remove"] for action in actions if "remove" in action]
-    if seen is None or seen < version:
-        return None
-    # A removal without a time may have been a moment ago.
-    return {unquote(each["path"]): (each.get("deletionTimestamp") or time.time() * 1000) / 1000 for each in removes}
-
-
-def _checkpoint_file(path: Path, version: int) -> Path:
-    return path / "_delta_log" / f"{version:020}.checkpoint.parquet"

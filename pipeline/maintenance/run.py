@@ -120,9 +120,9 @@ def _tend(path: Path, name: str, now: float, wanted: Maintenance, merge: Merge) 
         report.files_before = len(table_files(DeltaTable(path)))
         retain.keep_transactions(path, report)
         merge(report)
-        retain.checkpoint(path, report)
-        retain.clean_log(path, now, wanted.log_retention_hours * 3600, report)
+        retain.checkpoint(path, now, report)
         retain.clean_files(path, now, wanted.file_retention_hours * 3600, report)
+        retain.clean_log(path, now, wanted, report)  # after the look through it for files that have left
         files = table_files(DeltaTable(path))
         report.files_after, report.bytes = len(files), sum(file.size for file in files)
     except Exception as error:  # noqa: BLE001 - whatever one table does, the others are tended

@@ -85,24 +85,43 @@ LOG = st.dictionaries(
         st.integers(0, 30),
         st.sampled_from(["json", "checkpoint.parquet", "crc"]),
     ),
-    st.floats(0, 100),
+    st.builds(plan.LogFile, st.floats(0, 100), st.integers(0, 20_000)),
     max_size=60,
 )
 
 
-@given(LOG, st.floats(0, 100))
-def test_what_is_left_of_a_log_begins_with_an_old_checkpoint(entries: dict[str, float], cutoff: float) -> None:
-    """Every version since the cutoff stays readable: all entries from a checkpoint that is older on are kept."""
-    doomed = plan.expendable_log(entries, cutoff)
-    old = plan.checkpoint_version(name for name, at in entries.items() if at < cutoff)
-    assert sorted(doomed) == sorted(name for name in entries if old is not None and int(name[:20]) < old)
+@given(LOG, st.floats(0, 100), st.floats(0, 100), st.integers(0, 300_000), st.integers(-1, 30))
+def test_what_is_left_of_a_log_begins_with_an_old_checkpoint(
+    entries: dict[str, plan.LogFile], recent: float, oldest: float, most_bytes: int, pointed_to: int
+) -> None:
+    """It begins with a checkpoint of before the last hour that no reader is sent past; nothing after it is deleted."""
+    window = plan.LogWindow(min(oldest, recent), most_bytes, recent)
+    keep = plan.first_kept(entries, window, pointed_to)
+    able = {
+        int(name[:20]): entry.modified
+        for name, entry in entries.items()
+        if "checkpoint" in name and entry.modified < recent and int(name[:20]) <= pointed_to
+    }
+    doomed = plan.expendable_log(entries, keep, recent)
+    assert keep is None or keep in able
+    assert sorted(doomed) == sorted(name for name in entries if keep is not None and int(name[:20]) < keep)
     assert [int(name[:20]) for name in doomed] == sorted(int(name[:20]) for name in doomed)
+    assert not any(at < window.oldest for version, at in able.items() if keep is None or version > keep)
+    left = sum(entry.on_disk for name, entry in entries.items() if name not in doomed)
+    assert left <= most_bytes or not able or keep == max(able)
+    older = [version for version, at in able.items() if keep is not None and version < keep and at >= window.oldest]
+    assert all(
+        any(later > version and at < window.oldest for later, at in able.items())
+        or sum(entry.on_disk for name, entry in entries.items() if int(name[:20]) >= version) > most_bytes
+        for version in older
+    )
 
 
 def test_drafts_of_killed_writers_go_by_age() -> None:
-    """A draft of a commit is deleted when it is old, and never the pointer to the last checkpoint."""
-    entries = {"_commit_1.json.tmp": 1.0, "_commit_2.json.tmp": 9.0, "_last_checkpoint": 1.0, f"{0:020}.json": 1.0}
-    assert plan.expendable_log(entries, 5.0) == ["_commit_1.json.tmp"]
+    """A draft of a commit or checkpoint is deleted when it is old, and never the pointer to the last checkpoint."""
+    names = {"_commit_1.json.tmp": 1.0, "_commit_2.json.tmp": 9.0, "_last_checkpoint": 1.0, f"{0:020}.json": 1.0}
+    entries = {name: plan.LogFile(at, 1) for name, at in {**names, "_checkpoint_1.tmp": 2.0}.items()}
+    assert plan.expendable_log(entries, None, 5.0) == ["_checkpoint_1.tmp", "_commit_1.json.tmp"]
 
 
 @given(

@@ -8,11 +8,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.delta_checkpoint import write_checkpoint
+from pipeline.delta_rewrite import table_files
 from pipeline.delta_table import write_file
 from pipeline.errors import Refused
 from pipeline.maintenance import retain, run
+from pipeline.maintenance.compact import GAME, merge_by_age
 from pipeline.maintenance.report import TableReport, as_json, render
-from pipeline.settings import Paths
+from pipeline.settings import Maintenance, Paths, Settings
 from tests.unit.maintenance_world import (
     APP,
     CHESS,
@@ -20,6 +23,7 @@ from tests.unit.maintenance_world import (
     GO,
     LATER,
     SETTINGS,
+    WANTED,
     content,
     contents,
     full_world,
@@ -70,21 +74,65 @@ def test_a_file_on_its_way_into_a_table_is_not_deleted(tmp_path: Path) -> None:
     assert killed.path not in on_disk(paths.table(CHESS))
 
 
-def test_nothing_is_deleted_when_the_log_does_not_tell_when_files_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Unknown is not long ago: where the log read here has a gap, every file is kept, and that is told."""
+def test_files_of_which_the_log_does_not_tell_when_they_left_are_kept_as_if_they_left_now(tmp_path: Path) -> None:
+    """Unknown is not long ago: where the log has a gap, every file outside the table has the whole retention yet."""
     path = tmp_path / "t"
-    game_table(path, 2)
+    table = game_table(path, 3)
     orphan = write_file(game_rows(9), path)
     os.utime(path / orphan.path, (1.0, 1.0))
+    write_checkpoint(path, table.version)
+    (path / "_delta_log" / f"{1:020}.json").unlink()
     report = TableReport("t")
-    with monkeypatch.context() as patch:
-        patch.setattr(retain, "commits_after", lambda path, version: iter([(0, []), (1, [])]))
-        retain.clean_files(path, time.time(), DAY, report)
-    assert (report.files_deleted, len(report.notes)) == (0, 1)
     retain.clean_files(path, time.time(), DAY, report)
+    assert (report.files_deleted, len(report.notes)) == (0, 1)
+    retain.clean_files(path, time.time() + 0.9 * DAY, DAY, report)
+    assert (report.files_deleted, len(report.notes)) == (0, 1)
+    retain.clean_files(path, time.time() + 1.1 * DAY, DAY, report)
     assert report.files_deleted == 1
+    assert len(content(path)) == 3
+
+
+def test_when_a_file_left_is_known_when_no_log_tells_it_any_more(tmp_path: Path) -> None:
+    """No checkpoint names what was merged more than an hour ago: the file itself has the time at which it left."""
+    path = tmp_path / "t"
+    table = game_table(path, 5)
+    for name in on_disk(path):
+        os.utime(path / name, (1.0, 1.0))
+    DeltaTable(path).delete("_seq = 3")  # by a hand that marks nothing
+    began = time.time()
+    old = table_files(DeltaTable(path))
+    merge_by_age(path, DeltaTable(path), GAME, WANTED, TableReport("t"))
+    assert all((path / file.path).stat().st_mtime >= began - 1 for file in old)
+    retain.clean_files(path, time.time(), DAY, TableReport("t"))
+    write_checkpoint(path, DeltaTable(path).version(), time.time() + 8 * DAY)
+    table.refresh()
+    for version in range(table.version):
+        (path / "_delta_log" / f"{version:020}.json").unlink()
+    assert DeltaTable(path).transaction_version(APP) == 5
+    report = TableReport("t")
+    retain.clean_files(path, time.time() + 0.9 * DAY, DAY, report)
+    assert (report.files_deleted, report.notes) == (0, [])
+    retain.clean_files(path, time.time() + 1.1 * DAY, DAY, report)
+    assert report.files_deleted == 5
+    assert [row["_seq"] for row in content(path)] == [1, 2, 4, 5]
+
+
+def test_a_log_that_is_too_large_is_cut_though_it_is_young(tmp_path: Path) -> None:
+    """What a log may fill is bounded whatever the rate of commits; versions of the last hour stay in any case."""
+    paths = Paths(tmp_path)
+    path = paths.table(CHESS)
+    table = game_table(path, 300)
+    small = Settings(environment="test", maintenance=Maintenance(small_files=3, log_megabytes=1))
+    tend(paths, settings=small)
+    table.commit([write_file(game_rows(301), path, ["_seq"])], 300, 301)
+    tend(paths, settings=small)
+    assert len(list((path / "_delta_log").glob("0*.json"))) == 303
+    done = tend(paths, settings=small, after=2 * 3600)
+    assert done.tables[0].log_entries_deleted >= 300
+    assert sum(entry.stat().st_size for entry in (path / "_delta_log").iterdir()) < 1_000_000
+    assert [row["_seq"] for row in content(path)] == list(range(1, 302))
+    table.commit([write_file(game_rows(302), path, ["_seq"])], 301, 302)
+    assert DeltaTable(path).transaction_version(APP) == 302
 
 
 def test_the_log_is_cut_behind_an_old_checkpoint_and_the_table_stays_whole(tmp_path: Path) -> None:
@@ -112,7 +160,7 @@ def test_a_damaged_checkpoint_keeps_the_log(tmp_path: Path) -> None:
     (checkpoint,) = (path / "_delta_log").glob("*.checkpoint.parquet")
     checkpoint.write_bytes(b"half a file")
     with pytest.raises(pa.ArrowInvalid):
-        retain.clean_log(path, time.time() + 31 * DAY, DAY, TableReport("t"))
+        retain.clean_log(path, time.time() + 31 * DAY, WANTED, TableReport("t"))
     assert len(list((path / "_delta_log").glob("*.json"))) == 6
 
 

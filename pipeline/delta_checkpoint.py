@@ -1,0 +1,276 @@
+"""Checkpoints of plain Delta tables, written by us so that their size follows the table, not the number of its commits.
+
+delta-rs and Spark carry each file that left a table through every checkpoint of a week, 604,800 of them for a game that
+commits every second. Why these may be left out: docs/decisions/0013.
+"""
+
+import contextlib
+import json
+import os
+import re
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from pipeline.delta_log import Action, commit_file, read_commit
+
+MERGED_SECONDS: Final = 3600.0
+"""How long a file that was merged into another one stays named in checkpoints."""
+
+REMOVED_SECONDS: Final = 7 * 86_400.0
+"""How long every other file that left a table does, as with Delta's default."""
+
+_SMALL_BYTES: Final = 32_768  # a checkpoint up to this size is written whenever the interval says so
+_NAME: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
+
+_MAP: Final = pa.map_(pa.string(), pa.string())
+_FILE: Final = [("path", pa.string()), ("partitionValues", _MAP), ("size", pa.int64())]
+_KINDS: Final[Mapping[str, pa.DataType]] = {
+    "protocol": pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())]),
+    "metaData": pa.struct(
+        [
+            ("id", pa.string()),
+            ("name", pa.string()),
+            ("description", pa.string()),
+            ("format", pa.struct([("provider", pa.string()), ("options", _MAP)])),
+            ("schemaString", pa.string()),
+            ("partitionColumns", pa.list_(pa.string())),
+            ("configuration", _MAP),
+            ("createdTime", pa.int64()),
+        ]
+    ),
+    "txn": pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())]),
+    "remove": pa.struct(
+        [
+            *_FILE,
+            ("deletionTimestamp", pa.int64()),
+            ("dataChange", pa.bool_()),
+            ("extendedFileMetadata", pa.bool_()),
+        ]
+    ),
+    "add": pa.struct(
+        [*_FILE, ("modificationTime", pa.int64()), ("dataChange", pa.bool_()), ("tags", _MAP), ("stats", pa.string())]
+    ),
+}
+"""What the protocol wants of each action of a plain table, in the order of a checkpoint's rows."""
+
+_LOST: Final[Mapping[str, Sequence[str]]] = {
+    "add": ("deletionVector", "baseRowId", "defaultRowCommitVersion", "clusteringProvider"),
+    "remove": ("deletionVector", "baseRowId", "defaultRowCommitVersion"),
+    "protocol": ("readerFeatures", "writerFeatures"),
+}
+
+
+class _Strange(Exception):
+    """The log has what a plain table has not, or a gap: delta-rs may know what to do."""
+
+
+def write_when_due(table: Path, version: int) -> None:
+    """Write a checkpoint where the commits since the last one are as many bytes as it, or it is small.
+
+    So all checkpoints of an hour are about as many bytes as its commits, however large one of them is.
+    """
+    last = newest_checkpoint(table, version)
+    size = 0 if last is None else checkpoint_file(table, last).stat().st_size
+    if size <= _SMALL_BYTES or _bytes_of_commits(table, -1 if last is None else last + 1, version) >= size:
+        write_checkpoint(table, version)
+
+
+def write_checkpoint(table: Path, version: int, now: float | None = None) -> None:
+    """Write the checkpoint of a plain table's version, unless there is one.
+
+    Args:
+        table: its folder.
+        version: a version that was committed.
+        now: the time by which removals are old, Unix seconds; None is the present.
+    """
+    try:
+        content = _content(table, version, time.time() if now is None else now)
+    except _Strange:
+        DeltaTable(table).create_checkpoint()
+        return
+    target = checkpoint_file(table, version)
+    draft = target.parent / f"_checkpoint_{uuid.uuid4().hex}.tmp"
+    try:
+        with draft.open("wb") as handle:
+            pq.write_table(content, handle, compression="zstd", write_statistics=False, store_schema=False)
+            handle.flush()
+            os.fsync(handle.fileno())
+        size = draft.stat().st_size
+        with contextlib.suppress(FileExistsError):  # never in the place of one that is being read
+            os.link(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
+    files = content.num_rows - content.column("add").null_count
+    _point_to(table, {"version": version, "size": content.num_rows, "sizeInBytes": size, "numOfAddFiles": files})
+
+
+def checkpoint_file(table: Path, version: int) -> Path:
+    """Return where a version's checkpoint is, if there is one."""
+    return table / "_delta_log" / f"{version:020}.checkpoint.parquet"
+
+
+def pointed_to(table: Path) -> int | None:
+    """Return the version of the checkpoint that readers of the log are sent to; None where nothing tells."""
+    try:
+        return int(json.loads((table / "_delta_log" / "_last_checkpoint").read_text("utf-8"))["version"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def newest_checkpoint(table: Path, version: int) -> int | None:
+    """Return the version of the newest checkpoint in one file that is not after a version; None where there is none."""
+    told = pointed_to(table)
+    if told is not None and told <= version and checkpoint_file(table, told).exists():
+        return told
+    found = (_NAME.fullmatch(file.name) for file in (table / "_delta_log").iterdir())
+    return max((int(match[1]) for match in found if match and int(match[1]) <= version), default=None)
+
+
+def _point_to(table: Path, last: Mapping[str, int]) -> None:
+    told = pointed_to(table)
+    if told is not None and told >= last["version"]:
+        return
+    draft = table / "_delta_log" / f"_checkpoint_{uuid.uuid4().hex}.tmp"
+    draft.write_text(json.dumps(last), "utf-8")
+    draft.replace(table / "_delta_log" / "_last_checkpoint")
+
+
+def _bytes_of_commits(table: Path, first: int, last: int) -> int:
+    total = 0
+    for version in range(max(first, 0), last + 1):
+        with contextlib.suppress(FileNotFoundError):
+            total += commit_file(table, version).stat().st_size
+    return total
+
+
+@dataclass
+class _Since:
+    """What the commits after a checkpoint say: of each thing the last word counts."""
+
+    protocol: Action | None = None
+    metadata: Action | None = None
+    transactions: dict[str, Action] = field(default_factory=dict)
+    adds: dict[str, Action] = field(default_factory=dict)
+    removes: dict[str, Action] = field(default_factory=dict)
+
+    def take(self, action: Action) -> None:
+        (kind, values), *more = action.items()
+        if more or any(values.get(name) for name in _LOST.get(kind, ())):
+            raise _Strange(kind)
+        if kind == "add":
+            self.removes.pop(values["path"], None)
+            self.adds[values["path"]] = values
+        elif kind == "remove":
+            self.adds.pop(values["path"], None)
+            self.removes[values["path"]] = values
+        elif kind == "txn":
+            self.transactions[values["appId"]] = values
+        elif kind == "metaData":
+            self.metadata = values
+        elif kind == "protocol":
+            self.protocol = values
+        elif kind not in {"commitInfo", "cdc"}:
+            raise _Strange(kind)
+
+
+def _content(table: Path, version: int, now: float) -> pa.Table:
+    last = newest_checkpoint(table, version)
+    old = _actions_of(checkpoint_file(table, last)) if last is not None else {}
+    since = _since(table, -1 if last is None else last, version)
+    paths = pa.array([*since.adds, *since.removes], pa.string())
+    kinds = {
+        "protocol": _newest(old, "protocol", since.protocol),
+        "metaData": _newest(old, "metaData", since.metadata),
+        "txn": _beside(old, "txn", "appId", pa.array(list(since.transactions), pa.string()), since.transactions),
+        "remove": _unforgotten(_beside(old, "remove", "path", paths, since.removes), now),
+        "add": _beside(old, "add", "path", paths, since.adds),
+    }
+    if len(kinds["protocol"]) != 1 or len(kinds["metaData"]) != 1:
+        raise _Strange("no protocol or no metadata")
+    parts = [
+        pa.table({name: rows if name == kind else pa.nulls(len(rows), _KINDS[name]) for name in _KINDS})
+        for kind, rows in kinds.items()
+    ]
+    return pa.concat_tables(parts).combine_chunks()
+
+
+def _since(table: Path, last: int, version: int) -> _Since:
+    since = _Since()
+    for at in range(last + 1, version + 1):
+        actions = read_commit(table, at)
+        if actions is None:
+            raise _Strange(f"no commit {at}")
+        for action in actions:
+            since.take(action)
+    return since
+
+
+def _actions_of(checkpoint: Path) -> dict[str, pa.StructArray]:
+    """Return the actions in a checkpoint, whoever wrote it, by kind."""
+    rows = pq.read_table(checkpoint)
+    found = {}
+    for name in rows.column_names:
+        actions = rows.column(name).combine_chunks().drop_null()
+        if len(actions) and name not in _KINDS:
+            raise _Strange(name)
+        if name in _KINDS:
+            found[name] = _as_kind(name, actions)
+    return found
+
+
+def _as_kind(name: str, actions: pa.StructArray) -> pa.StructArray:
+    there = {each.name for each in actions.type}
+    if any(len(pc.struct_field(actions, lost).drop_null()) for lost in _LOST.get(name, ()) if lost in there):
+        raise _Strange(name)
+    if name == "add" and "stats" not in there and len(actions):
+        raise _Strange("statistics in columns only")
+    if name in {"protocol", "metaData"}:
+        return pa.array([_plain(each) for each in actions.to_pylist()], _KINDS[name])
+    columns = [
+        pc.struct_field(actions, each.name).cast(each.type) if each.name in there else pa.nulls(len(actions), each.type)
+        for each in _KINDS[name]
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(_KINDS[name]))
+
+
+def _plain(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return metadata or protocol as the log's JSON has it: maps are dictionaries."""
+    maps = {name: dict(metadata[name] or []) for name in ("configuration",) if name in metadata}
+    if "format" in metadata:
+        maps["format"] = {**metadata["format"], "options": dict(metadata["format"].get("options") or [])}
+    return {**metadata, **maps}
+
+
+def _newest(old: Mapping[str, pa.StructArray], kind: str, new: Action | None) -> pa.StructArray:
+    if new is not None:
+        return pa.array([new], _KINDS[kind])
+    return old.get(kind, pa.array([], _KINDS[kind]))
+
+
+def _beside(
+    old: Mapping[str, pa.StructArray], kind: str, key: str, changed: pa.Array, new: Mapping[str, Action]
+) -> pa.StructArray:
+    """Return the old actions of which nothing was said since, and the new ones."""
+    rows = pa.array(list(new.values()), _KINDS[kind])
+    before = old.get(kind)
+    if before is None or not len(before):
+        return rows
+    kept = before.filter(pc.invert(pc.is_in(pc.struct_field(before, key), changed)))
+    return pa.concat_arrays([kept, rows])
+
+
+def _unforgotten(removes: pa.StructArray, now: float) -> pa.StructArray:
+    """Return the removals that are still named; one without a time may be young."""
+    at = pc.fill_null(pc.struct_field(removes, "deletionTimestamp"), 2**62)
+    changes = pc.fill_null(pc.struct_field(removes, "dataChange"), fill_value=True)
+    oldest = pc.if_else(changes, int((now - REMOVED_SECONDS) * 1000), int((now - MERGED_SECONDS) * 1000))
+    return removes.filter(pc.greater_equal(at, oldest))

@@ -1,0 +1,68 @@
+"""When files left a table: kept as the time of modification of the files themselves.
+
+So checkpoints need not name what was merged, and VACUUM by others, which goes by that time too, keeps what is read.
+Called by the modules beside it.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from deltalake import DeltaTable
+
+from pipeline.delta_log import commits_after
+
+_LOOKED: Final = "_maintenance.json"
+"""Beside a table's files: up to which version of which table the log was looked through for removals."""
+
+
+def since_last_look(path: Path, table: DeltaTable) -> Mapping[str, float] | None:
+    """Return when files left a table since the last look (path → Unix seconds), None where its log does not tell."""
+    seen = _last_look(path, table)
+    found: dict[str, float] = {}
+    for version, actions in commits_after(path, seen):
+        seen = version
+        for each in (action["remove"] for action in actions if "remove" in action):
+            # A removal without a time may have been a moment ago.
+            found[unquote(each["path"])] = (each.get("deletionTimestamp") or time.time() * 1000) / 1000
+    return found if seen >= table.version() else None
+
+
+def mark(path: Path, modified: Mapping[str, float], removed_at: Mapping[str, float]) -> None:
+    """Give files (of path → modified, Unix seconds) the time at which they left as that of their modification."""
+    touch(path, {name: at for name, at in removed_at.items() if modified.get(name, at) < at})
+
+
+def touch(path: Path, times: Mapping[str, float]) -> None:
+    """Set when files of a table were modified (path → Unix seconds); one that is gone is fine."""
+    for name, at in times.items():
+        with suppress(FileNotFoundError):
+            os.utime(path / name, (at, at))
+
+
+def leaving(path: Path, names: Iterable[str]) -> None:
+    """Mark files that are about to leave a table as modified now."""
+    now = time.time()
+    touch(path, dict.fromkeys(names, now))
+
+
+def looked(path: Path, table: DeltaTable) -> None:
+    """Remember that all removals up to a table's version are marked."""
+    draft = path / f"{_LOOKED}.tmp"
+    draft.write_text(json.dumps({"table": str(table.metadata().id), "version": table.version()}), "utf-8")
+    draft.replace(path / _LOOKED)
+
+
+def _last_look(path: Path, table: DeltaTable) -> int:
+    try:
+        kept = json.loads((path / _LOOKED).read_text("utf-8"))
+        version = int(kept["version"])
+        known = kept["table"] == str(table.metadata().id) and version <= table.version()
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return -1
+    return version if known else -1
