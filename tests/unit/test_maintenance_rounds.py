@@ -121,18 +121,20 @@ def test_a_log_that_is_too_large_is_cut_though_it_is_young(tmp_path: Path) -> No
     """What a log may fill is bounded whatever the rate of commits; versions of the last hour stay in any case."""
     paths = Paths(tmp_path)
     path = paths.table(CHESS)
-    table = game_table(path, 300)
+    table = game_table(path, 1)
+    for seq in range(2, 32):
+        table.commit([write_file(game_rows(seq), path, ["_seq"])], seq - 1, seq, note={"turnout": "x" * 40_000})
     small = Settings(environment="test", maintenance=Maintenance(small_files=3, log_megabytes=1))
     tend(paths, settings=small)
-    table.commit([write_file(game_rows(301), path, ["_seq"])], 300, 301)
+    table.commit([write_file(game_rows(32), path, ["_seq"])], 31, 32)
     tend(paths, settings=small)
-    assert len(list((path / "_delta_log").glob("0*.json"))) == 303
+    assert len(list((path / "_delta_log").glob("0*.json"))) == 34
     done = tend(paths, settings=small, after=2 * 3600)
-    assert done.tables[0].log_entries_deleted >= 300
+    assert done.tables[0].log_entries_deleted >= 32
     assert sum(entry.stat().st_size for entry in (path / "_delta_log").iterdir()) < 1_000_000
-    assert [row["_seq"] for row in content(path)] == list(range(1, 302))
-    table.commit([write_file(game_rows(302), path, ["_seq"])], 301, 302)
-    assert DeltaTable(path).transaction_version(APP) == 302
+    assert [row["_seq"] for row in content(path)] == list(range(1, 33))
+    table.commit([write_file(game_rows(33), path, ["_seq"])], 32, 33)
+    assert DeltaTable(path).transaction_version(APP) == 33
 
 
 def test_the_log_is_cut_behind_an_old_checkpoint_and_the_table_stays_whole(tmp_path: Path) -> None:
