@@ -130,7 +130,7 @@ def test_a_log_that_is_too_large_is_cut_though_it_is_young(tmp_path: Path) -> No
     tend(paths, settings=small)
     assert len(list((path / "_delta_log").glob("0*.json"))) == 34
     done = tend(paths, settings=small, after=2 * 3600)
-    assert done.tables[0].log_entries_deleted >= 32
+    assert done.tables[0].log_entries_deleted > 0
     assert sum(entry.stat().st_size for entry in (path / "_delta_log").iterdir()) < 1_000_000
     assert [row["_seq"] for row in content(path)] == list(range(1, 33))
     table.commit([write_file(game_rows(33), path, ["_seq"])], 32, 33)
