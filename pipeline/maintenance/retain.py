@@ -119,11 +119,14 @@ def _entries(path: Path) -> dict[str, plan.LogFile]:
 
 def _data_files(path: Path) -> Iterator[tuple[str, tuple[float, int]]]:
     """Yield the Parquet files below a table with the time of the last change and the size."""
-    for folder, below, names in os.walk(path):
-        below[:] = [name for name in below if not name.startswith(("_", "."))]
-        for name in names:
-            if name.endswith(".parquet") and not name.startswith(("_", ".")):
-                file = Path(folder, name)
+    folders, root = [str(path)], len(str(path)) + 1
+    while folders:
+        for entry in os.scandir(folders.pop()):
+            if entry.name.startswith(("_", ".")):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            elif entry.name.endswith(".parquet"):
                 with suppress(FileNotFoundError):
-                    stat = file.stat()
-                    yield str(file.relative_to(path)), (stat.st_mtime, stat.st_size)
+                    stat = entry.stat()
+                    yield entry.path[root:], (stat.st_mtime, stat.st_size)
