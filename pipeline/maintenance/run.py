@@ -149,8 +149,7 @@ def _quarantine(settings: Settings, paths: Paths, *, thorough: bool) -> Merge:
             return
         merge_quarantine(paths.quarantine, table, settings.maintenance, report, thorough=thorough)
         if thorough:
-            for game in _refused_games(paths.quarantine):
-                report.rows_removed += twins.remove(paths, settings.environment, game)
+            report.rows_removed += twins.remove(paths, settings.environment, *_refused_games(paths.quarantine))
 
     return merge
 

@@ -227,7 +227,7 @@ class _Dedupe:
             raise
         hit("in_dedupe")
         leaving = [self._files[path] for path in chosen.leaving]
-        removal.publish(self._folder, removal.Removal(self._app, self._repairs, leaving, added, "dedupe"))
+        removal.publish(self._folder, removal.Removal({self._app: self._repairs}, leaving, added, "dedupe"))
         hit("in_dedupe")
 
     def _without(self, path: str, rows: npt.NDArray[np.int64]) -> Iterator[DataFile]:

@@ -1,10 +1,10 @@
-"""A commit that takes rows out of a Delta table: files out, files with the rows that stay in, a repair counter moved.
+"""A commit that takes rows out of a Delta table: files out, files with the rows that stay in, repair counters moved.
 
 Used for quarantine (`twins`) and for game tables (`dedupe`). What others append meanwhile stays.
 """
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,15 +21,14 @@ from pipeline.repair.switch import ONCE, QUIET
 class Removal:
     """Which files leave a table and which take their place."""
 
-    app: str  # the application id of the repair counter
-    expected: int | None  # what the counter was before the table was looked at
+    counters: Mapping[str, int | None]  # repair counters by application id, as they were before the table was looked at
     removed: Collection[str]  # paths, as the log has them
     added: Sequence[DataFile]  # discarded when nothing is committed
     note: str  # for the table's history
 
 
 def publish(folder: Path, removal: Removal) -> None:
-    """Commit a removal and move the counter, on whatever others have appended meanwhile.
+    """Commit a removal and move the counters, on whatever others have appended meanwhile.
 
     Raises:
         Conflict: another repair was first, or one of the files has left the table (a compaction, a rebuild).
@@ -40,9 +39,10 @@ def publish(folder: Path, removal: Removal) -> None:
         present = file_sizes(table)
         if removal.added and removal.added[0].path in present:
             return  # it was written, and only the reply was lost
-        if table.transaction_version(removal.app) != removal.expected or not set(removal.removed) <= present.keys():
+        moved = [app for app, version in removal.counters.items() if table.transaction_version(app) != version]
+        if moved or not set(removal.removed) <= present.keys():
             discard(folder, removal.added)
-            raise Conflict(f"{folder.name}: another repair, or a compaction, was first")
+            raise Conflict(f"{folder.name}: another repair ({', '.join(moved[:3])}), or a compaction, was first")
         try:
             _commit(table, removal, present)
         except CommitFailedError:
@@ -63,7 +63,7 @@ def _commit(table: DeltaTable, removal: Removal, sizes: dict[str, int]) -> None:
     removes = [RemoveAction(path, True, now_ms, sizes[path], {}) for path in sorted(removal.removed)]
     adds = [AddAction(file.path, file.size, {}, now_ms, True, file.stats) for file in removal.added]
     properties = CommitProperties(
-        app_transactions=[Transaction(removal.app, (removal.expected or 0) + 1)],
+        app_transactions=[Transaction(app, (version or 0) + 1) for app, version in removal.counters.items()],
         custom_metadata={"turnout": removal.note},
         max_commit_retries=ONCE,
     )

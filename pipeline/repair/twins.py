@@ -7,10 +7,13 @@ are in the table, and commits only if the first is still what it read. A rebuild
 the first is still what it read, and switches only if the second is. Of two that overlap one fails.
 """
 
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -22,41 +25,65 @@ from pipeline.delta_table import Conflict, CursorTable, DataFile, write_file
 from pipeline.errors import Transient
 from pipeline.repair import removal
 from pipeline.repair.game import Game, keys_of
-from pipeline.repair.places import PLACES, distinct, landed, without
+from pipeline.repair.places import PLACES, distinct, landed
 from pipeline.settings import Paths
 
 ATTEMPTS: Final = 20
+_TWINS: Final = pa.schema([("game", pa.string()), *PLACES])
 
 
-def remove(paths: Paths, environment: str, game: Game) -> int:
-    """Remove a game's stale twins from quarantine and return how many places that were.
+def remove(paths: Paths, environment: str, *games: Game) -> int:
+    """Remove games' stale twins from quarantine and return how many places that were.
 
-    Safe beside everything else that writes, and may be killed at any point.
+    Quarantine is read and rewritten once, however many games there are: rows of no game may be any game's. Safe beside
+    everything else that writes, and may be killed at any point.
 
     Raises:
-        Transient: others repaired the game at each of many attempts; the twins do no harm.
+        Transient: others repaired one of the games at each of many attempts; the twins do no harm.
     """
     for _ in range(ATTEMPTS):
         try:
-            return _remove(paths, environment, game)
-        except Conflict:
-            continue
-    raise Transient(f"others repaired {game.key} at each of {ATTEMPTS} attempts; landed rows are still in quarantine")
+            return _remove(paths, environment, games)
+        except Conflict as error:
+            last = error
+    raise Transient(f"{last}, at each of {ATTEMPTS} attempts; landed rows are still in quarantine")
 
 
-def _remove(paths: Paths, environment: str, game: Game) -> int:
-    app, folder = names.repair_app_id(environment, game.key), paths.table(game.key)
-    if not (folder / "_delta_log").exists() or not (paths.quarantine / "_delta_log").exists():
-        return 0  # as it is for the many names that are no games
-    quarantine = DeltaTable(paths.quarantine)
-    table = CursorTable.open(folder, app)
-    held = quarantined_places(quarantine, paths.quarantine, game)
-    if table is None or not landed(DeltaTable(folder), folder, held).num_rows:
+def _remove(paths: Paths, environment: str, games: Sequence[Game]) -> int:
+    known = [game for game in games if (paths.table(game.key) / "_delta_log").exists()]  # most names are no games
+    if not known or not (paths.quarantine / "_delta_log").exists():
         return 0
-    table.commit([], table.cursor, (table.cursor or 0) + 1, note={"turnout": "quarantine: remove what has landed"})
-    twins = landed(DeltaTable(folder), folder, held)
-    _delete(quarantine, paths.quarantine, app, game, twins)
-    return int(twins.num_rows)
+    quarantine = DeltaTable(paths.quarantine)
+    held = _places_by_game(quarantine, paths.quarantine, known)
+    expected: dict[str, int | None] = {}
+    twins = [_TWINS.empty_table()]
+    for game in (game for game in known if game.name in held):
+        app, folder, places = names.repair_app_id(environment, game.key), paths.table(game.key), held[game.name]
+        table = CursorTable.open(folder, app)
+        if table is None or not landed(DeltaTable(folder), folder, places).num_rows:
+            continue
+        expected[app] = quarantine.transaction_version(app)
+        table.commit([], table.cursor, (table.cursor or 0) + 1, note={"turnout": "quarantine: remove what has landed"})
+        found = landed(DeltaTable(folder), folder, places)
+        twins.append(found.add_column(0, "game", pa.array([game.name] * found.num_rows, pa.string())))
+    if not expected:
+        return 0
+    _delete(paths.quarantine, known, pa.concat_tables(twins), quarantine, expected)
+    return sum(part.num_rows for part in twins)
+
+
+def _places_by_game(quarantine: DeltaTable, folder: Path, games: Sequence[Game]) -> dict[str, pa.Table]:
+    """Return the places of games' rows in quarantine by the game's name, each once."""
+    wanted = pa.array([game.name for game in games], pa.string())
+    found = [_TWINS.empty_table()]
+    for file in files_with(quarantine, folder, "seq", range(2**62), _keys_of(games)):
+        rows = pq.read_table(file, columns=_TWINS.names, partitioning=None)
+        found.append(rows.filter(pc.is_in(rows.column("game"), wanted)).cast(_TWINS))
+    rows = pa.concat_tables(found).sort_by("game")
+    codes = rows.column("game").combine_chunks().dictionary_encode().indices.to_numpy()
+    starts = np.flatnonzero(np.diff(codes, prepend=-1)).tolist() if rows.num_rows else []
+    slices = [rows.slice(start, end - start) for start, end in pairwise([*starts, rows.num_rows])]
+    return {part.column("game")[0].as_py(): distinct(part.select(PLACES.names)) for part in slices}
 
 
 def quarantined_places(quarantine: DeltaTable, folder: Path, game: Game, reason: str | None = None) -> pa.Table:
@@ -71,25 +98,34 @@ def quarantined_places(quarantine: DeltaTable, folder: Path, game: Game, reason:
     return distinct(pa.concat_tables(found))
 
 
-def _delete(quarantine: DeltaTable, folder: Path, app: str, game: Game, twins: pa.Table) -> None:
-    """Rewrite the files that hold twins, and commit unless the game's counter in the log was moved meanwhile."""
-    expected = quarantine.transaction_version(app)
-    removed, added = _rewritten(quarantine, folder, game, twins)
-    removal.publish(folder, removal.Removal(app, expected, removed, added, "remove what has landed"))
+def _delete(
+    folder: Path, games: Sequence[Game], twins: pa.Table, quarantine: DeltaTable, expected: Mapping[str, int | None]
+) -> None:
+    """Rewrite the files that hold twins, and commit unless a game's counter in the log was moved meanwhile."""
+    removed, added = _rewritten(quarantine, folder, games, twins)
+    removal.publish(folder, removal.Removal(expected, removed, added, "remove what has landed"))
 
 
-def _rewritten(quarantine: DeltaTable, folder: Path, game: Game, twins: pa.Table) -> tuple[set[str], list[DataFile]]:
+def _rewritten(
+    quarantine: DeltaTable, folder: Path, games: Sequence[Game], twins: pa.Table
+) -> tuple[set[str], list[DataFile]]:
     """Return the paths of the files that hold twins, as the log has them, and the files to take their place."""
     paths = {str(folder / unquote(path)): path for path in removal.file_sizes(quarantine)}
+    seqs, concerned = pc.unique(twins.column("seq")).to_numpy(), pc.unique(twins.column("game"))
     removed: set[str] = set()
     added: list[DataFile] = []
-    for file in files_with(quarantine, folder, "seq", pc.unique(twins.column("seq")).to_numpy(), keys_of(game)):
+    for file in files_with(quarantine, folder, "seq", seqs, _keys_of(games)):
         rows = pq.read_table(file, partitioning=None)  # a folder called `a=b` is no column
-        mine = pc.fill_null(pc.equal(rows.column("game"), game.name), fill_value=False)
-        kept = pa.concat_tables([rows.filter(pc.invert(mine)), without(rows.filter(mine), twins)])
+        theirs = pc.is_in(rows.column("game"), concerned)
+        left = rows.filter(theirs).join(twins, _TWINS.names, join_type="left anti")
+        kept = pa.concat_tables([rows.filter(pc.invert(theirs)), left.select(rows.column_names).cast(rows.schema)])
         if kept.num_rows == rows.num_rows:
             continue
         removed.add(paths[file])
         if kept.num_rows:
             added.append(write_file(kept, folder, ["seq", "game_key"]))
     return removed, added
+
+
+def _keys_of(games: Sequence[Game]) -> list[str]:
+    return sorted({key for game in games for key in keys_of(game)})
