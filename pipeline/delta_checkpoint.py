@@ -78,6 +78,9 @@ def write_when_due(table: Path, version: int) -> None:
 
     So all checkpoints of an hour are about as many bytes as its commits, however large one of them is.
     """
+    told = pointed_to(table)
+    if told is not None and told >= version:
+        return  # somebody who has seen more was first
     last = newest_checkpoint(table, version)
     size = 0 if last is None else checkpoint_file(table, last).stat().st_size
     if size <= _SMALL_BYTES or _bytes_of_commits(table, -1 if last is None else last + 1, version) >= size:
@@ -92,12 +95,14 @@ def write_checkpoint(table: Path, version: int, now: float | None = None) -> Non
         version: a version that was committed.
         now: the time by which removals are old, Unix seconds; None is the present.
     """
+    target = checkpoint_file(table, version)
+    if target.exists():
+        return
     try:
         content = _content(table, version, time.time() if now is None else now)
     except _Strange:
         DeltaTable(table).create_checkpoint()
         return
-    target = checkpoint_file(table, version)
     draft = target.parent / f"_checkpoint_{uuid.uuid4().hex}.tmp"
     try:
         with draft.open("wb") as handle:
@@ -140,7 +145,10 @@ def _point_to(table: Path, last: Mapping[str, int]) -> None:
     if told is not None and told >= last["version"]:
         return
     draft = table / "_delta_log" / f"_checkpoint_{uuid.uuid4().hex}.tmp"
-    draft.write_text(json.dumps(last), "utf-8")
+    with draft.open("w", encoding="utf-8") as handle:
+        json.dump(last, handle)
+        handle.flush()
+        os.fsync(handle.fileno())
     draft.replace(table / "_delta_log" / "_last_checkpoint")
 
 

@@ -74,7 +74,7 @@ def commits_after(table: Path, version: int) -> Iterator[tuple[int, list[Action]
 def has_version(table: Path, version: int) -> bool:
     """Tell whether a log still has a version, as a commit or as a checkpoint."""
     commit = commit_file(table, version)
-    return commit.exists() or commit.with_suffix(".checkpoint.parquet").exists()
+    return commit.exists() or any(commit.parent.glob(f"{version:020}.checkpoint.*"))
 
 
 def commit_file(table: Path, version: int) -> Path:

@@ -12,7 +12,7 @@ from pipeline.delta_checkpoint import write_checkpoint
 from pipeline.delta_rewrite import table_files
 from pipeline.delta_table import write_file
 from pipeline.errors import Refused
-from pipeline.maintenance import retain, run
+from pipeline.maintenance import plan, retain, run
 from pipeline.maintenance.compact import GAME, merge_by_age
 from pipeline.maintenance.report import TableReport, as_json, render
 from pipeline.settings import Maintenance, Paths, Settings
@@ -115,6 +115,29 @@ def test_when_a_file_left_is_known_when_no_log_tells_it_any_more(tmp_path: Path)
     retain.clean_files(path, time.time() + 1.1 * DAY, DAY, report)
     assert report.files_deleted == 5
     assert [row["_seq"] for row in content(path)] == [1, 2, 4, 5]
+
+
+def test_a_log_is_readable_after_each_step_of_being_cut(tmp_path: Path) -> None:
+    """Killed anywhere, cleanup leaves a log without a hole above its oldest checkpoint, and time travel to there."""
+    path = tmp_path / "t"
+    table = game_table(path, 4)
+    write_checkpoint(path, table.version)
+    for seq in range(5, 12):
+        table.commit([write_file(game_rows(seq), path, ["_seq"])], seq - 1, seq)
+    write_checkpoint(path, 8)
+    (path / "_delta_log" / "_commit_0.json.tmp").touch()
+    entries = {entry.name: plan.LogFile(0, 1) for entry in (path / "_delta_log").iterdir()}
+    keep = plan.first_kept(entries, plan.LogWindow(0, 1, 1), 8)
+    assert keep == 8
+    doomed = plan.expendable_log(entries, keep, 1)
+    assert len(doomed) == 10
+    for name in doomed:
+        (path / "_delta_log" / name).unlink()
+        assert DeltaTable(path).transaction_version(APP) == 11
+        assert len(content(path)) == 11
+        assert [len(DeltaTable(path, version=at).file_uris()) for at in (8, 9, 11)] == [8, 9, 11]
+        table.refresh()
+        assert table.cursor == 11
 
 
 def test_a_log_that_is_too_large_is_cut_though_it_is_young(tmp_path: Path) -> None:
