@@ -3,7 +3,7 @@
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,7 +58,7 @@ class Game:
     seconds_between: float
     table: CursorTable = field(init=False)
     seq: int = 0
-    _stamped: int = -1
+    _dated: int = -1
     _template: bytes = b""
 
     def __post_init__(self) -> None:
@@ -82,10 +82,9 @@ class Game:
             file.write_bytes(self._template)
             os.utime(file, (self.clock.now, self.clock.now))
             stats = f'{{"numRecords": 1, "minValues": {{"_seq": {self.seq}}}, "maxValues": {{"_seq": {self.seq}}}}}'
-            self.table.commit(
-                [DataFile(file.name, len(self._template), 1, stats)], self.table.cursor, self.seq
-            )  # fmt: skip
-            self._stamp()
+            self.table.commit([DataFile(file.name, len(self._template), 1, stats)], self.table.cursor, self.seq)
+            self._date(self.table.version)
+            self._dated = self.table.version
 
     def round(self) -> None:
         """Let maintenance look at the table once."""
@@ -95,16 +94,18 @@ class Game:
         self._stamp()
 
     def _stamp(self) -> None:
-        """Give files that were written by the real clock the time of the simulated one."""
-        times = (self.clock.now, self.clock.now)
-        for version in range(self._stamped + 1, self.table.version + 1):
+        """Give files that maintenance wrote by the real clock the time of the simulated one."""
+        for version in range(self._dated + 1, self.table.version + 1):
             for action in read_commit(self.path, version) or []:
                 if "add" in action and (self.path / action["add"]["path"]).stat().st_mtime > self.clock.now:
-                    os.utime(self.path / action["add"]["path"], times)
-            os.utime(commit_file(self.path, version), times)
-            if checkpoint_file(self.path, version).exists():
-                os.utime(checkpoint_file(self.path, version), times)
-        self._stamped = self.table.version
+                    os.utime(self.path / action["add"]["path"], (self.clock.now, self.clock.now))
+            self._date(version)
+        self._dated = self.table.version
+
+    def _date(self, version: int) -> None:
+        os.utime(commit_file(self.path, version), (self.clock.now, self.clock.now))
+        with suppress(FileNotFoundError):
+            os.utime(checkpoint_file(self.path, version), (self.clock.now, self.clock.now))
 
     def measured(self) -> Peak:
         entries = self._log()
@@ -157,7 +158,9 @@ def bytes_of_a_checkpoint(seconds_between: float, round_seconds: float, other_fi
 def bytes_of_a_log(game: Game, most_bytes: int, round_seconds: float, peak: Peak) -> float:
     """Return what a log fills of a disk at most: its bound, or an hour; and what comes until the next round."""
     block = 4096
-    commits = block + max(peak.commit_bytes, 0)  # itself, and checkpoints of as many bytes
+    # A commit itself, and its share of checkpoints: as many bytes, or those of a small one every so many commits.
+    every = game.settings.demux.checkpoint_interval
+    commits = block + max(peak.commit_bytes, min(peak.checkpoint_bytes, 32_768) / every) + block / every
     rounds = (
         2 * (peak.checkpoint_bytes + block) + 300 * round_seconds / game.seconds_between
     )  # their checkpoints, merges
