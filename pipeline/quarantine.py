@@ -10,6 +10,7 @@ from deltalake.exceptions import TableNotFoundError
 
 REASONS: Final = (
     "malformed_wrapper",  # the wrapper is no protobuf, or cut off
+    "tombstone",  # the record has no value, as one that deletes a key of a compacted topic
     "invalid_name",  # the game's name is empty, longer than 256 bytes or has a NUL
     "unknown_game",  # no schema is registered for the game
     "unknown_schema",  # the game has schemas, but not this one

@@ -28,6 +28,7 @@ COLUMNS: Final = pa.schema(
 
 _MALFORMED: Final = "malformed_wrapper"
 _EMPTY: Final = (_MALFORMED, "the wrapper is empty")
+_TOMBSTONE: Final = ("tombstone", "the record has no value")
 _NO_NAME: Final = ("invalid_name", "a game's name has 1 to 256 bytes of UTF-8 without NUL")
 _FIRST_TIME: Final = pa.scalar(-62_135_596_800_000_000, pa.int64())  # microseconds: the year 1
 _LAST_TIME: Final = pa.scalar(253_402_300_799_999_999, pa.int64())  # microseconds: the end of the year 9999
@@ -43,7 +44,7 @@ class Opened:
 
 
 def open_wrappers(raw: pa.BinaryArray, *, known_good: bool = False) -> Opened:
-    """Open wrappers. Refused are unreadable or empty ones (`malformed_wrapper`) and names no game can have.
+    """Open wrappers. Refused are null (`tombstone`), unreadable or empty ones (`malformed_wrapper`), and false names.
 
     `known_good` says that all of them were opened before and none was refused: they are not looked at twice.
 
@@ -55,6 +56,7 @@ def open_wrappers(raw: pa.BinaryArray, *, known_good: bool = False) -> Opened:
     rows = np.flatnonzero(sizes).astype(np.int64)
     parsed = _parser().parse(raw if len(rows) == len(raw) else raw.take(pa.array(rows)), known_good=known_good)
     reasons = dict.fromkeys(np.flatnonzero(sizes == 0).tolist(), _EMPTY)
+    reasons |= dict.fromkeys(np.flatnonzero(raw.is_null().to_numpy(zero_copy_only=False)).tolist(), _TOMBSTONE)
     reasons |= {int(rows[row]): (_MALFORMED, detail) for row, detail in parsed.bad}
     rows = rows[parsed.rows]
     batch = _typed(parsed.batch)

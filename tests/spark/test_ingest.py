@@ -50,7 +50,9 @@ def test_what_arrives_is_kept_byte_for_byte_in_its_order(world: Any) -> None:
     assert list(range(len(sent))) == [row["offset"] for row in rows]
     assert {MALFORMED} == {row["game_key"] for row in rows}
     assert [row["game"] for row in rows] == [None] * 4 + HOSTILE
-    assert ["malformed_wrapper"] * 4 + ["unknown_game"] * len(HOSTILE) == [row["refused"] for row in rows]
+    assert [*["malformed_wrapper"] * 2, "tombstone", "malformed_wrapper"] + ["unknown_game"] * len(HOSTILE) == [
+        row["refused"] for row in rows
+    ]
     quarantine = DeltaTable(world.paths.quarantine).to_pyarrow_table().to_pylist()
     assert sent == [row["raw"] for row in sorted(quarantine, key=lambda row: row["pos"])]
     assert all(row["detail"] for row in quarantine)

@@ -72,7 +72,7 @@ def test_refused_wrappers_keep_their_place() -> None:
     result = open_wrappers(raw(fine, None, b"", b"\xff", nameless, fine, zero, long, fine))
     malformed, invalid = "malformed_wrapper", "invalid_name"
     assert result.refused.to_pylist() == [
-        None, malformed, malformed, malformed, invalid, None, invalid, invalid, None,
+        None, "tombstone", malformed, malformed, invalid, None, invalid, invalid, None,
     ]  # fmt: skip
     assert result.batch.column("game").to_pylist() == ["g", None, None, None, None, "g", None, None, "g"]
     assert result.batch.schema == COLUMNS
@@ -89,7 +89,7 @@ def test_slices_and_nothing_are_fine() -> None:
     assert open_wrappers(contents.slice(1)).batch.column("game").to_pylist() == ["b", "c"]
     nothing = open_wrappers(raw())
     assert (len(nothing.refused), nothing.batch.schema, nothing.batch.num_rows) == (0, COLUMNS, 0)
-    assert open_wrappers(raw(None)).refused.to_pylist() == ["malformed_wrapper"]
+    assert open_wrappers(raw(None)).refused.to_pylist() == ["tombstone"]
 
 
 def test_a_nesting_bomb_is_refused() -> None:
