@@ -179,6 +179,12 @@ def _process(known: Snapshot) -> Iterator[Metric]:
         ("result",),
         (((result,), amount) for result, amount in rows.items()),
     )
+    yield _counter(
+        "ingest_clock_rows",
+        "Rows landed in bronze by whose clock their source time is, from which latency is measured.",
+        ("clock",),
+        (((clock,), amount) for clock, amount in (ingest.clocks if ingest else {}).items()),
+    )
     yield _gauge("ingest_seq", "Last bronze seq committed.", (), [((), ingest.seq if ingest else None)])
     yield _gauge(
         "ingest_last_commit_timestamp_seconds",

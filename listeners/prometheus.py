@@ -5,8 +5,10 @@
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from prometheus_client import CollectorRegistry, delete_from_gateway, push_to_gateway, start_http_server
@@ -92,11 +94,26 @@ class Exposition(Collector):
                 name = OTHER
             self._queries[name] = after_progress(self._queries.get(name), progress)
 
-    def add_ingest(self, *, seq: int, accepted: int, refused: int, committed_at: float) -> None:
-        """Count one bronze commit: its seq, its rows for the games and its refused ones, and when (Unix seconds)."""
+    def add_ingest(
+        self,
+        *,
+        seq: int,
+        accepted: int,
+        refused: int,
+        committed_at: float,
+        clocks: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """Count one bronze commit: its seq, its rows for the games and its refused ones, and when (Unix seconds).
+
+        `clocks` gives all of its rows by whose clock their source time is.
+        """
         with self._lock:
             before = self._ingest or IngestTotals(seq, 0, 0, committed_at)
-            self._ingest = IngestTotals(seq, before.accepted + accepted, before.refused + refused, committed_at)
+            rows = Counter(before.clocks)
+            rows.update(clocks)
+            self._ingest = IngestTotals(
+                seq, before.accepted + accepted, before.refused + refused, committed_at, dict(rows)
+            )
 
     def set_self(
         self,

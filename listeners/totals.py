@@ -60,6 +60,7 @@ class IngestTotals:
     accepted: int
     refused: int
     last_commit_at: float
+    clocks: Mapping[str, int] = field(default_factory=dict)  # rows by whose clock their source time is
 
 
 @dataclass(frozen=True, slots=True)

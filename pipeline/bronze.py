@@ -27,6 +27,8 @@ BRONZE: Final = pa.schema(
         ("ingest_time", _TIME),
         ("key", pa.binary()),
         ("raw", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("source_clock", pa.string()),
     ]
 )
 

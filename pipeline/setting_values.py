@@ -1,11 +1,15 @@
 """What a setting's text or TOML value is as the type of its field; pure."""
 
 import contextlib
+import re
 import tomllib
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
+
+ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
+"""What a Kafka consumer reads of transactions; the first is the default."""
 
 
 class Text(str):
@@ -59,3 +63,19 @@ def _texts(raw: Any) -> tuple[str, ...]:
     if isinstance(raw, list) and all(isinstance(text, str) for text in raw):
         return tuple(raw)
     raise ValueError('a list of texts such as ["a", "b"]')
+
+
+def kafka_problems(topic: str, isolation_level: str) -> list[str]:
+    """Return what is wrong with the settings of a Kafka source, a sentence each."""
+    problems = []
+    if re.fullmatch(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}", topic) is None:
+        problems.append(
+            "source.topic: expected the name of one topic, 1 to 249 letters, digits, '.', '_' and '-', got "
+            f"{topic!r}; an environment reads one topic, not a list or a pattern"
+        )
+    if isolation_level not in ISOLATION_LEVELS:
+        problems.append(
+            f"source.kafka_options: expected isolation.level to be {' or '.join(ISOLATION_LEVELS)}, got "
+            f"{isolation_level!r}"
+        )
+    return problems

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pipeline.errors import Refused
 from pipeline.names import MAX_NAME_BYTES, is_game_name, is_securable_part
-from pipeline.setting_values import Text, typed
+from pipeline.setting_values import ISOLATION_LEVELS, Text, kafka_problems, typed
 
 _T = typing.TypeVar("_T")
 
@@ -28,6 +28,12 @@ class Source:
     topic: str = "turnout-events"  # the Kafka topic that carries the wrappers
     starting_offsets: str = "earliest"  # where a first start begins: earliest, latest or Spark's JSON
     kafka_options: Mapping[str, str] = field(default_factory=dict)  # more consumer options, JVM names
+
+    @property
+    def isolation_level(self) -> str:
+        """What is read of transactions: what was committed, unless `kafka_options` ask for `read_uncommitted`."""
+        given = {name.removeprefix("kafka."): value for name, value in self.kafka_options.items()}
+        return given.get("isolation.level", ISOLATION_LEVELS[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,8 +340,8 @@ def _check(settings: Settings) -> list[str]:
         for leaf in ("catalog_name", "schema_name")
         if not is_securable_part(text := getattr(settings.access, leaf))
     ]
-    if settings.source.kind == "kafka" and not settings.source.topic:
-        problems.append("source.topic: expected the name of a topic, got ''")
+    if settings.source.kind == "kafka":
+        problems += kafka_problems(settings.source.topic, settings.source.isolation_level)
     return problems
 
 

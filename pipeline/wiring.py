@@ -270,7 +270,11 @@ class _Driver:
 def _tell_landed(telling: Telling, landed: Landed) -> None:
     refused = sum(landed.refused.values())
     telling.exposition.add_ingest(
-        seq=landed.seq, accepted=landed.rows - refused, refused=refused, committed_at=landed.committed_at
+        seq=landed.seq,
+        accepted=landed.rows - refused,
+        refused=refused,
+        committed_at=landed.committed_at,
+        clocks=landed.clocks,
     )
 
 

@@ -173,8 +173,8 @@ def _draw_evidence(fleet: Fleet, row: GameRow, trend: Trend | None) -> None:
                 st.caption(name)
                 st.text(value)
     st.caption(
-        "Rows and rejects count since the driver started; latency is source commit to table commit in the chosen "
-        "time. All times are UTC."
+        "Rows and rejects count since the driver started; latency in the chosen time ends with the table's commit and "
+        f"is measured from {fleet.latency_start}. All times are UTC."
     )
 
 

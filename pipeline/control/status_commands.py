@@ -57,6 +57,7 @@ def _told(engine: Engine, now: float) -> dict[str, Any]:
     return {
         "well": well, "at": now, "drivers": drivers, "games": games, "needs_human": waiting,
         "open_operations": len(operations), "newest_bronze_seq": fleet.newest_bronze_seq,
+        "source_clock": fleet.source_clock, "latency_measured_from": fleet.latency_start,
     }  # fmt: skip
 
 
@@ -78,6 +79,7 @@ def _lines(told: dict[str, Any], *, show_all: bool) -> list[str]:
         for each in told["games"]
         if show_all or each["in_trouble"]
     ]
+    lines.append(f"latency is measured from {told['latency_measured_from']}")
     lines.append(f"{told['open_operations']} open operations, {len(told['needs_human'])} need a person")
     lines += [f"  {each['operation_id'][:8]} {each['kind']}: {each['outcome']}" for each in told["needs_human"]]
     return lines

@@ -217,8 +217,9 @@ def _replace(engine: Engine, described: str, found: _Finding, bronze_id: str, se
         sources.AcceptedGap(0, described, gap.partition, gap.first, gap.last, reason, actor, now) for gap in missing
     )
     new = sources.Identity(
-        0, found.seen.id, truth.partitions(found.seen), bronze_id, seq, identity.render(position), actor
-    )
+        0, found.seen.id, truth.partitions(found.seen), bronze_id, seq, identity.render(position), actor,
+        truth.clock(found.seen),
+    )  # fmt: skip
     number = sources.replace_generation(engine, described, found.known.generation, new, gaps)
     return Adopted(number, position, tuple(sources.AcceptedGap(number, *_rest(gap)) for gap in gaps), new=True)
 

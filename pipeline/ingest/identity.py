@@ -32,12 +32,17 @@ Position = Offsets | Commits
 
 @dataclass(frozen=True, slots=True)
 class TopicSeen:
-    """A topic as its broker describes it: by partition, the first offset that is there and the one after the last."""
+    """A topic as its broker describes it: by partition, the first offset that is there and the one after the last.
+
+    Not every offset between the two holds a record: transactions write markers, and compaction leaves holes.
+    """
 
     name: str
     id: str
     earliest: Mapping[int, int]
     latest: Mapping[int, int]
+    readable: Mapping[int, int] | None = None  # where an open transaction ends what may be read; None: nowhere
+    clock: str | None = None  # whose time records have, as the topic is configured: broker or producer; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,7 @@ def first_offsets(setting: str, seen: TopicSeen) -> Offsets:
         Refused: the setting is something else, or does not name each partition.
     """
     if setting in {"earliest", "latest"}:
-        return Offsets(dict(seen.earliest if setting == "earliest" else seen.latest))
+        return Offsets(dict(seen.earliest if setting == "earliest" else seen.readable or seen.latest))
     try:
         asked = {int(number): int(offset) for number, offset in json.loads(setting)[seen.name].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -112,8 +117,21 @@ def first_offsets(setting: str, seen: TopicSeen) -> Offsets:
             f"source.starting_offsets must name each of the {len(seen.earliest)} partitions of {seen.name!r} "
             f"and no other: correct {_listed('partition', wrong)}."
         )
-    special = {-2: seen.earliest, -1: seen.latest}
+    special = {-2: seen.earliest, -1: seen.readable or seen.latest}
     return Offsets({number: special.get(offset, asked)[number] for number, offset in asked.items()})
+
+
+def open_transactions(position: Offsets, seen: TopicSeen) -> str | None:
+    """Return what was read already but lies in or behind an open transaction, so that reading cannot go on yet.
+
+    That comes of reading with `read_uncommitted` before: a consumer that reads what was committed stops in front of an
+    open transaction.
+    """
+    limits = seen.readable or {}
+    behind = [
+        Gap(part, limits[part], at - 1) for part, at in sorted(position.next.items()) if at > limits.get(part, at)
+    ]
+    return _ranges(behind) if behind else None
 
 
 def offsets_json(topic: str, position: Offsets, seen: TopicSeen | None) -> str:

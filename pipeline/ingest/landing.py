@@ -29,8 +29,8 @@ _TIME: Final = pa.timestamp("us", "UTC")
 _UNKNOWN: Final = "unknown_game"
 _CANDIDATES: Final = 100  # names under one prefix told of a micro-batch: an hour's games, with room for refused ones
 
-INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time")
-"""What every source gives for a wrapper. A landing table gives the file as topic, and null for the rest."""
+INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time", "headers", "source_clock")
+"""What every source gives for a wrapper. A landing table gives the file as topic, its clock, and null for the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +131,15 @@ def _write(bronze: pa.Table, detail: pa.Array, job: IngestJob) -> dict[str, Any]
     quarantine = None
     if rejects.num_rows:
         quarantine = write_file(_quarantine_rows(rejects), job.quarantine, ["seq", "game_key"]).as_dict()
-    counts = pc.value_counts(bronze.column("game_key"))
     routed = pc.unique(bronze.filter(pc.invert(refused)).column("game")).to_pylist()
-    reasons = pc.value_counts(rejects.column("refused"))
     return {
         "files": files,
         "quarantine": quarantine,
         "rows": bronze.num_rows,
         "routed": {job.known[name]: name for name in routed},
-        "counts": {item["values"]: item["counts"] for item in counts.to_pylist()},
-        "reasons": {item["values"]: item["counts"] for item in reasons.to_pylist()},
+        "counts": _counts(bronze.column("game_key")),
+        "reasons": _counts(rejects.column("refused")),
+        "clocks": _counts(pc.fill_null(bronze.column("source_clock"), "unknown")),
         "unknown": _unknown(rejects, job.onboarding),
         "oldest_source_at": _seconds(pc.min(bronze.column("source_time"))),
     }
@@ -172,6 +171,10 @@ def _quarantine_rows(rejects: pa.Table) -> pa.Table:
     columns["reason"] = rejects.column("refused")
     columns["quarantined_at"] = pa.chunked_array([pa.repeat(now, rejects.num_rows)])
     return pa.table({name: columns[name] for name in QUARANTINE.names}).cast(QUARANTINE)
+
+
+def _counts(column: pa.ChunkedArray) -> dict[str, int]:
+    return {item["values"]: item["counts"] for item in pc.value_counts(column).to_pylist()}
 
 
 def _seconds(moment: pa.Scalar) -> float | None:

@@ -46,6 +46,7 @@ class Landed:
     oldest_source_at: float | None  # None when the source does not tell
     committed_at: float
     seconds: float
+    clocks: Mapping[str, int]  # rows by whose clock their source time is: broker, producer, landing, unknown
 
 
 class Ingest:
@@ -71,6 +72,7 @@ class Ingest:
         self._batch_app = names.ingest_app_id(settings.environment, self._generation)
         self._checkpoint = paths.checkpoints / "ingest" / str(self._generation)
         self._bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
+        self._bronze.add_missing_columns(BRONZE)  # a file with a column its table lacks is taken, and the column lost
         self._landing = source.LandingTimes(paths.landing) if settings.source.kind == "delta" else None
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, f"{self._batch_app}/quarantine")
         self._snapshot = paths.checkpoints / "ingest" / "heads.json"
@@ -177,4 +179,5 @@ class Ingest:
         if seq % _SNAPSHOT_EVERY == 0:
             self.close()
         now = time.time()
-        self._tell(Landed(seq, report["rows"], report["reasons"], report["oldest_source_at"], now, now - started))
+        refusals, oldest = report["reasons"], report["oldest_source_at"]
+        self._tell(Landed(seq, report["rows"], refusals, oldest, now, now - started, report["clocks"]))

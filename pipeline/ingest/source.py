@@ -24,6 +24,7 @@ from pipeline.ingest.truth import Begin
 from pipeline.settings import Ingest, Source
 
 _CONNECT_SECONDS: Final = 5.0
+_LAST_YEAR: Final = 9999  # as for event times
 _CLOCK_SLACK_SECONDS: Final = 3600.0  # by which the clocks of landing's writers may differ
 
 
@@ -68,6 +69,8 @@ def read(spark: SparkSession, source: Source, ingest: Ingest, landing: Path, beg
         F.lit(None).cast("int").alias("partition"),
         F.lit(None).cast("long").alias("offset"),
         F.lit(None).cast("timestamp").alias("source_time"),
+        F.lit(None).cast("array<struct<key:string,value:binary>>").alias("headers"),
+        F.lit("landing").alias("source_clock"),
     )
     if not start.skip:
         return frame
@@ -87,11 +90,18 @@ def _read_topic(spark: SparkSession, source: Source, ingest: Ingest, begin: Begi
         .option("startingOffsets", starting)
         .option("maxOffsetsPerTrigger", ingest.max_rows)
         .option("failOnDataLoss", "true")
+        .option("includeHeaders", "true")
+        .option("kafka.isolation.level", source.isolation_level)
     )
     for name, value in source.kafka_options.items():
         if (plain := name.removeprefix("kafka.")) not in CHECK_ONLY:
             reader = reader.option(f"kafka.{plain}", value)
-    return reader.load().withColumnRenamed("timestamp", "source_time").select(*INPUT)
+    clock = F.when(F.col("timestampType") == 1, "broker").when(F.col("timestampType") == 0, "producer")
+    frame = reader.load().withColumn("source_clock", clock)
+    # A record without a time, as very old producers wrote them, comes with the millisecond before 1970; and a producer
+    # may claim a year that most readers of the tables cannot hold.
+    known = clock.isNotNull() & (F.year("timestamp") <= _LAST_YEAR)
+    return frame.withColumn("source_time", F.when(known, F.col("timestamp"))).select(*INPUT)
 
 
 class LandingTimes:

@@ -1,4 +1,4 @@
-"""What a Kafka broker tells of the source's topic: its id, its partitions, and which offsets are there.
+"""What a Kafka broker tells of the source's topic: its id, partitions and offsets, and whose clock its times are of.
 
 Asked before ingest reads. Spark's options are the Java client's; those that matter for a connection are put into the
 words of the client used here. Where that is not possible, the topic cannot be looked at, and that is said.
@@ -6,12 +6,12 @@ words of the client used here. Where that is not possible, the topic cannot be l
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from pipeline.errors import Refused, Transient
 from pipeline.ingest.identity import TopicSeen
@@ -65,7 +65,7 @@ def look(source: Source) -> TopicSeen | None:
         return None
     known: dict[str, Any] = {"bootstrap.servers": source.bootstrap_servers, "log_level": 0, "error_cb": _told_otherwise}
     try:
-        return _describe({**known, **connection.options}, source.topic)
+        return _describe({**known, **connection.options}, source)
     except KafkaException as error:
         reason: KafkaError = error.args[0]
         if reason.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -122,23 +122,39 @@ def _covered(name: str, told: Mapping[str, str]) -> bool:
     return name in _NOT_NEEDED or any(each in told for each in wanted)
 
 
-def _describe(options: Mapping[str, Any], topic: str) -> TopicSeen:
+def _describe(options: Mapping[str, Any], source: Source) -> TopicSeen:
+    topic = source.topic
     admin = AdminClient(dict(options))  # by name: without one it would be gone before the answer
     found = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
-    # It never joins the group it has to name.
-    consumer = Consumer({**options, "group.id": "turnout-check", "enable.auto.commit": False})
+    places = [TopicPartition(topic, part.id) for part in found.partitions]
+    earliest = _offsets(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
+    readable = None
+    if source.isolation_level == "read_committed":  # asked first: an end that is asked for later lies behind it
+        readable = _offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    latest = _offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+    return TopicSeen(topic, str(found.topic_id), earliest, latest, readable, _clock(admin, topic))
+
+
+def _offsets(
+    admin: AdminClient, places: Sequence[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
+) -> dict[int, int]:
+    """Return one offset of each partition, asked for in one request to each broker."""
+    answers = admin.list_offsets(
+        dict.fromkeys(places, spec), isolation_level=isolation, request_timeout=_ANSWER_SECONDS
+    )
+    return {place.partition: answer.result().offset for place, answer in answers.items()}
+
+
+def _clock(admin: AdminClient, topic: str) -> str | None:
+    """Return whose time the topic's records have; None where we may not read its configuration."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     try:
-        ends = {part.id: _ends(consumer, TopicPartition(topic, part.id)) for part in found.partitions}
-    finally:
-        consumer.close()
-    earliest = {number: first for number, (first, _) in ends.items()}
-    return TopicSeen(topic, str(found.topic_id), earliest, {number: end for number, (_, end) in ends.items()})
-
-
-def _ends(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
-    """Return the first offset of a partition that is there, and the one after the last."""
-    first, end = consumer.get_watermark_offsets(place, timeout=_ANSWER_SECONDS)
-    return first, end
+        found = admin.describe_configs([resource], request_timeout=_ANSWER_SECONDS)[resource].result()
+    except KafkaException as error:
+        _log.warning("the configuration of topic %s cannot be read: %s", topic, error.args[0].str())
+        return None
+    kind = found["message.timestamp.type"].value if "message.timestamp.type" in found else None
+    return {"LogAppendTime": "broker", "CreateTime": "producer"}.get(str(kind))
 
 
 def _told_otherwise(_: KafkaError) -> None:

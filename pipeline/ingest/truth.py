@@ -3,6 +3,7 @@
 Called by the ingest query at each of its starts. What does not fit is refused in one sentence with the way out.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,12 +13,14 @@ from deltalake import DeltaTable
 from sqlalchemy import Engine
 
 from pipeline.delta_table import CursorTable
-from pipeline.errors import Refused
+from pipeline.errors import Refused, Transient
 from pipeline.ingest import checkpoint, identity, landing_log, topic
 from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.identity import Commits, Known, LandingSeen, Offsets, Position, Seen, TopicSeen
 from pipeline.settings import Paths, Source
 from pipeline.store import sources
+
+_log = logging.getLogger("turnout")
 
 CLOSED: Final = 2**52
 """Added to a seq, the batch that `adopt` writes for a generation that shall write nothing any more."""
@@ -41,7 +44,7 @@ def require(
 
     Raises:
         Refused: something is missing, changed or made anew; the sentence names it exactly and says how to go on.
-        Transient: the broker does not answer.
+        Transient: the broker does not answer, or an open transaction hides where to go on.
     """
     refuse_closed(generation, landed.bronze)
     known = sources.identity(engine, generation)
@@ -64,6 +67,12 @@ def require(
         trouble = identity.judge(recorded, position, seen)
         if trouble is not None:
             raise Refused(f"{trouble.sentence} {_WAY_OUT}")
+        _await_transactions(position, seen)
+    if clock(seen) == "producer":
+        _log.info(
+            "the topic has message.timestamp.type=CreateTime: latency is measured from the producer's clock "
+            "(docs/kafka.md, What a topic may hold)"
+        )
     since = 0 if landed.bronze is not None else bronze.cursor or 0
     sources.record_identity(engine, _identity(generation, known, seen, bronze.table_id, since, start))
     resumes = read is not None or _begin_at_the_end(query, start, seen)
@@ -112,6 +121,11 @@ def partitions(seen: Seen | None) -> int | None:
     return len(seen.earliest) if isinstance(seen, TopicSeen) else None
 
 
+def clock(seen: Seen | None) -> str | None:
+    """Return whose time the source's records have: broker, producer or landing; None when that is not known."""
+    return seen.clock if isinstance(seen, TopicSeen) else "landing" if seen is not None else None
+
+
 def passed(source: Source, offset: Mapping[str, Any] | None) -> Position | None:
     """Return the position behind everything that is through by Spark's checkpoint; None at its beginning."""
     if offset is None:
@@ -145,10 +159,26 @@ def _identity(
     """Return what to record: what was recorded before stays, but for partitions that were added."""
     begin = None if start is None else identity.render(start)
     if known is None:
-        return sources.Identity(generation, seen.id if seen else None, partitions(seen), bronze_id, since, begin)
+        source_id = seen.id if seen else None
+        return sources.Identity(
+            generation, source_id, partitions(seen), bronze_id, since, begin, source_clock=clock(seen)
+        )
     return replace(
         known,
         source_id=known.source_id or (seen.id if seen else None),
         partitions=partitions(seen) or known.partitions,
         start=known.start or begin,
+        source_clock=clock(seen),
     )
+
+
+def _await_transactions(position: Position, seen: Seen) -> None:
+    """Refuse for now to go on from a place that an open transaction still hides; Spark would take it for a loss."""
+    if not isinstance(position, Offsets) or not isinstance(seen, TopicSeen):
+        return
+    hidden = identity.open_transactions(position, seen)
+    if hidden is not None:
+        raise Transient(
+            f"The Kafka topic {seen.name!r} has an open transaction, and what was read of it or behind it cannot be "
+            f"passed before it ends: {hidden}. Wait until its producer ends it, or its transaction.timeout.ms does."
+        )

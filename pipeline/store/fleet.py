@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from listeners.sample import STATUSES
 from pipeline.errors import Refused
+from pipeline.store.sources import newest_clock
 from pipeline.store.tables import bronze_commits, drivers, games, groups, registrations, schemas, streams
 
 HEARTBEAT_LIMIT_SECONDS: Final = 45.0
@@ -19,6 +20,12 @@ HEARTBEAT_LIMIT_SECONDS: Final = 45.0
 
 TROUBLE: Final = frozenset(STATUSES[STATUSES.index("AT_RISK") :])
 """Statuses at which a person should look; UNKNOWN is one of them."""
+
+_LATENCY_STARTS: Final = {
+    "broker": "the time when the Kafka broker appended the record",
+    "producer": "the producer's clock, as the topic has message.timestamp.type=CreateTime",
+    "landing": "the time when the landing table's file was added",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,12 @@ class Fleet:
     newest_bronze_seq: int | None
     newest_bronze_at: float | None
     read_at: float  # Unix seconds
+    source_clock: str | None = None  # whose time the source's records have; None: not known
+
+    @property
+    def latency_start(self) -> str:
+        """What latency is measured from, in words."""
+        return _LATENCY_STARTS.get(self.source_clock or "", "a source time of an unknown clock")
 
     def row(self, game_key: str) -> GameRow | None:
         """Return the row of one game, or None when the store does not know it."""
@@ -241,6 +254,7 @@ def _read(connection: Connection, now: float) -> Fleet:
         newest_bronze_seq=newest.seq if newest is not None else None,
         newest_bronze_at=newest.committed_at if newest is not None else None,
         read_at=now,
+        source_clock=newest_clock(connection),
     )
 
 

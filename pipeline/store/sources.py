@@ -22,6 +22,7 @@ class Identity:
     since_seq: int  # every bronze row of this generation has a larger seq
     start: str | None  # where it begins, see `pipeline/ingest/identity.py`; None: where Spark takes the setting to be
     actor: str | None = None  # who adopted the source; None for a first start
+    source_clock: str | None = None  # whose time records have: broker, producer or landing; None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,13 @@ def bronze_id(engine: Engine) -> str | None:
     with engine.connect() as connection:
         found: str | None = connection.scalar(newest)
         return found
+
+
+def newest_clock(connection: Connection) -> str | None:
+    """Return whose time the records of the source have that was looked at last; None when that is not known."""
+    newest = select(ingest_identities.c.source_clock).order_by(ingest_identities.c.recorded_at.desc()).limit(1)
+    clock: str | None = connection.scalar(newest)
+    return clock
 
 
 def record_identity(engine: Engine, found: Identity) -> None:

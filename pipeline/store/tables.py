@@ -155,6 +155,7 @@ ingest_identities = Table(  # what each generation's source was when it was last
     Column("start", Text),  # where it begins, JSON; null: where Spark takes source.starting_offsets to be
     Column("actor", String(255)),  # who adopted the source; null for a first start
     Column("recorded_at", Float, nullable=False),
+    Column("source_clock", String(16)),  # whose time records have: broker | producer | landing; null: not known
 )
 
 ingest_gaps = Table(  # what a source had lost unread when somebody let ingest go on without it; append-only

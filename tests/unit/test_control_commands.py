@@ -18,6 +18,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.operations import change, listed
 from pipeline.store.seats import seats
+from pipeline.store.sources import Identity, record_identity
 from pipeline.store.tables import groups
 
 
@@ -130,6 +131,8 @@ def test_status_is_a_verdict_for_scripts(world: World, tmp_path: Path) -> None:
     assert told.output.splitlines()[:2] == ["a person should look", "ingest was never started"]
     assert "STARTING     chess_1" not in told.output
     assert "STARTING     chess_1" in turnout(tmp_path, "status", "--all").output
+    assert "latency is measured from a source time of an unknown clock" in told.output
+    record_identity(world.engine, Identity(1, None, None, "bronze", 0, None, source_clock="producer"))
     start_driver(world.engine, "ingest", "main", None)
     well = turnout(tmp_path, "status", "--json")
     assert (well.exit_code, json.loads(well.stdout)["well"]) == (0, True)
@@ -137,6 +140,7 @@ def test_status_is_a_verdict_for_scripts(world: World, tmp_path: Path) -> None:
     change(world.engine, listed(world.engine)[0], "needs_human", "look at it")
     asked = turnout(tmp_path, "status")
     assert (asked.exit_code, "pause: look at it" in asked.output) == (1, True)
+    assert "latency is measured from the producer's clock" in asked.output
 
 
 def test_a_proposal_shows_its_moves_and_asks_only_when_told_to(world: World, tmp_path: Path) -> None:

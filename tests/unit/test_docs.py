@@ -174,7 +174,7 @@ def told_metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     exposition.set_states([StreamState("g", "a", "RUN", "RUNNING", 0.0, 1, 1.0, 0.0, 1.0, 1.0, 1, 1, None, 1.0)])
     exposition.set_heartbeat("a", 1.0)
     exposition.add_progress(Progress("q", "id", "run", 0, "", 1, {"addBatch": 1}))
-    exposition.add_ingest(seq=1, accepted=1, refused=1, committed_at=1.0)
+    exposition.add_ingest(seq=1, accepted=1, refused=1, committed_at=1.0, clocks={"broker": 2})
     exposition.set_self(events_dropped=0, listener_errors=0, outbox_items=0, flush_failures=0, push_failures=0)
     return {
         family.name + ("_total" if family.type == "counter" else ""): (
@@ -212,6 +212,7 @@ _TYPES = {
     pa.timestamp("us", "UTC"): "timestamp",
     pa.map_(pa.string(), pa.int64()): "map of string to long",
     pa.list_(pa.int32()): "list of int",
+    BRONZE.field("headers").type: "list of struct of key: string, value: binary",
 }
 _TABLES = {
     "Landing": LANDING,

@@ -150,6 +150,9 @@ def test_the_first_start_is_fixed_in_numbers() -> None:
     ] == [
         {0: 2, 1: 0}, {0: 9, 1: 4}, {0: 9, 1: 3}, {0: 2, 1: 4},
     ]  # fmt: skip
+    committed = TopicSeen("t", "id", {0: 2, 1: 0}, {0: 9, 1: 4}, {0: 6, 1: 4})
+    assert identity.first_offsets("latest", committed).next == {0: 6, 1: 4}
+    assert identity.first_offsets('{"t": {"0": -1, "1": 3}}', committed).next == {0: 6, 1: 3}
     assert json.loads(
         identity.offsets_json("t", Offsets({0: 2}), TopicSeen("t", "id", {0: 0, 1: 0, 2: 0}, {0: 9, 1: 9, 2: 9}))
     ) == {"t": {"0": 2, "1": 0, "2": 0}}
@@ -202,6 +205,23 @@ def test_options_are_translated_or_named(
 
 
 # --------------------------------------------------------------------------------------------------- how far bronze is
+
+
+@given(
+    ends=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)).map(sorted), min_size=1, max_size=4),
+    read=st.dictionaries(PARTITIONS, st.integers(0, 9), max_size=4),
+)
+def test_an_open_transaction_is_named_exactly(ends: list[list[int]], read: dict[int, int]) -> None:
+    """Law L1: what was read behind the end of what is committed is waited for, partition by partition, and no gap."""
+    latest = {number: max(high, read.get(number, 0)) for number, (_, high) in enumerate(ends)}
+    seen = TopicSeen("t", "id", dict.fromkeys(latest, 0), latest, {n: low for n, (low, _) in enumerate(ends)})
+    position = Offsets({number: at for number, at in read.items() if number in latest})
+    assert identity.judge(Known("id", len(ends)), position, seen) is None
+    hidden = identity.open_transactions(position, seen)
+    behind = [number for number, at in sorted(position.next.items()) if at > ends[number][0]]
+    assert [int(number) for number in re.findall(r"partition (\d+)", hidden or "")] == behind
+    anyone = TopicSeen("t", "id", dict.fromkeys(latest, 0), latest)
+    assert identity.open_transactions(position, anyone) is None
 
 
 def bronze_of(folder: Path, commits: list[list[dict[str, Any]]], first_seq: int = 1) -> CursorTable:

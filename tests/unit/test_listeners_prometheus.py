@@ -76,7 +76,7 @@ def fill(metrics: Metrics) -> None:
     exposition.set_heartbeat("eu-1", 1_002.0)
     exposition.add_progress(Progress(HOSTILE, "id", "run", 1, "", 5, {"addBatch": 300}))
     exposition.add_progress(Progress(None, "id", "run", 1, "", None, {}))
-    exposition.add_ingest(seq=4, accepted=20, refused=1, committed_at=999.0)
+    exposition.add_ingest(seq=4, accepted=20, refused=1, committed_at=999.0, clocks={"broker": 21})
     exposition.set_self(events_dropped=1, listener_errors=2, outbox_items=3, flush_failures=4, push_failures=5)
 
 
@@ -198,12 +198,15 @@ def test_progress_and_ingest_are_told(metrics: Metrics) -> None:
     """Durations become seconds, rows add up, and ingest tells its newest commit."""
     for rows in (5, None, 6):
         metrics.exposition.add_progress(Progress("q", "id", "run", 1, "", rows, {"addBatch": 250}))
-    metrics.exposition.add_ingest(seq=4, accepted=20, refused=1, committed_at=999.0)
-    metrics.exposition.add_ingest(seq=5, accepted=10, refused=0, committed_at=1_000.5)
+    first, then = {"broker": 20, "unknown": 1}, {"broker": 2, "producer": 8}
+    metrics.exposition.add_ingest(seq=4, accepted=20, refused=1, committed_at=999.0, clocks=first)
+    metrics.exposition.add_ingest(seq=5, accepted=10, refused=0, committed_at=1_000.5, clocks=then)
     assert metrics.value("query_batch_duration_seconds", query="q", phase="addBatch") == 0.25
     assert metrics.value("query_input_rows_total", query="q") == 11
     assert metrics.value("ingest_rows_total", result="ok") == 30
     assert metrics.value("ingest_rows_total", result="rejected") == 1
+    clocks = {clock: metrics.value("ingest_clock_rows_total", clock=clock) for clock in {**first, **then}}
+    assert clocks == {"broker": 22, "unknown": 1, "producer": 8}
     assert metrics.value("ingest_seq") == 5
     assert metrics.value("ingest_last_commit_timestamp_seconds") == 1_000.5
 

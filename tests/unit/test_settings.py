@@ -47,6 +47,27 @@ def test_values_out_of_range_are_refused(tmp_path: Path) -> None:
         load(tmp_path, {"TURNOUT_INGEST__TRIGGER_SECONDS": "0"})
 
 
+@pytest.mark.parametrize("topic", ["a,b", "a, b", "games-.*", "", ".", "..", "x" * 250])
+def test_a_source_is_one_topic(tmp_path: Path, topic: str) -> None:
+    """Law L1: Spark would read all topics of a list, but positions are kept for one: the setting is refused."""
+    environ = {"TURNOUT_SOURCE__KIND": "kafka", "TURNOUT_SOURCE__TOPIC": topic}
+    with pytest.raises(Refused, match=r"source\.topic: expected the name of one topic.*not a list or a pattern"):
+        load(tmp_path, environ)
+
+
+def test_transactions_are_read_when_they_are_committed(tmp_path: Path) -> None:
+    """Law L1: what a producer took back is no event, unless the settings ask for it."""
+    file = tmp_path / "turnout.toml"
+    file.write_text('[source]\nkind = "kafka"\n')
+    assert load(tmp_path, {})[0].source.isolation_level == "read_committed"
+    for name in ("isolation.level", "kafka.isolation.level"):
+        file.write_text(f'[source]\nkind = "kafka"\nkafka_options = {{ "{name}" = "read_uncommitted" }}\n')
+        assert load(tmp_path, {})[0].source.isolation_level == "read_uncommitted"
+        file.write_text(f'[source]\nkind = "kafka"\nkafka_options = {{ "{name}" = "serializable" }}\n')
+        with pytest.raises(Refused, match=r"isolation\.level to be read_committed or read_uncommitted, got 'serial"):
+            load(tmp_path, {})
+
+
 def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     """The message says which file to correct, and where."""
     (tmp_path / "turnout.toml").write_text("[ingest\n")
