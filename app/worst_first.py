@@ -23,7 +23,11 @@ COLUMNS: Final = {
     "lane": st.column_config.TextColumn("Lane", width=110),
     "lag": st.column_config.Column("Lag", width=65, help="Age of the oldest event that waits for this stream."),
     "rows/s": st.column_config.Column("Rows/s", width=65),
-    "p95 latency": st.column_config.Column("p95", width=60, help="Latency, source commit to table commit."),
+    "p95 latency": st.column_config.Column(
+        "p95",
+        width=60,
+        help="Latency, source time to table commit. A game's page says whose clock the source time is of.",
+    ),
     "last commit": st.column_config.Column("Commit", width=80, help="Age of the last commit to the game's table."),
     "rejects": st.column_config.Column("Rejects", width=70, help="Refused rows since its driver started."),
     "last error": st.column_config.TextColumn("Why, or last error", width=300),

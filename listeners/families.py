@@ -76,7 +76,7 @@ def _streams(known: Snapshot) -> Iterator[Metric]:
 def _latency(games: _Games) -> Metric:
     family = HistogramMetricFamily(
         f"{PREFIX}stream_latency_seconds",
-        "Source commit to table commit, per landed row. The sum is estimated from the middles of the buckets.",
+        "Source time to table commit, per landed row; its sum is estimated from the buckets' middles.",
         labels=("game", "group"),
     )
     for game, group, totals in games:

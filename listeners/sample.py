@@ -59,7 +59,7 @@ class GameResult:
     bytes: int
     committed_at: float | None  # Unix seconds; None when nothing was committed
     commit_seconds: float
-    latency_counts: tuple[int, ...]  # landed rows per bucket of LATENCY_EDGES_SECONDS, source commit to table commit
+    latency_counts: tuple[int, ...]  # landed rows per bucket of LATENCY_EDGES_SECONDS, source time to table commit
     error: str | None = None  # why nothing was committed, one line
 
 

@@ -101,7 +101,7 @@ class Metrics:
     bind: str = "127.0.0.1"  # address the /metrics servers listen on
     push_gateway: str = ""  # address of a Pushgateway to push to as well; empty means none
     flush_seconds: float = 10.0  # time between two writes of the metrics tables
-    latency_objective_seconds: float = 60.0  # source commit to table commit, per stream
+    latency_objective_seconds: float = 60.0  # source time to table commit, per stream
     heartbeat_seconds: float = 5.0  # time between two heartbeats of a driver
 
 

@@ -51,7 +51,7 @@ class StreamFacts:
     started_at: float  # when the group's query was last started
     trigger_seconds: float
     pass_p95_seconds: float | None  # None before enough passes ended
-    objective_seconds: float  # source commit to table commit
+    objective_seconds: float  # source time to table commit
     pass_active_since: float | None  # None: no pass is at work now
     backfilling: bool = False  # it reads the whole past: a new game or a rebuild
 
