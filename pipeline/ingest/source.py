@@ -24,6 +24,9 @@ from pipeline.ingest.truth import Begin
 from pipeline.settings import Ingest, Source
 
 _CONNECT_SECONDS: Final = 5.0
+# Spark polls only for records that are there, then asks for the partition's ends. That waits for the fetch the client
+# has sent ahead on the same connection: at the end of a partition 500 ms by default, for each partition.
+_FETCH_WAIT_MS: Final = 10
 _LAST_YEAR: Final = 9999  # as for event times
 _CLOCK_SLACK_SECONDS: Final = 3600.0  # by which the clocks of landing's writers may differ
 
@@ -92,6 +95,7 @@ def _read_topic(spark: SparkSession, source: Source, ingest: Ingest, begin: Begi
         .option("failOnDataLoss", "true")
         .option("includeHeaders", "true")
         .option("kafka.isolation.level", source.isolation_level)
+        .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
     )
     for name, value in source.kafka_options.items():
         if (plain := name.removeprefix("kafka.")) not in CHECK_ONLY:

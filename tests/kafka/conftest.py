@@ -4,10 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from pipeline.ingest import broker as broker_module
 from pipeline.ingest.broker import Broker
+
+# Kafka's default for the buffer is 128 MB: half of the broker's heap.
+COMPACTS_OFTEN = "log.cleaner.backoff.ms=100\nlog.cleaner.dedupe.buffer.size=8388608\n"
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker.start(tmp_path_factory.mktemp("broker")) as running:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(broker_module, "_PROPERTIES", broker_module._PROPERTIES + COMPACTS_OFTEN)
+        running = Broker.start(tmp_path_factory.mktemp("broker"))
+    with running:
         yield running

@@ -49,10 +49,10 @@ def make(spark: SparkSession, broker: Broker, tmp_path: Path) -> Iterator[Make]:
         each.engine.dispose()
 
 
-def configure(broker: Broker, kind: ResourceType, name: str, option: str, value: str) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+def configure(world: TopicWorld, option: str, value: str) -> None:
+    admin = AdminClient(world.connection)
     entry = ConfigEntry(option, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(kind, name, incremental_configs=[entry])
+    resource = ConfigResource(ResourceType.TOPIC, world.topic, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result()
 
 
@@ -164,9 +164,8 @@ def test_headers_keys_and_clocks_are_kept(make: Make, kind: str, clock: str, cap
     world.split_all()
 
 
-def test_a_compacted_topic_is_read_with_its_holes(make: Make, broker: Broker) -> None:
+def test_a_compacted_topic_is_read_with_its_holes(make: Make) -> None:
     """Law L1: what compaction has left is in bronze once, a tombstone is refused with a reason of its own."""
-    configure(broker, ResourceType.BROKER, "1", "log.cleaner.backoff.ms", "100")
     config = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"}
     world = make(partitions=1, config={**config, "min.compaction.lag.ms": "3600000"})  # not yet
     events = world.events(60)
@@ -183,7 +182,7 @@ def test_a_compacted_topic_is_read_with_its_holes(make: Make, broker: Broker) ->
     world.ingest()
     assert before == world.bronze()
     send(30, 58)
-    configure(broker, ResourceType.TOPIC, world.topic, "min.compaction.lag.ms", "0")
+    configure(world, "min.compaction.lag.ms", "0")
     deadline = time.monotonic() + 60
     while len(there := since(30, world.consumed())) > 20:
         assert time.monotonic() < deadline, "the broker has not compacted"
