@@ -8,7 +8,7 @@ import hashlib
 import re
 import unicodedata
 from functools import lru_cache
-from typing import Final, NewType
+from typing import Final, Literal, NewType
 
 GameKey = NewType("GameKey", str)
 
@@ -73,3 +73,8 @@ def ingest_app_id(environment: str, generation: int) -> str:
 def repair_app_id(environment: str, key: GameKey) -> str:
     """Return the Delta transaction id that counts the repairs of a game's table, so that they exclude each other."""
     return f"turnout/{environment}/{key}/repair"
+
+
+def lost_seqs_app_id(environment: str, number: int, end: Literal["after", "before"]) -> str:
+    """Return the Delta transaction id under which bronze keeps one end of a range of seqs that it lost."""
+    return f"turnout/{environment}/bronze/lost/{number}/{end}"

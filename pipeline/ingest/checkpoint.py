@@ -6,7 +6,6 @@ nothing: a batch that bronze has is skipped when it is repeated, and one that re
 
 import json
 import logging
-import os
 import time
 import uuid
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline import query_log
+from pipeline import durable_file, query_log
 from pipeline.errors import Refused
 
 _log = logging.getLogger("turnout")
@@ -103,15 +102,9 @@ def _renew_metadata(file: Path) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Write one of Spark's files whole or not at all."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    """Write one of Spark's files."""
     _forget_checksum(file)
-    draft = file.with_name(f"{file.name}-{uuid.uuid4().hex}.draft")
-    with draft.open("w", encoding="utf-8") as handle:
-        handle.write(text)
-        handle.flush()
-        os.fsync(handle.fileno())
-    draft.replace(file)
+    durable_file.write_text(file, text)
 
 
 def _forget_checksum(file: Path) -> None:

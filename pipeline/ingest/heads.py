@@ -1,45 +1,84 @@
 """The last seq of every game in bronze: what a new row's `prev_seq` is made of (law L1).
 
 Rebuilt from bronze at every start. A snapshot beside the checkpoint only shortens the reading: it holds for one
-table identity and one seq, and everything above that seq is read again.
+table identity and one seq, and everything above that seq is read again. Whatever is wrong with it, bronze is read.
 """
 
 import json
+import logging
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
+from pipeline import durable_file
 from pipeline.delta_table import CursorTable
+from pipeline.lost_seqs import LostSeqs
+
+_log = logging.getLogger("turnout")
 
 
-def read_heads(bronze: CursorTable, snapshot: Path) -> dict[str, int]:
-    """Return the last seq of every game key bronze has rows of."""
-    heads, since = _snapshot(bronze, snapshot)
-    if (bronze.cursor or 0) <= since:
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The heads as they were at one seq of one table."""
+
+    table_id: str
+    seq: int
+    heads: Mapping[str, int]
+
+
+def read_heads(bronze: CursorTable, file: Path, losses: Iterable[LostSeqs] = ()) -> dict[str, int]:
+    """Return the last seq of every game key bronze has rows of; `losses` are the seqs that bronze lost."""
+    kept = read_snapshot(file)
+    if kept is None or not _fits(kept, bronze, losses):
+        kept = Snapshot(bronze.table_id, 0, {})
+    heads = dict(kept.heads)
+    if (bronze.cursor or 0) <= kept.seq:
         return heads
     dataset = DeltaTable(bronze.path).to_pyarrow_dataset()
-    for batch in dataset.to_batches(columns=["game_key", "seq"], filter=ds.field("seq") > since):
+    for batch in dataset.to_batches(columns=["game_key", "seq"], filter=ds.field("seq") > kept.seq):
         last = pa.Table.from_batches([batch]).group_by("game_key").aggregate([("seq", "max")])
         for row in last.to_pylist():
             heads[row["game_key"]] = max(row["seq_max"], heads.get(row["game_key"], 0))
     return heads
 
 
-def write_snapshot(bronze: CursorTable, heads: dict[str, int], snapshot: Path) -> None:
+def write_snapshot(bronze: CursorTable, heads: Mapping[str, int], file: Path) -> None:
     """Keep the heads as of bronze's cursor; a crash leaves the old snapshot whole."""
-    draft = snapshot.with_suffix(".draft")
-    draft.parent.mkdir(parents=True, exist_ok=True)
-    draft.write_text(json.dumps({"table_id": bronze.table_id, "seq": bronze.cursor or 0, "heads": heads}))
-    draft.replace(snapshot)
+    body = {"table_id": bronze.table_id, "seq": bronze.cursor or 0, "heads": dict(heads)}
+    durable_file.write_text(file, json.dumps({**body, "crc32": _checksum(body)}))
 
 
-def _snapshot(bronze: CursorTable, snapshot: Path) -> tuple[dict[str, int], int]:
+def read_snapshot(file: Path) -> Snapshot | None:
+    """Return what is kept; None, with a line in the log, where it is damaged, and None where there is none."""
     try:
-        kept = json.loads(snapshot.read_text())
+        kept = json.loads(file.read_bytes())
+        checksum = kept.pop("crc32")
+        if checksum != _checksum(kept):
+            raise ValueError("its checksum is another one")
+        heads = {str(key): int(at) for key, at in kept["heads"].items()}
+        return Snapshot(str(kept["table_id"]), int(kept["seq"]), heads)
     except FileNotFoundError:
-        return {}, 0
-    if kept["table_id"] != bronze.table_id or kept["seq"] > (bronze.cursor or 0):
-        return {}, 0  # of another table, or of a future this one does not have
-    return dict(kept["heads"]), int(kept["seq"])
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = f"{type(error).__name__}: {error}"
+        _log.warning("%s cannot be used (%s): the last seq of each game is read from bronze", file, why)
+        return None
+
+
+def _fits(kept: Snapshot, bronze: CursorTable, losses: Iterable[LostSeqs]) -> bool:
+    """Tell whether the snapshot is of this table, and of nothing that this table does not have."""
+    return (
+        kept.table_id == bronze.table_id
+        and kept.seq <= (bronze.cursor or 0)
+        and not any(kept.seq in lost for lost in losses)
+    )
+
+
+def _checksum(body: Any) -> int:
+    return zlib.crc32(json.dumps(body, sort_keys=True).encode())
