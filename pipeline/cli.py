@@ -289,7 +289,7 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: i
             complete=complete,
             generations=generations(engine),
             retired=retired_games(engine),
-            wanted=Wanted(LocalRegistry(engine).snapshot(), sample) if values else None,
+            wanted=Wanted(LocalRegistry(engine).snapshot, sample) if values else None,
             known=observe(settings, paths, engine, prober(settings.source)),
         )
     )

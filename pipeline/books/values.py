@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -50,7 +50,9 @@ _QUARANTINED: Final = "SELECT DISTINCT seq, pos, reason FROM odd WHERE quarantin
 class Wanted:
     """What values are compared with, and of how many rows."""
 
-    schemas: SchemaSet
+    schemas: (
+        SchemaSet | Callable[[], SchemaSet]
+    )  # read after the tables are pinned, so that their rows' schemas are in it
     sample: int | None = None  # most rows per game; None: all
 
 
@@ -109,7 +111,8 @@ def _subject(database: duckdb.DuckDBPyConnection, reading: ledger.Reading, wante
     order = np.argsort(places, kind="stable")
     quarantined = str(folder / "quarantined.npz")
     np.savez(quarantined, place=places[order], reason=numbers[order].astype(np.int16), names=reasons)
-    schemas = {str(key): known_schemas(wanted.schemas, key) for key in wanted.schemas.games}
+    registered = wanted.schemas if isinstance(wanted.schemas, SchemaSet) else wanted.schemas()
+    schemas = {str(key): known_schemas(registered, key) for key in registered.games}
     tables = {key: tuple(zip(table.paths, table.spans, strict=True)) for key, table in reading.tables.items()}
     return Subject(tables, schemas, chosen, quarantined)
 

@@ -17,13 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.books import values
+from pipeline.books.balance import verify
 from pipeline.books.cells import differences, shown
 from pipeline.books.reference_decoder import ReferenceDecoder
 from pipeline.books.report import as_dict, render
-from pipeline.books.values import Values
+from pipeline.books.values import Values, Wanted
 from pipeline.cli import cli
 from pipeline.contracts.messages import canonical
 from pipeline.contracts.policies import parse_policies
+from pipeline.contracts.schemas import SchemaSet
 from pipeline.ingest.simulator import Plan, Simulator, family, game_names, payload_schema
 from pipeline.names import game_key
 from pipeline.repair.game import Game
@@ -291,6 +293,22 @@ def test_the_command_prints_the_promised_keys(tmp_path: Path, nasty_root: Path) 
     assert {"game_key", "game", "seq", "pos", "column", "expected", "found"} == found.keys()
     assert len(found["found"]) <= 80
     assert "\x1b" not in CliRunner().invoke(cli, arguments[:2] + arguments[3:]).stdout
+
+
+def test_a_schema_that_is_registered_meanwhile_accuses_nobody(tmp_path: Path, nasty_root: Path) -> None:
+    """The schemas are read after the tables are pinned: a row that landed just before has its schema among them."""
+    world = copy_of(nasty_root, tmp_path)
+    none, every = SchemaSet(0, {}, {}), world.registry.snapshot()
+    asked: list[SchemaSet] = []
+
+    def late() -> SchemaSet:
+        assert world.paths.bronze.exists()
+        asked.append(every)
+        return every
+
+    balance = verify(world.paths, world.environment, wanted=Wanted(late))
+    assert (balance.ok, asked) == (True, [every])
+    assert not verify(world.paths, world.environment, wanted=Wanted(none)).ok
 
 
 def test_without_values_nothing_is_said_of_them(tmp_path: Path, nasty_root: Path) -> None:
