@@ -1,27 +1,35 @@
 """`turnout ingest adopt`: gives a source a new ingest generation that goes on where bronze ends.
 
-For a checkpoint that is gone or damaged, and, with `--accept-loss`, for a source that lost what was not read yet.
-In this order, so that it can be killed anywhere and run again: close the old generation in bronze, find out where
-bronze ends, record the new generation.
+For a checkpoint that is gone or damaged, for bronze that was restored from an older copy, and, with `--accept-loss`,
+for a source that lost what was not read yet. In this order, so that it can be killed anywhere and run again: close the
+old generation in bronze, find out where bronze ends, record the new generation.
 """
 
 import getpass
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from sqlalchemy import Engine
 
-from pipeline import names
+from pipeline import lost_seqs, names
 from pipeline.bronze import BRONZE
 from pipeline.delta_table import Conflict, CursorTable
 from pipeline.errors import Refused, Transient
-from pipeline.ingest import checkpoint, identity, landed, landing_log, source, truth
+from pipeline.ingest import checkpoint, identity, landed, landing_log, restored, source, truth
 from pipeline.ingest.checkpoint import Landed
+from pipeline.ingest.heads import read_heads
 from pipeline.ingest.identity import Commits, Known, Offsets, Position, Seen, TopicSeen, Trouble
+from pipeline.lost_seqs import LostSeqs
+from pipeline.names import GameKey
 from pipeline.settings import Paths, Settings
 from pipeline.store import sources
+from pipeline.store.drivers import forget_commits
+from pipeline.store.games import reset_heads
+
+_MARGIN_SEQS: Final = 100  # by which a running driver may be ahead of what was reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,7 @@ class Adopted:
     position: Position
     gaps: tuple[sources.AcceptedGap, ...]
     new: bool  # False: the source was ready to be read already
+    rebuild: tuple[GameKey, ...] = ()  # games whose tables have rows of seqs that bronze lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +72,19 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     batches = names.ingest_app_id(settings.environment, number)
     found = _find(settings, paths, engine, number, bronze)
     _refuse_loss(found.trouble, accept_loss=accept_loss)
-    unread = bronze.transaction_version(batches) is None
+    cursors = restored.game_cursors(paths, settings.environment, engine)
+    top = restored.highest(paths, engine, bronze, cursors).seq
+    unread = bronze.transaction_version(batches) is None and top <= (bronze.cursor or 0)
     if unread and found.trouble is None and not (paths.checkpoints / "ingest" / str(number)).exists():
-        return Adopted(number, found.position, (), new=False)
-    seq = _close(bronze, batches)
-    truth.forget_refused(paths.quarantine, seq)
+        held = restored.holding_lost_rows(cursors, _losses(settings, bronze))
+        return Adopted(number, found.position, (), new=False, rebuild=tuple(held))
+    seq = _close(bronze, batches, settings.environment, top)
+    _forget(settings, paths, engine, bronze, seq)
     found = _find(settings, paths, engine, number, bronze)
     _refuse_loss(found.trouble, accept_loss=accept_loss)
-    return _replace(engine, described, found, bronze.table_id, seq)
+    adopted = _replace(engine, described, number, found, bronze.table_id, seq)
+    held = restored.holding_lost_rows(cursors, _losses(settings, bronze))
+    return replace(adopted, rebuild=tuple(held))
 
 
 def describe(adopted: Adopted) -> str:
@@ -86,7 +100,12 @@ def describe(adopted: Adopted) -> str:
             where += f", without {len(adopted.position.skip)} of its files, which are in bronze"
     verb = "goes on" if adopted.new else "was ready to go on"
     lines = [f"ingest generation {adopted.generation} {verb} from {where}"]
-    return "\n".join([*lines, *(f"accepted gap: {describe_gap(gap)}" for gap in adopted.gaps)])
+    lines += [f"accepted gap: {describe_gap(gap)}" for gap in adopted.gaps]
+    if adopted.rebuild:
+        keys = " ".join(adopted.rebuild)
+        lines.append("Games with rows that bronze lost wait until they are rebuilt. Start ingest, then run:")
+        lines += [f"turnout repair {command} {keys}" for command in ("rebuild", "retry")]
+    return "\n".join(lines)
 
 
 def describe_gap(gap: sources.AcceptedGap) -> str:
@@ -98,7 +117,7 @@ def describe_gap(gap: sources.AcceptedGap) -> str:
 
 def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze: CursorTable) -> _Finding:
     """Find out where bronze ends for a generation, and judge the source from there."""
-    known = sources.identity(engine, number) or sources.Identity(number, None, None, bronze.table_id, 0, None)
+    known = _identity(settings, paths, engine, number, bronze)
     if known.bronze_id != bronze.table_id:
         raise Refused(
             f"Bronze was deleted and made anew: the id of {bronze.path} is {bronze.table_id}, it was "
@@ -122,6 +141,24 @@ def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze:
         seen = truth.look(settings.source, paths.landing, position) or seen
     trouble = identity.judge(Known(known.source_id, known.partitions), position, seen)
     return _Finding(known, seen, position, trouble)
+
+
+def _identity(settings: Settings, paths: Paths, engine: Engine, number: int, bronze: CursorTable) -> sources.Identity:
+    """Return what was recorded of the source by the last generation of which bronze may have rows.
+
+    An older copy of bronze may end before the last adoption: what came into it then was read by a generation before.
+    """
+    ours = source.describe(settings.source, paths.landing)
+    numbers = [each for each, text, _ in sources.generations(engine) if each <= number and sources.is_of(text, ours)]
+    recorded = [sources.identity(engine, each) for each in sorted(numbers, reverse=True)]
+    known = [each for each in recorded if each is not None]
+    losses = _losses(settings, bronze)
+    reached = [
+        each
+        for each in known
+        if each.since_seq <= (bronze.cursor or 0) and not any(each.since_seq in lost for lost in losses)
+    ]
+    return next(iter(reached or known[-1:]), sources.Identity(number, None, None, bronze.table_id, 0, None))
 
 
 def _refuse_loss(trouble: Trouble | None, *, accept_loss: bool) -> None:
@@ -186,10 +223,11 @@ def _read_of_old(settings: Settings, paths: Paths, number: int) -> Position | No
         return None
 
 
-def _close(bronze: CursorTable, batches: str) -> int:
+def _close(bronze: CursorTable, batches: str, environment: str, top: int) -> int:
     """End a generation in bronze by a commit without rows, and return that commit's seq.
 
-    A late writer of it either came before, and is seen from now on, or finds the seq taken (law L4).
+    A late writer of it either came before, and is seen from now on, or finds the seq taken (law L4). Where a seq up to
+    `top` was given and bronze ends before it, the commit comes after all of them and records that they are lost.
     """
     for _ in range(100):
         bronze.refresh()
@@ -197,16 +235,37 @@ def _close(bronze: CursorTable, batches: str) -> int:
         if batch is not None and batch >= truth.CLOSED:
             return batch - truth.CLOSED
         expected = bronze.cursor
-        seq = (expected or 0) + 1
+        head = expected or 0
+        seq, lost = head + 1, {}
+        if top > head:
+            seq = top + _MARGIN_SEQS
+            number = len(lost_seqs.read(bronze.transaction_version, environment)) + 1
+            lost = dict(lost_seqs.transactions(environment, number, LostSeqs(head, seq)))
         try:
-            bronze.commit([], expected, seq, also={batches: truth.CLOSED + seq})
+            bronze.commit([], expected, seq, also={batches: truth.CLOSED + seq, **lost})
         except Conflict:
             continue
         return seq
     raise Transient("Somebody writes to bronze all the time. Stop ingest, then adopt again.")
 
 
-def _replace(engine: Engine, described: str, found: _Finding, bronze_id: str, seq: int) -> Adopted:
+def _losses(settings: Settings, bronze: CursorTable) -> tuple[LostSeqs, ...]:
+    return lost_seqs.read(bronze.transaction_version, settings.environment)
+
+
+def _forget(settings: Settings, paths: Paths, engine: Engine, bronze: CursorTable, seq: int) -> None:
+    """Delete what was kept of seqs up to `seq`, the one that closed a generation, that bronze does not have."""
+    lost = next((each for each in _losses(settings, bronze) if each.before == seq), None)
+    if lost is None:
+        truth.forget_refused(paths.quarantine, seq, seq)
+        return
+    truth.forget_refused(paths.quarantine, lost.after + 1, seq)
+    heads = read_heads(bronze, restored.snapshot_file(paths), _losses(settings, bronze))
+    reset_heads(engine, heads, lost.after)
+    forget_commits(engine, lost.after)
+
+
+def _replace(engine: Engine, described: str, before: int, found: _Finding, bronze_id: str, seq: int) -> Adopted:
     """Record the generation that goes on, and what is missing before it."""
     actor, now = getpass.getuser(), time.time()
     trouble = found.trouble
@@ -220,7 +279,7 @@ def _replace(engine: Engine, described: str, found: _Finding, bronze_id: str, se
         0, found.seen.id, truth.partitions(found.seen), bronze_id, seq, identity.render(position), actor,
         truth.clock(found.seen),
     )  # fmt: skip
-    number = sources.replace_generation(engine, described, found.known.generation, new, gaps)
+    number = sources.replace_generation(engine, described, before, new, gaps)
     return Adopted(number, position, tuple(sources.AcceptedGap(number, *_rest(gap)) for gap in gaps), new=True)
 
 

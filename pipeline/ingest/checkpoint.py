@@ -59,6 +59,63 @@ def passed_offset(query: Path, landed: Landed) -> dict[str, Any] | None:
     return offsets[passed] if passed >= 0 else None
 
 
+def require_bronze(query: Path, landed: Landed, table_id: str) -> None:
+    """Compare bronze with what was kept of it beside the checkpoint: its id, and that it has every batch.
+
+    Spark plans a batch when the one before is in bronze, so at most the last planned one may be missing there.
+
+    Raises:
+        Refused: bronze is another table, or an older copy.
+    """
+    kept = _kept_bronze(query)
+    if kept is None:
+        return
+    known, first = kept
+    if known != table_id:
+        raise Refused(
+            f"The checkpoint {query.parent} belongs to another bronze: its table id is {known}, bronze has {table_id}. "
+            "Put the old bronze back, or use another --env-dir."
+        )
+    done = _done(query)
+    have = -1 if landed.bronze is None else landed.bronze
+    if done >= first and done > have:
+        lacks = max(have + 1, first)
+        raise Refused(
+            f"Bronze was restored from an older copy: the checkpoint {query.parent} has brought batches up to {done} "
+            f"into bronze, which lacks those from {lacks} on. Restore the newest copy, or run `turnout ingest adopt`: "
+            "it reads again from the source what bronze lost, and names the games to rebuild."
+        )
+
+
+def keep_bronze(query: Path, table_id: str) -> None:
+    """Keep which bronze this checkpoint belongs to, and from which batch on each is committed there, also an empty one.
+
+    Earlier versions committed no empty batch, and what stands for a beginning (`begin_behind`) is in no table either.
+    """
+    if _kept_bronze(query) is None:
+        kept = {"table_id": table_id, "from_batch": _done(query) + 1}
+        durable_file.write_text(query.parent / "bronze.json", json.dumps(kept))
+
+
+def _kept_bronze(query: Path) -> tuple[str, int] | None:
+    """Return the id of bronze and the first batch that is compared; None where nothing usable was kept."""
+    file = query.parent / "bronze.json"
+    try:
+        kept = json.loads(file.read_bytes())
+        return str(kept["table_id"]), int(kept["from_batch"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        _log.warning("%s cannot be used and is written again: %s", file, error)
+        return None
+
+
+def _done(query: Path) -> int:
+    """Return the last batch that is in bronze by the checkpoint, -1 for none."""
+    planned, committed = query_log.batches(query / "offsets"), query_log.batches(query / "commits")
+    return max(committed[-1] if committed else -1, planned[-1] - 1 if planned else -1)
+
+
 def begin_behind(query: Path, offset: Mapping[str, Any]) -> None:
     """Write the checkpoint of a query that has read everything before this offset, in one batch without rows.
 

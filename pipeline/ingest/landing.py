@@ -133,6 +133,7 @@ def _write(bronze: pa.Table, detail: pa.Array, job: IngestJob) -> dict[str, Any]
         quarantine = write_file(_quarantine_rows(rejects), job.quarantine, ["seq", "game_key"]).as_dict()
     routed = pc.unique(bronze.filter(pc.invert(refused)).column("game")).to_pylist()
     return {
+        "seq": job.seq,
         "files": files,
         "quarantine": quarantine,
         "rows": bronze.num_rows,

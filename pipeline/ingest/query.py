@@ -5,7 +5,7 @@ Started by the ingest process. Nothing here decodes payloads or knows of groups.
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,12 +15,12 @@ from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy import Engine
 
 from listeners.stream_id import StreamId
-from pipeline import names
+from pipeline import lost_seqs, names
 from pipeline.bronze import BRONZE
 from pipeline.delta_table import Conflict, CursorTable, DataFile
 from pipeline.errors import Refused
 from pipeline.failpoints import hit
-from pipeline.ingest import source
+from pipeline.ingest import restored, source
 from pipeline.ingest.checkpoint import Landed as LandedBatches
 from pipeline.ingest.heads import read_heads, write_snapshot
 from pipeline.ingest.landing import IngestJob, land
@@ -75,7 +75,7 @@ class Ingest:
         self._bronze.add_missing_columns(BRONZE)  # a file with a column its table lacks is taken, and the column lost
         self._landing = source.LandingTimes(paths.landing) if settings.source.kind == "delta" else None
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, f"{self._batch_app}/quarantine")
-        self._snapshot = paths.checkpoints / "ingest" / "heads.json"
+        self._snapshot = restored.snapshot_file(paths)
         self._read_heads()
 
     @property
@@ -94,7 +94,7 @@ class Ingest:
         self._quarantine.refresh()
         landed = LandedBatches(self._bronze.transaction_version(self._batch_app), self._quarantine.cursor)
         query = self._checkpoint / "query"
-        begin = require(self._settings.source, self._paths, self._engine, self._generation, self._bronze, query, landed)
+        begin = require(self._settings, self._paths, self._engine, self._generation, self._bronze, query, landed)
         self._read_heads()
         record_heads(self._engine, self._heads, self._settings.placement.most_games)
         frame = source.read(self._spark, self._settings.source, self._settings.ingest, self._paths.landing, begin)
@@ -115,7 +115,8 @@ class Ingest:
 
     def _read_heads(self) -> None:
         """Make the heads those of bronze as it is known now; a stale head would break a game's chain."""
-        self._heads = read_heads(self._bronze, self._snapshot)
+        losses = lost_seqs.read(self._bronze.transaction_version, self._settings.environment)
+        self._heads = read_heads(self._bronze, self._snapshot, losses)
         self._heads_seq = self._bronze.cursor or 0
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
@@ -130,12 +131,11 @@ class Ingest:
         if (expected or 0) != self._heads_seq:
             self._read_heads()  # another source was ingested meanwhile, or we failed between a commit and its telling
         job = self._job(batch_id, (expected or 0) + 1)
-        reports = frame.coalesce(1).mapInArrow(partial(land, job=job), "report string").collect()
-        if not reports:
-            return
-        report = json.loads(reports[0].report)
-        self._commit(report, batch_id, job.seq, expected)
-        self._remember(report, job.seq, started)
+        rows = frame.coalesce(1).mapInArrow(partial(land, job=job), "report string").collect()
+        reports = [json.loads(row.report) for row in rows]
+        self._commit(reports, batch_id, expected)
+        for report in reports:
+            self._remember(report, report["seq"], started)
 
     def _job(self, batch_id: int, seq: int) -> IngestJob:
         games = pin(self._checkpoint / "games", batch_id, lambda: self._onboarding.admit(time.time()))
@@ -151,13 +151,17 @@ class Ingest:
             landing_times=self._landing.read() if self._landing else None,
         )
 
-    def _commit(self, report: Mapping[str, Any], batch_id: int, seq: int, expected: int | None) -> None:
-        """Quarantine first, then bronze: whoever sees a refused row in bronze finds it in quarantine."""
+    def _commit(self, reports: Sequence[Mapping[str, Any]], batch_id: int, expected: int | None) -> None:
+        """Quarantine first, then bronze: whoever sees a refused row in bronze finds it in quarantine.
+
+        A batch without rows is committed as well, without a seq: so bronze has every batch that the checkpoint has.
+        """
         self._quarantine.refresh()
-        done = self._quarantine.cursor
-        if report["quarantine"] is not None and (done is None or done < batch_id):
-            self._quarantine.commit([DataFile(**report["quarantine"])], done, batch_id)
-        files = [DataFile(**file) for file in report["files"]]
+        refused = [DataFile(**report["quarantine"]) for report in reports if report["quarantine"] is not None]
+        if refused:
+            self._quarantine.commit(refused, self._quarantine.cursor, batch_id)
+        files = [DataFile(**file) for report in reports for file in report["files"]]
+        seq = reports[-1]["seq"] if reports else expected or 0
         try:
             self._bronze.commit(files, expected, seq, also={self._batch_app: batch_id})
         except Conflict as error:

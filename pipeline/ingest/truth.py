@@ -9,15 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from sqlalchemy import Engine
 
 from pipeline.delta_table import CursorTable
 from pipeline.errors import Refused, Transient
-from pipeline.ingest import checkpoint, identity, landing_log, topic
+from pipeline.ingest import checkpoint, identity, landing_log, restored, topic
 from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.identity import Commits, Known, LandingSeen, Offsets, Position, Seen, TopicSeen
-from pipeline.settings import Paths, Source
+from pipeline.settings import Paths, Settings, Source
 from pipeline.store import sources
 
 _log = logging.getLogger("turnout")
@@ -38,14 +40,15 @@ class Begin:
 
 
 def require(
-    source: Source, paths: Paths, engine: Engine, generation: int, bronze: CursorTable, query: Path, landed: Landed
+    settings: Settings, paths: Paths, engine: Engine, generation: int, bronze: CursorTable, query: Path, landed: Landed
 ) -> Begin:
-    """Check the source and the checkpoint of a generation, and record what the source is.
+    """Check bronze, the source and the checkpoint of a generation, and record what the source is.
 
     Raises:
         Refused: something is missing, changed or made anew; the sentence names it exactly and says how to go on.
         Transient: the broker does not answer, or an open transaction hides where to go on.
     """
+    source = settings.source
     refuse_closed(generation, landed.bronze)
     known = sources.identity(engine, generation)
     if known is not None and known.bronze_id != bronze.table_id:
@@ -53,9 +56,13 @@ def require(
             f"Bronze was deleted and made anew since this source was last read: the id of {bronze.path} is "
             f"{bronze.table_id}, it was {known.bronze_id}. Put the old one back, or use another --env-dir."
         )
+    restored.require_newest(paths, settings.environment, engine, bronze)
     if known is not None and known.actor is not None:
-        forget_refused(paths.quarantine, known.since_seq)  # a late writer of the generation before may have left some
+        # A late writer of the generation before may have left some.
+        forget_refused(paths.quarantine, known.since_seq, known.since_seq)
+    forget_refused(paths.quarantine, (bronze.cursor or 0) + 1)  # of a batch that never came into bronze
     checkpoint.mend(query, landed)
+    checkpoint.require_bronze(query, landed, bronze.table_id)
     read = checkpoint.passed_offset(query, landed)
     start = identity.parse(known.start) if known and known.start else None
     position = passed(source, read) or start
@@ -76,6 +83,7 @@ def require(
     since = 0 if landed.bronze is not None else bronze.cursor or 0
     sources.record_identity(engine, _identity(generation, known, seen, bronze.table_id, since, start))
     resumes = read is not None or _begin_at_the_end(query, start, seen)
+    checkpoint.keep_bronze(query, bronze.table_id)
     return Begin(start, seen, resumes=resumes)
 
 
@@ -103,10 +111,17 @@ def refuse_closed(generation: int, batch: int | None) -> None:
         )
 
 
-def forget_refused(quarantine: Path, seq: int) -> None:
-    """Delete the refused rows of a batch that never came into bronze: its seq is one without rows."""
-    if (quarantine / "_delta_log").exists():
-        DeltaTable(quarantine).delete(f"seq = {seq}")
+def forget_refused(quarantine: Path, first: int, last: int | None = None) -> None:
+    """Delete the refused rows of seqs that bronze does not have, from `first` on up to `last`, or all."""
+    if not (quarantine / "_delta_log").exists():
+        return
+    table = DeltaTable(quarantine)
+    stats = pa.table(table.get_add_actions(flatten=True))
+    if "max.seq" in stats.column_names:
+        newest = pc.max(pc.fill_null(stats.column("max.seq"), first)).as_py()
+        if newest is None or newest < first:
+            return
+    table.delete(f"seq >= {first}" if last is None else f"seq >= {first} AND seq <= {last}")
 
 
 def look(source: Source, landing: Path, position: Position | None) -> Seen | None:

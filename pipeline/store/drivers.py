@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Literal
 
-from sqlalchemy import Engine, delete, select, update
+from sqlalchemy import Engine, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from listeners.sample import StreamState
@@ -79,6 +79,18 @@ def record_commit(engine: Engine, seq: int, rows: int, refused: int, oldest_sour
             delete(bronze_commits).where((bronze_commits.c.seq <= seq - _COMMITS_KEPT) | (bronze_commits.c.seq == seq))
         )
         connection.execute(bronze_commits.insert().values(values))
+
+
+def last_commit(engine: Engine) -> int:
+    """Return the last bronze commit that ingest reported, 0 for none."""
+    with engine.connect() as connection:
+        return int(connection.scalar(select(func.max(bronze_commits.c.seq))) or 0)
+
+
+def forget_commits(engine: Engine, after: int) -> None:
+    """Delete what was reported of the bronze commits after a seq."""
+    with engine.begin() as connection:
+        connection.execute(delete(bronze_commits).where(bronze_commits.c.seq > after))
 
 
 def commits_since(engine: Engine, seq: int) -> list[tuple[int, float]]:

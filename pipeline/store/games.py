@@ -75,6 +75,16 @@ def record_heads(engine: Engine, heads: Mapping[str, int], most_games: int = MOS
     assign_waiting(engine, most_games)
 
 
+def reset_heads(engine: Engine, heads: Mapping[str, int], after: int) -> None:
+    """Set the last seq of each game that stands above `after` to what bronze still holds (key → last seq)."""
+    with engine.begin() as connection:
+        above = connection.scalars(select(games.c.game_key).where(games.c.last_seq > after)).all()
+        rows = [{"key": key, "seq": heads.get(key, 0)} for key in above]
+        if rows:
+            mine = games.c.game_key == bindparam("key")
+            connection.execute(update(games).where(mine).values(last_seq=bindparam("seq")), rows)
+
+
 def last_seq(engine: Engine, key: str) -> int:
     """Return the last seq in which ingest put rows of a game into bronze, 0 for none."""
     with engine.connect() as connection:

@@ -3,12 +3,15 @@
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Final
 
 from sqlalchemy import Connection, Engine, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
 from pipeline.store.tables import ingest_gaps, ingest_generations, ingest_identities
+
+_RETIRED: Final = " (until generation "
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ def replace_generation(engine: Engine, source: str, before: int, found: Identity
         Refused: somebody else has just replaced the generation.
     """
     table = ingest_generations
-    retired = f"{source} (until generation {before} was replaced)"
+    retired = f"{source}{_RETIRED}{before} was replaced)"
     mine = (table.c.generation == before) & (table.c.source == source)
     try:
         with engine.begin() as connection:
@@ -121,6 +124,11 @@ def replace_generation(engine: Engine, source: str, before: int, found: Identity
     except IntegrityError as error:
         raise Refused("Somebody else has just adopted this source. Start ingest.") from error
     return number
+
+
+def is_of(text: str, source: str) -> bool:
+    """Tell whether a generation's text names this source, also when the generation was replaced."""
+    return text == source or text.startswith(f"{source}{_RETIRED}")
 
 
 def accepted_gaps(engine: Engine) -> list[AcceptedGap]:

@@ -61,6 +61,8 @@ def _flaws(query: Path, bronze: CursorTable) -> Iterator[str]:
             yield f"has a damaged or missing file: offsets/{number}"
         elif offset.get("reservoirId") != bronze.table_id:
             yield "is about another table than bronze"
+        elif int(offset["reservoirVersion"]) > bronze.version + 1:
+            yield f"is at commit {offset['reservoirVersion']} of bronze, which ends at {bronze.version}"
         elif _is_cut(int(offset["reservoirVersion"]), bronze):
             yield f"needs commit {offset['reservoirVersion']} of bronze, which its log no longer has"
 

@@ -22,6 +22,7 @@ from pipeline.quarantine import QUARANTINE
 from pipeline.settings import Paths, Settings
 from pipeline.store.leases import Lease
 from pipeline.store.sources import bronze_id
+from pipeline.streams.bronze_seqs import BronzeSeqs
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.demux import Demux, Driver, Tell
 from pipeline.streams.in_hand import InHand
@@ -95,7 +96,7 @@ class Group:
         Raises:
             Refused: bronze is not the one that was ingested into.
         """
-        self._bronze()
+        self._stop_games_ahead()
         if not once and self._catcher is None:  # before the query, whose start takes a cold JVM many seconds
             self._catcher = threading.Thread(target=self._keep_catching_up, name="catch-up", daemon=True)
             self._catcher.start()
@@ -202,10 +203,20 @@ class Group:
             )
         return there or CursorTable.create(path, BRONZE, app_id)
 
+    def _stop_games_ahead(self) -> None:
+        """Fail the streams whose tables hold rows that bronze does not have, also when no pass comes to tell of it."""
+        seqs = BronzeSeqs(self._bronze(), self._settings.environment)
+        found = seqs.failures({key: stream.cursor for key, stream in list(self.streams.items())})
+        for key, failure in found.items():
+            _log.warning("%s stops: %s", key, failure.evidence)
+        with store_may_be_away("what failures came to is not kept"):
+            self.roster.settle(found, (), len(self.streams))
+
     def _may_write(self, key: str) -> bool:
         return self.roster.holds(key)
 
     def _passes(self, name: str) -> Passes:
         app_id = f"turnout/{self._settings.environment}/quarantine/{self.name}"
         quarantine = CursorTable.create(self._paths.quarantine, QUARANTINE, app_id)
-        return Passes(self._writer.folder, quarantine, self._pool, InHand(self._checkpoint, name))
+        seqs = BronzeSeqs(self._bronze(), self._settings.environment)
+        return Passes(self._writer.folder, quarantine, self._pool, InHand(self._checkpoint, name), seqs)

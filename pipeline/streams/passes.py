@@ -24,6 +24,7 @@ from pipeline.delta_table import Conflict, CursorTable, DataFile, discard, write
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
 from pipeline.quarantine import QUARANTINE, without_present
+from pipeline.streams.bronze_seqs import BronzeSeqs
 from pipeline.streams.chain import Link, connects, merged, reach
 from pipeline.streams.in_hand import InHand
 from pipeline.streams.lanes import Failure, classify
@@ -62,12 +63,15 @@ class Outcome:
 class Passes:
     """Applies bronze rows to game tables; one per group."""
 
-    def __init__(self, folder: Path, quarantine: CursorTable, pool: Executor, in_hand: InHand) -> None:
+    def __init__(
+        self, folder: Path, quarantine: CursorTable, pool: Executor, in_hand: InHand, bronze: BronzeSeqs | None = None
+    ) -> None:
         """Let tasks write below `folder`; use `quarantine` for refused rows and `pool` for commits to many tables.
 
-        While rows are applied, `in_hand` tells whose.
+        While rows are applied, `in_hand` tells whose. A cursor that `bronze` does not have stops its game.
         """
         self._folder, self._quarantine, self._pool, self._in_hand = folder, quarantine, pool, in_hand
+        self._bronze = bronze
 
     def apply(
         self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet, lane: Lane, *, repeated: bool
@@ -78,7 +82,22 @@ class Passes:
         whose work failed, is left behind; nothing a single game does is raised.
         """
         with self._in_hand.during(list(streams)):
-            return self._apply(source, streams, schemas, lane, repeated=repeated)
+            ahead = self._ahead_of_bronze(streams)
+            others = {key: stream for key, stream in streams.items() if key not in ahead}
+            outcome = self._apply(source, others, schemas, lane, repeated=repeated)
+            outcome.failures.update(ahead)
+            stopped = {key: GameReport(streams[key].position, failure=why) for key, why in ahead.items()}
+            outcome.results += [_failed(streams[key], report, lane) for key, report in stopped.items()]
+            return outcome
+
+    def _ahead_of_bronze(self, streams: Mapping[str, Stream]) -> dict[str, Failure]:
+        """Return the games that hold rows which bronze does not have; they are left behind."""
+        if self._bronze is None:
+            return {}
+        found = self._bronze.failures({key: stream.cursor for key, stream in streams.items()})
+        for key in found:
+            streams[key].behind = True
+        return found
 
     def _apply(
         self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet, lane: Lane, *, repeated: bool

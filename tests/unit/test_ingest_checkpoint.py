@@ -56,6 +56,55 @@ def test_a_lost_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
         passed(checkpoint_of(tmp_path, 3, 3), 5)
 
 
+@pytest.mark.parametrize(
+    ("planned", "committed", "landed_batch", "lacks"),
+    [(3, 3, 3, None), (3, 2, 3, None), (3, 2, 2, None), (3, 3, 2, 3), (3, 2, 1, 2), (3, -1, 0, 1), (3, 3, None, 0)],
+)
+def test_bronze_has_every_batch_before_the_last_planned_one(
+    tmp_path: Path, planned: int, committed: int, landed_batch: int | None, lacks: int | None
+) -> None:
+    """Law L1: a batch that is planned may be missing in bronze, one that Spark counts as done may not."""
+    query = tmp_path / "1" / "query"
+    checkpoint.keep_bronze(query, "id")
+    checkpoint_of(query, planned, committed)
+    if lacks is None:
+        checkpoint.require_bronze(query, Landed(landed_batch, None), "id")
+        return
+    with pytest.raises(Refused, match=rf"older copy: .* lacks those from {lacks} on.*turnout ingest adopt"):
+        checkpoint.require_bronze(query, Landed(landed_batch, None), "id")
+
+
+def test_batches_of_an_earlier_version_are_not_missed(tmp_path: Path) -> None:
+    """An environment whose last batches had no rows, and so left no trace in bronze, is taken over as it is."""
+    query = checkpoint_of(tmp_path / "1" / "query", 3, 3)
+    checkpoint.require_bronze(query, Landed(1, None), "id")
+    checkpoint.keep_bronze(query, "id")
+    checkpoint.require_bronze(query, Landed(1, None), "id")
+    (query / "commits" / "4").write_text("v1\n{}")
+    with pytest.raises(Refused, match="lacks those from 4 on"):
+        checkpoint.require_bronze(query, Landed(3, None), "id")
+
+
+def test_a_checkpoint_of_another_bronze_is_refused(tmp_path: Path) -> None:
+    """Law L1: bronze's table id is compared with the one that the checkpoint was written for."""
+    query = tmp_path / "1" / "query"
+    checkpoint.keep_bronze(query, "old")
+    with pytest.raises(Refused, match=r"belongs to another bronze: its table id is old, bronze has new"):
+        checkpoint.require_bronze(query, Landed(None, None), "new")
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"[1]", b"\xff", b'{"table_id":"id"}', b'{"table_id":"id","from_batch":"x"}']
+)
+def test_damage_to_what_was_kept_of_bronze_stops_nothing(tmp_path: Path, damage: bytes) -> None:
+    """What cannot be read is written again, with the batches that are done by then."""
+    query = checkpoint_of(tmp_path / "1" / "query", 3, 3)
+    (query.parent / "bronze.json").write_bytes(damage)
+    checkpoint.require_bronze(query, Landed(3, None), "id")
+    checkpoint.keep_bronze(query, "id")
+    assert json.loads((query.parent / "bronze.json").read_text()) == {"table_id": "id", "from_batch": 4}
+
+
 @pytest.mark.parametrize("damage", [b"", b"v1", b"v1\n{", b"\xff\xfe", b"v1\n{}"])
 def test_damaged_last_offsets_are_put_aside_only_if_nothing_came_of_them(tmp_path: Path, damage: bytes) -> None:
     """A13: unreadable offsets of a batch without a trace are planned anew; of any other batch the file is named."""

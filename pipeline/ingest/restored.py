@@ -1,0 +1,99 @@
+"""Whether bronze is an older copy of itself: who knows of rows that it does not have?
+
+Asked at each start of ingest, which must not give a seq twice: a table that holds rows of the first would take those of
+the second for applied. `adopt` asks for the seqs that were lost and for the games that hold rows of them.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from sqlalchemy import Engine
+
+from pipeline import generation, names
+from pipeline.delta_table import CursorTable
+from pipeline.errors import Refused
+from pipeline.ingest.heads import read_snapshot
+from pipeline.lost_seqs import LostSeqs
+from pipeline.names import GameKey
+from pipeline.settings import Paths
+from pipeline.store.drivers import last_commit
+from pipeline.store.games import generations
+
+_THREADS: Final = 8  # reading cursors waits for storage
+_log = logging.getLogger("turnout")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Evidence:
+    """A seq that bronze once had."""
+
+    seq: int
+    sentence: str  # what knows of it
+
+
+def snapshot_file(paths: Paths) -> Path:
+    """Return where ingest keeps the snapshot of the heads."""
+    return paths.checkpoints / "ingest" / "heads.json"
+
+
+def require_newest(paths: Paths, environment: str, engine: Engine, bronze: CursorTable) -> None:
+    """Refuse to write to an older copy of bronze.
+
+    Raises:
+        Refused: something knows of a later seq; the sentence says what, and the ways out.
+    """
+    known = highest(paths, engine, bronze, game_cursors(paths, environment, engine))
+    if known.seq > (bronze.cursor or 0):
+        bronze.refresh()  # another ingest that is about to end may have written meanwhile
+    head = bronze.cursor or 0
+    if known.seq > head:
+        raise Refused(
+            f"Bronze was restored from an older copy: {bronze.path} ends at seq {head}, but {known.sentence}. "
+            "Restore the newest copy, or run `turnout ingest adopt`: it reads again from the source what bronze lost, "
+            "and names the games to rebuild."
+        )
+
+
+def highest(paths: Paths, engine: Engine, bronze: CursorTable, cursors: Mapping[GameKey, int]) -> Evidence:
+    """Return the highest seq that anything but bronze knows of."""
+    told = last_commit(engine)
+    found = [Evidence(told, f"ingest has reported seq {told}")]
+    found += [Evidence(seq, f"the table of {key} has rows up to seq {seq}") for key, seq in cursors.items()]
+    kept = read_snapshot(snapshot_file(paths))
+    if kept is not None and kept.table_id == bronze.table_id:
+        found.append(Evidence(kept.seq, f"{snapshot_file(paths)} was written at seq {kept.seq}"))
+    return max(found)
+
+
+def game_cursors(paths: Paths, environment: str, engine: Engine) -> dict[GameKey, int]:
+    """Return the cursor of each game that has a table; one that cannot be read is left out, with a line in the log."""
+    known = generations(engine)
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="cursors") as pool:
+        read = pool.map(partial(_cursor, paths, environment), known.items())
+        return {GameKey(key): cursor for key, cursor in zip(known, read, strict=True) if cursor is not None}
+
+
+def holding_lost_rows(cursors: Mapping[GameKey, int], losses: Iterable[LostSeqs]) -> list[GameKey]:
+    """Return the games whose tables have rows of seqs that bronze lost."""
+    every = tuple(losses)
+    return sorted(key for key, cursor in cursors.items() if any(cursor in lost for lost in every))
+
+
+def _cursor(paths: Paths, environment: str, game: tuple[str, int]) -> int | None:
+    key, known = GameKey(game[0]), game[1]
+    try:
+        table = DeltaTable(paths.table(key))
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        _log.warning("the cursor of %s cannot be read, so it is not compared with bronze: %s", key, error)
+        return None
+    newest = generation.newest(table.transaction_version, environment, key, known)
+    return table.transaction_version(names.stream_app_id(environment, key, newest))
