@@ -1,7 +1,10 @@
-"""Bronze, the append-only table of everything that arrived, payload untouched (law L1): its columns."""
+"""Bronze, the append-only table of everything that arrived, payload untouched (law L1): its columns, and its slices."""
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,6 +35,11 @@ BRONZE: Final = pa.schema(
     ]
 )
 
+SLICE_BYTES: Final = 128 * 1024 * 1024
+"""Most values that a task holds at once; it needs about ten times as much memory. An Arrow column ends at 2 GiB."""
+
+_ROW_BYTES: Final = 128  # of the columns of fixed width, roughly, so that many small rows are cut, too
+
 
 def text(name: str) -> pc.Expression:
     """Return a column of text for a filter: delta-rs writes it as views, which compare with no string."""
@@ -39,8 +47,40 @@ def text(name: str) -> pc.Expression:
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array, which is what the parsers take."""
+    """Return a column as one array, which is what the parsers take; `sliced` cuts rows so that they fit."""
     if column.num_chunks == 1:
         return column.chunk(0)  # Arrow copies even a single one
     combined = column.combine_chunks()
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def sliced(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.Table]:
+    """Yield the rows of the batches, in order, as tables of at most so many bytes; a larger row is one by itself."""
+    held: list[pa.RecordBatch] = []
+    room = most_bytes
+    for batch in batches:
+        ends = np.cumsum(_sizes(batch))
+        start = 0
+        while start < batch.num_rows:
+            before = int(ends[start - 1]) if start else 0
+            end = int(np.searchsorted(ends, before + room, side="right"))
+            if end == start and not held:
+                end += 1
+            if end > start:
+                held.append(batch.slice(start, end - start))
+                room -= int(ends[end - 1]) - before
+            if end < batch.num_rows:
+                yield pa.Table.from_batches(held)
+                held, room = [], most_bytes
+            start = end
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _sizes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Return about how many bytes each row takes in memory."""
+    sizes = np.full(batch.num_rows, _ROW_BYTES, dtype=np.int64)
+    for column in batch.columns:
+        if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+            sizes += pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+    return sizes

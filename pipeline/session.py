@@ -30,6 +30,7 @@ TUNED: Final = {  # reasons and measurements: docs/performance.md
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "67108864",  # rows of 25 kB would fill more than an array holds
     "spark.sql.session.timeZone": "UTC",
     "spark.scheduler.listenerbus.eventqueue.streams.capacity": "50000",
     "spark.locality.wait": "0",

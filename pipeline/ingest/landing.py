@@ -1,14 +1,15 @@
 """What an ingest task does with the wrappers of one micro-batch.
 
 `land` runs on an executor: it opens the wrappers, gives every row its place (seq, pos, prev_seq) and writes
-Parquet files into the tables' folders. The driver commits them (law L9).
+Parquet files into the tables' folders, slice by slice. The driver commits all of them at once (law L9).
 """
 
 import json
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.bronze import BRONZE, whole
+from pipeline.bronze import BRONZE, SLICE_BYTES, sliced, whole
 from pipeline.contracts.wrapper import open_wrappers
 from pipeline.delta_table import write_file
 from pipeline.ingest.name_sketch import sketched
@@ -35,9 +36,9 @@ INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time", "
 
 @dataclass(frozen=True, slots=True)
 class IngestJob:
-    """Everything a task needs to land one micro-batch; the same job on the same rows writes the same rows."""
+    """Everything a task needs to land one micro-batch."""
 
-    seq: int
+    seq: int  # of its first slice; each further one has the next
     heads: Mapping[str, int]  # the last seq of each game before this one
     known: Mapping[str, str]  # exact name → key of the games; a key is never made of a name that is none
     onboarding: Onboarding  # what to tell of names that are no games
@@ -45,24 +46,33 @@ class IngestJob:
     quarantine: Path
     bronze_files: int
     landing_times: Mapping[str, int] | None = None  # landing file → when it was added, microseconds; None for Kafka
+    slice_bytes: int = SLICE_BYTES  # a larger micro-batch is several seqs: nothing holds more of it at once
 
 
 def land(batches: Iterator[pa.RecordBatch], job: IngestJob) -> Iterator[pa.RecordBatch]:
-    """Write the rows of one micro-batch and yield one row: a JSON report of what was written."""
-    parts = list(batches)
-    if sum(part.num_rows for part in parts) == 0:
-        return
-    rows = pa.Table.from_batches(parts).select(INPUT)
+    """Write the rows of one micro-batch and yield a row for each slice of it: a JSON report of what was written."""
+    heads = dict(job.heads)
+    earlier: Counter[str] = Counter()
+    rows_of = (batch.select(INPUT) for batch in batches)
+    for seq, rows in enumerate(sliced(rows_of, job.slice_bytes), job.seq):
+        report = _land_slice(rows, replace(job, seq=seq, heads=heads), earlier)
+        heads.update(dict.fromkeys(report["counts"], seq))
+        yield pa.RecordBatch.from_pydict({"report": [json.dumps(report)]})
+
+
+def _land_slice(rows: pa.Table, job: IngestJob, earlier: Counter[str]) -> dict[str, Any]:
+    """Write the rows of one slice; `earlier` counts those of each landing file in the slices before."""
     order = ["topic", "partition", "offset"]
     if job.landing_times is not None:
-        rows = _placed_in_landing(rows, job.landing_times)
+        rows = _placed_in_landing(rows, job.landing_times, earlier)
         order = ["source_time", "topic", "offset"]
     rows = rows.sort_by([(name, "ascending") for name in order]).combine_chunks()
     bronze, detail = _bronze_rows(rows, job)
-    yield pa.RecordBatch.from_pydict({"report": [json.dumps(_write(bronze, detail, job))]})
+    del rows  # payloads are large
+    return _write(bronze, detail, job)
 
 
-def _placed_in_landing(rows: pa.Table, times: Mapping[str, int]) -> pa.Table:
+def _placed_in_landing(rows: pa.Table, times: Mapping[str, int], earlier: Counter[str]) -> pa.Table:
     """Give landing rows their position: the file's name, the row's number in it, and when the file was added.
 
     Spark reads one file from start to end, so the number is the count so far; a file that has left the landing table
@@ -72,9 +82,12 @@ def _placed_in_landing(rows: pa.Table, times: Mapping[str, int]) -> pa.Table:
     names = [unquote(uri.rsplit("/", 1)[-1]) for uri in files.dictionary.to_pylist()]
     of_row = files.indices.to_numpy()
     order = np.argsort(of_row, kind="stable")
-    starts = np.concatenate(([0], np.cumsum(np.bincount(of_row, minlength=len(names)))))[:-1]
+    counts = np.bincount(of_row, minlength=len(names))
+    starts = np.concatenate(([0], np.cumsum(counts)))[:-1]
+    before = np.array([earlier[name] for name in names], dtype=np.int64)
     offsets = np.empty(rows.num_rows, dtype=np.int64)
-    offsets[order] = np.arange(rows.num_rows) - starts[of_row[order]]
+    offsets[order] = np.arange(rows.num_rows) - (starts - before)[of_row[order]]
+    earlier.update(dict(zip(names, counts.tolist(), strict=True)))
     placed = {
         "topic": pa.array(names, pa.string()).take(files.indices),
         "offset": pa.array(offsets),

@@ -3,6 +3,7 @@
 Files they still have to read by name are left alone; what a checkpoint says is what Spark will do after a restart.
 """
 
+import json
 import math
 import os
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline import query_log
-from pipeline.delta_log import commits_after, read_commit
+from pipeline.delta_log import Action, commits_after, read_commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,14 @@ def passed_seq(bronze: Path, app_id: str, head_version: int, reader: Reader) -> 
     for _, actions in commits_after(bronze, reader.next_version - 1):
         for action in actions:
             if "txn" in action and action["txn"]["appId"] == app_id:
-                return int(action["txn"]["version"]) - 1
+                return _first_seq(actions, int(action["txn"]["version"])) - 1
     return math.inf
+
+
+def _first_seq(actions: list[Action], last: int) -> int:
+    """Return the first seq of a commit that ends with `last`: a large micro-batch of ingest is several seqs."""
+    stats = [json.loads(action["add"].get("stats") or "{}") for action in actions if "add" in action]
+    return min([last, *(int(each.get("minValues", {}).get("seq", 0)) for each in stats)])
 
 
 def _queries(checkpoints: Path) -> Iterator[Path]:

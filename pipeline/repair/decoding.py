@@ -3,17 +3,20 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.contracts.messages import shown
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta_table import DataFile
+from pipeline.delta_table import DataFile, discard
 from pipeline.errors import Refused
 from pipeline.quarantine import QUARANTINE
 from pipeline.repair.game import Game
 from pipeline.streams.split import READ, Place, SplitJob, split
+
+_NOTHING: Final[dict[str, Any]] = {"error": None, "files": []}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +43,17 @@ def decode(
         Refused: the rows cannot be laid out as the game's columns.
     """
     job = SplitJob({game.key: 0}, schemas, tables, deadly)
-    done = next(split(iter(rows.select(READ).combine_chunks().to_batches()), job), None)
-    if done is None:
-        return Decoded([], QUARANTINE.empty_table())
-    report = json.loads(done.column("report")[0].as_py())["games"][game.key]
-    if report["error"] is not None:
-        raise Refused(f"Rows of {shown(game.name)} cannot be written: {report['error']['evidence']}. Mend that first.")
-    rejects = pa.ipc.open_stream(done.column("rejects")[0].as_py()).read_all()
-    return Decoded([DataFile(**file) for file in report["files"]], _with_bronze_keys(rejects, rows))
+    files: list[DataFile] = []
+    rejects = [QUARANTINE.empty_table()]
+    for done in split(iter(rows.select(READ).to_batches()), job):
+        report = json.loads(done.column("report")[0].as_py())["games"].get(game.key, _NOTHING)
+        if report["error"] is not None:
+            discard(tables / game.key, files)
+            evidence = report["error"]["evidence"]
+            raise Refused(f"Rows of {shown(game.name)} cannot be written: {evidence}. Mend that first.")
+        files += [DataFile(**file) for file in report["files"]]
+        rejects.append(pa.ipc.open_stream(done.column("rejects")[0].as_py()).read_all())
+    return Decoded(files, _with_bronze_keys(pa.concat_tables(rejects), rows))
 
 
 def _with_bronze_keys(rejects: pa.Table, rows: pa.Table) -> pa.Table:

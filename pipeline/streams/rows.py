@@ -76,13 +76,19 @@ class FileRows:
 
 def read(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], columns: Sequence[str] = READ) -> pa.Table:
     """Read a part's rows of these games, or of all where none is given, of seqs above `low` up to `high`."""
+    return _scanner(part, low, high, keys, columns).to_table()
+
+
+def _scanner(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], columns: Sequence[str]) -> ds.Scanner:
     wanted = (pc.field("seq") > low) & (pc.field("seq") <= high)
     if keys:
         wanted &= text("game_key").isin(pa.array(keys, pa.string()))
     form, local = ds.ParquetFileFormat(), LocalFileSystem()
     fragments = [form.make_fragment(piece.path, local, row_groups=piece.groups) for piece in part]
     dataset = ds.FileSystemDataset(fragments, _READ, form, local)
-    return dataset.to_table(columns=list(columns), filter=wanted, use_threads=False)
+    return dataset.scanner(
+        columns=list(columns), filter=wanted, use_threads=False, batch_readahead=0, fragment_readahead=1
+    )
 
 
 def _split_parts(
@@ -95,4 +101,4 @@ def _split_parts(
     parts, low, high = rows
     for batch in batches:
         for number in batch.column("id").to_pylist():
-            yield from split_rows(iter(read(parts[number], low, high, sorted(job.cursors)).to_batches()), job)
+            yield from split_rows(_scanner(parts[number], low, high, sorted(job.cursors), READ).to_batches(), job)

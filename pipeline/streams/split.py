@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.bronze import whole
+from pipeline.bronze import SLICE_BYTES, sliced, whole
 from pipeline.contracts.decode import decoder, pad, placed
 from pipeline.contracts.schemas import Placement, Schema, SchemaSet
 from pipeline.contracts.shape import table_schema
@@ -64,6 +64,7 @@ class SplitJob:
     tables: Path  # below it each game's files are written, into a folder with the name of its key
     deadly: frozenset[Place] = frozenset()  # refused unread: each kills a worker
     trial: tuple[Place, Place] | None = None  # does a worker survive these rows, first to last? nothing is kept
+    slice_bytes: int = SLICE_BYTES  # a task with more rows splits them one slice after the other
 
 
 def target_schema(schema_set: SchemaSet, key: str) -> pa.Schema:
@@ -77,21 +78,22 @@ def _target(schemas: tuple[tuple[Schema, Placement], ...]) -> pa.Schema:
 
 
 def split(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterator[pa.RecordBatch]:
-    """Split the rows of one task and yield one row: a JSON report and the refused rows as Arrow IPC."""
-    parts = [batch for batch in batches if batch.num_rows]
-    if not parts:
-        return
-    rows = pa.Table.from_batches(parts)
+    """Split the rows of one task and yield a row for each slice of them: a JSON report, refused rows as Arrow IPC."""
+    for rows in sliced(batches, job.slice_bytes):
+        yield _split_slice(rows, job)
+
+
+def _split_slice(rows: pa.Table, job: SplitJob) -> pa.RecordBatch:
     seqs = pc.min_max(rows.column("seq")).as_py()
     mine = _of_my_games(rows, job.cursors)
     if job.trial is not None:
         mine = _within(mine, *job.trial)
     worker = _Split(mine, job)
-    del parts, rows, mine  # payloads are large: what was copied is let go of
+    del rows, mine  # payloads are large: what was copied is let go of
     worker.run()
     report = {"seq_from": seqs["min"], "seq_to": seqs["max"], "games": worker.games, "seconds": worker.seconds}
     rejects = pa.concat_tables([QUARANTINE.empty_table(), *worker.rejects])
-    yield pa.RecordBatch.from_pydict({"report": [json.dumps(report)], "rejects": [_ipc(rejects)]})
+    return pa.RecordBatch.from_pydict({"report": [json.dumps(report)], "rejects": [_ipc(rejects)]})
 
 
 def _of_my_games(rows: pa.Table, cursors: Mapping[str, int]) -> pa.Table:

@@ -1,0 +1,3 @@
+from tests.spark.conftest import world
+
+__all__ = ["world"]
