@@ -19,6 +19,7 @@ from pipeline.bronze import BRONZE
 from pipeline.delta_table import Conflict, CursorTable
 from pipeline.errors import Refused, Transient
 from pipeline.ingest import checkpoint, identity, landed, landing_log, restored, source, truth
+from pipeline.ingest.attempts import left_behind
 from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.heads import read_heads
 from pipeline.ingest.identity import Commits, Known, Offsets, Position, Seen, TopicSeen, Trouble
@@ -78,8 +79,9 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     if unread and found.trouble is None and not (paths.checkpoints / "ingest" / str(number)).exists():
         held = restored.holding_lost_rows(cursors, _losses(settings, bronze))
         return Adopted(number, found.position, (), new=False, rebuild=tuple(held))
-    seq = _close(bronze, batches, settings.environment, top)
-    _forget(settings, paths, engine, bronze, seq)
+    left = left_behind(paths.quarantine, batches)
+    seq = _close(bronze, batches, settings.environment, top, left[1])
+    _forget(settings, paths, engine, bronze, seq, left)
     found = _find(settings, paths, engine, number, bronze)
     _refuse_loss(found.trouble, accept_loss=accept_loss)
     adopted = _replace(engine, described, number, found, bronze.table_id, seq)
@@ -223,11 +225,12 @@ def _read_of_old(settings: Settings, paths: Paths, number: int) -> Position | No
         return None
 
 
-def _close(bronze: CursorTable, batches: str, environment: str, top: int) -> int:
+def _close(bronze: CursorTable, batches: str, environment: str, top: int, left: int) -> int:
     """End a generation in bronze by a commit without rows, and return that commit's seq.
 
     A late writer of it either came before, and is seen from now on, or finds the seq taken (law L4). Where a seq up to
-    `top` was given and bronze ends before it, the commit comes after all of them and records that they are lost.
+    `top` was given and bronze ends before it, the commit comes after all of them and records that they are lost. Up to
+    seq `left` an attempt that was killed may have refused rows in quarantine.
     """
     for _ in range(100):
         bronze.refresh()
@@ -236,9 +239,9 @@ def _close(bronze: CursorTable, batches: str, environment: str, top: int) -> int
             return batch - truth.CLOSED
         expected = bronze.cursor
         head = expected or 0
-        seq, lost = head + 1, {}
+        seq, lost = max(head + 1, left), {}
         if top > head:
-            seq = top + _MARGIN_SEQS
+            seq = max(top + _MARGIN_SEQS, left)
             number = len(lost_seqs.read(bronze.transaction_version, environment)) + 1
             lost = dict(lost_seqs.transactions(environment, number, LostSeqs(head, seq)))
         try:
@@ -253,14 +256,20 @@ def _losses(settings: Settings, bronze: CursorTable) -> tuple[LostSeqs, ...]:
     return lost_seqs.read(bronze.transaction_version, settings.environment)
 
 
-def _forget(settings: Settings, paths: Paths, engine: Engine, bronze: CursorTable, seq: int) -> None:
-    """Delete what was kept of seqs up to `seq`, the one that closed a generation, that bronze does not have."""
+def _forget(
+    settings: Settings, paths: Paths, engine: Engine, bronze: CursorTable, seq: int, left: tuple[int, int]
+) -> None:
+    """Delete what was kept of seqs up to `seq`, the one that closed a generation, that bronze does not have.
+
+    `left` are the first and the last seq of its last batch with refused rows, which bronze may have or not.
+    """
     lost = next((each for each in _losses(settings, bronze) if each.before == seq), None)
+    heads = read_heads(bronze, restored.snapshot_file(paths), _losses(settings, bronze))
     if lost is None:
-        truth.forget_refused(paths.quarantine, seq, seq)
+        first = max(left[0], max(heads.values(), default=0) + 1) if left[1] == seq else seq
+        truth.forget_refused(paths.quarantine, first, seq)
         return
     truth.forget_refused(paths.quarantine, lost.after + 1, seq)
-    heads = read_heads(bronze, restored.snapshot_file(paths), _losses(settings, bronze))
     reset_heads(engine, heads, lost.after)
     forget_commits(engine, lost.after)
 

@@ -18,9 +18,10 @@ from listeners.stream_id import StreamId
 from pipeline import lost_seqs, names
 from pipeline.bronze import BRONZE
 from pipeline.delta_table import Conflict, CursorTable, DataFile
-from pipeline.errors import Refused
+from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
 from pipeline.ingest import restored, source
+from pipeline.ingest.attempts import Attempts
 from pipeline.ingest.checkpoint import Landed as LandedBatches
 from pipeline.ingest.heads import read_heads, write_snapshot
 from pipeline.ingest.landing import IngestJob, land
@@ -75,6 +76,7 @@ class Ingest:
         self._bronze.add_missing_columns(BRONZE)  # a file with a column its table lacks is taken, and the column lost
         self._landing = source.LandingTimes(paths.landing) if settings.source.kind == "delta" else None
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, f"{self._batch_app}/quarantine")
+        self._attempts = Attempts(self._quarantine, self._bronze, self._batch_app)
         self._snapshot = restored.snapshot_file(paths)
         self._read_heads()
 
@@ -127,6 +129,7 @@ class Ingest:
         refuse_closed(self._generation, done)
         if done is not None and done >= batch_id:
             return
+        self._clear_attempt(batch_id)
         expected = self._bronze.cursor
         if (expected or 0) != self._heads_seq:
             self._read_heads()  # another source was ingested meanwhile, or we failed between a commit and its telling
@@ -136,6 +139,12 @@ class Ingest:
         self._commit(reports, batch_id, expected)
         for report in reports:
             self._remember(report, report["seq"], started)
+
+    def _clear_attempt(self, batch_id: int) -> None:
+        try:
+            self._attempts.clear(batch_id)
+        except Conflict as error:
+            raise Refused(f"Another ingest writes to {self._paths.bronze}. Stop one of the two.") from error
 
     def _job(self, batch_id: int, seq: int) -> IngestJob:
         games = pin(self._checkpoint / "games", batch_id, lambda: self._onboarding.admit(time.time()))
@@ -156,12 +165,12 @@ class Ingest:
 
         A batch without rows is committed as well, without a seq: so bronze has every batch that the checkpoint has.
         """
-        self._quarantine.refresh()
         refused = [DataFile(**report["quarantine"]) for report in reports if report["quarantine"] is not None]
-        if refused:
-            self._quarantine.commit(refused, self._quarantine.cursor, batch_id)
         files = [DataFile(**file) for report in reports for file in report["files"]]
         seq = reports[-1]["seq"] if reports else expected or 0
+        if not self._attempts.write(refused, batch_id, (expected or 0) + 1, seq):
+            self._attempts.give_up(batch_id)
+            raise Transient(f"batch {batch_id} was cut otherwise when it was killed: it is landed again")
         try:
             self._bronze.commit(files, expected, seq, also={self._batch_app: batch_id})
         except Conflict as error:

@@ -60,7 +60,6 @@ def require(
     if known is not None and known.actor is not None:
         # A late writer of the generation before may have left some.
         forget_refused(paths.quarantine, known.since_seq, known.since_seq)
-    forget_refused(paths.quarantine, (bronze.cursor or 0) + 1)  # of a batch that never came into bronze
     checkpoint.mend(query, landed)
     checkpoint.require_bronze(query, landed, bronze.table_id)
     read = checkpoint.passed_offset(query, landed)

@@ -1,5 +1,6 @@
 """A micro-batch cut into several seqs, under real Spark: killed at each step and cut otherwise when repeated."""
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,6 +13,7 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
 from pipeline.ingest import query
+from pipeline.ingest.adopt import adopt
 from pipeline.ingest.landing import IngestJob, land
 from pipeline.ingest.query import Ingest
 from pipeline.streams import passes
@@ -100,6 +102,25 @@ def test_a_cut_batch_that_is_killed_lands_once(world: World, step: str) -> None:
         world.split(group)
         group.stop()
     require_complete(world, 2 * EVENTS)
+
+
+def test_adoption_closes_above_a_cut_batch_that_was_killed(world: World) -> None:
+    """Law L5: what a cut batch left in quarantine is gone after adoption, and its seqs are given to no other rows."""
+    world.simulate(EVENTS, games=6, bad_share=0.2)
+    with pytest.MonkeyPatch.context() as patch:
+        cut(patch, 20_000)
+        ingest = world.ingest_query()
+        die_before_bronze(ingest, patch)
+        with pytest.raises(StreamingQueryException, match="killed"):
+            ingest.start(once=True).awaitTermination()
+    shutil.rmtree(world.paths.checkpoints / "ingest" / "1" / "query")
+    assert adopt(world.settings, world.paths, world.engine, accept_loss=False).new
+    assert not DeltaTable(world.paths.quarantine).to_pyarrow_table(columns=["seq"]).num_rows
+    world.ingest()
+    group = world.group("a")
+    world.split(group)
+    group.stop()
+    require_complete(world, EVENTS)
 
 
 def test_each_seq_of_a_cut_batch_has_its_own_files(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
