@@ -146,12 +146,12 @@ class Demux:
         else:  # all of them are behind: catch-up needs the processors
             outcome = Outcome(frame.agg(F.max("seq")).collect()[0][0], [], {}, {}, {})
         self._fresh = False
-        frontier_seq = max(self.frontier_seq, outcome.seq_to or 0)
         landed = committed(outcome)
         whole -= {key for key in whole if streams[key].behind}  # those whose rows of this pass did not land
+        read_to = outcome.seq_to or 0  # not the frontier: `advance` may have counted more as passed than was read
         for key in whole.union(landed):
-            streams[key].complete_through = max(streams[key].complete_through, frontier_seq)
-        self.frontier_seq = frontier_seq  # after them: who is short of it is behind
+            streams[key].complete_through = max(streams[key].complete_through, read_to)
+        self.frontier_seq = max(self.frontier_seq, read_to)  # after them: who is short of it is behind
         with store_may_be_away("what failures came to is not kept"):
             self._driver.roster.settle(outcome.failures, landed, len(streams))
         run_id = self._driver.spark.sparkContext.getLocalProperty("spark.jobGroup.id") or ""

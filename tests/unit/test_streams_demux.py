@@ -97,3 +97,20 @@ def test_a_committed_stream_is_as_far_as_its_pass(roster: Roster, tmp_path: Path
     demux._batch(frame, 0)
     assert chess.complete_through == SEQ_TO
     assert roster.for_pass(SEQ_TO) == {"chess": chess}
+
+
+def test_a_committed_stream_is_no_further_than_its_pass_read(roster: Roster, tmp_path: Path) -> None:
+    """Law L7: bronze counted as passed before a repeated batch is not taken for read by it."""
+    demux, chess = demux_of(roster, tmp_path), roster.streams["chess"]
+    result: Any = SimpleNamespace(game_key="chess", committed_at=1.0)
+
+    def apply(*_: Any, **_options: Any) -> Outcome:
+        chess.cursor = chess.complete_through = 6
+        return Outcome(SEQ_TO, [result], {}, {}, {})
+
+    demux._passes = SimpleNamespace(apply=apply)  # type: ignore[assignment]
+    demux.advance(9)  # bronze has not grown while the query was being started
+    frame: Any = None
+    demux._batch(frame, 0)  # the batch that was cut short is repeated: it ends at SEQ_TO
+    assert chess.complete_through == SEQ_TO
+    assert roster.behind(lambda _stream: demux.frontier_seq, lambda _stream: 9) == [chess]
