@@ -1,0 +1,146 @@
+"""Catch-up: bounded reads of bronze for streams that are behind (`catchup.py`, law L7)."""
+
+from tests.model.drivers import replaced, synced
+from tests.model.passes import CHUNK, with_streams, with_work
+from tests.model.state import Driver, Game, Item, State, Stream, Work
+from tests.model.tables import begun, item_of
+from tests.model.world import Next, World
+
+
+def choose(world: World, state: State) -> Next:
+    """A driver looks which streams no pass will bring further, and chooses seqs to read for them."""
+    for index, before in enumerate(state.drivers):
+        if before is None or before.chunk is not None:
+            continue
+        driver = synced(state, index, before)
+        driver, behind = _behind(world, state, driver)
+        if not behind:
+            continue
+        pin = state.checkpoints[index].chunk
+        held = {} if pin is None else {g: s for g, s in behind.items() if g in pin[2] and s.through < pin[1]}
+        chosen = held or behind
+        low = min(stream.through for stream in chosen.values())
+        head = len(state.bronze)
+        high = min(low + world.scenario.chunk_seqs, pin[1] if pin is not None and held else head)
+        version = pin[0] if pin is not None and held and world.rules.schema_pin else state.schemas
+        items = tuple(
+            Item(game, stream.generation, stream.cursor, "chosen")
+            for game, stream in chosen.items()
+            if stream.through < high
+        )
+        if items:
+            work = Work("chosen", version, low, high, head, (), items)
+            games = ", ".join(f"game {item.game} at cursor {item.cursor}" for item in items)
+            sentence = f"driver {index} chooses seqs {low + 1} to {high} for a chunk: {games}"
+            yield sentence, replaced(state, index, with_work(driver, CHUNK, work))
+
+
+def _behind(world: World, state: State, driver: Driver) -> tuple[Driver, dict[Game, Stream]]:
+    """Return the streams that are behind and that the running pass cannot reach (`Roster.behind`)."""
+    changed: dict[Game, Stream] = {}
+    behind: dict[Game, Stream] = {}
+    for game, stream in enumerate(driver.streams):
+        if stream is None or stream.leaving:
+            continue
+        frontier, reach = _reach(driver, game)
+        current = stream
+        told = world.last_seq(state.bronze[: state.ingest.told], game)
+        if stream.through < min(told, frontier) and not stream.behind:
+            current = changed[game] = stream._replace(behind=True)
+        if stream.claim and world.rules.claims:
+            continue
+        if current.behind and current.through < reach:
+            behind[game] = current
+    return with_streams(driver, changed), behind
+
+
+def _reach(driver: Driver, game: Game) -> tuple[int, int]:
+    """Return the last seq that a stream's query has passed, and the last that its running pass can reach."""
+    query = driver.queries[game]
+    frontier = driver.frontier if query is None else query.frontier
+    work = driver.shared if query is None else driver.own[game]
+    running = work is not None and work.step != "ended"
+    return frontier, max(frontier, work.ceiling) if running and work is not None else frontier
+
+
+def claim(world: World, state: State) -> Next:
+    """The chunk is pinned, and its streams are claimed and split, but for those that somebody else has or has moved."""
+    for index, driver in enumerate(state.drivers):
+        chunk = None if driver is None else driver.chunk
+        if driver is None or chunk is None or chunk.step != "chosen":
+            continue
+        items: list[Item] = []
+        changed: dict[Game, Stream] = {}
+        for chosen in chunk.items:
+            stream = driver.streams[chosen.game]
+            if stream is None or stream.leaving or not chosen.live:
+                continue
+            if world.rules.claims and (stream.claim or not stream.behind):
+                continue
+            low = max(chunk.low, stream.cursor)
+            parts = world.between(state.bronze, chosen.game, low, chunk.high)
+            items.append(item_of(world.rules, chosen.game, stream, parts, chunk.version))
+            apart = items[-1].state == "apart"
+            changed[chosen.game] = stream._replace(claim="chunk", behind=stream.behind or apart)
+        if not items:
+            yield (
+                f"driver {index} gives up the chunk, others have its streams",
+                replaced(state, index, with_work(driver, CHUNK, None)),
+            )
+            continue
+        work = begun(world.rules, chunk._replace(step="split", items=tuple(items)))
+        alarms = state.alarms
+        before = state.checkpoints[index].chunk
+        if before is not None and before[0] != work.version and any(each.game in before[2] for each in items):
+            alarms = (*alarms, f"a chunk of driver {index} is repeated with another schema set than before")
+        pin = (work.version, work.high, tuple(item.game for item in items))
+        checkpoint = state.checkpoints[index]._replace(chunk=pin)
+        checkpoints = (*state.checkpoints[:index], checkpoint, *state.checkpoints[index + 1 :])
+        after = with_work(with_streams(driver, changed), CHUNK, work)
+        games = ", ".join(f"game {item.game} from cursor {item.cursor}" for item in items)
+        yield (
+            f"driver {index} claims and splits its chunk with schema set {work.version}: {games}",
+            replaced(state, index, after, checkpoints=checkpoints, alarms=alarms),
+        )
+
+
+def end_chunk(world: World, state: State) -> Next:
+    """A chunk ends: a stream whose rows were committed, or had none in it, is complete up to the chunk's end."""
+    for index, driver in enumerate(state.drivers):
+        work = None if driver is None else driver.chunk
+        if driver is None or work is None or work.step != "written":
+            continue
+        if any(item.state == "ready" for item in work.items):
+            continue
+        alarms = state.alarms
+        changed: dict[Game, Stream] = {}
+        for item in work.items:
+            stream = driver.streams[item.game]
+            if stream is None:
+                continue
+            if item.live:
+                stream, gap = _after_chunk(world, state, work, item, stream)
+                if gap:
+                    alarms = (*alarms, f"driver {index} parks game {item.game} for a gap of bronze")
+            changed[item.game] = stream._replace(claim="" if stream.claim == "chunk" else stream.claim)
+        checkpoint = state.checkpoints[index]._replace(chunk=None)
+        checkpoints = (*state.checkpoints[:index], checkpoint, *state.checkpoints[index + 1 :])
+        after = with_work(with_streams(driver, changed), CHUNK, None)
+        yield f"the chunk of driver {index} ends", replaced(state, index, after, checkpoints=checkpoints, alarms=alarms)
+
+
+def _after_chunk(world: World, state: State, work: Work, item: Item, stream: Stream) -> tuple[Stream, bool]:
+    """Return what the driver knows of a stream after its chunk, and whether it took bronze to have a gap."""
+    if item.state == "failed":
+        return stream, False
+    if item.state == "apart":
+        table = state.tables[item.game]
+        gap = table.cursor == stream.cursor
+        known = stream._replace(generation=table.generation, cursor=table.cursor, through=table.cursor)
+        return known, gap and not state.hidden
+    told = world.last_seq(state.bronze[: state.ingest.told], item.game)
+    if stream.cursor < told <= work.high:
+        if stream.cursor < work.low:  # it is read once more from its cursor on
+            return stream._replace(through=stream.cursor, behind=True), False
+        return stream, not state.hidden
+    return stream._replace(through=max(stream.through, work.high)), False

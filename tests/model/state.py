@@ -1,0 +1,249 @@
+"""What there is in the model of the protocol: tables, checkpoints, and what each process remembers. Values only."""
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+RETIRED: Final = -1
+"""The cursor of a generation that a rebuild replaced."""
+
+NEVER: Final = 9
+"""A payload that no schema set decodes; 1 is decoded by every set, 2 by the second and later ones."""
+
+Game: TypeAlias = int
+Kinds: TypeAlias = tuple[int, ...]  # of one game's rows in one batch: the first schema set that decodes each
+Batch: TypeAlias = dict[Game, Kinds]
+
+
+class Row(NamedTuple):
+    """One row by its place, and where in the source it came from."""
+
+    seq: int
+    pos: int
+    batch: int
+
+
+class Commit(NamedTuple):
+    """One commit of bronze; its seq is its number in the log, from 1 on."""
+
+    batch: int  # of the source, from 1 on
+    links: tuple[tuple[Game, int], ...]  # game and its prev_seq, of each game that has rows in it
+
+
+Bronze: TypeAlias = tuple[Commit, ...]
+
+
+class Ingest(NamedTuple):
+    """The ingest query: its checkpoint, and what its process remembers."""
+
+    passed: int  # the last batch of the source that the checkpoint has as done
+    heads: tuple[int, ...] | None  # the last seq of each game, None while no process runs
+    generation: int = 1
+    landed: int = 0  # the last batch that this process put into bronze
+    told: int = 0  # the last seq that the control store has heard of
+
+
+class File(NamedTuple):
+    """A data file of a game's table."""
+
+    generation: int
+    rows: tuple[Row, ...]
+
+
+class Table(NamedTuple):
+    """A game's table: each change of it is one atomic commit to its log."""
+
+    files: tuple[File, ...] = ()
+    cursors: tuple[int, ...] = (0,)  # by generation
+    repairs: int = 0  # moved by every replay, rebuild and removal of stale twins
+
+    @property
+    def generation(self) -> int:
+        """The newest generation."""
+        return len(self.cursors)
+
+    @property
+    def cursor(self) -> int:
+        """The newest generation's cursor."""
+        return self.cursors[-1]
+
+    def cursor_of(self, generation: int) -> int:
+        """Return a generation's cursor."""
+        return self.cursors[generation - 1] if generation <= len(self.cursors) else 0
+
+
+class Refusals(NamedTuple):
+    """A game's rows in quarantine, as the set they are."""
+
+    rows: frozenset[Row] = frozenset()
+    removals: int = 0  # moved by every removal of stale twins, and by every rebuild
+
+
+class Stream(NamedTuple):
+    """A game's stream as one driver remembers it."""
+
+    generation: int
+    cursor: int
+    through: int  # complete_through: bronze was seen to hold nothing more for the game up to here
+    behind: bool = False
+    claim: str = ""  # who reads it: the shared pass, the own query's pass, or a chunk
+    leaving: bool = False  # it was moved away, but is still being read
+    own: bool = False  # has a query of its own, as last heard
+
+
+class Item(NamedTuple):
+    """What a pass or chunk does with one game: what it read, and when it was read."""
+
+    game: Game
+    generation: int
+    cursor: int  # from which its rows were split
+    state: str  # chosen, ready, idle (nothing to apply), apart (does not connect), committed, failed
+    rows: tuple[Row, ...] = ()
+    refused: frozenset[Row] = frozenset()
+    to: int = 0  # the cursor after its commit
+    live: bool = True  # the roster still holds the stream that was read
+
+
+class Work(NamedTuple):
+    """A pass or chunk that is under way."""
+
+    step: str  # chosen, split, written (quarantine is), ended
+    version: int  # of the schema set
+    low: int
+    high: int
+    ceiling: int  # bronze's head when it began
+    whole: tuple[Game, ...]  # complete up to the frontier when it began
+    items: tuple[Item, ...]
+
+
+class Query(NamedTuple):
+    """A game's own query, as its driver remembers it."""
+
+    frontier: int
+    passed: int
+
+
+class Driver(NamedTuple):
+    """What the process of one driver remembers; lost when it crashes."""
+
+    streams: tuple[Stream | None, ...]
+    frontier: int
+    shared: Work | None = None
+    chunk: Work | None = None
+    own: tuple[Work | None, ...] = ()
+    queries: tuple[Query | None, ...] = ()
+
+
+class Checkpoint(NamedTuple):
+    """What a driver leaves on disk."""
+
+    begun: bool = False  # its query has started once
+    passed: int = 0  # the last seq of the batches that Spark has as done
+    planned: int = 0  # the last seq of the batch that Spark has planned and not done, 0 for none
+    pin: int = 0  # the schema set pinned for that batch, 0 for none
+    chunk: tuple[int, int, tuple[Game, ...]] | None = None  # the chunk's pin: schema set, high, games
+
+
+class Repair(NamedTuple):
+    """A replay, rebuild, removal of stale twins or compaction that is under way: what it read so far."""
+
+    kind: str
+    game: Game
+    step: str
+    repairs: int = 0
+    removals: int = 0
+    generation: int = 0
+    version: int = 0
+    through: int = 0
+    rows: tuple[Row, ...] = ()
+    places: frozenset[Row] = frozenset()
+    files: tuple[File, ...] = ()
+
+
+class Budget(NamedTuple):
+    """How often each accident or wish may still happen."""
+
+    crashes: int = 0
+    failures: int = 0  # of single commits
+    schemas: int = 0  # registrations
+    moves: int = 0
+    flips: int = 0  # of the decision that a game has a query of its own
+    restores: int = 0  # of bronze from an older copy
+    adoptions: int = 0
+    attempts: int = 2  # of all repairs that find themselves overtaken
+
+
+class State(NamedTuple):
+    """The whole system at one moment."""
+
+    bronze: Bronze
+    hidden: Bronze  # what an older copy of bronze lacks
+    ingest: Ingest
+    schemas: int  # the newest schema set
+    tables: tuple[Table, ...]
+    quarantine: tuple[Refusals, ...]
+    owners: tuple[int, ...]  # by game; EVERYBODY: each driver takes it for its own
+    own: tuple[bool, ...]
+    recorded: tuple[int, ...]  # the generation of each game's table as the control store has it
+    drivers: tuple[Driver | None, ...]
+    checkpoints: tuple[Checkpoint, ...]
+    repairs: tuple[Repair | None, ...]  # by slot
+    done: tuple[bool, ...]  # by slot
+    budget: Budget
+    alarms: tuple[str, ...] = ()  # what the system itself held to be damage, or what was done otherwise than before
+
+
+EVERYBODY: Final = -3
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the protocol does to keep its laws; each can be left out, and then a law breaks."""
+
+    commit_expects_split_position: bool = True
+    claims: bool = True
+    chain_check: bool = True
+    compare_and_set: bool = True
+    quarantine_before_commit: bool = True
+    schema_pin: bool = True
+    new_generation: bool = True
+    retire_old_generation: bool = True
+    replay_checks_repairs: bool = True
+    replay_looks: bool = True
+    replay_up_to_cursor: bool = True
+    rebuild_checks_repairs: bool = True
+    rebuild_checks_removals: bool = True
+    rebuild_reads_on: bool = True
+    removal_looks: bool = True
+    removal_moves_counter: bool = True
+    removal_checks_removals: bool = True
+    compaction_checks_files: bool = True
+    bronze_skips_landed_batch: bool = True
+    bronze_compared_at_start: bool = True
+    adoption_compares_bronze: bool = True
+    heads_continue: bool = True
+    complete_as_far_as_read: bool = True
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """How large the world is."""
+
+    batches: tuple[Batch, ...]  # of the source
+    games: int = 1
+    landed: int = 0  # batches in bronze at the beginning
+    drivers: int = 1
+    assigned: tuple[int, ...] | None = None  # None: every driver takes every game for its own
+    budget: Budget = Budget()  # noqa: RUF009 - immutable
+    repairs: tuple[tuple[str, Game], ...] = ()
+    chunk_seqs: int = 8
+    schemas: int = 1
+    kept_files: bool = False  # whether it matters which rows share a file
+    any_order: bool = True  # of the commits of one pass; False: by game
+    ingest_steps: bool = False  # whether ingest may stop between bronze and its checkpoint
+    late_telling: bool = False  # whether drivers may run between a commit of bronze and the word of it
+    advances: bool = True  # whether a driver may count all of bronze as passed while its query rests
+    started: bool = True  # drivers run at the beginning
+    alike: bool = (
+        False  # drivers that own the same games are told apart by nothing but their number: taken as one state
+    )
+    rules: Rules = field(default_factory=Rules)

@@ -1,0 +1,102 @@
+"""Questions that every part of the model asks: what bronze holds of a game, what is newest, what connects. Pure."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from tests.model.state import EVERYBODY, Bronze, Commit, Game, Row, Rules, Scenario, State, Table
+
+Next: TypeAlias = Iterator[tuple[str, State]]
+"""What an action may lead to: a sentence that says what happened, and the state after it."""
+
+
+class Part(NamedTuple):
+    """A game's rows of one seq."""
+
+    seq: int
+    prev_seq: int
+    rows: tuple[Row, ...]
+    kinds: tuple[int, ...]
+
+
+@dataclass
+class World:
+    """One scenario with what was worked out about it."""
+
+    scenario: Scenario
+    _parts: dict[tuple[Bronze, Game], tuple[Part, ...]] = field(default_factory=dict)
+
+    @property
+    def rules(self) -> Rules:
+        """The rules that hold in it."""
+        return self.scenario.rules
+
+    def parts(self, bronze: Bronze, game: Game) -> tuple[Part, ...]:
+        """Return all of a game's rows in bronze, seq by seq."""
+        found = self._parts.get((bronze, game))
+        if found is None:
+            found = self._parts[bronze, game] = tuple(self._parts_of(bronze, game))
+        return found
+
+    def _parts_of(self, bronze: Bronze, game: Game) -> Iterator[Part]:
+        for seq, commit in enumerate(bronze, 1):
+            for each, prev_seq in commit.links:
+                if each == game:
+                    kinds = self.scenario.batches[commit.batch - 1][game]
+                    yield Part(seq, prev_seq, tuple(Row(seq, pos, commit.batch) for pos in range(len(kinds))), kinds)
+
+    def between(self, bronze: Bronze, game: Game, low: int, high: int) -> tuple[Part, ...]:
+        """Return a game's rows of seqs above `low` up to `high`."""
+        return tuple(part for part in self.parts(bronze, game) if low < part.seq <= high)
+
+    def last_seq(self, bronze: Bronze, game: Game) -> int:
+        """Return the last seq in which a game has rows, 0 for none."""
+        parts = self.parts(bronze, game)
+        return parts[-1].seq if parts else 0
+
+    def commit_of(self, batch: int, heads: tuple[int, ...]) -> Commit:
+        """Return the commit that lands a batch of the source."""
+        games = sorted(self.scenario.batches[batch - 1])
+        return Commit(batch, tuple((game, heads[game]) for game in games))
+
+
+def heads_of(bronze: Bronze, games: int) -> tuple[int, ...]:
+    """Return the last seq of each game, as bronze tells it."""
+    heads = [0] * games
+    for seq, commit in enumerate(bronze, 1):
+        for game, _ in commit.links:
+            heads[game] = seq
+    return tuple(heads)
+
+
+def split(parts: tuple[Part, ...], version: int) -> tuple[tuple[Row, ...], frozenset[Row]]:
+    """Return the rows that decode with a schema set, and those that it refuses."""
+    rows: list[Row] = []
+    refused: list[Row] = []
+    for part in parts:
+        for row, kind in zip(part.rows, part.kinds, strict=True):
+            (rows if kind <= version else refused).append(row)
+    return tuple(rows), frozenset(refused)
+
+
+def connects(cursor: int, parts: tuple[Part, ...]) -> bool:
+    """Tell whether the rows lead on from a cursor without a gap (law L4)."""
+    if parts[0].prev_seq > cursor:
+        return False
+    return all(after.prev_seq == before.seq for before, after in itertools.pairwise(parts))
+
+
+def is_owner(state: State, driver: int, game: Game) -> bool:
+    """Tell whether the control store assigns a game to a driver."""
+    return state.owners[game] in {driver, EVERYBODY}
+
+
+def landed(table: Table) -> frozenset[Row]:
+    """Return the places of the rows in a table."""
+    return frozenset(row for file in table.files for row in file.rows)
+
+
+def change(values: tuple[object, ...], index: int, value: object) -> tuple[object, ...]:
+    """Return the values with another one at an index."""
+    return (*values[:index], value, *values[index + 1 :])
