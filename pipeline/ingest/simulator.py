@@ -86,6 +86,7 @@ class Plan:
     bad_share: float = 0.0  # of all events, 0 to 1
     bad_shares: Mapping[str, float] = field(default_factory=dict)  # of all events, by kind
     skew: float = 1.1  # Zipf exponent over the order of `game_names`; 0 gives each game the same share
+    weights: tuple[float, ...] = ()  # each game's part in the order of `game_names`, in any unit; empty: by `skew`
     start_sequence: Mapping[str, int] = field(default_factory=dict)  # a game's first sequence number; 1 if absent
     start_time: float = 1_767_225_600.0  # event time of the first event, Unix seconds
     step_seconds: float = 0.001  # event time between two events
@@ -168,6 +169,10 @@ class Simulator:
             raise Refused(
                 f"{plan.games} games of {plan.versions} versions: use 1 game or more, 1 to {VERSIONS} versions."
             )
+        if plan.weights and (len(plan.weights) != plan.games or min(plan.weights) < 0 or not sum(plan.weights) > 0):
+            raise Refused(
+                f"{plan.games} games have {len(plan.weights)} weights: give each game one, from 0 up, not all 0."
+            )
         self.games = tuple(game_names(plan.games, plan.seed))
         wanted = itertools.product(self.games, range(1, plan.versions + 1))
         if missing := [pair for pair in wanted if pair not in schema_ids]:
@@ -205,7 +210,8 @@ class Simulator:
         plan = self.plan
         draw = random.Random(f"events {plan.seed}")
         kinds = list(itertools.accumulate(plan.shares().values()))
-        weights = list(itertools.accumulate(1 / rank**plan.skew for rank in range(1, len(self.games) + 1)))
+        parts = plan.weights or tuple(1 / rank**plan.skew for rank in range(1, len(self.games) + 1))
+        weights = list(itertools.accumulate(parts))
         last_kind, last_game = len(kinds) - 1, len(weights) - 1
         start = round(plan.start_time * _MICROSECONDS)
         step = plan.step_seconds * _MICROSECONDS

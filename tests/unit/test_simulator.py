@@ -168,6 +168,13 @@ def test_shares_are_kept() -> None:
     assert simulator.counts[first, GOOD] / simulator.counts[second, GOOD] == pytest.approx(2, abs=0.15)
 
 
+def test_weights_replace_the_skew() -> None:
+    """A game sends its weight's part of all events, so that a run can hold quiet games beside busy ones."""
+    simulator, _ = simulate(Plan(games=4, events=40_000, weights=(30, 0, 9, 1)))
+    sent = [simulator.counts[game, GOOD] / 40_000 for game in simulator.games]
+    assert sent == pytest.approx([0.75, 0, 0.225, 0.025], abs=0.01)
+
+
 def test_counts_follow_what_was_handed_out() -> None:
     """The counts cover the batches taken so far and nothing ahead of them."""
     plan = Plan(events=1000, bad_share=0.2)
@@ -254,6 +261,8 @@ def test_impossible_plans_are_refused() -> None:
         (Plan(bad_shares={"typo": 0.1}), "No such kind of bad event: typo"),
         (Plan(bad_shares={"empty_payload": 1.5}), "at most 1"),
         (Plan(bad_share=-0.1), "from 0 up"),
+        (Plan(games=3, weights=(1.0, 1.0)), "3 games have 2 weights"),
+        (Plan(games=2, weights=(0.0, 0.0)), "not all 0"),
     ):
         with pytest.raises(Refused, match=expected):
             Simulator(plan, schema_ids(plan))
