@@ -1,16 +1,61 @@
 """Fixtures of the proof by crashes: those of the Spark tests; and its figures, which are printed at the end."""
 
+from pathlib import Path
+
 import pytest
 
+from tests.faults import figures
 from tests.spark.conftest import faults, world  # noqa: F401 - fixtures
+
+LONGEST_FIRST = (
+    "test_random.py",
+    "test_in_process.py",
+    "test_access_edits.py",
+    "test_sigkill.py",
+    "test_steering.py",
+    "test_owners.py",
+    "test_control_model.py",
+)
+"""Files that begin first, so that two at a time end together; the others follow in order."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the longest proofs begin first; other folders' tests keep their place before these."""
+    here = Path(__file__).parent
+    items.sort(key=lambda item: _rank(item.path.name) if item.path.parent == here else -1)
+
+
+def _rank(file: str) -> int:
+    return LONGEST_FIRST.index(file) if file in LONGEST_FIRST else len(LONGEST_FIRST)
+
+
+def pytest_runtest_setup() -> None:
+    """Count a test's figures from zero."""
+    figures.begin()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Keep with the test's report what it recorded, while its fail-points still know what went off."""
+    faults_of_test = getattr(item, "funcargs", {}).get("faults")
+    if faults_of_test is not None:
+        figures.record_faults(sum(faults_of_test.fired().values()))
+    if found := figures.recorded():
+        item.user_properties.append(("figures", found))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what the proofs counted."""
-    told = [each for each in terminalreporter.getreports("passed") if each.when == "call" and each.capstdout.strip()]
+    """Print what the proofs said, then the table of what they counted."""
+    kinds = ("passed", "failed", "error", "")  # the last one: set-up and teardown
+    reports = [each for kind in kinds for each in terminalreporter.getreports(kind)]
+    told = [each for each in reports if each.passed and each.when == "call" and each.capstdout.strip()]
     if told:
         terminalreporter.section("figures")
     for report in told:
         terminalreporter.write_line(report.nodeid.rpartition("::")[2])
         for line in report.capstdout.strip().splitlines():
             terminalreporter.write_line(f"    {line}")
+    if lines := figures.table(reports):
+        terminalreporter.section("table of the proofs")
+    for line in lines:
+        terminalreporter.write_line(line)

@@ -1,23 +1,28 @@
 """The oracle: what the producer was told had arrived, against what is in the tables.
 
 Shares no code with the product's way from bronze to the tables. It knows the producer's own log (sequence number,
-CRC, event id of every message the source acknowledged), reads tables with DuckDB, and asks `turnout verify` as well.
+CRC, event id of every message the source acknowledged), reads tables with DuckDB, and asks `turnout verify --values` as
+well. Rows are compared in DuckDB, so that an hour of traffic is judged by the code that judges a thousand events.
 """
 
 import json
 import subprocess
 import sys
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from pipeline.ingest.producer import write_landing
 from pipeline.ingest.simulator import GOOD, Event, Simulator
+from tests.faults import figures
+
+_VERIFY_SECONDS = 3600.0  # an hour of traffic is millions of rows, each decoded again
 
 
 class ProducerLog:
@@ -32,8 +37,10 @@ class ProducerLog:
                 line = [event.game, event.sequence, event.kind, zlib.crc32(event.value)]
                 handle.write(json.dumps(line) + "\n")
 
-    def read(self) -> list[tuple[str, int, str, int]]:
-        return [tuple(json.loads(line)) for line in self.file.read_text("utf-8").splitlines()]
+    def count(self) -> int:
+        """Return how many messages were acknowledged."""
+        with self.file.open("rb") as handle:
+            return sum(1 for _ in handle)
 
 
 def produce(simulator: Simulator, landing: Path, log: ProducerLog, events: int, batch: int = 500) -> None:
@@ -59,68 +66,145 @@ class Verdict:
     misrouted: int
     corrupted: int
     unexplained: int  # what `turnout verify` finds beyond these, and rows still waiting
+    values_compared: int  # by `turnout verify --values`, which decodes bronze again
+    value_mismatches: int
 
     @property
     def clean(self) -> bool:
-        return not (self.lost or self.duplicated or self.misrouted or self.corrupted or self.unexplained)
+        wrong = (
+            self.lost,
+            self.duplicated,
+            self.misrouted,
+            self.corrupted,
+            self.unexplained,
+            self.value_mismatches,
+        )
+        return not any(wrong) and self.values_compared > 0
 
 
 def judge(env: Path, log: ProducerLog) -> Verdict:
-    """Compare an environment that has come to rest with the producer's log."""
-    sent = log.read()
-    bronze = {
-        (seq, pos): (game, zlib.crc32(raw)) for seq, pos, game, raw in _rows(env / "bronze", "seq, pos, game, raw")
-    }
-    wanted, arrived = Counter(crc for *_, crc in sent), Counter(crc for _, crc in bronze.values())
-    surplus = arrived - wanted
-    lost = sum((wanted - arrived).values())
-    duplicated = sum(count for crc, count in surplus.items() if crc in wanted)
-    corrupted = sum(count for crc, count in surplus.items() if crc not in wanted)
-    landed: Counter[tuple[int, int]] = Counter()
-    found: Counter[tuple[str, int]] = Counter()
-    homes: dict[str, str] = {}  # game → its table
-    misrouted = 0
-    for table in sorted((env / "tables").glob("*/_delta_log")):
-        name = table.parent.name
-        for seq, pos, event_id, number in _rows(table.parent, "_seq, _pos, _event_id, round"):
-            game, _ = bronze.get((seq, pos), (None, 0))
-            misrouted += game is None or homes.setdefault(game, name) != name
-            landed[seq, pos] += 1
-            found[str(game), number] += 1
-            corrupted += int(event_id.rsplit("-", 1)[1]) != number
-    misrouted += len(homes) - len(set(homes.values()))
-    misrouted += len(found.keys() - {(game, sequence) for game, sequence, kind, _ in sent if kind == GOOD})
-    quarantined = set(_rows(env / "quarantine", "seq, pos"))
-    lost += len(bronze.keys() - landed.keys() - quarantined)
-    duplicated += sum((landed - Counter(set(landed))).values()) + sum((found - Counter(set(found))).values())
-    return Verdict(len(sent), lost, duplicated, misrouted, corrupted, _verify(env))
+    """Compare an environment that has come to rest with the producer's log, and record the verdict for the figures.
 
-
-def tell(verdict: Verdict, fired: Counter[str]) -> None:
-    """Print the result with its bound: no failure in n trials says, at 95 %, that fewer than 3/n would fail."""
-    faults = sum(fired.values())
-    lines = (
-        f"{faults} faults went off: {dict(fired)}",
-        verdict,
-        f"95 % bound on the share that does harm: {3 / faults:.3f}",
+    A row that is twice in a table counts once as duplicated.
+    """
+    with closing(duckdb.connect()) as database:
+        _read(database, env, log)
+        counts = {name: int(database.execute(sql).fetchall()[0][0] or 0) for name, sql in _COUNTS.items()}
+    books = read_books(env)
+    verdict = Verdict(
+        events=counts["events"],
+        lost=counts["not_arrived"] + counts["not_landed"],
+        duplicated=counts["arrived_again"] + counts["landed_again"] + counts["sequence_again"],
+        misrouted=counts["from_nowhere"] + counts["not_at_home"] + counts["shared_homes"] + counts["never_sent"],
+        corrupted=counts["changed_on_arrival"] + counts["changed_in_table"],
+        unexplained=books["unexplained"],
+        values_compared=books["values_compared"],
+        value_mismatches=books["value_mismatches"],
     )
-    sys.stdout.write("\n" + "\n".join(str(line) for line in lines) + "\n")
+    figures.record(asdict(verdict))
+    return verdict
 
 
-def _rows(path: Path, columns: str) -> list[tuple]:  # type: ignore[type-arg]
-    if not (path / "_delta_log").exists():
-        return []
-    files = DeltaTable(path).file_uris()
-    if not files:
-        return []
-    return duckdb.execute(f"SELECT {columns} FROM read_parquet(?, union_by_name=true)", [files]).fetchall()
+def read_books(env: Path) -> dict[str, int]:
+    """Ask `turnout verify --values` of an environment at rest; return counts by column of the figures.
 
-
-def _verify(env: Path) -> int:
-    """Return how many rows `turnout verify` finds at fault or still waiting."""
-    command = [sys.executable, "-m", "pipeline", "verify", "--json", "--complete", "--env-dir", str(env)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    `events` are bronze's rows, `unexplained` those at fault or waiting; values are compared by decoding bronze again.
+    """
+    options = ["--json", "--complete", "--values", "--env-dir", str(env)]
+    command = [sys.executable, "-m", "pipeline", "verify", *options]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_VERIFY_SECONDS)
     assert done.returncode in {0, 1}, done.stderr
     books = json.loads(done.stdout.splitlines()[-1])
     kinds = ("lost", "duplicated", "misrouted", "phantom", "early", "broken_chain", "bronze_duplicates", "pending")
-    return sum(books[kind] for kind in kinds) or int(done.returncode)
+    values = {name: int(books[name]) for name in figures.VALUES}
+    unexplained = sum(books[kind] for kind in kinds)
+    if done.returncode and not unexplained and not values["value_mismatches"]:
+        unexplained = 1  # whatever it is that verify does not accept
+    return {"events": books["bronze_rows"], "unexplained": unexplained, **values}
+
+
+def require_clean_books(env: Path) -> None:
+    """Require of an environment at rest, without a producer's log, that its books balance and every value is equal."""
+    books = read_books(env)
+    figures.record(books)
+    assert not books["unexplained"], books
+    assert not books["value_mismatches"], books
+    assert books["values_compared"], books
+
+
+def tell(verdict: Verdict, fired: Mapping[str, int]) -> None:
+    """Print what went off and what came of it; the table of figures has the rest."""
+    sys.stdout.write(f"\n{sum(fired.values())} faults went off: {dict(fired)}\n{verdict}\n")
+
+
+_ARRIVALS = """
+    CREATE TABLE arrivals AS
+    SELECT coalesce(sent.copies, 0) AS sent, coalesce(arrived.copies, 0) AS arrived
+    FROM (SELECT crc, count(*) AS copies FROM sent GROUP BY crc) AS sent
+    FULL JOIN (SELECT crc, count(*) AS copies FROM bronze GROUP BY crc) AS arrived USING (crc)
+"""
+_FOUND = """
+    CREATE TABLE found AS
+    SELECT bronze.game, landed.* FROM landed LEFT JOIN (SELECT DISTINCT seq, pos, game FROM bronze) AS bronze
+    USING (seq, pos)
+"""
+_HOMES = "CREATE TABLE homes AS SELECT game, min(home) AS home FROM found WHERE game IS NOT NULL GROUP BY game"
+_COUNTS = {
+    "events": "SELECT count(*) FROM sent",
+    "not_arrived": "SELECT sum(greatest(sent - arrived, 0)) FROM arrivals",
+    "arrived_again": "SELECT sum(greatest(arrived - sent, 0)) FROM arrivals WHERE sent > 0",
+    "changed_on_arrival": "SELECT sum(arrived) FROM arrivals WHERE sent = 0",
+    "not_landed": """
+        SELECT count(*) FROM (SELECT DISTINCT seq, pos FROM bronze) ANTI JOIN landed USING (seq, pos)
+        ANTI JOIN quarantined USING (seq, pos)
+    """,
+    "landed_again": "SELECT count(*) - (SELECT count(*) FROM (SELECT DISTINCT seq, pos FROM landed)) FROM landed",
+    "sequence_again": """
+        SELECT sum(places - 1)
+        FROM (SELECT count(DISTINCT (seq, pos)) AS places FROM found WHERE game IS NOT NULL GROUP BY game, sequence)
+    """,
+    "from_nowhere": "SELECT count(*) FROM found WHERE game IS NULL",
+    "not_at_home": "SELECT count(*) FROM found JOIN homes USING (game) WHERE found.home <> homes.home",
+    "shared_homes": "SELECT count(*) - count(DISTINCT home) FROM homes",
+    "never_sent": """
+        SELECT count(*) FROM (SELECT DISTINCT game, sequence FROM found WHERE game IS NOT NULL)
+        ANTI JOIN (SELECT game, sequence FROM sent WHERE kind = 'GOOD') USING (game, sequence)
+    """.replace("GOOD", GOOD),
+    "changed_in_table": "SELECT count(*) FROM found WHERE sequence <> id_sequence",
+}
+"""What is counted, each as one number."""
+
+
+def _read(database: duckdb.DuckDBPyConnection, env: Path, log: ProducerLog) -> None:
+    """Make the tables that `_COUNTS` counts in: what was sent, what bronze has, what the games' tables have."""
+    database.execute(
+        """
+        CREATE TABLE sent AS
+        SELECT json->>0 AS game, (json->>1)::BIGINT AS sequence, json->>2 AS kind, (json->>3)::UINTEGER AS crc
+        FROM read_ndjson_objects(?)
+        """,
+        [str(log.file)],
+    )
+    database.execute("CREATE TABLE bronze (seq BIGINT, pos BIGINT, game VARCHAR, crc UINTEGER)")
+    bronze = DeltaTable(env / "bronze").to_pyarrow_dataset()
+    for batch in bronze.to_batches(columns=["seq", "pos", "game", "raw"]):
+        crcs = pa.array([zlib.crc32(raw) for raw in batch.column("raw").to_pylist()], pa.uint32())
+        columns = [*batch.columns[:3], crcs]
+        database.from_arrow(pa.Table.from_arrays(columns, ["seq", "pos", "game", "crc"])).insert_into("bronze")
+    database.execute("CREATE TABLE landed (home VARCHAR, seq BIGINT, pos BIGINT, sequence BIGINT, id_sequence BIGINT)")
+    place = "_seq, _pos, round, split_part(_event_id, '-', -1)::BIGINT"
+    for table in sorted((env / "tables").glob("*/_delta_log")):
+        _insert(database, "landed", table.parent, f"'{table.parent.name}', {place}")
+    database.execute("CREATE TABLE quarantined (seq BIGINT, pos BIGINT)")
+    _insert(database, "quarantined", env / "quarantine", "seq, pos")
+    for statement in (_ARRIVALS, _FOUND, _HOMES):
+        database.execute(statement)
+
+
+def _insert(database: duckdb.DuckDBPyConnection, target: str, path: Path, columns: str) -> None:
+    if files := _files(path):
+        database.execute(f"INSERT INTO {target} SELECT {columns} FROM read_parquet(?, union_by_name=true)", [files])
+
+
+def _files(path: Path) -> list[str]:
+    return DeltaTable(path).file_uris() if (path / "_delta_log").exists() else []

@@ -32,6 +32,7 @@ from pipeline.store import audit
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen
 from pipeline.store.operations import Operation, ask, listed, operation
+from tests.faults import figures
 
 ADMINS = 8
 EDITS = int(os.environ.get("PROOF_EDITS", "125"))  # of each admin
@@ -204,6 +205,7 @@ def test_no_edit_is_lost_whoever_is_killed(env: Path) -> None:
         tried(lambda: granted.update(in_catalog(client(), schema)))
     ended = [operation(engine, each) for each in outcomes.asked]
     states = Counter(each.state for each in ended)
+    _record(kills)
     killed = f"killed: controller {kills[0]}, catalog {kills[1]}"
     sys.stdout.write(f"{dict(outcomes.counts)}; {dict(states)}; {killed}\n")
     assert outcomes.counts["asked"] + outcomes.counts["nothing to do"] == ADMINS * EDITS
@@ -219,6 +221,11 @@ def test_no_edit_is_lost_whoever_is_killed(env: Path) -> None:
     verdict = audit.verify(engine)
     assert verdict.intact
     assert verdict.unended == ()
+
+
+def _record(kills: tuple[int, int]) -> None:
+    figures.record_faults(sum(kills))
+    figures.record({"events": ADMINS * EDITS})
 
 
 def come_to(ended: list[Operation]) -> set[tuple[str, str]]:

@@ -21,6 +21,7 @@ from pipeline.store import operations as operations_module
 from pipeline.store.operations import Operation, change, operation
 from pipeline.store.tables import games, leases
 from pipeline.streams.roster import Roster
+from tests.faults import figures
 from tests.unit.control_laws import Laws
 from tests.unit.control_machine import STEPS, Steering
 from tests.unit.test_control_model import settings
@@ -38,6 +39,7 @@ def test_no_order_of_accidents_breaks_a_law_of_steering(caplog: pytest.LogCaptur
     begun, looks = time.monotonic(), Laws.looks
     run_state_machine_as_test(Steering, settings=settings(SEQUENCES, STEPS, derandomize=False))
     seconds = time.monotonic() - begun
+    figures.record({"events": SEQUENCES * STEPS})
     said = f"{SEQUENCES} sequences of {STEPS} steps, {Laws.looks - looks} looks at all laws, {seconds:.0f} s"
     sys.stdout.write(f"\n{said}: no law was broken\n")
 

@@ -15,6 +15,7 @@ from pipeline.ingest.producer import write_landing
 from pipeline.ingest.simulate import register_samples
 from pipeline.ingest.simulator import Event, Plan, Simulator
 from protos.turnout.v1.wrapper_pb2 import Wrapper
+from tests.faults.oracle import require_clean_books
 
 BATCH = 500
 INPUTS = int(os.environ.get("PROOF_MALFORMED", "5000"))
@@ -79,6 +80,7 @@ def test_no_input_stops_a_stream_and_every_one_is_accounted_for(world: Any) -> N
     assert balance.complete
     assert balance.totals.bronze_rows == len(messages) >= INPUTS
     assert balance.totals.landed > 0
+    require_clean_books(world.paths.root)
     sys.stdout.write(f"\n{len(messages)} inputs: {balance.totals.landed} landed, {dict(balance.by_reason)}\n")
     raw = DeltaTable(world.paths.bronze).to_pyarrow_table(columns=["raw"]).column("raw").to_pylist()
     assert Counter(map(zlib.crc32, raw)) == Counter(map(zlib.crc32, messages))

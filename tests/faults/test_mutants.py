@@ -1,8 +1,13 @@
 """The oracle is proven: every planted bug makes it fail, and the same lives without a bug do not."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.delta_table import CursorTable, DataFile
@@ -12,7 +17,8 @@ from pipeline.streams import passes
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.group import Group
 from pipeline.streams.passes import Passes
-from pipeline.streams.stream import Stream
+from pipeline.streams.stream import Position, Stream
+from tests.faults import figures
 from tests.faults.faults import Faults
 from tests.faults.life import Life
 from tests.faults.oracle import judge
@@ -122,11 +128,11 @@ def no_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def commit_before_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    def early(self: Stream, files: list[DataFile], cursor: int, target: Any) -> None:
+    def early(self: Stream, files: list[DataFile], expected: Position, cursor: int, target: Any) -> None:
         if self.table is None:
             self.table = self.writer.create(self.path, target, self.app_id, self.game)
         assert isinstance(self.table, CursorTable)
-        self.table.commit([], self.cursor or None, cursor)
+        self.table.commit([], expected.cursor or None, cursor)
         self.cursor = self.complete_through = cursor
         hit("between_table_commits")
         self.table.append(files)
@@ -171,6 +177,30 @@ def ingest_forgets_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CursorTable, "transaction_version", forgetful)
 
 
+def a_changed_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row is in its place, and one of its columns holds something else."""
+    publish = CursorTable._publish
+
+    def changing(self: CursorTable, files: Sequence[DataFile], note: Any, transactions: Any, expected: Any) -> None:
+        if self.path.parent.name == "tables":
+            files = [_with_a_changed_value(self.path, file) for file in files]
+        publish(self, files, note, transactions, expected)
+
+    monkeypatch.setattr(CursorTable, "_publish", changing)
+
+
+def _with_a_changed_value(folder: Path, file: DataFile) -> DataFile:
+    rows = pq.read_table(folder / file.path)
+    at = next(
+        number
+        for number, column in enumerate(rows.schema)
+        if pa.types.is_string(column.type) and not column.name.startswith("_")
+    )
+    changed = pc.binary_join_element_wise(rows.column(at), "!", "")
+    pq.write_table(rows.set_column(at, rows.schema[at], changed), folder / file.path)
+    return replace(file, size=(folder / file.path).stat().st_size)
+
+
 MUTANTS: dict[str, tuple[Plant, Story]] = {
     "no txn": (no_txn, replays_a_pass),
     "constant version": (constant_version, replays_a_pass),
@@ -181,6 +211,7 @@ MUTANTS: dict[str, tuple[Plant, Story]] = {
     "swallowed batch exception": (swallowed_exception, replays_a_pass),
     "off by one in a catch-up chunk": (chunk_off_by_one, catches_up_in_chunks),
     "ingest forgets its batches": (ingest_forgets_its_batches, replays_an_ingest),
+    "a changed value": (a_changed_value, replays_a_pass),
 }
 
 
@@ -193,7 +224,9 @@ def test_the_oracle_sees_every_planted_bug(
     plant(monkeypatch)
     life = Life(world, faults, events=EVENTS * 4)
     _live(life, story)
-    assert not judge(world.paths.root, life.log).clean
+    verdict = judge(world.paths.root, life.log)
+    figures.discard()
+    assert not verdict.clean
 
 
 @pytest.mark.parametrize("story", list(dict.fromkeys(story for _, story in MUTANTS.values())))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from pipeline.ingest.simulate import register_samples
 from pipeline.ingest.simulator import Plan, Simulator
@@ -20,7 +20,8 @@ from pipeline.names import bronze_app_id
 from pipeline.settings import Paths, load
 from pipeline.store.engine import open_store
 from pipeline.store.games import assigned, register_group
-from pipeline.store.tables import drivers, games
+from pipeline.store.tables import drivers, games, streams
+from tests.faults import figures
 from tests.faults.oracle import ProducerLog, judge, produce
 
 STOPPED_SECONDS = float(os.environ.get("PROOF_STOPPED_SECONDS", "120"))
@@ -57,24 +58,26 @@ def wait_for(what: Callable[[], bool], sentence: str) -> None:
 class Place:
     """One environment with a producer whose acknowledged messages are known."""
 
-    def __init__(self, root: Path, events: int = 50_000, *, leases: bool = True) -> None:
+    def __init__(
+        self, root: Path, events: int = 50_000, *, leases: bool = True, games: int = 6, writer: str = "direct"
+    ) -> None:
         self.env = root / "env"
         self.env.mkdir()
-        triggers = "[ingest]\ntrigger_seconds = 1\n[demux]\ntrigger_seconds = 1\n"
+        triggers = f'[ingest]\ntrigger_seconds = 1\n[demux]\ntrigger_seconds = 1\nwriter = "{writer}"\n'
         (self.env / "turnout.toml").write_text(f"{triggers}[store]\nleases = {str(leases).lower()}\n")
         self.settings, self.paths = load(self.env, {})
         self.engine = open_store(self.settings, self.paths)
-        plan = Plan(games=6, versions=3, events=events, seed=13, bad_share=0.02)
+        plan = Plan(games=games, versions=3, events=events, seed=13, bad_share=0.02)
         self.simulator = Simulator(plan, register_samples(self.engine, plan))
         self.log = ProducerLog(self.env / "acknowledged.jsonl")
 
-    def produce(self, events: int = 600) -> None:
-        produce(self.simulator, self.paths.landing, self.log, events, batch=200)
+    def produce(self, events: int = 600, batch: int = 200) -> None:
+        produce(self.simulator, self.paths.landing, self.log, events, batch=batch)
 
     def landed_seq(self) -> int:
         """The last bronze seq, once everything that was sent is there."""
-        sent = len(self.log.read())
-        wait_for(lambda: _bronze_rows(self.paths) >= sent, "ingest does not land what was sent")
+        sent = self.log.count()
+        wait_for(lambda: bronze_rows(self.paths) >= sent, "ingest does not land what was sent")
         return int(DeltaTable(self.paths.bronze).transaction_version(bronze_app_id("local")) or 0)
 
     def passed(self, group: str, seq: int) -> bool:
@@ -82,6 +85,14 @@ class Place:
         with self.engine.connect() as connection:
             rows = connection.execute(drivers.select().where(drivers.c.name == group)).all()
         return any(row.kind == "group" and (row.frontier_seq or 0) >= seq for row in rows)
+
+    def is_at_rest(self, group: str) -> bool:
+        """Tell whether a group's driver has passed all of bronze and says that each of its games runs in the pass."""
+        seq = int(DeltaTable(self.paths.bronze).transaction_version(bronze_app_id("local")) or 0)
+        carried = {each.game_key for each in assigned(self.engine, group)}
+        with self.engine.connect() as connection:
+            lanes = dict(connection.execute(select(streams.c.game_key, streams.c.lane)).all())
+        return self.passed(group, seq) and bool(carried) and all(lanes.get(key) == "RUN" for key in carried)
 
     def give_all_to(self, group: str) -> None:
         with self.engine.begin() as connection:
@@ -95,7 +106,7 @@ class Place:
             assert done.returncode == 0, done.stderr[-2000:]
 
 
-def _bronze_rows(paths: Paths) -> int:
+def bronze_rows(paths: Paths) -> int:
     if not (paths.bronze / "_delta_log").exists():
         return 0
     return sum(DeltaTable(paths.bronze).get_add_actions(flatten=True).column("num_records").to_pylist())
@@ -129,6 +140,7 @@ def test_a_driver_that_was_stopped_and_comes_back_after_its_games_moved_does_no_
             wait_for(lambda: place.passed("a", first), "the zombie does not beat")
     assert not assigned(place.engine, "a")
     place.finish("b")
+    figures.record_faults(1)
     verdict = judge(place.env, place.log)
     assert verdict.clean, verdict
 

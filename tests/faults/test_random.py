@@ -15,6 +15,7 @@ from pipeline.names import game_key
 from pipeline.store.decisions import ask, ask_retry
 from pipeline.store.games import register_group
 from tests import repairing
+from tests.faults import figures
 from tests.faults.oracle import judge
 from tests.faults.test_owners import Place
 
@@ -154,5 +155,6 @@ def test_ten_minutes_of_somebody_at_random_lose_and_double_nothing(tmp_path: Pat
     someone.leave()
     place.finish("a", "b")
     verdict = judge(place.env, place.log)
+    figures.record_faults(sum(someone.did[name] for name in ("kill", "terminate", "freeze")))
     sys.stdout.write(f"\nseed {seed}, {dict(someone.did)}\n{verdict}\n")
     assert verdict.clean, verdict

@@ -20,6 +20,8 @@ from pipeline.store.engine import open_store
 from pipeline.store.groups import Group, create, forgive, open_runs
 from pipeline.store.operations import Operation, ask, operation, steps
 from pipeline.store.seats import group_seats, seats
+from tests.faults import figures
+from tests.faults.oracle import require_clean_books
 
 RATE = float(os.environ.get("PROOF_RATE", "2000"))
 GAMES = 30
@@ -116,6 +118,8 @@ def test_twenty_moves_with_kills_in_each_state_lose_and_double_nothing(tmp_path:
         verify = [*turnout("verify", "--complete", "--env-dir", str(env))]
         fleet.until(lambda: subprocess.run(verify, check=False, capture_output=True).returncode == 0, "books", 300)
         children.end("controller", 100)
+    require_clean_books(env)
+    figures.record_faults(len(fleet.killed))
     audit = subprocess.run([*turnout("audit", "verify", "--env-dir", str(env))], check=False, capture_output=True)
     assert audit.returncode == 0, audit.stdout
     sys.stdout.write(f"{len(ended)} moves at {RATE:g} events/s; killed at (who, step, its state): {fleet.killed}\n")

@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.store.games import register_group
+from tests.faults import figures
 from tests.faults.oracle import judge
 from tests.faults.test_owners import Place, driver, wait_for
 
@@ -50,5 +51,6 @@ def test_b3_drivers_that_run_go_on_landing_rows_while_the_store_is_away(tmp_path
         wait_for(lambda: place.passed("a", last), "group a does not go on when the store is back")
         assert (ingest.poll(), group.poll()) == (None, None)
     place.finish("a")
+    figures.record_faults(1)
     verdict = judge(place.env, place.log)
     assert verdict.clean, verdict

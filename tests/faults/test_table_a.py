@@ -32,7 +32,7 @@ from pipeline.store.tables import games
 from pipeline.streams import demux
 from tests.faults.faults import Faults
 from tests.faults.life import Life
-from tests.faults.oracle import judge
+from tests.faults.oracle import judge, require_clean_books
 from tests.faults.test_owners import Place, driver, wait_for
 from tests.spark.test_schema_changes import FIRST, KEY, WIDER, Producer
 
@@ -162,6 +162,7 @@ def test_a7_a_schema_that_comes_between_two_attempts_changes_nothing_of_their_ba
     producer.send(again, [producer.event(first + 1, level=3)])
     again.stop()
     assert sorted(DeltaTable(world.paths.table(KEY)).to_pyarrow_table()["level"].to_pylist()) == [1, 3]
+    require_clean_books(world.paths.root)
 
 
 # ----------------------------------------------------------------------------------- A11, A12, A18: who reads, and what
