@@ -1,3 +1,8 @@
-from tests.spark.conftest import world
+"""The environment is that of the Spark tests, and figures are printed as those of the proofs by crashes are."""
 
-__all__ = ["world"]
+from tests.faults.conftest import (  # noqa: F401 - hooks
+    pytest_runtest_setup,
+    pytest_runtest_teardown,
+    pytest_terminal_summary,
+)
+from tests.spark.conftest import world  # noqa: F401 - a fixture

@@ -1,0 +1,67 @@
+"""A producer for the soak, in a process of its own: few busy games, many quiet ones, a log of what was acknowledged.
+
+`python -m tests.soak.producing ENV_DIR LOG GAMES BUSY RATE SEED`; SIGTERM ends it between two batches.
+"""
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pipeline.ingest.producer import write_landing
+from pipeline.ingest.simulate import register_samples
+from pipeline.ingest.simulator import Event, Plan, Simulator
+from pipeline.settings import load
+from pipeline.store.engine import open_store
+from tests.faults.oracle import ProducerLog
+
+_BATCHES_PER_SECOND = 2
+_FASTEST, _SLOWEST = 1.0, 1 / 300  # events per second of the quiet games: from one per second to one in five minutes
+
+
+def weights(games: int, busy: int, rate: float) -> tuple[float, ...]:
+    """Return the events per second of each game: busy ones first, which share what the quiet ones leave.
+
+    The rates of the quiet games are spread evenly on a logarithmic scale.
+    """
+    quiet = games - busy
+    slowing = _SLOWEST / _FASTEST
+    quiet_rates = [_FASTEST * slowing ** (number / max(1, quiet - 1)) for number in range(quiet)]
+    ranks = [1 / (number + 1) for number in range(busy)]
+    left = max(0.0, rate - sum(quiet_rates))
+    return (*(left * rank / sum(ranks) for rank in ranks), *quiet_rates)
+
+
+def main(env: str, log: str, games: str, busy: str, rate: str, seed: str) -> None:
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    settings, paths = load(Path(env), {})
+    plan = Plan(
+        games=int(games),
+        versions=3,
+        seed=int(seed),
+        bad_share=0.005,
+        weights=weights(int(games), int(busy), float(rate)),
+        step_seconds=1 / float(rate),
+    )
+    simulator = Simulator(plan, register_samples(open_store(settings, paths), plan))
+    acknowledged = ProducerLog(Path(log))
+    sent: list[Sequence[Event]] = []
+
+    def batches() -> Iterator[Sequence[Event]]:
+        for batch in simulator.batches(max(1, round(float(rate) / _BATCHES_PER_SECOND))):
+            note()
+            sent.append(batch)
+            yield batch
+
+    def note() -> None:
+        while sent:
+            acknowledged.note(sent.pop())
+
+    write_landing(paths.landing, batches(), rate_per_second=float(rate), stop=stop)
+    note()  # the last batch was written, and no other one was asked for
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
