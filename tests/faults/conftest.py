@@ -9,18 +9,18 @@ from tests.spark.conftest import faults, world  # noqa: F401 - fixtures
 
 LONGEST_FIRST = (
     "test_random.py",
-    "test_in_process.py",
     "test_access_edits.py",
+    "test_in_process.py",
+    "test_owners.py",
     "test_sigkill.py",
     "test_steering.py",
-    "test_owners.py",
     "test_control_model.py",
 )
-"""Files that begin first, so that two at a time end together; the others follow in order."""
+"""Files that begin first, each that computes beside one that waits; the others follow in order."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the longest proofs begin first; other folders' tests keep their place before these."""
+    """Let the long proofs begin first; other folders' tests keep their place before these."""
     here = Path(__file__).parent
     items.sort(key=lambda item: _rank(item.path.name) if item.path.parent == here else -1)
 

@@ -9,8 +9,8 @@ from tests.faults.faults import Faults
 from tests.faults.life import WAYS, Life, fail_everywhere
 from tests.faults.oracle import judge
 
-FAULTS = int(os.environ.get("PROOF_FAULTS", "110"))
-EVENTS = int(os.environ.get("PROOF_EVENTS", "110000"))
+FAULTS = int(os.environ.get("PROOF_FAULTS", "300"))
+EVENTS = int(os.environ.get("PROOF_EVENTS", str(FAULTS * 500)))
 
 pytestmark = pytest.mark.timeout(1500 + FAULTS * 10)
 
