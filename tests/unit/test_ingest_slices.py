@@ -44,6 +44,8 @@ def batch_of(rows: list[tuple[str, int]], first: int, files: list[str] | None = 
         "partition": pa.nulls(count, pa.int32()) if files else pa.array([0] * count, pa.int32()),
         "offset": pa.nulls(count, pa.int64()) if files else pa.array(range(first, first + count), pa.int64()),
         "source_time": pa.nulls(count, pa.timestamp("us", "UTC")),
+        "headers": pa.nulls(count, BRONZE.field("headers").type),
+        "source_clock": pa.repeat("landing" if files else "broker", count),
     }
     return pa.RecordBatch.from_pydict(columns)
 

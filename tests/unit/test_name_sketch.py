@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.bronze import BRONZE
 from pipeline.ingest import name_sketch, pending
 from pipeline.ingest.landing import IngestJob, land
 from pipeline.ingest.name_sketch import EMPTY, merged, sketched
@@ -83,6 +84,8 @@ def _task(tmp_path: Path, names: Sequence[str], limits: Limits, known: dict[str,
         "partition": pa.array([0] * count, pa.int32()),
         "offset": pa.array(range(count), pa.int64()),
         "source_time": pa.nulls(count, pa.timestamp("us", "UTC")),
+        "headers": pa.nulls(count, BRONZE.field("headers").type),
+        "source_clock": pa.nulls(count, pa.string()),
     }
     job = IngestJob(
         seq=seq,
