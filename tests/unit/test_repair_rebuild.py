@@ -21,7 +21,7 @@ from pipeline.delta_table import Conflict, CursorTable, write_file
 from pipeline.errors import Refused
 from pipeline.failpoints import ENVIRON, Injected
 from pipeline.names import GameKey, bronze_app_id, stream_app_id
-from pipeline.repair import bronze_rows, switch, twins
+from pipeline.repair import bronze_rows, removal, switch, twins
 from pipeline.repair import rebuild as rebuilds
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import Rebuilt, rebuild
@@ -262,15 +262,15 @@ def test_a_removal_never_takes_what_a_rebuild_leaves_to_quarantine(
     world.quarantine([{**row, "reason": "unknown_schema"} for row in rows])
     world.forget()
     world.register(message=OTHER)
-    name = "_replace" if point == "before the commit" else "_delete"
-    real = getattr(twins, name)
+    module, name = (removal, "_commit") if point == "before the commit" else (twins, "_delete")
+    real = getattr(module, name)
 
     def slow(*arguments: Any) -> None:
         monkeypatch.undo()
         run(world)
         real(*arguments)
 
-    monkeypatch.setattr(twins, name, slow)
+    monkeypatch.setattr(module, name, slow)
     twins.remove(world.paths, world.environment, CHESS)
     assert not set(places) & set(world.rows())
     assert set(places) <= set(world.refused())
