@@ -20,6 +20,7 @@ class Figures:
 
     faults: int = 0
     counts: dict[str, int] = field(default_factory=dict)
+    discarded: bool = False
 
 
 @dataclass
@@ -57,12 +58,14 @@ def record_faults(faults: int) -> None:
 
 
 def discard() -> None:
-    """Forget what was counted: this test planted the damage that the oracle has just found."""
-    _current.counts = {}
+    """Count nothing of this test: it planted the damage that the oracle has just found."""
+    _current.discarded = True
 
 
 def recorded() -> dict[str, int]:
     """Return what the running test has recorded, by column; nothing is in it that was not counted."""
+    if _current.discarded:
+        return {}
     faults = {"faults": _current.faults} if _current.faults else {}
     return faults | _current.counts
 
