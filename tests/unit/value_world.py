@@ -81,6 +81,8 @@ class ValueWorld(World):
                 "partition": pa.array([self.partition] * count, pa.int32()),
                 "offset": pa.array(range(first, first + count), pa.int64()),
                 "source_time": pa.array(times, pa.timestamp("us", "UTC")),
+                "headers": pa.nulls(count, BRONZE.field("headers").type),
+                "source_clock": pa.array(["broker"] * count),
             }
         )
 
