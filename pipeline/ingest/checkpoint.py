@@ -93,8 +93,17 @@ def keep_bronze(query: Path, table_id: str) -> None:
     Earlier versions committed no empty batch, and what stands for a beginning (`begin_behind`) is in no table either.
     """
     if _kept_bronze(query) is None:
-        kept = {"table_id": table_id, "from_batch": _done(query) + 1}
-        durable_file.write_text(query.parent / "bronze.json", json.dumps(kept))
+        _keep_bronze(query, table_id, _done(query) + 1)
+
+
+def pass_empty(query: Path, table_id: str, batch_id: int) -> None:
+    """Note that a batch without rows, before any that landed one, is not in bronze."""
+    _keep_bronze(query, table_id, batch_id + 1)
+
+
+def _keep_bronze(query: Path, table_id: str, from_batch: int) -> None:
+    kept = {"table_id": table_id, "from_batch": from_batch}
+    durable_file.write_text(query.parent / "bronze.json", json.dumps(kept))
 
 
 def _kept_bronze(query: Path) -> tuple[str, int] | None:

@@ -20,7 +20,7 @@ from pipeline.bronze import BRONZE
 from pipeline.delta_table import Conflict, CursorTable, DataFile
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
-from pipeline.ingest import restored, source
+from pipeline.ingest import checkpoint, restored, source
 from pipeline.ingest.attempts import Attempts
 from pipeline.ingest.checkpoint import Landed as LandedBatches
 from pipeline.ingest.heads import read_heads, write_snapshot
@@ -136,6 +136,9 @@ class Ingest:
         job = self._job(batch_id, (expected or 0) + 1)
         rows = frame.coalesce(1).mapInArrow(partial(land, job=job), "report string").collect()
         reports = [json.loads(row.report) for row in rows]
+        if not reports and done is None:  # a checkpoint lost before the first row landed can begin where it began
+            checkpoint.pass_empty(self._checkpoint / "query", self._bronze.table_id, batch_id)
+            return
         self._commit(reports, batch_id, expected)
         for report in reports:
             self._remember(report, report["seq"], started)
@@ -163,7 +166,8 @@ class Ingest:
     def _commit(self, reports: Sequence[Mapping[str, Any]], batch_id: int, expected: int | None) -> None:
         """Quarantine first, then bronze: whoever sees a refused row in bronze finds it in quarantine.
 
-        A batch without rows is committed as well, without a seq: so bronze has every batch that the checkpoint has.
+        A batch without rows is committed as well, without a seq: so bronze has every batch that the checkpoint has
+        since the first that landed a row.
         """
         refused = [DataFile(**report["quarantine"]) for report in reports if report["quarantine"] is not None]
         files = [DataFile(**file) for report in reports for file in report["files"]]
