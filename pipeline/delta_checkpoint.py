@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from pipeline.delta_log import Action, commit_file, read_commit
+from pipeline.failpoints import effect
 
 MERGED_SECONDS: Final = 3600.0
 """How long a file that was merged into another one stays named in checkpoints."""
@@ -101,21 +102,27 @@ def write_checkpoint(table: Path, version: int, now: float | None = None) -> Non
     try:
         content = _content(table, version, time.time() if now is None else now)
     except _Strange:
-        DeltaTable(table).create_checkpoint()
+        with effect("write_checkpoint"):
+            DeltaTable(table).create_checkpoint()
         return
     draft = target.parent / f"_checkpoint_{uuid.uuid4().hex}.tmp"
     try:
-        with draft.open("wb") as handle:
-            pq.write_table(content, handle, compression="zstd", write_statistics=False, store_schema=False)
+        with effect("draft_checkpoint"), draft.open("wb") as handle:
+            _write(content, handle)
             handle.flush()
             os.fsync(handle.fileno())
         size = draft.stat().st_size
-        with contextlib.suppress(FileExistsError):  # never in the place of one that is being read
+        with contextlib.suppress(FileExistsError), effect("publish_checkpoint"):  # never in the place of one being read
             os.link(draft, target)
     finally:
-        draft.unlink(missing_ok=True)
+        with effect("delete_draft"):
+            draft.unlink(missing_ok=True)
     files = content.num_rows - content.column("add").null_count
     _point_to(table, {"version": version, "size": content.num_rows, "sizeInBytes": size, "numOfAddFiles": files})
+
+
+def _write(content: pa.Table, handle: BinaryIO) -> None:
+    pq.write_table(content, handle, compression="zstd", write_statistics=False, store_schema=False)
 
 
 def checkpoint_file(table: Path, version: int) -> Path:
@@ -145,11 +152,12 @@ def _point_to(table: Path, last: Mapping[str, int]) -> None:
     if told is not None and told >= last["version"]:
         return
     draft = table / "_delta_log" / f"_checkpoint_{uuid.uuid4().hex}.tmp"
-    with draft.open("w", encoding="utf-8") as handle:
+    with effect("draft_file"), draft.open("w", encoding="utf-8") as handle:
         json.dump(last, handle)
         handle.flush()
         os.fsync(handle.fileno())
-    draft.replace(table / "_delta_log" / "_last_checkpoint")
+    with effect("publish_file"):
+        draft.replace(table / "_delta_log" / "_last_checkpoint")
 
 
 def _bytes_of_commits(table: Path, first: int, last: int) -> int:

@@ -14,6 +14,8 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from pipeline.failpoints import effect
+
 Action = dict[str, Any]
 
 
@@ -46,20 +48,22 @@ def publish_commit(table: Path, version: int, actions: Sequence[Action]) -> bool
     """Write a commit unless its version is taken, or was and is cleaned away; tell whether it was written."""
     target = commit_file(table, version)
     draft = target.parent / f"_commit_{uuid.uuid4().hex}.json.tmp"
-    with draft.open("w", encoding="utf-8") as handle:
+    with effect("draft_commit"), draft.open("w", encoding="utf-8") as handle:
         handle.write("\n".join(json.dumps(action, separators=(",", ":")) for action in actions))
         handle.flush()
         os.fsync(handle.fileno())  # an empty commit file after a power cut would make the table unreadable
     try:
-        os.link(draft, target)  # atomic, and fails where the version exists
+        with effect("publish_commit"):
+            os.link(draft, target)  # atomic, and fails where the version exists
     except FileExistsError:
         return False
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError), effect("delete_draft"):
             draft.unlink()
     if version and not has_version(table, version - 1):
         # The log is cut from below, so its end is elsewhere: whoever stood still for long had the old one in view.
-        target.unlink(missing_ok=True)
+        with effect("withdraw_commit"):
+            target.unlink(missing_ok=True)
         return False
     return True
 

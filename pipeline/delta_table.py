@@ -24,7 +24,7 @@ from deltalake.transaction import AddAction
 
 from pipeline.delta_checkpoint import write_when_due
 from pipeline.delta_log import Action, commits_after, has_version, is_plain, publish_commit
-from pipeline.failpoints import hit
+from pipeline.failpoints import effect, hit
 
 _QUIET_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _COMMIT_RETRIES = 15  # against writers of other application ids, such as compaction
@@ -61,13 +61,15 @@ def write_file(
     try:
         _write_parquet(table, target, compression)
     except FileNotFoundError:
-        folder.mkdir(parents=True, exist_ok=True)
+        with effect("make_folder"):
+            folder.mkdir(parents=True, exist_ok=True)
         _write_parquet(table, target, compression)
     return DataFile(name, target.stat().st_size, table.num_rows, _stats(table, stats_columns))
 
 
 def _write_parquet(table: pa.Table, target: Path, compression: str) -> None:
-    pq.write_table(table, target, compression=compression, write_statistics=False, store_schema=False)
+    with effect("write_data_file"):
+        pq.write_table(table, target, compression=compression, write_statistics=False, store_schema=False)
 
 
 def _stats(table: pa.Table, columns: Sequence[str]) -> str:
@@ -119,8 +121,10 @@ class CursorTable:
         existing = cls.open(path, app_id, checkpoint_interval)
         if existing is not None:
             return existing
-        path.mkdir(parents=True, exist_ok=True)
-        table = DeltaTable.create(path, Schema.from_arrow(schema), mode="ignore", description=description)
+        with effect("make_folder"):
+            path.mkdir(parents=True, exist_ok=True)
+        with effect("create_table"):
+            table = DeltaTable.create(path, Schema.from_arrow(schema), mode="ignore", description=description)
         return cls(path, table, app_id, checkpoint_interval)
 
     @property
@@ -192,7 +196,8 @@ class CursorTable:
             fields = [field for field in Schema.from_arrow(target).fields if field.name in wanted]
             table = DeltaTable(self.path)
             hit("in_schema_change")
-            table.alter.add_columns(fields, post_commithook_properties=_QUIET_HOOKS)
+            with effect("add_columns"):
+                table.alter.add_columns(fields, post_commithook_properties=_QUIET_HOOKS)
             hit("in_schema_change")
             self._adopt(DeltaTable(self.path))
             return True
@@ -264,17 +269,19 @@ class CursorTable:
     def _write(self, files: Sequence[DataFile], note: Mapping[str, str], transactions: Mapping[str, int]) -> None:
         """Commit through delta-rs, which knows every protocol."""
         now_ms = int(time.time() * 1000)
-        self._table.create_write_transaction(
-            [AddAction(file.path, file.size, {}, now_ms, True, file.stats) for file in files],
-            mode="append",
-            schema=self._table.schema(),
-            commit_properties=CommitProperties(
-                app_transactions=[Transaction(name, version) for name, version in transactions.items()],
-                custom_metadata=dict(note),
-                max_commit_retries=_COMMIT_RETRIES,
-            ),
-            post_commithook_properties=_QUIET_HOOKS,
+        properties = CommitProperties(
+            app_transactions=[Transaction(name, version) for name, version in transactions.items()],
+            custom_metadata=dict(note),
+            max_commit_retries=_COMMIT_RETRIES,
         )
+        with effect("commit_by_delta_rs"):
+            self._table.create_write_transaction(
+                [AddAction(file.path, file.size, {}, now_ms, True, file.stats) for file in files],
+                mode="append",
+                schema=self._table.schema(),
+                commit_properties=properties,
+                post_commithook_properties=_QUIET_HOOKS,
+            )
         self._adopt(DeltaTable(self.path))
         self._checkpoint_when_due()
 
@@ -284,7 +291,8 @@ class CursorTable:
                 write_when_due(self.path, self._version)
                 return
             self._adopt(DeltaTable(self.path))
-            self._table.create_checkpoint()
+            with effect("write_checkpoint"):
+                self._table.create_checkpoint()
 
 
 def _transactions(actions: Sequence[Action]) -> list[Action]:
@@ -321,4 +329,5 @@ def _covers(have: pa.DataType | None, want: pa.DataType) -> bool:
 def discard(folder: Path, files: Sequence[DataFile]) -> None:
     """Delete files that were never offered to a commit; one that is gone already is fine."""
     for file in files:
-        (folder / file.path).unlink(missing_ok=True)
+        with effect("delete_data_file"):
+            (folder / file.path).unlink(missing_ok=True)

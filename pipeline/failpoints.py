@@ -1,20 +1,55 @@
-"""Named places where a test can make the process fail, so that the laws are proved under fire.
+"""Named places where a test can make the process fail, or let another thread go on, so that the laws are proved.
 
 Nothing happens unless the environment names a folder (`TURNOUT_FAILPOINTS`). Its file `armed` has one fault per line,
 `<point> <crash|raise|hang> <n>`: at the n-th hit of the point, counted over all processes that share the folder.
-Each hit of a point is a line in `<point>.hits`, each fault that went off a line in `fired`.
+Each hit of a point is a line in `<point>.hits`, each fault that went off a line in `fired`. See also `on_hit`.
 """
 
 import fcntl
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 ENVIRON: Final = "TURNOUT_FAILPOINTS"
-POINTS: Final = (
+EFFECTS: Final = (
+    "make_folder",
+    "write_data_file",
+    "delete_data_file",
+    "create_table",
+    "draft_commit",  # the text of a commit, not yet part of the log
+    "publish_commit",  # a commit of ours: the draft is linked to its version
+    "delete_draft",
+    "withdraw_commit",  # one after a version that log cleanup has taken
+    "mark_data_file",
+    "commit_by_delta_rs",
+    "commit_by_spark",
+    "compact_by_delta_rs",
+    "switch_generation",
+    "remove_rows",  # out of quarantine or a game table
+    "add_columns",
+    "set_properties",
+    "write_checkpoint",  # by delta-rs
+    "draft_checkpoint",
+    "publish_checkpoint",
+    "delete_log_entry",
+    "delete_staging",
+    "draft_pin",
+    "publish_pin",
+    "delete_pin",
+    "put_query_aside",  # a file or folder of Spark's checkpoint
+    "delete_query",
+    "draft_file",  # a small file that is written whole or not at all
+    "publish_file",
+    "store_commit",  # a transaction of the control store
+)
+"""What a driver does to the world on the data path; each is a point before it, `before_<effect>`, and one after it."""
+
+PLACES: Final = (
     "after_bronze_write",
     "after_schema_pin",
     "after_quarantine_write",
@@ -28,8 +63,15 @@ POINTS: Final = (
     "in_dedupe",
     "in_maintenance",
 )
+"""Points between steps of more than one effect."""
+
+POINTS: Final = (*PLACES, *(f"{when}_{effect}" for effect in EFFECTS for when in ("before", "after")))
 ACTIONS: Final = ("crash", "raise", "hang")
 HANG_SECONDS: Final = 30.0
+
+
+on_hit: Callable[[str], None] | None = None
+"""Called with each point's name when a test sets it: a scheduler lets another thread go on here, or ends this one."""
 
 
 class Injected(Exception):
@@ -43,6 +85,8 @@ def hit(point: str) -> None:
         Injected: the armed fault is `raise`.
         ValueError: there is no such point.
     """
+    if on_hit is not None:
+        on_hit(point)
     place = os.environ.get(ENVIRON)
     if not place:
         return
@@ -53,6 +97,25 @@ def hit(point: str) -> None:
     for action in _armed(folder, point, number):
         _append(folder / "fired", f"{point} {action} {number}")
         _fail(action, point)
+
+
+class effect:  # noqa: N801 - reads as a statement
+    """Marks one change of the world: a point before the block, and one after it when it has not raised."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        """Name the effect, one of `EFFECTS`."""
+        self._name = name
+
+    def __enter__(self) -> None:
+        hit(f"before_{self._name}")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            hit(f"after_{self._name}")
 
 
 def _append(file: Path, line: str) -> int:

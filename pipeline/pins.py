@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from pipeline.failpoints import effect
+
 _KEPT: Final = 100  # Spark replays at most the last batch; the rest is kept to look at
 
 
@@ -18,16 +20,19 @@ def pin(folder: Path, batch_id: int, propose: Callable[[], int]) -> int:
         return int(file.read_text())
     except FileNotFoundError:
         pass
-    folder.mkdir(parents=True, exist_ok=True)
+    with effect("make_folder"):
+        folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f".{batch_id}-{uuid.uuid4().hex}"
-    with draft.open("w") as handle:
+    with effect("draft_pin"), draft.open("w") as handle:
         handle.write(str(propose()))
         handle.flush()
         os.fsync(handle.fileno())
-    with contextlib.suppress(FileExistsError):  # another attempt pinned first: that one counts
+    with contextlib.suppress(FileExistsError), effect("publish_pin"):  # another attempt pinned first: that one counts
         os.link(draft, file)
-    draft.unlink()
-    (folder / f"{batch_id - _KEPT}").unlink(missing_ok=True)
+    with effect("delete_draft"):
+        draft.unlink()
+    with effect("delete_pin"):
+        (folder / f"{batch_id - _KEPT}").unlink(missing_ok=True)
     return int(file.read_text())
 
 
@@ -52,15 +57,18 @@ class ChunkPin:
     def write(self, version: int, high: int, games: Sequence[str]) -> None:
         """Pin a chunk durably, before its first write."""
         self.version, self.high, self._games = version, high, frozenset(games)
-        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with effect("make_folder"):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
         draft = self._file.with_suffix(".draft")
-        with draft.open("w", encoding="utf-8") as handle:
+        with effect("draft_pin"), draft.open("w", encoding="utf-8") as handle:
             json.dump({"version": version, "high": high, "games": sorted(games)}, handle)
             handle.flush()
             os.fsync(handle.fileno())
-        draft.replace(self._file)
+        with effect("publish_pin"):
+            draft.replace(self._file)
 
     def clear(self) -> None:
         """Forget the chunk: it ended, and what failed in it may be judged anew."""
         self._games = frozenset()
-        self._file.unlink(missing_ok=True)
+        with effect("delete_pin"):
+            self._file.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from pipeline.contracts.registrations import Book, Registered, Registration, loc
 from pipeline.contracts.schemas import PLAIN, Schema, SchemaSet
 from pipeline.errors import Refused, Transient
 from pipeline.store.tables import registrations
+from pipeline.store.writing import writing
 
 __all__ = ["LocalRegistry", "Registered", "Registration", "Schema", "SchemaSet"]
 
@@ -58,7 +59,7 @@ class LocalRegistry:
         wishes = ready(registering)
         for _ in range(_ATTEMPTS):
             try:
-                with self._engine.begin() as connection:
+                with writing(self._engine) as connection:
                     lock(connection)
                     return Book(connection, wishes).write()
             except IntegrityError:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pipeline import durable_file, query_log
 from pipeline.errors import Refused
+from pipeline.failpoints import effect
 
 _log = logging.getLogger("turnout")
 _WAY_OUT = "Run `turnout ingest adopt` to go on from what bronze has."
@@ -175,12 +176,14 @@ def _write(file: Path, text: str) -> None:
 
 def _forget_checksum(file: Path) -> None:
     """Delete Hadoop's checksum of a file, with which it would refuse another content."""
-    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    with effect("delete_query"):
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
 
 
 def _put_aside(file: Path, reason: str) -> None:
     _forget_checksum(file)
-    file.replace(file.with_name(f"{file.name}.damaged"))
+    with effect("put_query_aside"):
+        file.replace(file.with_name(f"{file.name}.damaged"))
     _log.warning("%s is damaged and was put aside as %s.damaged: %s", file, file.name, reason)
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from pipeline.delta_log import commits_after
 from pipeline.errors import Refused
+from pipeline.failpoints import effect
 from pipeline.ingest.identity import Commits, Offsets, TopicSeen, offsets_json
 from pipeline.ingest.landing import INPUT
 from pipeline.ingest.landing_log import file_name
@@ -166,7 +167,8 @@ def _check_landing(landing: Path) -> None:
     try:
         columns = {field.name: field.type for field in pa.schema(DeltaTable(landing).schema().to_arrow())}
     except TableNotFoundError:
-        DeltaTable.create(landing, Schema.from_arrow(LANDING), mode="ignore")
+        with effect("create_table"):
+            DeltaTable.create(landing, Schema.from_arrow(LANDING), mode="ignore")
         return
     wrong = [field for field in LANDING if columns.get(field.name) != field.type]
     if wrong:

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, PostCommitHookProperties
 
 from pipeline.delta_rewrite import Overtaken, TableFile, replace_files, table_files
 from pipeline.delta_table import DataFile, discard
-from pipeline.failpoints import hit
+from pipeline.failpoints import effect, hit
 from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport
 from pipeline.maintenance.rewrite import columns_of, opened, packed, queried, sorted_by_game
@@ -90,9 +90,10 @@ def merge_by_delta_rs(path: Path, wanted: Maintenance, report: TableReport) -> N
     if len(small) < wanted.small_files:
         return
     hit("in_maintenance")
-    done = DeltaTable(path).optimize.compact(
-        target_size=target, max_concurrent_tasks=1, post_commithook_properties=QUIET
-    )
+    with effect("compact_by_delta_rs"):
+        done = DeltaTable(path).optimize.compact(
+            target_size=target, max_concurrent_tasks=1, post_commithook_properties=QUIET
+        )
     hit("in_maintenance")
     report.files_merged += done["numFilesRemoved"]
     report.files_written += done["numFilesAdded"]

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from deltalake import DeltaTable
 
 from pipeline.delta_log import commits_after
+from pipeline.failpoints import effect
 
 _LOOKED: Final = "_maintenance.json"
 """Beside a table's files: up to which version of which table the log was looked through for removals."""
@@ -41,7 +42,7 @@ def mark(path: Path, modified: Mapping[str, float], removed_at: Mapping[str, flo
 def touch(path: Path, times: Mapping[str, float]) -> None:
     """Set when files of a table were modified (path → Unix seconds); one that is gone is fine."""
     for name, at in times.items():
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError), effect("mark_data_file"):
             os.utime(path / name, (at, at))
 
 
@@ -54,8 +55,10 @@ def leaving(path: Path, names: Iterable[str]) -> None:
 def looked(path: Path, table: DeltaTable) -> None:
     """Remember that all removals up to a table's version are marked."""
     draft = path / f"{_LOOKED}.tmp"
-    draft.write_text(json.dumps({"table": str(table.metadata().id), "version": table.version()}), "utf-8")
-    draft.replace(path / _LOOKED)
+    with effect("draft_file"):
+        draft.write_text(json.dumps({"table": str(table.metadata().id), "version": table.version()}), "utf-8")
+    with effect("publish_file"):
+        draft.replace(path / _LOOKED)
 
 
 def _last_look(path: Path, table: DeltaTable) -> int:

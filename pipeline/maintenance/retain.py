@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pipeline.delta_checkpoint import checkpoint_file, pointed_to, write_checkpoint
 from pipeline.delta_log import is_plain
 from pipeline.delta_rewrite import table_files
-from pipeline.failpoints import hit
+from pipeline.failpoints import effect, hit
 from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport
 from pipeline.settings import Maintenance
@@ -35,7 +35,8 @@ def keep_transactions(path: Path, report: TableReport) -> None:
     found = table.metadata().configuration.get(_EXPIRY)
     if found is None or found == _NEVER:
         return
-    table.alter.set_table_properties({_EXPIRY: _NEVER})
+    with effect("set_properties"):
+        table.alter.set_table_properties({_EXPIRY: _NEVER})
     report.notes.append(
         f"{_EXPIRY} was set to {found!r}: cursors could expire and rows be written twice. It is {_NEVER!r} now. "
         "Find out who set it, and run turnout verify."
@@ -51,7 +52,8 @@ def checkpoint(path: Path, now: float, report: TableReport) -> None:
         if is_plain(table):
             write_checkpoint(path, table.version(), now)
         else:
-            table.create_checkpoint()
+            with effect("write_checkpoint"):
+                table.create_checkpoint()
         report.checkpoint = True
 
 
@@ -67,7 +69,8 @@ def clean_log(path: Path, now: float, wanted: Maintenance, report: TableReport) 
     if keep is not None:
         pq.read_metadata(checkpoint_file(path, keep))  # raises where it is damaged, and nothing is deleted
     for name in plan.expendable_log(entries, keep, recent):
-        (path / "_delta_log" / name).unlink(missing_ok=True)
+        with effect("delete_log_entry"):
+            (path / "_delta_log" / name).unlink(missing_ok=True)
         report.log_entries_deleted += 1
 
 
@@ -81,7 +84,9 @@ def clean_files(path: Path, now: float, retention_seconds: float, report: TableR
     table = DeltaTable(path)
     if not is_plain(table):
         hours = int(retention_seconds // 3600)
-        report.files_deleted += len(table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=False))
+        with effect("delete_data_file"):
+            gone = table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=False)
+        report.files_deleted += len(gone)
         return
     living = {spelled for file in table_files(table) for spelled in (file.path, unquote(file.path))}
     removed_at = removals.since_last_look(path, table)
@@ -95,7 +100,8 @@ def clean_files(path: Path, now: float, retention_seconds: float, report: TableR
         hit("in_maintenance")
     for name in doomed:
         with suppress(FileNotFoundError):
-            (path / name).unlink()
+            with effect("delete_data_file"):
+                (path / name).unlink()
             report.files_deleted += 1
             report.bytes_deleted += found[name][1]
     removals.looked(path, table)

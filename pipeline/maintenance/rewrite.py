@@ -23,6 +23,7 @@ from deltalake import DeltaTable
 
 from pipeline.delta_rewrite import TableFile
 from pipeline.delta_table import DataFile, write_file
+from pipeline.failpoints import effect
 from pipeline.maintenance.stats import stats_of
 
 ROW_GROUP_ROWS: Final = 16_384  # a reader of one game reads whole row groups
@@ -139,10 +140,12 @@ class _OpenFile:
 
     def __init__(self, folder: Path, columns: pa.Schema) -> None:
         self._path = folder / f"part-{uuid.uuid4()}.parquet"
-        self._sink = pa.OSFile(str(self._path), "wb")
-        self._writer = pq.ParquetWriter(
-            self._sink, columns, compression="zstd", write_statistics=["game_key", "seq"], store_schema=False
-        )
+        with effect("write_data_file"):
+            self._sink = pa.OSFile(str(self._path), "wb")
+        with effect("write_data_file"):
+            self._writer = pq.ParquetWriter(
+                self._sink, columns, compression="zstd", write_statistics=["game_key", "seq"], store_schema=False
+            )
         self._rows = 0
         self._games: list[str] = []
         self._seqs: list[int] = []
@@ -154,7 +157,8 @@ class _OpenFile:
 
     def append(self, rows: pa.Table) -> None:
         """Append rows, which are not before those that are there."""
-        self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        with effect("write_data_file"):
+            self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         self._rows += rows.num_rows
         games, seqs = pc.min_max(rows.column("game_key")).as_py(), pc.min_max(rows.column("seq")).as_py()
         self._games += [games["min"], games["max"]]
@@ -162,8 +166,9 @@ class _OpenFile:
 
     def close(self) -> DataFile:
         """End the file and describe it."""
-        self._writer.close()
-        self._sink.close()
+        with effect("write_data_file"):
+            self._writer.close()
+            self._sink.close()
         stats = {
             "numRecords": self._rows,
             "minValues": {"game_key": min(self._games), "seq": min(self._seqs)},

@@ -14,6 +14,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from pipeline.delta_table import Conflict, DataFile, discard
+from pipeline.failpoints import effect
 from pipeline.repair.switch import ONCE, QUIET
 
 
@@ -67,10 +68,11 @@ def _commit(table: DeltaTable, removal: Removal, sizes: dict[str, int]) -> None:
         custom_metadata={"turnout": removal.note},
         max_commit_retries=ONCE,
     )
-    table.create_write_transaction(
-        [*adds, *removes],
-        mode="append",
-        schema=table.schema(),
-        commit_properties=properties,
-        post_commithook_properties=QUIET,
-    )
+    with effect("remove_rows"):
+        table.create_write_transaction(
+            [*adds, *removes],
+            mode="append",
+            schema=table.schema(),
+            commit_properties=properties,
+            post_commithook_properties=QUIET,
+        )

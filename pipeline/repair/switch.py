@@ -15,6 +15,7 @@ from deltalake.transaction import AddAction
 from pipeline import names
 from pipeline.delta_table import Conflict, DataFile
 from pipeline.errors import Refused
+from pipeline.failpoints import effect
 from pipeline.generation import RETIRED
 from pipeline.repair.game import Game
 
@@ -88,17 +89,19 @@ def _commit(table: DeltaTable, switch: Switch) -> None:
         switch.new_app: switch.cursor,
         names.repair_app_id(switch.environment, switch.game.key): (switch.repairs or 0) + 1,
     }
-    table.create_write_transaction(
-        [AddAction(file.path, file.size, {}, now_ms, True, file.stats) for file in switch.files],
-        mode="overwrite",
-        schema=held if _types(held) == _types(wanted) else wanted,
-        commit_properties=CommitProperties(
-            app_transactions=[Transaction(app, version) for app, version in moved.items()],
-            custom_metadata={"turnout": f"rebuild: generation {switch.generation + 1}"},
-            max_commit_retries=ONCE,
-        ),
-        post_commithook_properties=QUIET,
+    properties = CommitProperties(
+        app_transactions=[Transaction(app, version) for app, version in moved.items()],
+        custom_metadata={"turnout": f"rebuild: generation {switch.generation + 1}"},
+        max_commit_retries=ONCE,
     )
+    with effect("switch_generation"):
+        table.create_write_transaction(
+            [AddAction(file.path, file.size, {}, now_ms, True, file.stats) for file in switch.files],
+            mode="overwrite",
+            schema=held if _types(held) == _types(wanted) else wanted,
+            commit_properties=properties,
+            post_commithook_properties=QUIET,
+        )
 
 
 def _types(schema: Schema) -> dict[str, object]:

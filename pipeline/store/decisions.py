@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.store.tables import decisions
+from pipeline.store.writing import writing
 
 FailureClass = Literal["expected", "transient", "poison", "fatal"]
 """`expected`: another owner was first, costs nothing. `transient`: storage, registry or disk. `poison`: the rows, the
@@ -51,13 +52,13 @@ def record_failures(engine: Engine, made: Mapping[str, Decision]) -> None:
     """Keep what failures of these streams came to; what people asked for stays as it is."""
     for key, decision in made.items():
         values = asdict(decision)
-        with engine.begin() as connection:
+        with writing(engine) as connection:
             _write(connection, key, {name: values[name] for name in _FIELDS if name not in {"desired", "own_query"}})
 
 
 def ask(engine: Engine, key: str, actor: str, *, desired: Desired | None = None, own_query: bool | None = None) -> None:
     """Note what a person wants of a stream; its driver acts at its next pass."""
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         ask_within(connection, key, actor, desired=desired, own_query=own_query)
 
 
@@ -75,7 +76,7 @@ def ask_within(
 
 def ask_retry(engine: Engine, key: str, actor: str) -> None:
     """Let a parked or waiting stream run again at once, with its whole budget."""
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         ask_retry_within(connection, key, actor)
 
 

@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from listeners.sample import StreamState
 from pipeline.store.tables import bronze_commits, drivers, streams
+from pipeline.store.writing import writing
 
 Kind = Literal["ingest", "group", "controller"]
 _COMMITS_KEPT = 5_000
@@ -32,10 +33,10 @@ def start_driver(engine: Engine, kind: Kind, name: str, metrics_address: str | N
         "frontier_seq": None,
     }
     mine = (drivers.c.kind == kind) & (drivers.c.name == name)
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         if connection.execute(update(drivers).where(mine).values(row)).rowcount:
             return
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         connection.execute(drivers.insert().values(kind=kind, name=name, **row))
 
 
@@ -43,7 +44,7 @@ def beat(engine: Engine, kind: Kind, name: str, state: str, frontier_seq: int | 
     """Write a heartbeat; a process that was taken over by another no longer beats."""
     mine = (drivers.c.kind == kind) & (drivers.c.name == name) & (drivers.c.pid == os.getpid())
     values = {"heartbeat_at": time.time(), "state": state, "frontier_seq": frontier_seq, "error": error}
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         connection.execute(update(drivers).where(mine).values(values))
 
 
@@ -60,7 +61,7 @@ def write_streams(engine: Engine, states: Sequence[StreamState]) -> None:
 
 
 def _replace(engine: Engine, rows: list[dict[str, Any]]) -> None:
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         connection.execute(delete(streams).where(streams.c.game_key.in_([row["game_key"] for row in rows])))
         connection.execute(streams.insert(), rows)
 
@@ -74,7 +75,7 @@ def record_commit(engine: Engine, seq: int, rows: int, refused: int, oldest_sour
         "oldest_source_at": oldest_source_at,
         "committed_at": time.time(),
     }
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         connection.execute(
             delete(bronze_commits).where((bronze_commits.c.seq <= seq - _COMMITS_KEPT) | (bronze_commits.c.seq == seq))
         )
@@ -89,7 +90,7 @@ def last_commit(engine: Engine) -> int:
 
 def forget_commits(engine: Engine, after: int) -> None:
     """Delete what was reported of the bronze commits after a seq."""
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         connection.execute(delete(bronze_commits).where(bronze_commits.c.seq > after))
 
 

@@ -13,6 +13,7 @@ from pipeline.store.loads import loads_in
 from pipeline.store.onboarding import onboarded_names
 from pipeline.store.placing import MOST_GAMES, choose
 from pipeline.store.tables import games, groups, leases, registrations, schemas
+from pipeline.store.writing import writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ _ASSIGNMENT = tuple(games.c[name] for name in Assignment.__slots__)
 
 def record_seen(engine: Engine, seen: Mapping[str, str], seq: int, most_games: int = MOST_GAMES) -> None:
     """Note that these games (key → name) had rows in a bronze commit; new ones get a group at once."""
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         present = set(connection.scalars(select(games.c.game_key).where(games.c.game_key.in_(list(seen)))))
         if present:
             earlier = (games.c.game_key == bindparam("key")) & (games.c.last_seq < seq)  # a late word is no news
@@ -40,7 +41,7 @@ def record_seen(engine: Engine, seen: Mapping[str, str], seq: int, most_games: i
     if not new:
         return
     try:
-        with engine.begin() as connection:
+        with writing(engine) as connection:
             connection.execute(games.insert(), [_row(key, name, seq) for key, name in new.items()])
     except IntegrityError:  # another process discovered some of them at the same moment
         for key, name in new.items():
@@ -51,7 +52,7 @@ def record_seen(engine: Engine, seen: Mapping[str, str], seq: int, most_games: i
 def register_group(engine: Engine, name: str, most_games: int = MOST_GAMES) -> None:
     """Make a cluster group known, and give games that wait their groups."""
     try:
-        with engine.begin() as connection:
+        with writing(engine) as connection:
             connection.execute(groups.insert().values(name=name, created_at=time.time()))
     except IntegrityError:
         pass  # it was known
@@ -68,7 +69,7 @@ def record_heads(engine: Engine, heads: Mapping[str, int], most_games: int = MOS
     rows = [{"key": key, "seq": seq} for key, seq in heads.items() if key in known]
     if rows:
         behind = (games.c.game_key == bindparam("key")) & (games.c.last_seq < bindparam("seq"))
-        with engine.begin() as connection:
+        with writing(engine) as connection:
             connection.execute(update(games).where(behind).values(last_seq=bindparam("seq")), rows)
     for key in names.keys() & heads.keys() - known.keys():
         record_one(engine, key, names[key], heads[key])
@@ -77,7 +78,7 @@ def record_heads(engine: Engine, heads: Mapping[str, int], most_games: int = MOS
 
 def reset_heads(engine: Engine, heads: Mapping[str, int], after: int) -> None:
     """Set the last seq of each game that stands above `after` to what bronze still holds (key → last seq)."""
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         above = connection.scalars(select(games.c.game_key).where(games.c.last_seq > after)).all()
         rows = [{"key": key, "seq": heads.get(key, 0)} for key in above]
         if rows:
@@ -97,7 +98,7 @@ def assign_waiting(engine: Engine, most_games: int = MOST_GAMES) -> None:
     A retired game gets none. One that fits nowhere waits: the controller tries again.
     """
     waits = games.c.group_name.is_(None) & games.c.retired_at.is_(None)
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         if connection.scalar(select(games.c.game_key).where(waits).limit(1)) is None:
             return
         loads = loads_in(connection, time.time(), most_games)
@@ -128,7 +129,7 @@ def carried(engine: Engine, lease: Lease) -> list[Assignment]:
     if not free:
         return taken
     take = update(games).where(games.c.group_name == lease.name, _is_free(), lease.runs())
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         connection.execute(take.values(held_by=lease.name, held_epoch=lease.epoch))
     return _look(engine, lease)[0]
 
@@ -137,7 +138,7 @@ def let_go(engine: Engine, lease: Lease, keys: Iterable[str]) -> None:
     """Let other groups have games that this driver holds, where they are assigned to another group."""
     moved = games.c.group_name.is_distinct_from(lease.name) & _is_held(lease)
     query = update(games).where(games.c.game_key == bindparam("key"), moved).values(held_by=None, held_epoch=None)
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         connection.execute(query, [{"key": key} for key in keys])
 
 
@@ -215,17 +216,17 @@ def generations(engine: Engine) -> dict[str, int]:
 def record_generation(engine: Engine, key: str, generation: int) -> None:
     """Note the generation of a game's table, which never goes back; the table's own log is the truth."""
     older = (games.c.game_key == key) & (games.c.generation < generation)
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         connection.execute(update(games).where(older).values(generation=generation))
 
 
 def record_one(engine: Engine, key: str, name: str, seq: int) -> None:
     """Note one game, new or not."""
     try:
-        with engine.begin() as connection:
+        with writing(engine) as connection:
             connection.execute(games.insert().values(_row(key, name, seq)))
     except IntegrityError:
-        with engine.begin() as connection:
+        with writing(engine) as connection:
             connection.execute(update(games).where(games.c.game_key == key).values(last_seq=seq))
 
 

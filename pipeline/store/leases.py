@@ -25,6 +25,7 @@ from pipeline.errors import Refused
 from pipeline.settings import Store
 from pipeline.store.drivers import Kind
 from pipeline.store.tables import leases
+from pipeline.store.writing import writing
 
 _log = logging.getLogger("turnout")
 _RENEWALS: Final = 3  # within the time of one lease, so that one or two may fail
@@ -154,7 +155,7 @@ class Lease:
             LeaseLost: another process has taken it.
         """
         query = update(leases).where(self._mine).values(expires_at=store_now() + self.seconds)
-        with self._engine.begin() as connection:
+        with writing(self._engine) as connection:
             if connection.execute(query).rowcount:
                 return
         self._lost = LeaseLost(
@@ -165,7 +166,7 @@ class Lease:
 
     def release(self) -> None:
         """Let the lease run out now; does nothing when another process has it."""
-        with self._engine.begin() as connection:
+        with writing(self._engine) as connection:
             connection.execute(update(leases).where(self._mine).values(expires_at=store_now()))
 
     def check(self) -> None:
@@ -203,7 +204,7 @@ class Lease:
 
     def _insert(self) -> bool:
         try:
-            with self._engine.begin() as connection:
+            with writing(self._engine) as connection:
                 connection.execute(leases.insert().values(kind=self._kind, name=self.name, **self._values(1)))
         except IntegrityError:  # another process was the first, just now
             return False
@@ -213,7 +214,7 @@ class Lease:
     def _replace(self, seen: Holding) -> bool:
         free = true() if seen.process.is_dead() else leases.c.expires_at <= store_now()
         as_seen = self._row & (leases.c.token == seen.token) & (leases.c.epoch == seen.epoch)
-        with self._engine.begin() as connection:
+        with writing(self._engine) as connection:
             done = connection.execute(update(leases).where(as_seen, free).values(self._values(seen.epoch + 1)))
         if done.rowcount:
             self.epoch = seen.epoch + 1

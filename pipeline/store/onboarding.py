@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from pipeline.names import GameKey
 from pipeline.store.tables import name_sketches, onboardings, refused_names, registrations
+from pipeline.store.writing import writing
 
 How = Literal["schema", "name", "prefix", "approval"]
 """Why a name became a game: it has a registered schema, its name or a prefix of it is allowed, somebody approved it."""
@@ -110,7 +111,7 @@ def refuse(engine: Engine, refusal: RefusedName) -> None:
     """Note that a name shall not become a game; the newest refusal counts."""
     values = asdict(refusal)
     mine = refused_names.c.game == refusal.game
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         connection.execute(delete(refused_names).where(mine))
         connection.execute(insert(refused_names).values(values))
 
@@ -133,7 +134,7 @@ def read_sketch(engine: Engine) -> str | None:
 def write_sketch(engine: Engine, sketch: str) -> None:
     """Replace the picture of the names that wait."""
     values = {"sketch": sketch, "written_at": time.time()}
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         if not connection.execute(update(name_sketches).values(values)).rowcount:
             connection.execute(insert(name_sketches).values(sketch_id=_SKETCH, **values))
 
@@ -143,7 +144,7 @@ def _row(wish: Wish, now: float | None) -> dict[str, object]:
 
 
 def _insert(engine: Engine, rows: list[dict[str, object]]) -> None:
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         if connection.dialect.name == "postgresql":
             # Numbers must become visible in their order, or a set of games could still grow after it was pinned.
             connection.execute(text("LOCK TABLE onboardings IN SHARE ROW EXCLUSIVE MODE"))

@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
 from pipeline.store.tables import ingest_gaps, ingest_generations, ingest_identities
+from pipeline.store.writing import writing
 
 _RETIRED: Final = " (until generation "
 
@@ -55,7 +56,7 @@ def open_generation(engine: Engine, source: str) -> int:
     known = generation(engine, source)
     if known is not None:
         return known
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         return _insert_generation(connection, source)
 
 
@@ -95,7 +96,7 @@ def record_identity(engine: Engine, found: Identity) -> None:
     """Keep what a generation's source is, before anything of it is read; what was kept before is replaced."""
     values = {**asdict(found), "recorded_at": time.time()}
     table = ingest_identities
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         mine = table.c.generation == found.generation
         if not connection.execute(update(table).where(mine).values(values)).rowcount:
             connection.execute(table.insert().values(values))
@@ -113,7 +114,7 @@ def replace_generation(engine: Engine, source: str, before: int, found: Identity
     retired = f"{source}{_RETIRED}{before} was replaced)"
     mine = (table.c.generation == before) & (table.c.source == source)
     try:
-        with engine.begin() as connection:
+        with writing(engine) as connection:
             if not connection.execute(update(table).where(mine).values(source=retired)).rowcount:
                 raise Refused("Somebody else has just adopted this source. Start ingest.")
             number = _insert_generation(connection, source)

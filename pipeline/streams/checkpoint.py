@@ -12,6 +12,7 @@ from pathlib import Path
 from pipeline import query_log
 from pipeline.delta_log import read_commit
 from pipeline.delta_table import CursorTable
+from pipeline.failpoints import effect
 
 _FAR_COMMITS = 100  # a few minutes of ingest
 
@@ -24,15 +25,18 @@ def goes_on(query: Path, bronze: CursorTable) -> bool:
     The pins are in the same folder and go with it: they are told apart by batch numbers, which begin anew.
     """
     dropped = query.with_name(f"{query.name}-dropped")
-    shutil.rmtree(dropped, ignore_errors=True)  # an earlier drop was cut short
+    with effect("delete_query"):
+        shutil.rmtree(dropped, ignore_errors=True)  # an earlier drop was cut short
     if not any(query_log.batches(query / log) for log in ("offsets", "commits", "pins")):
         return False  # it never planned a batch; another driver may be about to plan its first
     flaw = next(_flaws(query, bronze), None)
     if flaw is None:
         return True
     _log.warning("the checkpoint %s %s: it begins anew, and the streams catch up from their tables", query, flaw)
-    query.replace(dropped)
-    shutil.rmtree(dropped)
+    with effect("put_query_aside"):
+        query.replace(dropped)
+    with effect("delete_query"):
+        shutil.rmtree(dropped)
     return False
 
 

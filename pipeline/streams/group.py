@@ -18,6 +18,7 @@ from pipeline.bronze import BRONZE
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta_table import CursorTable
 from pipeline.errors import Refused
+from pipeline.failpoints import effect
 from pipeline.quarantine import QUARANTINE
 from pipeline.settings import Paths, Settings
 from pipeline.store.leases import Lease
@@ -179,7 +180,8 @@ class Group:
     def _start_own(self, key: str) -> None:
         """Start a game's own query at bronze's newest commit: its cursor is in its table, catch-up does the rest."""
         checkpoint = self._checkpoint / "games" / key
-        shutil.rmtree(checkpoint, ignore_errors=True)
+        with effect("delete_query"):
+            shutil.rmtree(checkpoint, ignore_errors=True)
         demux = self._own[key] = self._demux(StreamId("game", key), checkpoint, f"own-{key}")
         demux.start(once=False)
 

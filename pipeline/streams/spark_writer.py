@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from pipeline.contracts.shape import merge
 from pipeline.delta_table import Conflict, DataFile
 from pipeline.errors import Refused, Transient
-from pipeline.failpoints import hit
+from pipeline.failpoints import effect, hit
 from pipeline.names import GameKey
 
 Holds: TypeAlias = Callable[[GameKey], bool]
@@ -106,7 +106,8 @@ class SparkTable:
             self._look_between(seen, expected, cursor)
             self._require(cursor)
         finally:  # with what tasks left that died; what cannot be deleted now is deleted at the next start
-            shutil.rmtree(self._staging, ignore_errors=True)
+            with effect("delete_staging"):
+                shutil.rmtree(self._staging, ignore_errors=True)
 
     def _require(self, expected: int | None) -> None:
         if self.cursor != expected:
@@ -139,7 +140,8 @@ class SparkTable:
 
     def _append(self, rows: DataFrame, options: Mapping[str, str]) -> None:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL_OF_COMMITS)
-        rows.write.format("delta").mode("append").options(**options).save(str(self._path))
+        with effect("commit_by_spark"):
+            rows.write.format("delta").mode("append").options(**options).save(str(self._path))
 
     def _look_between(self, seen: int, expected: int | None, cursor: int) -> None:
         """See to it that no other owner moved the cursor, but less far, between our look and our commit.
@@ -191,7 +193,8 @@ class SparkWriter:
         options = {"delta.checkpointInterval": str(self._checkpoint_interval), "userMetadata": description}
         with _spark_may_fail(self._spark, path.name):
             nothing = self._spark.createDataFrame([], _spark_schema(target))
-            nothing.write.format("delta").mode("ignore").options(**options).save(str(path))
+            with effect("create_table"):
+                nothing.write.format("delta").mode("ignore").options(**options).save(str(path))
         return SparkTable(self._spark, path, app_id, self.folder / path.name, self._holds)
 
 

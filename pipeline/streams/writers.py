@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from pipeline.delta_table import CursorTable, DataFile
+from pipeline.failpoints import effect
 from pipeline.settings import Demux, Paths
 from pipeline.streams.spark_writer import Holds, SparkWriter
 
@@ -83,7 +84,8 @@ def writer_for(demux: Demux, paths: Paths, spark: SparkSession, staging: Path, h
         holds: asked right before each write of the `spark` writer, which has no other protection at that moment.
     """
     if staging.exists():
-        shutil.rmtree(staging)
+        with effect("delete_staging"):
+            shutil.rmtree(staging)
     if demux.writer == "direct":
         return DirectWriter(paths.tables, demux.checkpoint_interval)
     return SparkWriter(spark, staging, demux.checkpoint_interval, holds)

@@ -1,0 +1,179 @@
+"""Fail-points stand between every two effects on the data path, and cost nothing where no test asks for them."""
+
+import ast
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from pipeline import failpoints
+from pipeline.failpoints import EFFECTS, POINTS, Injected, effect, hit
+
+PIPELINE: Final = Path(failpoints.__file__).parent
+DATA_PATH: Final = (
+    "bronze.py",
+    "delta_*.py",
+    "durable_file.py",
+    "generation.py",
+    "lost_seqs.py",
+    "pins.py",
+    "quarantine.py",
+    "query_log.py",
+    "contracts/registry.py",
+    "ingest/*.py",
+    "maintenance/*.py",
+    "repair/*.py",
+    "store/decisions.py",
+    "store/drivers.py",
+    "store/games.py",
+    "store/leases.py",
+    "store/onboarding.py",
+    "store/sources.py",
+    "store/writing.py",
+    "streams/*.py",
+)
+NO_DATA_PATH: Final = {"broker.py", "producer.py", "simulate.py", "simulator.py"}
+"""Modules of ingest that make events; what they put into the source is where the data path begins."""
+
+EFFECT_CALLS: Final = {
+    "link", "rename", "unlink", "remove", "rmtree", "rmdir", "mkdir", "makedirs", "move", "copyfile", "symlink_to",
+    "hardlink_to", "touch", "write_text", "write_bytes", "write_table", "OSFile", "ParquetWriter",
+    "create_write_transaction", "create_checkpoint", "add_columns", "set_table_properties", "vacuum", "compact",
+    "begin", "save", "cleanup_metadata", "utime",
+}  # fmt: skip
+"""Names of functions and methods that change the world."""
+
+WITHOUT_POINTS: Final = {
+    "streams/in_hand.py": "nothing depends on what it leaves: a file that is torn or gone tells nothing",
+    "delta_checkpoint.py:_write": "writes into the file that `write_checkpoint` has opened between two points",
+    "streams/split.py:_ipc": "writes into memory",
+    "maintenance/run.py:alone": "a lock that saves work and guards nothing",
+    "repair/quarantined.py": "reads: what it removes is in a database of its own in memory",
+}
+
+
+def _modules() -> list[Path]:
+    found = {file for pattern in DATA_PATH for file in PIPELINE.glob(pattern)}
+    return sorted(file for file in found if file.name not in NO_DATA_PATH)
+
+
+def _is_effect(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    owner = getattr(getattr(call.func, "value", None), "id", "")
+    if owner == "durable_file" or (name == "touch" and isinstance(call.func, ast.Name)):
+        return False  # functions of ours, which have points of their own
+    if name == "replace":  # of a path: a string's has two arguments, a value's has keywords
+        return isinstance(call.func, ast.Attribute) and len(call.args) == 1 and not call.keywords
+    if name == "open":
+        modes = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        return any(set(mode) & set("wax+") and len(mode) <= 3 for mode in modes)
+    if name == "create":
+        return owner == "DeltaTable"
+    if name in {"remove", "copyfile", "move"}:
+        return owner in {"os", "shutil"}
+    return name in EFFECT_CALLS
+
+
+def _bare(node: ast.AST, where: str = "") -> Iterator[tuple[str, int]]:
+    """Yield function and line of each effect that no `with effect(...)` encloses, or that is a block's second one."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        where = f"{where}.{node.name}".lstrip(".")
+    if isinstance(node, ast.Call) and _is_effect(node):
+        yield where, node.lineno
+    if isinstance(node, ast.With) and any(_effects(item.context_expr) for item in node.items):
+        marked = False
+        within: list[tuple[str, int]] = []
+        for part in (*(item.context_expr for item in node.items), *node.body):
+            found = list(_bare(part, where))
+            if marked:
+                within += found
+            else:
+                yield from found
+            marked = marked or _effects(part)
+        yield from within[1:]
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _bare(child, where)
+
+
+def _effects(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "effect"
+
+
+def _named(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _effects(node):
+            assert isinstance(node.args[0], ast.Constant), "an effect's name is written where it happens"
+            yield str(node.args[0].value)
+
+
+def test_every_effect_on_the_data_path_has_a_point_before_and_one_after() -> None:
+    """A proof over orders sees only the orders between points: no two effects may lie between the same two."""
+    bare = [
+        (f"{file.relative_to(PIPELINE)}:{where}", line)
+        for file in _modules()
+        for where, line in _bare(ast.parse(file.read_text("utf-8")))
+    ]
+    unexcused = [
+        f"{place} line {line}"
+        for place, line in bare
+        if place not in WITHOUT_POINTS and place.partition(":")[0] not in WITHOUT_POINTS
+    ]
+    assert unexcused == [], "put each of them into a `with effect(...)` of pipeline/failpoints.py"
+
+
+def test_the_names_of_effects_are_those_that_happen() -> None:
+    """A name that nothing has any more, or that is not listed, would leave a hole in the proofs that arm it."""
+    used = {name for file in PIPELINE.rglob("*.py") for name in _named(ast.parse(file.read_text("utf-8")))}
+    assert sorted(EFFECTS) == sorted(used)
+
+
+@pytest.mark.parametrize(
+    ("code", "bare"),
+    [
+        ("def f(p):\n    p.unlink()", 1),
+        ("def f(p):\n    with effect('x'):\n        p.unlink()", 0),
+        ("def f(p):\n    with p.open('w') as file:\n        pass", 1),
+        ("def f(p):\n    with effect('x'), p.open('w', encoding='utf-8') as file:\n        pass", 0),
+        ("def f(p):\n    with p.open('w') as file, effect('x'):\n        pass", 1),
+        ("def f(p, q):\n    with effect('x'):\n        p.unlink()\n        q.unlink()", 1),
+        ("def f(p, q):\n    p.replace(q)\n    'a'.replace('b', 'c')", 1),
+        ("def f(p):\n    p.open('rb')", 0),
+        ("def f(e):\n    with e.begin() as c:\n        pass", 1),
+        ("def f(p):\n    DeltaTable.create(p)\n    CursorTable.create(p)", 1),
+    ],
+)
+def test_an_effect_without_points_is_found(code: str, bare: int) -> None:
+    """The check over the code is proven: it finds what it is for, and nothing else."""
+    assert bare == len(list(_bare(ast.parse(code))))
+
+
+def test_a_block_is_a_point_before_and_one_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is asked at each point sees the effect not yet done, then done; a failed one has no point after it."""
+    seen: list[str] = []
+    monkeypatch.setattr(failpoints, "on_hit", seen.append)
+    with effect("publish_commit"):
+        seen.append("it happens")
+    with pytest.raises(OSError, match="disk"), effect("write_data_file"):
+        raise OSError("disk")
+    assert seen == ["before_publish_commit", "it happens", "after_publish_commit", "before_write_data_file"]
+
+
+def test_each_effects_points_can_be_armed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The points around effects fail like the others: by the file that says which."""
+    monkeypatch.setenv(failpoints.ENVIRON, str(tmp_path))
+    (tmp_path / "armed").write_text("after_publish_pin raise 2\n")
+    with effect("publish_pin"):
+        pass
+    with pytest.raises(Injected), effect("publish_pin"):
+        pass
+    with pytest.raises(ValueError, match="no fail-point"):
+        hit("after_tea")
+    assert {"before_publish_pin", "after_publish_pin"} <= set(POINTS)
+
+
+def test_no_two_points_have_one_name() -> None:
+    """A point is named by what is armed and by what a trace shows."""
+    assert all(first != second for first, second in itertools.pairwise(sorted(POINTS)))
