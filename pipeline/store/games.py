@@ -27,6 +27,14 @@ class Assignment:
     last_seq: int
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a driver holds."""
+
+    carried: list[Assignment]  # of its group
+    astray: list[GameKey]  # assigned to another group by now, perhaps in the moment they were taken: to be let go
+
+
 _ASSIGNMENT = tuple(games.c[name] for name in Assignment.__slots__)
 
 
@@ -125,9 +133,14 @@ def carried(engine: Engine, lease: Lease) -> list[Assignment]:
 
     A game stays with the driver that holds it until that one lets it go, or its lease has run out or is another's.
     """
-    taken, free = _look(engine, lease)
+    return held(engine, lease).carried
+
+
+def held(engine: Engine, lease: Lease) -> Held:
+    """Return what a group's driver holds, after taking those of the group's games that nobody holds."""
+    found, free = _look(engine, lease)
     if not free:
-        return taken
+        return found
     take = update(games).where(games.c.group_name == lease.name, _is_free(), lease.runs())
     with writing(engine) as connection:
         connection.execute(take.values(held_by=lease.name, held_epoch=lease.epoch))
@@ -149,12 +162,15 @@ def holds(engine: Engine, lease: Lease, key: str) -> bool:
         return connection.scalar(query) is not None
 
 
-def _look(engine: Engine, lease: Lease) -> tuple[list[Assignment], bool]:
-    """Return the games of a group that its driver holds, and whether there are others that it may take."""
-    query = select(*_ASSIGNMENT, _is_held(lease), _is_free()).where(games.c.group_name == lease.name)
+def _look(engine: Engine, lease: Lease) -> tuple[Held, bool]:
+    """Return the games that a group's driver holds, and whether there are others of the group that it may take."""
+    mine = games.c.group_name == lease.name
+    query = select(*_ASSIGNMENT, mine.is_(True), _is_held(lease), _is_free()).where(mine | _is_held(lease))
     with engine.connect() as connection:
         rows = connection.execute(query).all()
-    return [Assignment(*row) for *row, held, _ in rows if held], any(free and not held for *_, held, free in rows)
+    wanted = [Assignment(*row) for *row, ours, holds_it, _ in rows if ours and holds_it]
+    astray = [GameKey(key) for key, *_, ours, holds_it, _ in rows if holds_it and not ours]
+    return Held(wanted, astray), any(free and ours and not holds_it for *_, ours, holds_it, free in rows)
 
 
 def _is_held(lease: Lease) -> ColumnElement[bool]:

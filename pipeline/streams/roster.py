@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 
 from pipeline.settings import Paths, Settings
 from pipeline.store.decisions import Decision, decided, record_failures
-from pipeline.store.games import Assignment, assigned, carried, holds, let_go
+from pipeline.store.games import Assignment, Held, assigned, held, holds, let_go
 from pipeline.store.leases import Lease
 from pipeline.streams import lanes
 from pipeline.streams.lanes import Failure
@@ -61,15 +61,17 @@ class Roster:
         A game is let go when no pass and no chunk has it any more, and taken on when no other driver holds it.
         """
         with self._syncing:
-            wanted: dict[str, Assignment] = {each.game_key: each for each in self._assigned()}
+            found = self._held()
+            wanted: dict[str, Assignment] = {each.game_key: each for each in found.carried}
             decisions = decided(self._engine)
             with self._lock:
                 self._adopt(wanted, decisions)
-                over = [key for key in self._leaving if key not in self._claims]
+                # One that was moved away in the moment it was taken was never among the streams.
+                over = [key for key in {*self._leaving, *found.astray} if key not in self._claims]
             if over and self._lease is not None:
                 let_go(self._engine, self._lease, over)
             for key in over:
-                del self._leaving[key]
+                self._leaving.pop(key, None)
 
     def holds(self, key: str) -> bool:
         """Tell whether a write to this game's table may begin; it is always so where leases are turned off.
@@ -164,8 +166,10 @@ class Roster:
                 self.streams[key].decision = decision
         record_failures(self._engine, changed)
 
-    def _assigned(self) -> list[Assignment]:
-        return assigned(self._engine, self.group) if self._lease is None else carried(self._engine, self._lease)
+    def _held(self) -> Held:
+        if self._lease is None:
+            return Held(assigned(self._engine, self.group), [])
+        return held(self._engine, self._lease)
 
     def _adopt(self, wanted: Mapping[str, Assignment], decisions: Mapping[str, Decision]) -> None:
         for key in self.streams.keys() - wanted.keys():

@@ -128,6 +128,26 @@ def test_a_roster_lets_a_game_go_after_the_pass_that_has_it(two_groups: Engine, 
     assert "g0" in new.streams
 
 
+def test_a_game_that_is_moved_in_the_moment_it_is_taken_is_let_go(
+    two_groups: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L7: a driver lets go what it took and never carried; the new owner would wait for the end of its lease."""
+    look, looks = games._look, []
+
+    def moved_between(engine: Engine, lease: Lease) -> object:
+        looks.append(lease)
+        if len(looks) == 2:
+            move(engine, "b", "g0")
+        return look(engine, lease)
+
+    monkeypatch.setattr(games, "_look", moved_between)
+    old = roster(two_groups, tmp_path, group_lease(two_groups, "a", 1))
+    assert {"g2", "g4"} == set(old.streams)
+    old.sync()
+    new = roster(two_groups, tmp_path, group_lease(two_groups, "b", 2), "b")
+    assert "g0" in new.streams
+
+
 def test_a_roster_lets_a_game_go_after_the_chunk_that_has_it(two_groups: Engine, tmp_path: Path) -> None:
     """The same for catch-up, and a chunk that was chosen before the move no longer gets a game that has gone."""
     old = roster(two_groups, tmp_path, group_lease(two_groups, "a", 1))
