@@ -1,0 +1,301 @@
+"""Races planted into the real code, one at a time: each must be found, or the scheduler proves nothing."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from pipeline import delta_rewrite
+from pipeline.delta_table import Conflict, CursorTable, DataFile
+from pipeline.pins import ChunkPin
+from pipeline.repair import replay
+from pipeline.repair.places import PLACES
+from pipeline.streams import demux, passes
+from pipeline.streams.catchup import CatchUp
+from pipeline.streams.chain import Link, connects
+from pipeline.streams.demux import Demux
+from pipeline.streams.passes import Passes
+from pipeline.streams.roster import Roster
+from pipeline.streams.stream import Position, Stream
+
+Change = tuple[Any, str, Any]
+"""An object, the name of what it has, and what it has instead."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One planted race."""
+
+    changes: Callable[[], list[Change]]
+    signs: Sequence[str]  # words of the problems that it makes
+    focus: Sequence[str] = ()  # what somebody does in each schedule, so that it comes to the place
+
+    def is_seen(self, problems: Sequence[str]) -> bool:
+        """Tell whether it is among these problems, and not only something else."""
+        return any(sign in problem for problem in problems for sign in self.signs)
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        made = self.changes()
+        before = [(owner, name, owner.__dict__[name]) for owner, name, _ in made]
+        for owner, name, value in made:
+            setattr(owner, name, value)
+        try:
+            yield
+        finally:
+            for owner, name, value in before:
+                setattr(owner, name, value)
+
+
+class _NoClaims(dict[str, str]):
+    """Claims that nobody ever has."""
+
+    def update(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+def _without_claims() -> list[Change]:
+    begin = Roster.__init__
+
+    def begun(self: Roster, *arguments: Any, **more: Any) -> None:
+        begin(self, *arguments, **more)
+        self._claims = _NoClaims()
+
+    return [(Roster, "__init__", begun), (Roster, "_release", lambda _self, _reader: None)]
+
+
+def _position_of_now() -> list[Change]:
+    commit = Stream.commit
+
+    def now(self: Stream, files: list[DataFile], expected: Position, cursor: int, target: pa.Schema) -> None:
+        del expected
+        commit(self, files, self.position, cursor, target)
+
+    return [(Stream, "commit", now)]
+
+
+class _NoLock:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def _without_turns() -> list[Change]:
+    """Two threads number their commits from one view of a table, and count it on each by itself."""
+    begin, publish = CursorTable.__init__, CursorTable._publish
+
+    def begun(self: CursorTable, *arguments: Any) -> None:
+        begin(self, *arguments)
+        self._lock = _NoLock()  # type: ignore[assignment]
+
+    def published(
+        self: CursorTable,
+        files: Sequence[DataFile],
+        note: Mapping[str, str],
+        transactions: Mapping[str, int],
+        expected: int | None,
+    ) -> None:
+        before = self._version
+        publish(self, files, note, transactions, expected)
+        if self._version == before + 1:
+            pass  # nobody was between
+        else:
+            self._version += 1
+
+    return [*_without_claims(), (CursorTable, "__init__", begun), (CursorTable, "_publish", published)]
+
+
+def _anything_connects() -> list[Change]:
+    return [(passes, "connects", lambda _cursor, _links: True)]
+
+
+def _reaches_too_far() -> list[Change]:
+    def off_by_one(cursor: int, links: Sequence[Link]) -> bool:
+        if links and links[0].seq > cursor and links[0].prev_seq == cursor + 1:
+            links = [Link(links[0].seq, cursor), *links[1:]]
+        return connects(cursor, links)
+
+    return [(passes, "connects", off_by_one)]
+
+
+def _no_compare_and_set() -> list[Change]:
+    return [(CursorTable, "_require", lambda _self, _expected: None)]
+
+
+def _all_are_whole() -> list[Change]:
+    return [(Demux, "_is_whole", lambda _self, _stream, *, heard: heard or True)]
+
+
+def _generation_is_not_followed() -> list[Change]:
+    return [(Stream, "_follow_rebuild", lambda _self, _table: None)]
+
+
+def _quarantine_comes_last() -> list[Change]:
+    write, apply = Passes._write_quarantine, Passes._apply
+
+    def kept(self: Any, *arguments: Any, **more: Any) -> None:
+        self.left = (arguments, more)
+
+    def applied(self: Any, *arguments: Any, **more: Any) -> Any:
+        outcome = apply(self, *arguments, **more)
+        write(self, *self.left[0], **self.left[1])
+        return outcome
+
+    return [(Passes, "_write_quarantine", kept), (Passes, "_apply", applied)]
+
+
+def _pins_are_ignored() -> list[Change]:
+    def proposed(_folder: Any, _batch_id: int, propose: Callable[[], int]) -> int:
+        return propose()
+
+    return [(demux, "pin", proposed), (ChunkPin, "holds", lambda *_: False)]
+
+
+def _let_go_at_once() -> list[Change]:
+    sync = Roster.sync
+
+    class Leaving(dict[str, Stream]):
+        pass
+
+    def early(self: Roster) -> None:
+        claims, self._claims = self._claims, {}
+        try:
+            sync(self)
+        finally:
+            self._claims = {**claims, **self._claims}
+
+    return [(Roster, "sync", early)]
+
+
+def _replay_does_not_look() -> list[Change]:
+    return [(replay, "landed", lambda _table, _folder, _chosen: PLACES.empty_table())]
+
+
+def _compaction_does_not_look() -> list[Change]:
+    return [(delta_rewrite, "_hinders", lambda _action, _leaving: False)]
+
+
+def _own_query_takes_what_is_read() -> list[Change]:
+    chosen = Roster.for_pass
+
+    def anyway(self: Roster, frontier_seq: int, key: str | None = None) -> dict[str, Stream]:
+        claims, self._claims = self._claims, {}
+        try:
+            return chosen(self, frontier_seq, key)
+        finally:
+            self._claims = {**claims, **self._claims}
+
+    return [(Roster, "for_pass", anyway)]
+
+
+def _chunk_takes_what_is_read() -> list[Change]:
+    def anyway(self: Roster, wanted: Mapping[str, Stream]) -> dict[str, Stream]:
+        return {key: stream for key, stream in wanted.items() if self.streams.get(key) is stream}
+
+    behind = Roster.behind
+
+    def all_behind(self: Roster, *arguments: Any) -> list[Stream]:
+        claims, self._claims = self._claims, {}
+        try:
+            return behind(self, *arguments)
+        finally:
+            self._claims = claims
+
+    return [(Roster, "for_chunk", anyway), (Roster, "behind", all_behind)]
+
+
+def _claims_end_early() -> list[Change]:
+    apply = Passes._split
+
+    def early(self: Any, source: Any, streams: Mapping[str, Stream], schemas: Any) -> Any:
+        done = apply(self, source, streams, schemas)
+        for stream in streams.values():
+            for each in rosters:
+                if each.streams.get(stream.game_key) is stream:
+                    each._claims = {key: reader for key, reader in each._claims.items() if key not in streams}
+        return done
+
+    begin = Roster.__init__
+    rosters: list[Roster] = []
+
+    def begun(self: Roster, *arguments: Any, **more: Any) -> None:
+        begin(self, *arguments, **more)
+        rosters.append(self)
+        del rosters[:-4]
+
+    return [*_position_of_now(), (Passes, "_split", early), (Roster, "__init__", begun)]
+
+
+def _chunk_begins_too_late() -> list[Change]:
+    following = CatchUp._next
+
+    def skipping(self: CatchUp, behind: Sequence[Stream], head: int) -> Any:
+        chunk, low, high, version = following(self, behind, head)
+        return chunk, low + 1, high, version
+
+    return [(CatchUp, "_next", skipping)]
+
+
+def _cursor_before_rows() -> list[Change]:
+    def early(self: Stream, files: list[DataFile], expected: Position, cursor: int, target: pa.Schema) -> None:
+        if self.table is None:
+            self.table = self.writer.create(self.path, target, self.app_id, self.game)
+            self._read_cursor()
+        if self.position != expected:
+            raise Conflict("moved")
+        self.table.add_missing_columns(target)
+        try:
+            self.table.commit([], expected.cursor or None, cursor)
+        except Conflict:
+            self._read_cursor()
+            raise
+        self.cursor = self.complete_through = cursor
+        assert isinstance(self.table, CursorTable)
+        self.table.append(files)
+
+    return [(Stream, "commit", early)]
+
+
+def _replays_are_not_counted() -> list[Change]:
+    """A replay commits whatever other repairs came since it looked at the table."""
+    commit = replay.Replay._commit
+
+    def uncounted(self: Any, game: Any, table: CursorTable | None, repairs: int | None, work: Any) -> None:
+        if table is not None:
+            table.refresh()
+            repairs = table.cursor
+        commit(self, game, table, repairs, work)
+
+    return [(replay.Replay, "_commit", uncounted)]
+
+
+_TWICE: Final = ("rows twice",)
+_AT_ONCE: Final = ("at once",)
+_GONE: Final = ("is lost", "missing below")
+
+MUTANTS: Final[Mapping[str, Mutant]] = {
+    "defect 1 again": Mutant(lambda: [*_position_of_now(), *_without_claims()], _TWICE),
+    "claims end before the commit": Mutant(_claims_end_early, _AT_ONCE),
+    "a pass takes what is being read": Mutant(_own_query_takes_what_is_read, _AT_ONCE, ("own query",)),
+    "a chunk takes what is being read": Mutant(_chunk_takes_what_is_read, _AT_ONCE),
+    "two threads number commits of one table": Mutant(_without_turns, ("its log has",)),
+    "compare-and-set removed": Mutant(_no_compare_and_set, _TWICE, ("rival",)),
+    "chain check removed": Mutant(_anything_connects, _GONE, ("pause",)),
+    "reach off by one": Mutant(_reaches_too_far, _GONE, ("pause",)),
+    "every stream is whole": Mutant(_all_are_whole, ("stuck", "charged"), ("crash",)),
+    "generation not followed": Mutant(_generation_is_not_followed, ("stuck", "charged", *_GONE), ("rebuild",)),
+    "quarantine after the commit": Mutant(_quarantine_comes_last, _GONE, ("crash",)),
+    "pins ignored": Mutant(_pins_are_ignored, ("was judged",), ("crash", "schema")),
+    "let go before the pass ends": Mutant(_let_go_at_once, _AT_ONCE, ("leases", "two groups", "move", "move", "move")),
+    "replay does not look at the table": Mutant(_replay_does_not_look, _TWICE, ("replays",)),
+    "replays are not counted": Mutant(_replays_are_not_counted, _TWICE, ("replays",)),
+    "compaction does not look who was first": Mutant(
+        _compaction_does_not_look, (*_TWICE, *_GONE), ("compaction", "compaction", "rebuild")
+    ),
+    "a chunk begins too late": Mutant(_chunk_begins_too_late, ("stuck", "charged", *_GONE)),
+    "the cursor moves before the rows": Mutant(_cursor_before_rows, _GONE),
+}

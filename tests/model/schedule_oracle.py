@@ -1,0 +1,122 @@
+"""What must hold when a schedule has come to rest, whatever the order was: the laws, read from what is on disk."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from pipeline.names import stream_app_id
+from pipeline.repair.game import Game
+from pipeline.settings import Paths
+from tests.model.schedule_store import Disk, State
+from tests.model.schedule_world import Row, World
+
+Place = tuple[int, int]
+
+
+class Oracle:
+    """Judges one schedule."""
+
+    def __init__(self, world: World, paths: Paths, disk: Disk, environment: str) -> None:
+        self._world, self._paths, self._disk, self._environment = world, paths, disk, environment
+
+    def cursor(self, game: Game, state: State | None = None) -> int:
+        """Return the cursor of the newest generation of a game's table."""
+        if state is None:
+            states = self._disk.states(self._paths.table(game.key))
+            if not states:
+                return 0
+            state = states[-1]
+        number = 1
+        while stream_app_id(self._environment, game.key, number + 1) in state.transactions:
+            number += 1
+        return state.transactions.get(stream_app_id(self._environment, game.key, number), 0)
+
+    def waiting(self) -> list[str]:
+        """Return which games have not come to their last seq."""
+        found = []
+        for game in self._world.games:
+            last, cursor = self._world.last_seq(game), self.cursor(game)
+            if cursor != last:
+                found.append(f"{game.name} stands at {cursor} of {last}")
+        return found
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong at the end."""
+        quarantined = self._quarantined()
+        for folder in (self._paths.bronze, self._paths.quarantine, *self._tables()):
+            yield from self._log(folder)
+        for game in self._world.games:
+            yield from self._game(game, quarantined.get(game.key, set()))
+        if strange := quarantined.keys() - {game.key for game in self._world.games}:
+            yield f"quarantine holds rows of {sorted(strange)}"
+
+    def _tables(self) -> list[Path]:
+        return sorted(self._paths.tables.iterdir()) if self._paths.tables.is_dir() else []
+
+    def _log(self, folder: Path) -> Iterator[str]:
+        """A log without a gap: readers never skip a missing version."""
+        self._disk.states(folder)
+        found = sorted(self._disk.logs.get(str(folder), {}))
+        if found != list(range(len(found))):
+            yield f"{folder.name}: its log has the versions {found}"
+
+    def _game(self, game: Game, quarantined: set[Place]) -> Iterator[str]:
+        rows = {row.place: row for row in self._world.rows(game)}
+        states = self._disk.states(self._paths.table(game.key))
+        if not states:
+            yield f"{game.name} has no table"
+            return
+        if (cursor := self.cursor(game)) != self._world.last_seq(game):
+            yield f"{game.name}: its cursor is {cursor}, its last seq {self._world.last_seq(game)}"
+        for state in states:
+            yield from self._version(game, state, rows)
+        landed = {(row["_seq"], row["_pos"]): row for row in self._rows(game, states[-1])}
+        for place, row in rows.items():
+            where = [name for name, there in (("table", landed), ("quarantine", quarantined)) if place in there]
+            if not where:
+                yield f"{game.name}: row {place} is lost"
+            if row.kind == "good" and where == ["quarantine"]:
+                yield f"{game.name}: row {place} decodes, and is in quarantine"
+            if row.kind == "broken" and "table" in where:
+                yield f"{game.name}: row {place} does not decode, and is in the table"
+            if place in landed and not _is_right(row, landed[place]):
+                yield f"{game.name}: row {place} has other values: {landed[place]}"
+        if strange := (landed.keys() | quarantined) - rows.keys():
+            yield f"{game.name}: rows that are not its own: {sorted(strange)}"
+
+    def _version(self, game: Game, state: State, rows: dict[Place, Row]) -> Iterator[str]:
+        """At every version: no row twice, none above the cursor, none missing below it (laws L4, L5)."""
+        places = Counter((row["_seq"], row["_pos"]) for row in self._rows(game, state))
+        cursor = self.cursor(game, state)
+        if doubled := sorted(place for place, count in places.items() if count > 1):
+            yield f"{game.name} version {state.version}: rows twice: {doubled}"
+        if above := sorted(place for place in places if place[0] > cursor):
+            yield f"{game.name} version {state.version}: rows above the cursor {cursor}: {above}"
+        good = {place for place, row in rows.items() if row.kind == "good" and row.seq <= cursor}
+        if missing := sorted(good - places.keys()):
+            yield f"{game.name} version {state.version}: rows missing below the cursor {cursor}: {missing}"
+
+    def _rows(self, game: Game, state: State) -> Iterator[dict[str, Any]]:
+        for path in state.files:
+            file = self._paths.table(game.key) / unquote(path)
+            yield from self._contents(file)
+
+    def _contents(self, file: Path) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self._disk.read(file).to_pylist()
+        return rows
+
+    def _quarantined(self) -> dict[str, set[Place]]:
+        states = self._disk.states(self._paths.quarantine)
+        found: dict[str, set[Place]] = {}
+        for path in states[-1].files if states else ():
+            for row in self._contents(self._paths.quarantine / unquote(path)):
+                found.setdefault(row["game_key"], set()).add((row["seq"], row["pos"]))
+        return found
+
+
+def _is_right(row: Row, landed: dict[str, Any]) -> bool:
+    if landed["points"] != row.points or landed["_schema_id"] != (2 if row.kind == "early" else 1):
+        return False
+    return row.kind != "early" or landed.get("player") == f"player {row.points}"

@@ -1,0 +1,235 @@
+"""Gives the product's modules a schedule's threads, clock, tables and rows instead of the real ones."""
+
+import concurrent.futures
+import importlib
+import json
+import pkgutil
+import random
+import sys
+import threading
+import time
+import uuid
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import ModuleType, SimpleNamespace
+from typing import Any, Final
+
+import deltalake
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet
+from pyspark.sql import functions as F
+
+import pipeline
+from pipeline import delta_checkpoint, delta_log, failpoints
+from pipeline.contracts import registry
+from pipeline.delta_table import DataFile
+from pipeline.store import decisions, games
+from pipeline.streams import rows
+from pipeline.streams import split as splitting
+from pipeline.streams.bronze_files import Piece
+from tests.model import schedule_store, schedule_tasks
+from tests.model.schedule_spark import Functions
+from tests.model.schedule_world import ControlStore
+
+_LEFT_ALONE: Final = {"pipeline.failpoints", "pipeline.session"}
+_REAL: Final[dict[str, Any]] = {
+    "time": time,
+    "threading": threading,
+    "random": random,
+    "uuid": uuid,
+    "zlib": zlib,
+    "ThreadPoolExecutor": concurrent.futures.ThreadPoolExecutor,
+    "DeltaTable": deltalake.DeltaTable,
+    "pq": pyarrow.parquet,
+    "ds": pyarrow.dataset,
+    "F": F,
+    "split": splitting.split,
+    "_scanner": rows._scanner,
+    "write_when_due": delta_checkpoint.write_when_due,
+    "read_commit": delta_log.read_commit,
+    "publish_commit": delta_log.publish_commit,
+    "has_version": delta_log.has_version,
+    "decided": decisions.decided,
+    "assigned": games.assigned,
+    "_look": games._look,
+    "_latest": registry._latest,
+}
+_IN_MEMORY: Final = ("pq", "ds", "_scanner", "split", "read_commit", "publish_commit", "has_version", "write_when_due")
+
+
+def _places() -> list[tuple[ModuleType, str, str]]:
+    """Return where product code has what is replaced: the module, its name there, and what it is."""
+    for part in ("streams", "repair", "maintenance", "ingest", "store", "contracts"):
+        package = importlib.import_module(f"pipeline.{part}")
+        for found in pkgutil.iter_modules(package.__path__, f"pipeline.{part}."):
+            if not found.ispkg:
+                importlib.import_module(found.name)
+    importlib.import_module("pipeline.wiring")
+    by_id = {id(value): kind for kind, value in _REAL.items()}
+    return [
+        (module, name, by_id[id(value)])
+        for module_name, module in sorted(sys.modules.items())
+        if module_name.startswith(f"{pipeline.__name__}.") and module_name not in _LEFT_ALONE
+        for name, value in list(vars(module).items())
+        if id(value) in by_id and not (module is splitting and name == "split")
+    ]
+
+
+class Patches:
+    """What is replaced; found once, as that takes longer than a schedule."""
+
+    def __init__(self) -> None:
+        self._places = _places()
+        self.splits = Splits()
+
+    @contextmanager
+    def installed(
+        self,
+        scheduler: schedule_tasks.Scheduler,
+        disk: schedule_store.Disk,
+        store: ControlStore,
+        seed: int,
+        *,
+        in_memory: bool = True,
+    ) -> Iterator[None]:
+        """Replace it for the block; with `in_memory` False delta-rs and Parquet stay the real ones."""
+        draw = random.Random(f"jitter {seed}")
+        given: dict[str, Any] = {
+            "time": schedule_tasks.Clock(scheduler),
+            "threading": schedule_tasks.Threading(scheduler),
+            "random": SimpleNamespace(random=draw.random),
+            "uuid": disk.names,
+            # Tables write checkpoints at commits that their paths choose; where the schedule's folder is counts not.
+            "zlib": SimpleNamespace(crc32=lambda path: zlib.crc32(path.replace(disk.root, b""))),
+            "ThreadPoolExecutor": partial(schedule_tasks.Pool, scheduler),
+            "DeltaTable": schedule_store.DeltaTables(disk) if in_memory else LookedAt(scheduler),
+            "pq": schedule_store.Parquet(disk),
+            "ds": schedule_store.Datasets(disk),
+            "F": Functions,
+            "split": self.splits.split if in_memory else _REAL["split"],
+            "_scanner": partial(_scanner, disk),
+            "write_when_due": disk.write_when_due,
+            "read_commit": disk.read_commit,
+            "publish_commit": disk.publish_commit,
+            "has_version": disk.has_version,
+        }
+        given |= {name: store.remembered(_REAL[name]) for name in ("decided", "assigned", "_look", "_latest")}
+        if not in_memory:
+            given |= {kind: _REAL[kind] for kind in _IN_MEMORY}
+        before = failpoints.on_hit
+        for module, name, kind in self._places:
+            setattr(module, name, given[kind])
+        failpoints.on_hit = scheduler.point
+        try:
+            yield
+        finally:
+            failpoints.on_hit = before
+            for module, name, kind in self._places:
+                setattr(module, name, _REAL[kind])
+
+
+class LookedAt:
+    """The real `DeltaTable`, with the point that opening one is."""
+
+    def __init__(self, scheduler: schedule_tasks.Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def __call__(self, *arguments: Any, **more: Any) -> deltalake.DeltaTable:
+        self._scheduler.point("open_table")
+        return deltalake.DeltaTable(*arguments, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(deltalake.DeltaTable, name)
+
+
+def _scanner(
+    disk: schedule_store.Disk,
+    part: Sequence[Piece],
+    low: int,
+    high: int,
+    keys: Sequence[str],
+    columns: Sequence[str],
+) -> "Scanned":
+    """As `rows._scanner`: a table gives batches and itself as a scanner does."""
+    table = disk.rows([piece.path for piece in part], None)
+    places = zip(table.column("seq").to_pylist(), table.column("game_key").to_pylist(), strict=True)
+    wanted = [low < seq <= high and (not keys or key in keys) for seq, key in places]
+    return Scanned(table.filter(pa.array(wanted, pa.bool_())).select(list(columns)))
+
+
+class Scanned:
+    """Rows that are asked for as those of a scanner are."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+
+    def to_table(self) -> pa.Table:
+        return self._rows
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        return iter(self._rows.to_batches())
+
+
+class Splits:
+    """The real `split`, run once for the same rows and the same job: it is a pure function of them (law L5).
+
+    Its files are written anew each time, with the points that writing them has.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Any, tuple[list[tuple[str, pa.Table, Sequence[str]]], dict[str, Any], Any] | None] = {}
+        self.world: object = None
+        self.runs = self.asked = 0
+
+    def forget(self) -> None:
+        self._known.clear()
+
+    def split(self, batches: Iterator[pa.RecordBatch], job: splitting.SplitJob) -> Iterator[pa.RecordBatch]:
+        parts = [batch for batch in batches if batch.num_rows]
+        if not parts:
+            return
+        self.asked += 1
+        key = self._key(parts, job)
+        if key not in self._known:
+            self.runs += 1
+            self._known[key] = _recorded(parts, job)
+        known = self._known[key]
+        assert known is not None
+        written, report, rejects = known
+        games = {name: {**game, "files": []} for name, game in report["games"].items()}
+        for name, table, columns in written:
+            try:
+                file = vars(splitting)["write_file"](table, job.tables / name, columns)
+                games[name]["files"].append(file.as_dict())
+                failpoints.hit("mid_data_files")
+            except Exception as error:  # noqa: BLE001 - as `split` does it
+                games[name]["error"] = splitting._fault(error)
+        yield pa.RecordBatch.from_pydict({"report": [json.dumps({**report, "games": games})], "rejects": [rejects]})
+
+    def _key(self, parts: Sequence[pa.RecordBatch], job: splitting.SplitJob) -> Any:
+        columns = ("game_key", "seq", "pos", "refused")
+        rows = tuple(tuple(part.column(name).to_pylist() for name in columns) for part in parts)
+        keys = {key for row in rows for key in row[0]}
+        cursors = tuple(sorted((key, cursor) for key, cursor in job.cursors.items() if key in keys))
+        assert job.trial is None
+        return (self.world, job.schema_set.version, cursors, job.deadly, repr(rows))
+
+
+def _recorded(parts: Sequence[pa.RecordBatch], job: splitting.SplitJob) -> tuple[Any, Any, Any]:
+    """Split, and keep the tables that would have been written."""
+    written: list[tuple[str, pa.Table, Sequence[str]]] = []
+
+    def kept(table: pa.Table, folder: Any, columns: Sequence[str]) -> DataFile:
+        written.append((folder.name, table, columns))
+        return DataFile("", 0, table.num_rows, "")
+
+    real = {name: vars(splitting)[name] for name in ("write_file", "hit")}
+    vars(splitting).update(write_file=kept, hit=lambda _point: None)
+    try:
+        (done,) = _REAL["split"](iter(parts), job)
+    finally:
+        vars(splitting).update(real)
+    return written, json.loads(done.column("report")[0].as_py()), done.column("rejects")[0].as_py()

@@ -1,0 +1,96 @@
+"""The real drivers, repairs, maintenance and moves in orders that a seeded scheduler chooses; see docs/faults.md."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pipeline.failpoints import EFFECTS
+from tests.model.schedule_mutants import MUTANTS
+
+SCHEDULES: Final = int(os.environ.get("SCHEDULES", "5000"))
+ROOT: Final = Path(__file__).parents[2]
+_SECONDS: Final = 60 + SCHEDULES / 5  # on a busy machine; a quiet one takes a fifth of it
+
+NOT_REACHED: Final = {
+    "commit_by_delta_rs",  # of tables that another program gave features
+    "commit_by_spark",
+    "compact_by_delta_rs",
+    "delete_log_entry",  # log cleanup waits for a week
+    "delete_staging",
+    "draft_heads",  # ingest's own: a task of the schedule ingests
+    "publish_heads",
+    "put_query_aside",  # a checkpoint that was damaged
+    "set_properties",
+    "write_query",
+}
+"""Effects that no schedule comes to, and why."""
+
+
+def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run schedules in processes of their own: they replace what modules have, and need a fixed order of sets."""
+    command = [sys.executable, "-m", "tests.model.schedule_run", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@lru_cache(maxsize=1)
+def planted() -> Mapping[str, Mapping[str, Any]]:
+    """Return what looking for each planted race came to."""
+    done = ran("--mutant", "all", "--schedules", "2000", "--seconds", "120", "--json")
+    return {told["mutant"]: told for told in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.mark.timeout(_SECONDS)
+def test_no_order_loses_or_doubles_a_row() -> None:
+    """Laws L3 to L8 and L12: in whatever order passes, catch-up, own queries, moves, repairs and crashes come."""
+    done = ran("--schedules", str(SCHEDULES), "--json")
+    told = json.loads(done.stdout) if done.stdout else {"failed": [(0, [done.stderr])], "points": []}
+    told_of = ", ".join(f"{told.get(name)} {name}" for name in ("schedules", "steps", "seconds"))
+    sys.stdout.write(f"\n{told_of}\n")
+    for seed, problems in told["failed"]:
+        pytest.fail(f"{problems[0]}\nagain, shorter: {sys.executable} -m tests.model.schedule_run --again {seed}")
+    assert told["schedules"] == SCHEDULES
+    if SCHEDULES >= 1_000:
+        reached = {
+            f"{when}_{effect}" for effect in EFFECTS if effect not in NOT_REACHED for when in ("before", "after")
+        }
+        assert reached <= set(told["points"])
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", MUTANTS)
+def test_every_planted_race_is_found(name: str) -> None:
+    """A search that cannot find a race proves nothing by finding none; the defect that doubled rows takes a minute."""
+    told = planted()[name]
+    assert told["failed"], f"not found in {told['schedules']} schedules, {told['seconds']} s"
+    if name == "defect 1 again":
+        assert told["seconds"] < 60
+
+
+@pytest.mark.timeout(300)
+def test_a_schedule_takes_the_same_course_over_the_real_libraries() -> None:
+    """The store in memory is as good as delta-rs, Parquet and our own log files, point by point."""
+    done = ran("--compare", "--schedules", "25", "--first", "500")
+    assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_a_failing_schedule_is_the_same_again_and_gets_shorter() -> None:
+    """A seed is one order, in whichever process; the shortest that fails alike is what a person reads."""
+    name = "reach off by one"
+    seed = str(planted()[name]["failed"][0][0])
+    whole, again = (ran("--again", seed, "--mutant", name, "--whole").stdout for _ in range(2))
+    assert whole == again
+    shorter = ran("--again", seed, "--mutant", name).stdout
+    assert "PROBLEM" in shorter
+    assert _switches(shorter) < _switches(whole) / 2
+
+
+def _switches(told: str) -> int:
+    return int(told.splitlines()[1].split()[0])
