@@ -147,7 +147,7 @@ class Passes:
         if report.failure is None and connects(report.expected.cursor, report.links):
             return True
         discard(self._folder / stream.game_key, report.files)
-        stream.behind = True
+        _leave_behind(stream, report)
         return False
 
     def _write_quarantine(
@@ -173,7 +173,7 @@ class Passes:
         except (Refused, Transient, DeltaError, OSError, pa.ArrowException) as error:
             report.failure = Failure(classify(error), f"{type(error).__name__}: {error}"[:_EVIDENCE_LIMIT])
         if report.failure is not None:
-            stream.behind = True  # what was not done now is caught up from the cursor the table has
+            _leave_behind(stream, report)
             return _failed(stream, report, lane)
         now = time.time()
         hit("between_table_commits")
@@ -188,6 +188,17 @@ def _add(report: GameReport, game: Mapping[str, Any]) -> None:
         report.rejects[reason] += count
     if game["error"] is not None:
         report.failure = Failure(game["error"]["kind"], game["error"]["evidence"])
+
+
+def _leave_behind(stream: Stream, report: GameReport) -> None:
+    """Leave rows that were not applied to catch-up, also where the stream counts as complete beyond them.
+
+    Spark may end a batch amid the files of one commit. The first half then makes a stream complete up to that seq which
+    has rows in the other half.
+    """
+    stream.behind = True
+    before = report.links[0].seq - 1 if report.links else stream.cursor
+    stream.complete_through = max(stream.cursor, min(stream.complete_through, before))
 
 
 def _result(stream: Stream, report: GameReport, lane: Lane, now: float, seconds: float) -> GameResult:

@@ -111,6 +111,43 @@ def test_rows_split_before_a_rebuild_are_not_added_after_it(world: World, passes
     assert world.rows() == [(1, 0), (2, 0)]
 
 
+def test_rows_that_do_not_connect_are_caught_up_though_their_seq_was_passed(
+    world: World, passes: Callable[[str], Passes]
+) -> None:
+    """Law L7: a batch may end amid a commit; rows of its other half that cannot be applied are not left out for ever."""
+    roster = roster_over(world, good(1), good(2))
+    stream = roster.for_pass(0)[KEY]
+    stream.complete_through = 2  # so the first half said, which had no rows of this game
+    apply(world, passes("shared"), BronzeRows(world, low=1), stream)
+    roster.end_pass()
+    assert behind(roster, frontier=2, reach=2) == [stream]
+    assert stream.complete_through < 2
+
+
+def test_rows_whose_commit_fails_are_caught_up_though_their_seq_was_passed(
+    world: World, passes: Callable[[str], Passes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L7: the same where the rows connect, and the storage does not take them."""
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    roster = roster_over(world, good(1))
+    stream = roster.for_pass(0)[KEY]
+    stream.complete_through = 1
+    monkeypatch.setattr(Stream, "commit", full)
+    assert apply(world, passes("shared"), BronzeRows(world), stream).failures[KEY].kind == "transient"
+    roster.end_pass()
+    assert behind(roster, frontier=1, reach=1) == [stream]
+
+
+def roster_over(world: World, *events: Any) -> Roster:
+    """A roster, and bronze with a commit for each event."""
+    for event in events:
+        world.ingest(event)
+    return Roster(Settings(), world.paths, world.engine, "a", lease=None)
+
+
 @pytest.fixture
 def roster(world: World) -> Roster:
     world.ingest(good(1))
