@@ -114,7 +114,7 @@ def test_rows_split_before_a_rebuild_are_not_added_after_it(world: World, passes
 def test_rows_that_do_not_connect_are_caught_up_though_their_seq_was_passed(
     world: World, passes: Callable[[str], Passes]
 ) -> None:
-    """Law L7: a batch may end amid a commit; rows of its other half that cannot be applied are not left out for ever."""
+    """Law L7: a batch may end amid a commit; rows of its other half that cannot be applied are not left out."""
     roster = roster_over(world, good(1), good(2))
     stream = roster.for_pass(0)[KEY]
     stream.complete_through = 2  # so the first half said, which had no rows of this game
