@@ -130,9 +130,12 @@ class Roster:
         """
         now = time.time()
         with self._lock:
-            for stream in self.streams.values():
+            for key, stream in self.streams.items():
                 if stream.complete_through < min(stream.last_seq, frontier_of(stream)):
                     stream.behind = True
+                elif stream.cursor < stream.last_seq <= stream.complete_through and key not in self._claims:
+                    # A batch ended amid that commit, and the one with its other half did not have this stream.
+                    stream.behind, stream.complete_through = True, stream.last_seq - 1
             ready = [
                 each
                 for each in self.streams.values()

@@ -59,7 +59,7 @@ def test_a_stream_without_rows_in_a_pass_is_as_far_as_the_pass(
 ) -> None:
     """Law L7: a quiet game is not taken for one that is behind, and no game for one that is further than it is."""
     demux, chess = demux_of(roster, tmp_path, fails=fails), roster.streams["chess"]
-    demux.frontier_seq, chess.complete_through = before, complete
+    demux.frontier_seq, chess.complete_through, chess.cursor = before, complete, complete
     frame: Any = None
     demux._batch(frame, 0)
     assert chess.complete_through == after

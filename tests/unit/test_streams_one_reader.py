@@ -141,6 +141,16 @@ def test_rows_whose_commit_fails_are_caught_up_though_their_seq_was_passed(
     assert behind(roster, frontier=1, reach=1) == [stream]
 
 
+def test_a_stream_that_was_in_no_pass_of_a_commits_other_half_is_behind(world: World) -> None:
+    """Law L7: it was told complete by the first half, then paused or read by another query; its rows are caught up."""
+    roster = roster_over(world, good(1))
+    stream = roster.streams[KEY]
+    stream.complete_through = 1
+    assert behind(roster, frontier=1, reach=1) == [stream]
+    stream.cursor, stream.complete_through, stream.behind = 1, 1, False
+    assert behind(roster, frontier=1, reach=1) == []
+
+
 def roster_over(world: World, *events: Any) -> Roster:
     """A roster, and bronze with a commit for each event."""
     for event in events:

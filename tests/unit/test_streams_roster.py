@@ -53,6 +53,6 @@ def test_a_stream_rejoins_though_every_pass_finds_new_rows(roster: Roster, chess
     assert not roster.for_pass(frontier)
     while ready := behind(roster, frontier, reach=head):
         (stream,) = ready
-        stream.complete_through = min(stream.complete_through + 2, head)  # one chunk
+        stream.cursor = stream.complete_through = min(stream.complete_through + 2, head)  # one chunk
     assert chess.complete_through >= head
     assert roster.for_pass(head) == {"chess": chess}
