@@ -346,7 +346,9 @@ class Life:
 
     def _drive(self, group: str, process: Process) -> None:
         try:
-            lease = self._lease(group) if self._leases else None
+            lease = self._lease(group, process) if self._leases else None
+            if self._leases and lease is None:
+                return
             driver = Group(self._spark, self._settings, self.paths, self._engine, group, lambda _: None, lease)  # type: ignore[arg-type]
             idle = _Idle(2.0)
             query = driver.start(once=False)
@@ -390,15 +392,16 @@ class Life:
             self.problems.append(f"catch-up failed: {driver.trouble}")
         driver.trouble = None
 
-    def _lease(self, group: str) -> leases.Lease:
-        process = leases.Process("machine", None, 1, None)
-        lease = leases.Lease(self._engine, "group", group, 1e9, process)
-        while True:
+    def _lease(self, group: str, process: Process) -> leases.Lease | None:
+        """Wait for the group's lease, which another may hold for good; None when this driver is to end meanwhile."""
+        lease = leases.Lease(self._engine, "group", group, 1e9, leases.Process("machine", None, 1, None))
+        while not self._shall_end(process):
             try:
                 lease.acquire()
                 return lease
             except Refused:
                 self.scheduler.sleep(1.0)
+        return None
 
     def _expire(self, group: str) -> None:
         """Let the time of a group's lease run out."""
