@@ -24,11 +24,10 @@ NOT_REACHED: Final = {
     "compact_by_delta_rs",
     "delete_log_entry",  # log cleanup waits for a week
     "delete_staging",
-    "draft_heads",  # ingest's own: a task of the schedule ingests
-    "publish_heads",
     "put_query_aside",  # a checkpoint that was damaged
     "set_properties",
-    "write_query",
+    "withdraw_commit",  # of a log that was cut meanwhile: log cleanup waits for a week
+    "write_checkpoint",  # by delta-rs, likewise of tables with features
 }
 """Effects that no schedule comes to, and why."""
 
@@ -56,6 +55,7 @@ def test_no_order_loses_or_doubles_a_row() -> None:
     for seed, problems in told["failed"]:
         pytest.fail(f"{problems[0]}\nagain, shorter: {sys.executable} -m tests.model.schedule_run --again {seed}")
     assert told["schedules"] == SCHEDULES
+    assert set(EFFECTS) >= NOT_REACHED
     if SCHEDULES >= 1_000:
         reached = {
             f"{when}_{effect}" for effect in EFFECTS if effect not in NOT_REACHED for when in ("before", "after")
