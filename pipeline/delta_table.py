@@ -91,9 +91,8 @@ class CursorTable:
     def __init__(self, path: Path, table: DeltaTable, app_id: str, checkpoint_interval: int) -> None:
         """Wrap an open table; use `open` or `create`."""
         self.path = path
-        self._lock = (
-            threading.RLock()
-        )  # a commit's number follows from what was read last: no two may be numbered at once
+        # A commit's number follows from what was read last: no two may be numbered at once.
+        self._lock = threading.RLock()
         self._app_id = app_id
         self._checkpoint_interval = checkpoint_interval
         # Staggered over tables: all checkpoints at once made one pass three times longer (docs/performance.md).
