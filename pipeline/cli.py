@@ -267,32 +267,27 @@ def dashboard(env_dir: Path, port: int | None) -> None:
 @click.option("--sample", type=click.IntRange(1), help="With --values: compare at most so many rows of each game.")
 def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: int | None) -> None:
     """Prove that every bronze row is in its game's table or in quarantine, once; with --values, also unchanged."""
+    from pipeline.books import balance
     from pipeline.books.report import run
     from pipeline.books.sources import observe
     from pipeline.books.values import Wanted
     from pipeline.contracts.registry import LocalRegistry
     from pipeline.ingest.probe import prober
     from pipeline.store.engine import open_store
-    from pipeline.store.games import generations, retired_games
+    from pipeline.store.games import generations, registered_keys, retired_games
 
     if sample is not None and not values:
         raise Refused("--sample says of how many rows the values are compared. Add --values.")
     settings, paths = load(env_dir)
     if not paths.bronze.exists():
-        sys.exit(run(paths, settings.environment, as_json=as_json, complete=complete))
+        sys.exit(run(balance.verify(paths, settings.environment), as_json=as_json, complete=complete))
     engine = open_store(settings, paths)
-    sys.exit(
-        run(
-            paths,
-            settings.environment,
-            as_json=as_json,
-            complete=complete,
-            generations=generations(engine),
-            retired=retired_games(engine),
-            wanted=Wanted(LocalRegistry(engine).snapshot, sample) if values else None,
-            known=observe(settings, paths, engine, prober(settings.source)),
-        )
-    )
+    retired = retired_games(engine)
+    wanted = Wanted(LocalRegistry(engine).snapshot, sample) if values else None
+    known = observe(settings, paths, engine, prober(settings.source))
+    found = balance.verify(paths, settings.environment, generations(engine), retired, wanted, known)
+    repairable = registered_keys(engine).keys() - retired
+    sys.exit(run(found, as_json=as_json, complete=complete, repairable=repairable))
 
 
 @cli.command()

@@ -81,7 +81,7 @@ def write_when_due(table: Path, version: int) -> None:
     """
     told = pointed_to(table)
     if told is not None and told >= version:
-        return  # somebody who has seen more was first
+        return  # a newer checkpoint was published first
     last = newest_checkpoint(table, version)
     size = 0 if last is None else checkpoint_file(table, last).stat().st_size
     if size <= _SMALL_BYTES or _bytes_of_commits(table, -1 if last is None else last + 1, version) >= size:
@@ -231,7 +231,7 @@ def _since(table: Path, last: int, version: int) -> _Since:
 
 
 def _actions_of(checkpoint: Path) -> dict[str, pa.StructArray]:
-    """Return the actions in a checkpoint, whoever wrote it, by kind."""
+    """Return the actions in a checkpoint, by any writer, by kind."""
     rows = pq.read_table(checkpoint)
     found = {}
     for name in rows.column_names:

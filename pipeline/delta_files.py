@@ -1,4 +1,4 @@
-"""Which data files of a Delta table may hold rows of some seqs, from what its log tells of each file."""
+"""Which data files of a Delta table may hold rows of some seqs, as its log tells of each; and the rows of a file."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 Seqs: TypeAlias = npt.NDArray[np.int64] | range
@@ -54,6 +55,29 @@ def files_with(
         games = stats.column("min.game_key").to_pylist()
         order.sort(key=lambda row: games[row] or "")
     return [str(folder / unquote(paths[row])) for row in order if may[row]]
+
+
+def read_file(path: str | Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the rows of a data file, also where delta-rs rewrote it; a folder `a=b` on its path is no column."""
+    return without_views(pq.read_table(path, columns=columns, partitioning=None))
+
+
+def without_views(rows: pa.Table) -> pa.Table:
+    """Return the rows with texts and bytes of the usual types.
+
+    delta-rs writes them as views when it deletes rows, and Arrow can neither compare nor filter nor take those.
+    """
+    return rows.cast(pa.schema([field.with_type(_usual(field.type)) for field in rows.schema]))
+
+
+def _usual(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_usual(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_usual(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_usual(kind.key_type), kind.item_field.with_type(_usual(kind.item_type)))
+    return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(kind, kind)
 
 
 def _bounds(stats: pa.Table, name: str, unknown: int) -> npt.NDArray[np.int64]:

@@ -61,7 +61,7 @@ def publish_commit(table: Path, version: int, actions: Sequence[Action]) -> bool
         with contextlib.suppress(FileNotFoundError), effect("delete_draft"):
             draft.unlink()
     if version and not has_version(table, version - 1):
-        # The log is cut from below, so its end is elsewhere: whoever stood still for long had the old one in view.
+        # The log is cut from below, so its end is elsewhere: a writer that stood still had the old one in view.
         with effect("withdraw_commit"):
             target.unlink(missing_ok=True)
         return False

@@ -28,6 +28,7 @@ from pipeline.failpoints import effect, hit
 
 _QUIET_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _COMMIT_RETRIES = 15  # against writers of other application ids, such as compaction
+_COLUMN_RETRIES = 14  # against writers that change the columns at the same moment
 _TRUSTED_SECONDS = 600.0  # how long a view of the log is taken for recent; log cleanup keeps far more than that
 
 
@@ -47,6 +48,11 @@ class DataFile:
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as plain values, for a report that crosses a process boundary."""
         return asdict(self)
+
+    def span(self, column: str) -> tuple[int, int]:
+        """Return the least and the greatest value of a column of whole numbers that the file has statistics of."""
+        stats = json.loads(self.stats)
+        return stats["minValues"][column], stats["maxValues"][column]
 
 
 def write_file(
@@ -185,21 +191,32 @@ class CursorTable:
     def add_missing_columns(self, target: pa.Schema) -> bool:
         """Add the columns and struct members of the target that the table lacks; tell whether any were.
 
-        Must come before the commit of a file that has them: such a file is accepted and the column lost.
+        Must come before the commit of a file that has them: such a file is accepted and the column lost. When another
+        writer changes the columns at the same moment, the table is read again, and what it then lacks is added.
+
+        Raises:
+            CommitFailedError: the columns cannot be written, or other writers were first each time.
         """
         with self._lock:
-            missing = [field for field in target if not _covers(self._columns.get(field.name), field.type)]
-            if not missing:
-                return False
-            wanted = {field.name for field in missing}
-            fields = [field for field in Schema.from_arrow(target).fields if field.name in wanted]
-            table = DeltaTable(self.path)
-            hit("in_schema_change")
-            with effect("add_columns"):
-                table.alter.add_columns(fields, post_commithook_properties=_QUIET_HOOKS)
-            hit("in_schema_change")
-            self._adopt(DeltaTable(self.path))
-            return True
+            retries = _COLUMN_RETRIES
+            while missing := {field.name for field in target if not _covers(self._columns.get(field.name), field.type)}:
+                table = DeltaTable(self.path)
+                hit("in_schema_change")
+                fields = [field for field in Schema.from_arrow(target).fields if field.name in missing]
+                try:
+                    with effect("add_columns"):
+                        table.alter.add_columns(fields, post_commithook_properties=_QUIET_HOOKS)
+                except CommitFailedError:
+                    seen = table.version()
+                    self._adopt(DeltaTable(self.path))
+                    if retries == 0 or self._version == seen:
+                        raise  # nobody was first: it is the storage, or the table's features
+                    retries -= 1
+                    continue
+                hit("in_schema_change")
+                self._adopt(DeltaTable(self.path))
+                return True
+            return False
 
     def commit(
         self,

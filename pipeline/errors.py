@@ -7,3 +7,8 @@ class Refused(Exception):
 
 class Transient(Exception):
     """A failure outside of our control that may pass; the caller retries with a budget."""
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of what a library says: further ones are its own stack. Its class, if it says nothing."""
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -13,15 +13,22 @@ RETIRED: Final = -1
 
 
 def newest(version_of: Callable[[str], int | None], environment: str, key: GameKey, known: int = 1) -> int:
-    """Return the newest generation of a game's table.
+    """Return the newest generation of a game's table, 1 where it has none yet.
 
     Args:
         version_of: the table's transaction version of an application id, None where it has none.
         environment: its name, part of the application ids.
         key: the game's key.
-        known: a generation that was told, by the control store for one; the newest is never below it.
+        known: a generation to begin at, such as the control store's; an older copy of the table may not have it.
     """
+
+    def has(number: int) -> bool:
+        return version_of(stream_app_id(environment, key, number)) is not None
+
     number = known
-    while version_of(stream_app_id(environment, key, number + 1)) is not None:
+    while has(number + 1):
         number += 1
+    # Under a number that the table does not have it would seem to be empty, and be filled once more.
+    while number > 1 and not has(number):
+        number -= 1
     return number

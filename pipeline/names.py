@@ -78,3 +78,10 @@ def repair_app_id(environment: str, key: GameKey) -> str:
 def lost_seqs_app_id(environment: str, number: int, end: Literal["after", "before"]) -> str:
     """Return the Delta transaction id under which bronze keeps one end of a range of seqs that it lost."""
     return f"turnout/{environment}/bronze/lost/{number}/{end}"
+
+
+def plain(text: str | None) -> str:
+    """Return a text as one printable piece: control, direction and other invisible characters are escaped."""
+    if text is None:
+        return "-"
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

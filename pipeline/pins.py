@@ -2,14 +2,17 @@
 
 import contextlib
 import json
+import logging
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from pipeline import durable_file
 from pipeline.failpoints import effect
 
+_log = logging.getLogger("turnout")
 _KEPT: Final = 100  # Spark replays at most the last batch; the rest is kept to look at
 
 
@@ -20,6 +23,11 @@ def pin(folder: Path, batch_id: int, propose: Callable[[], int]) -> int:
         return int(file.read_text())
     except FileNotFoundError:
         pass
+    except ValueError as error:
+        # At worst a row is classified again and leaves a stale twin; a batch that cannot be repeated stops all games.
+        _log.warning("%s is damaged and is written again: %s", file, error)
+        with effect("delete_pin"):
+            file.unlink(missing_ok=True)
     with effect("make_folder"):
         folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f".{batch_id}-{uuid.uuid4().hex}"
@@ -36,39 +44,55 @@ def pin(folder: Path, batch_id: int, propose: Callable[[], int]) -> int:
     return int(file.read_text())
 
 
+class Pinned(NamedTuple):
+    """What a catch-up chunk that was begun is repeated with, for one of its games."""
+
+    version: int  # of the schema set
+    high: int  # the chunk's last seq
+
+
 class ChunkPin:
-    """The schema set and the end of the catch-up chunk that is being applied, for its repetition after a crash."""
+    """The schema set of each game's catch-up chunk, until the game is complete up to the chunk's end.
+
+    By game, as a chunk that was cut short may be repeated in several: others of its games may be in a pass, or further.
+    """
 
     def __init__(self, file: Path) -> None:
-        """Read what an earlier process left; a chunk that ended leaves nothing."""
+        """Read what an earlier process left."""
         self._file = file
-        self.version, self.high = 0, 0
-        self._games: frozenset[str] = frozenset()
+        self._games: dict[str, Pinned] = {}
         try:
             kept = json.loads(file.read_text("utf-8"))
+            games = kept["games"]
+            if isinstance(games, list):  # left by a version that had one chunk for all
+                games = dict.fromkeys(games, (kept["version"], kept["high"]))
+            self._games = {key: Pinned(int(version), int(high)) for key, (version, high) in games.items()}
         except FileNotFoundError:
             return
-        self.version, self.high, self._games = kept["version"], kept["high"], frozenset(kept["games"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            _log.warning("%s is damaged, and its chunk is not repeated as it was: %s", file, error)
 
-    def holds(self, game_key: str, complete_through: int) -> bool:
-        """Tell whether the chunk was cut short for this game."""
-        return game_key in self._games and complete_through < self.high
+    def find(self, game_key: str, complete_through: int) -> Pinned | None:
+        """Return what was pinned for a game whose chunk was cut short, None where there is none to repeat."""
+        pinned = self._games.get(game_key)
+        return None if pinned is None or complete_through >= pinned.high else pinned
 
-    def write(self, version: int, high: int, games: Sequence[str]) -> None:
+    def write(self, version: int, high: int, games: Iterable[str]) -> None:
         """Pin a chunk durably, before its first write."""
-        self.version, self.high, self._games = version, high, frozenset(games)
-        with effect("make_folder"):
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._file.with_suffix(".draft")
-        with effect("draft_pin"), draft.open("w", encoding="utf-8") as handle:
-            json.dump({"version": version, "high": high, "games": sorted(games)}, handle)
-            handle.flush()
-            os.fsync(handle.fileno())
-        with effect("publish_pin"):
-            draft.replace(self._file)
+        for key in games:
+            earlier = self._games.get(key)
+            reached = earlier.high if earlier is not None and earlier.version == version else 0
+            self._games[key] = Pinned(version, max(high, reached))  # a repetition may come to fewer seqs
+        durable_file.write_text(self._file, json.dumps({"games": self._games}))
 
-    def clear(self) -> None:
-        """Forget the chunk: it ended, and what failed in it may be judged anew."""
-        self._games = frozenset()
-        with effect("delete_pin"):
-            self._file.unlink(missing_ok=True)
+    def clear(self, complete: Mapping[str, int], high: int) -> None:
+        """Forget a chunk that ended at `high`, of games that are complete up to these seqs.
+
+        Kept is what was pinned beyond `high` for a game that came so far. What failed may take a newer set.
+        """
+        for key, through in complete.items():
+            if through < high or self.find(key, through) is None:
+                self._games.pop(key, None)
+        if not self._games:
+            with effect("delete_pin"):
+                self._file.unlink(missing_ok=True)

@@ -39,6 +39,9 @@ QUARANTINE: Final = pa.schema(
 )
 
 
+_KEY: Final = ("game_key", "seq", "pos")
+
+
 def without_present(rejects: pa.Table, quarantine: Path) -> pa.Table:
     """Return the rejects whose key is not in the quarantine table yet.
 
@@ -47,11 +50,20 @@ def without_present(rejects: pa.Table, quarantine: Path) -> pa.Table:
     """
     if rejects.num_rows == 0:
         return rejects
+    low, high = pc.min_max(rejects.column("seq")).as_py().values()
+    return without(rejects, present_between(quarantine, low, high))
+
+
+def without(rejects: pa.Table, present: pa.Table) -> pa.Table:
+    """Return the rejects whose key is not among these."""
+    return rejects.join(present, _KEY, join_type="left anti") if present.num_rows else rejects
+
+
+def present_between(quarantine: Path, low: int, high: int) -> pa.Table:
+    """Return the keys of the rows of these seqs, both ends included, that are in the quarantine table."""
     try:
         dataset = DeltaTable(quarantine).to_pyarrow_dataset()
     except TableNotFoundError:
-        return rejects
-    low, high = pc.min_max(rejects.column("seq")).as_py().values()
-    span = (pc.field("seq") >= low) & (pc.field("seq") <= high)
-    present = dataset.to_table(columns=["game_key", "seq", "pos"], filter=span)
-    return rejects.join(present, ["game_key", "seq", "pos"], join_type="left anti") if present.num_rows else rejects
+        return pa.schema([QUARANTINE.field(name) for name in _KEY]).empty_table()
+    within = (pc.field("seq") >= low) & (pc.field("seq") <= high)
+    return dataset.to_table(columns=list(_KEY), filter=within)

@@ -36,7 +36,7 @@ def typed(kind: Any, raw: Any) -> Any:
     if kind is str and isinstance(raw, str):
         return str(raw)
     if kind in (int, float):
-        number = isinstance(raw, (int, float)) and not isinstance(raw, bool)
+        number = isinstance(raw, (kind, int)) and not isinstance(raw, bool)  # 1.5 is no whole number
         if number or isinstance(raw, Text):
             try:
                 return kind(raw)

@@ -12,6 +12,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy import Engine
 
@@ -243,6 +245,8 @@ class _Driver:
             query = start()
         except Transient as error:
             return str(error)
+        except (Py4JJavaError, PySparkException) as error:  # a query that fails at its start has failed as any other
+            return _one_line(str(error).partition("\n: ")[2] or str(error))
         if self._watchdog:
             self._watchdog.started()
         while query.isActive and not self._stop.wait(_LOOP_SECONDS):

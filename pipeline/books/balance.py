@@ -96,7 +96,7 @@ class Balance:
     problems: tuple[Problem, ...]  # at most EVIDENCE_ROWS per kind
     bronze_version: int
     values: Values | None = None  # None: only places were compared
-    behind: sources.Behind | None = None  # None: nobody has looked at the source
+    behind: sources.Behind | None = None  # None: the source was not observed
 
     @property
     def ok(self) -> bool:
@@ -163,10 +163,10 @@ def _compare_source(
 ) -> sources.Behind | None:
     if known is None or not bronze.files:
         database.execute(rules.NO_RECORDS)
-        return None
-    sources.load_eras(database, known)
-    ledger.execute(database, rules.READ_TWICE, bronze, bronze)
-    return sources.judge(database, bronze, known)
+    else:
+        sources.load_eras(database, known)
+        ledger.execute(database, rules.READ_TWICE, bronze, bronze)
+    return None if known is None else sources.judge(database, bronze, known)
 
 
 def _games(database: duckdb.DuckDBPyConnection) -> dict[str, tuple[str | None, int | None]]:

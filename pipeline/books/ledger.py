@@ -4,7 +4,6 @@ Read from the Parquet files that delta-rs lists, with no code of the path that w
 entries; nothing here writes to an environment.
 """
 
-import math
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,11 +13,10 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import duckdb
-import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from pipeline.errors import Refused
+from pipeline.errors import Refused, first_line
 from pipeline.names import GameKey, bronze_app_id, stream_app_id
 from pipeline.settings import Paths
 
@@ -54,6 +52,11 @@ INSERT INTO entries
 SELECT places.ord, coalesce(f._seq, -1), coalesce(f._pos, -1), 'table', NULL, NULL
 FROM files(?) AS f, places WHERE places.game_key = ?
 """
+_READ_SPANS: Final = """
+SELECT _file, min(_seq), max(_seq)
+FROM read_parquet(?, union_by_name = true, hive_partitioning = false, filename = '_file')
+WHERE _seq IS NOT NULL AND _pos IS NOT NULL GROUP BY _file
+"""
 _READ_QUARANTINE: Final = """
 INSERT INTO entries
 SELECT places.ord, coalesce(f.seq, -3), coalesce(f.pos, -3), ?, NULL, coalesce(f.reason, 'unknown')
@@ -70,7 +73,6 @@ class Snapshot:
     files: tuple[str, ...]
     cursor: int | None = None  # of a game's table, or bronze's last seq; None: no commit has moved it yet
     paths: tuple[str, ...] = ()  # of the same files, for those that take no patterns
-    spans: tuple[tuple[float, float], ...] = ()  # game tables only: first and last seq of each file, as the log tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +143,25 @@ def execute(database: duckdb.DuckDBPyConnection, sql: str, snapshot: Snapshot, *
     parameters = [list(snapshot.files) if value is snapshot else value for value in values]
     try:
         return database.execute(sql, parameters).fetchall()
-    except (duckdb.IOException, duckdb.InvalidInputException, duckdb.ConversionException) as error:
-        reason = str(error).splitlines()[0]
+    except duckdb.OutOfMemoryException:
+        raise
+    except duckdb.Error as error:  # of a damaged page it raises this very class
+        reason = first_line(error)
         raise Refused(
             f"{snapshot.label} (version {snapshot.version}) cannot be read: {reason}. "
             "If VACUUM ran just now, verify again; otherwise restore that file."
         ) from error
+
+
+def spans(database: duckdb.DuckDBPyConnection, table: Snapshot) -> tuple[tuple[str, tuple[int, int]], ...]:
+    """Return a game table's files with rows that have a place, each with its first and last seq, as its rows tell.
+
+    The log's statistics are not asked: a writer that gets them wrong would hide rows.
+
+    Raises:
+        Refused: a data file is missing or damaged.
+    """
+    return tuple((path, (low, high)) for path, low, high in execute(database, _READ_SPANS, table, table))
 
 
 def _load(database: duckdb.DuckDBPyConnection, reading: Reading) -> None:
@@ -191,23 +206,12 @@ def _snapshot(
         _check_deletions(table, label)
         paths = tuple(unquote(uri).removeprefix("file://") for uri in table.file_uris())
         cursor = None if environment is None else _cursor(table, environment, folder.name, generation)
-        spans = () if environment is None else _spans(table, paths)
-        return Snapshot(label, table.version(), tuple(map(_pattern, paths)), cursor, paths, spans)
+        return Snapshot(label, table.version(), tuple(map(_pattern, paths)), cursor, paths)
     except TableNotFoundError:
         return None
     except DeltaError as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise Refused(f"{label} cannot be opened: {reason}. Repair its Delta log, then verify again.") from error
-
-
-def _spans(table: DeltaTable, paths: Iterable[str]) -> tuple[tuple[float, float], ...]:
-    """Return the first and the last seq of each file, without limit where the log does not tell."""
-    found: dict[str, tuple[float, float]] = {}
-    for each in pa.table(table.get_add_actions(flatten=True)).to_pylist():
-        low, high = each.get("min._seq"), each.get("max._seq")
-        if low is not None and high is not None:
-            found[unquote(each["path"]).rsplit("/", 1)[-1]] = low, high
-    return tuple(found.get(path.rsplit("/", 1)[-1], (-math.inf, math.inf)) for path in paths)
 
 
 def _check_deletions(table: DeltaTable, label: str) -> None:
@@ -231,4 +235,6 @@ def _cursor(table: DeltaTable, environment: str, key: str, generation: int | Non
         version = table.transaction_version(stream_app_id(environment, GameKey(key), number))
         newest, misses = (newest, misses + 1) if version is None else (version, 0)
         number += 1
+    if newest is None and generation is not None and generation > 1:  # an older copy of the table was put back
+        return _cursor(table, environment, key, generation - 1)
     return newest

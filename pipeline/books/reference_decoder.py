@@ -23,8 +23,8 @@ from google.protobuf import descriptor_pb2, struct_pb2, timestamp_pb2, type_pb2,
 LARGEST_PAYLOAD: Final = 1024 * 1024
 """Bytes; docs/data.md, `malformed_payload`."""
 
-_FIRST_SECOND: Final = -62_135_596_800  # the year 1
-_LAST_SECOND: Final = 253_402_300_799  # the year 9999
+_FIRST_TIME: Final = -62_135_596_800_000_000  # microseconds: the year 1
+_LAST_TIME: Final = 253_402_300_799_999_999  # microseconds: the end of the year 9999
 _LONGEST_MICROS: Final = 315_576_000_000 * 1_000_000  # protobuf's limit of a Duration
 
 _TIME: Final = pa.timestamp("us", "UTC")
@@ -117,7 +117,7 @@ class ReferenceDecoder:
                 parsed.append([column.of(one) for column in self._columns])
             except Undecodable as error:
                 refused[place] = error
-            except UnicodeDecodeError as error:  # a string of proto2 is looked at when it is read
+            except UnicodeDecodeError as error:  # a key of proto2 is looked at when it is read
                 refused[place] = Undecodable("malformed_payload", str(error))
         arrays = [pa.array([row[index] for row in parsed], column.type) for index, column in enumerate(self._columns)]
         table = pa.table(arrays, schema=self.schema) if arrays else pa.table({})
@@ -206,7 +206,7 @@ class _Definition:
         """Return the type of one value of a field, and how it is read."""
         inner = field.message_type
         if inner is None:
-            return _SCALARS[field.type], _enum_name(field.enum_type) if field.enum_type is not None else _as_it_is
+            return _SCALARS[field.type], _plain(field)
         if inner.full_name in _SPECIAL:
             return _SPECIAL[inner.full_name]
         if inner.full_name in _WRAPPERS:
@@ -232,7 +232,19 @@ def _told_apart(given: Mapping[int, str]) -> dict[int, str]:
     return names
 
 
+def _plain(field: FieldDescriptor) -> Read:
+    if field.enum_type is not None:
+        return _enum_name(field.enum_type)
+    return _text if field.type == FieldDescriptor.TYPE_STRING else _as_it_is
+
+
 def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bytes):  # proto2 gives them where a text is no UTF-8
+        raise Undecodable("malformed_payload", "a text that is no UTF-8")
     return value
 
 
@@ -257,18 +269,29 @@ def _map_of(name: str, key: Read, item: Read, *, messages: bool) -> Read:
     return read
 
 
+def _micros(held: Any) -> int:
+    """Return a Timestamp or Duration in microseconds; of nanos, perhaps negative, what is below one is left out."""
+    micros = abs(held.nanos) // 1_000
+    return int(held.seconds * 1_000_000 + (micros if held.nanos >= 0 else -micros))
+
+
+def time_of(held: Any) -> int | None:
+    """Return a Timestamp in microseconds, None where it is outside the years 1 to 9999."""
+    micros = _micros(held)
+    return micros if _FIRST_TIME <= micros <= _LAST_TIME else None
+
+
 def _timestamp(held: Any) -> int:
-    if not _FIRST_SECOND <= held.seconds + held.nanos // 1_000_000_000 <= _LAST_SECOND:
+    if (micros := time_of(held)) is None:
         raise Undecodable("malformed_payload", f"a time out of range: {held.seconds} s")
-    return int(held.seconds * 1_000_000 + held.nanos // 1_000)
+    return micros
 
 
 def _duration(held: Any) -> int:
-    micros = abs(held.nanos) // 1_000
-    total = held.seconds * 1_000_000 + (micros if held.nanos >= 0 else -micros)
+    total = _micros(held)
     if not -_LONGEST_MICROS <= total <= _LONGEST_MICROS:
         raise Undecodable("malformed_payload", f"a duration out of range: {held.seconds} s")
-    return int(total)
+    return total
 
 
 def _number(held: Any, number: int) -> int:
@@ -314,7 +337,7 @@ class _Checks:
                 self._learn(field.message_type)
 
     def require(self, parsed: Any, again: Callable[[], Any]) -> None:
-        """Refuse a message that protobuf parses and no table takes; `again` parses it anew, as this may change it."""
+        """Refuse a message that protobuf parses and no table takes; `again` parses it again, as this may change it."""
         if not parsed.IsInitialized():
             raise Undecodable("malformed_payload", "lacks required fields")
         size = parsed.ByteSize()

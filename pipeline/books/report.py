@@ -1,16 +1,16 @@
 """Tells a balance to people (a table) and to machines (JSON); `turnout verify` calls `run`."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
 import click
 
-from pipeline.books.balance import FAULTS, Balance, GameBalance, verify
-from pipeline.books.sources import Behind, Sources
-from pipeline.books.values import Values, Wanted
-from pipeline.settings import Paths
+from pipeline.books.balance import FAULTS, Balance, GameBalance
+from pipeline.books.sources import Behind
+from pipeline.books.values import Values
+from pipeline.names import plain
 
 _GAMES_SHOWN: Final = 20
 _SHOWN: Final = ("bronze_rows", "landed", "quarantined", "pending", *FAULTS)
@@ -18,36 +18,20 @@ _NOTES: Final = ("stale_twins", "quarantine_copies", "ahead", "retired")
 
 
 def run(
-    paths: Paths,
-    environment: str,
-    as_json: bool = False,
-    complete: bool = False,
-    *,
-    generations: Mapping[str, int] | None = None,
-    retired: Collection[str] = (),
-    wanted: Wanted | None = None,
-    known: Sources | None = None,
+    balance: Balance, *, as_json: bool = False, complete: bool = False, repairable: Collection[str] | None = None
 ) -> int:
-    """Verify an environment, print the result and return the exit code: 0 it adds up, 1 it does not.
+    """Print a balance and return the exit code: 0 it adds up, 1 it does not.
 
     Args:
-        paths: where the environment keeps its tables.
-        environment: its name.
+        balance: what `balance.verify` has found.
         as_json: print one JSON document instead of a table.
         complete: also fail when rows are still pending.
-        generations: see `balance.verify`.
-        retired: likewise.
-        wanted: likewise.
-        known: likewise.
-
-    Raises:
-        Refused: nothing is ingested yet, or a table cannot be read.
+        repairable: see `render`.
     """
-    balance = verify(paths, environment, generations, retired, wanted, known)
     if as_json:
-        click.echo(json.dumps(as_dict(balance), ensure_ascii=False))
+        click.echo(json.dumps(as_dict(balance)))
     else:
-        click.echo(render(balance, complete=complete))
+        click.echo(render(balance, complete=complete, repairable=repairable))
     return 0 if (balance.complete if complete else balance.ok) else 1
 
 
@@ -89,12 +73,13 @@ def _values_as_dict(found: Values) -> dict[str, Any]:
     }
 
 
-def render(balance: Balance, *, complete: bool = False) -> str:
+def render(balance: Balance, *, complete: bool = False, repairable: Collection[str] | None = None) -> str:
     """Return the balance as text: the totals, then the games that are not in balance, worst first.
 
     Args:
         balance: what to tell.
         complete: pending rows count as out of balance too.
+        repairable: the keys of games that repairs take, all where None.
     """
     totals = balance.totals
     lines = [f"{'games':<18}{_game_count(balance):>14,}"]
@@ -102,7 +87,7 @@ def render(balance: Balance, *, complete: bool = False) -> str:
     lines += [
         f"{_label(name):<18}{getattr(totals, name):>14,}  (for information)" for name in _NOTES if getattr(totals, name)
     ]
-    lines += [f"  quarantined: {reason:<24}{rows:>14,}" for reason, rows in balance.by_reason.items()]
+    lines += [f"  quarantined: {plain(reason):<24}{rows:>14,}" for reason, rows in balance.by_reason.items()]
     if balance.behind is not None:
         lines += _source_lines(balance.behind)
     if balance.values is not None:
@@ -111,19 +96,17 @@ def render(balance: Balance, *, complete: bool = False) -> str:
     wrong.sort(key=lambda game: (-game.counts.faults, -game.counts.pending, game.game_key))
     if wrong:
         lines += ["", f"{len(wrong)} game(s) not in balance:"]
-        lines += [f"  {game.game_key}: {_faults(game, complete=complete)}" for game in wrong[:_GAMES_SHOWN]]
+        lines += [f"  {plain(game.game_key)}: {_faults(game, complete=complete)}" for game in wrong[:_GAMES_SHOWN]]
     if len(wrong) > _GAMES_SHOWN:
         lines.append(f"  … and {len(wrong) - _GAMES_SHOWN} more")
     if balance.problems:
         lines += ["", "First places (game, seq, pos):"]
     for problem in balance.problems:
-        place = f"{problem.game_key}, {_place(problem.seq)}, {_place(problem.pos)}"
-        lines.append(f"  {_label(problem.kind)}: {place}: {problem.detail}")
+        place = f"{plain(problem.game_key)}, {_place(problem.seq)}, {_place(problem.pos)}"
+        lines.append(f"  {_label(problem.kind)}: {place}: {plain(problem.detail)}")
     if doubled := _doubled(balance):
-        more = f" and {len(doubled) - _GAMES_SHOWN} more" if len(doubled) > _GAMES_SHOWN else ""
-        games = " ".join(doubled[:_GAMES_SHOWN])
-        lines += ["", f"To remove second copies, one commit per table: `turnout repair dedupe {games}`{more}"]
-    return "\n".join([*lines, "", _verdict(balance, complete=complete)])
+        lines += ["", *_dedupe_lines(doubled, doubled if repairable is None else repairable)]
+    return "\n".join([*lines, "", _verdict(balance, complete=complete) + _unknown(balance)])
 
 
 def _source_lines(found: Behind) -> list[str]:
@@ -131,8 +114,8 @@ def _source_lines(found: Behind) -> list[str]:
     number = "not compared" if found.records is None else f"{found.records:,}"
     return [
         f"{'behind source':<18}{number:>14}",
-        *(f"  {each}" for each in found.problems),
-        *(f"  not compared: {each}" for each in found.not_compared),
+        *(f"  {plain(each)}" for each in found.problems),
+        *(f"  not compared: {plain(each)}" for each in found.not_compared),
     ]
 
 
@@ -146,13 +129,15 @@ def _value_lines(found: Values) -> list[str]:
     ]
     for reason in sorted({*found.decodable, *found.undecodable}):
         could, could_not = found.decodable.get(reason, 0), found.undecodable.get(reason, 0)
-        lines.append(f"  quarantined as {reason}: {could:,} would decode with today's schemas, {could_not:,} would not")
+        lines.append(
+            f"  quarantined as {plain(reason)}: {could:,} would decode with today's schemas, {could_not:,} would not"
+        )
     if found.decodable:
         lines.append("  `turnout repair replay` lands those that would decode.")
     if found.named:
         lines += ["", "First values that differ (game, seq, pos, column):"]
     for each in found.named:
-        at = f"{each.game_key}, {each.seq}, {each.pos}, {each.column or 'the whole row'}"
+        at = f"{plain(each.game_key)}, {each.seq}, {each.pos}, {plain(each.column or 'the whole row')}"
         lines.append(f"  {at}: expected {each.expected}, found {each.found}")
     return lines
 
@@ -160,6 +145,26 @@ def _value_lines(found: Values) -> list[str]:
 def _doubled(balance: Balance) -> list[str]:
     """Return the keys of the games with rows that stand more than once in their table."""
     return [game.game_key for game in balance.games if game.is_game and game.counts.duplicated]
+
+
+def _dedupe_lines(doubled: Sequence[str], repairable: Collection[str]) -> list[str]:
+    """Return the command that removes second copies, and the games that it would refuse."""
+    taken, others = ([key for key in doubled if (key in repairable) is wanted] for wanted in (True, False))
+    lines = []
+    if taken:
+        command = f"`turnout repair dedupe {' '.join(taken[:_GAMES_SHOWN])}`{_more(taken)}"
+        lines.append(f"To remove second copies, one commit per table: {command}")
+    if others:
+        keys = " ".join(plain(key) for key in others[:_GAMES_SHOWN])
+        lines.append(
+            f"Doubled, but retired, unknown, or without a schema: {keys}{_more(others)}. Dedupe refuses these."
+        )
+        lines.append("Run `turnout repair restore` for retired games, and register a schema where there is none.")
+    return lines
+
+
+def _more(keys: Sequence[str]) -> str:
+    return f" and {len(keys) - _GAMES_SHOWN} more" if len(keys) > _GAMES_SHOWN else ""
 
 
 def _game_count(balance: Balance) -> int:
@@ -190,6 +195,12 @@ def _verdict(balance: Balance, *, complete: bool) -> str:
     if balance.complete:
         return "OK: every row of bronze is in its game's table or in quarantine, exactly once."
     return f"OK: nothing is lost, doubled or misrouted; {balance.totals.pending:,} row(s) are still to come."
+
+
+def _unknown(balance: Balance) -> str:
+    if not balance.ok or balance.behind is None or balance.behind.records is not None:
+        return ""
+    return " Bronze was not compared with its source: see above."
 
 
 def _label(name: str) -> str:

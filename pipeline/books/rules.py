@@ -7,7 +7,8 @@ from typing import Final
 
 # One line per place (game, seq, pos) that is not simply "once in bronze, once in the table, cursor past it".
 # A quarantine row that bronze lacks is judged only if it was there before bronze was read, and not if it
-# belongs to the batch right after bronze's last: ingest writes quarantine first.
+# belongs to the batch right after bronze's last: ingest writes quarantine first. Rows of a table without a seq or
+# a pos share the stand-in of a missing one: they are no copies of each other, so each is a phantom.
 ODD: Final = """
 CREATE TABLE odd AS
 WITH places_of AS (
@@ -32,14 +33,15 @@ WITH places_of AS (
 ), newest AS (
     SELECT coalesce(max(seq), 0) AS seq FROM entries WHERE side = 'bronze'
 ), judged AS (
-    SELECT unusual.*, owner,
+    SELECT unusual.*, owner, unusual.seq >= 0 AND unusual.pos >= 0 AS placed,
         landed > 0 OR (before + CASE WHEN $once THEN after ELSE 0 END > 0 AND unusual.seq <> newest.seq + 1) AS judge
     FROM unusual LEFT JOIN elsewhere USING (seq, pos), newest
 )
 SELECT ord, seq, pos, owner, cursor, reason,
-    greatest(landed - 1, 0) AS duplicated,
+    CASE WHEN placed THEN greatest(landed - 1, 0) ELSE 0 END AS duplicated,
     (bronze = 0 AND landed > 0 AND owner IS NOT NULL)::INT AS misrouted,
-    (bronze = 0 AND judge AND (landed = 0 OR owner IS NULL))::INT AS phantom,
+    (bronze = 0 AND judge AND (landed = 0 OR owner IS NULL))::INT
+        * CASE WHEN placed THEN 1 ELSE greatest(landed, 1) END AS phantom,
     (bronze > 0 AND landed = 0 AND before + after = 0 AND (refused OR passed))::INT AS lost,
     (bronze > 0 AND landed = 0 AND before + after = 0 AND NOT (refused OR passed))::INT AS pending,
     (landed > 0 AND seq > cursor AND NOT refused)::INT AS early,
@@ -90,7 +92,7 @@ FROM numbered JOIN places USING (game_key) WHERE number > 1
 """
 
 NO_RECORDS: Final = "CREATE TABLE read_twice (ord INTEGER, seq BIGINT, pos BIGINT, detail VARCHAR)"
-"""Instead of READ_TWICE, where nothing is known of sources."""
+"""Instead of READ_TWICE, where nothing is known of sources, or bronze is empty."""
 
 # Parameter: the last seq that bronze says it has; null when it does not.
 BEYOND: Final = """

@@ -6,7 +6,7 @@ that is read later; `judge` compares. What cannot be compared is said to be so. 
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,12 +21,12 @@ from sqlalchemy import Engine
 from pipeline import query_log
 from pipeline.books import ledger
 from pipeline.delta_log import commits_after
-from pipeline.errors import Refused, Transient
+from pipeline.errors import Refused, Transient, first_line
 from pipeline.settings import Paths, Settings
 from pipeline.store import sources as store
 
 Probe = Callable[[int, int, int], bool | None]
-"""Whether the topic's partition has a committed record from one offset to another; None: nobody can tell any more."""
+"""Whether the topic's partition has a committed record from one offset to another; None: unknown."""
 
 _MOST_RANGES: Final = 50  # of offsets that bronze lacks, the longest first, for which the broker is asked
 _MOST_NAMED: Final = 5
@@ -37,7 +37,7 @@ _REPLACED: Final = re.compile(r" \(until generation \d+ was replaced\)$")
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """From which seq on rows of a topic are of which source; a topic that was made anew is another one."""
+    """From which seq on rows of a topic are of which source; a topic that was recreated is another one."""
 
     topic: str  # empty for the landing table
     since_seq: int  # its rows have a larger seq
@@ -95,8 +95,10 @@ def observe(settings: Settings, paths: Paths, engine: Engine, probe: Probe | Non
     mixed = frozenset(topic for topic, names in homes.items() if len(names) > 1)
     try:
         passed = _passed(settings, paths, engine, probe)
-    except (Refused, Transient, DeltaError, OSError, ValueError, KeyError) as error:
-        return Sources(tuple(eras), mixed, None, f"The source cannot be looked at: {str(error).splitlines()[0]}")
+    except (Refused, Transient, DeltaError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        # The last three: a checkpoint, a row or a log's entry has another form than it should.
+        reason = first_line(error)
+        return Sources(tuple(eras), mixed, None, f"The source cannot be looked at: {reason}")
     if isinstance(passed, str):
         return Sources(tuple(eras), mixed, None, passed)
     return Sources(tuple(eras), mixed, passed, None)
@@ -150,8 +152,10 @@ def _passed(settings: Settings, paths: Paths, engine: Engine, probe: Probe | Non
     start = json.loads(known.start) if known.start else None
     query = paths.checkpoints / "ingest" / str(number) / "query"
     done = query_log.batches(query / "commits")
-    offset = query_log.offset(query / "offsets" / str(done[-1])) if done else None
-    if done and offset is None:
+    if not done:
+        return f"Ingest's checkpoint {query} has no finished batch, so it is not known what ingest has passed."
+    offset = query_log.offset(query / "offsets" / str(done[-1]))
+    if offset is None:
         return f"Ingest's checkpoint {query} does not tell how far it is."
     if source.kind == "kafka":
         gaps = [gap for gap in store.accepted_gaps(engine) if gap.source == described and gap.partition is not None]
@@ -164,12 +168,12 @@ def _passed_offsets(
     topic: str,
     since_seq: int,
     start: dict[str, Any] | None,
-    offset: dict[str, Any] | None,
+    offset: dict[str, Any],
     gaps: Iterable[store.AcceptedGap],
     probe: Probe | None,
 ) -> PassedOffsets | str:
     begun = {int(number): at for number, at in (start or {}).get("offsets", {}).items()}
-    after = {int(number): at for number, at in offset[topic].items()} if offset else begun
+    after = {int(number): at for number, at in offset[topic].items()}
     accepted = tuple(
         (gap.partition, gap.first, gap.first + 2**62 if gap.last is None else gap.last)
         for gap in gaps
@@ -182,7 +186,7 @@ def _passed_files(
     landing: Path,
     known: store.Identity,
     start: dict[str, Any] | None,
-    offset: dict[str, Any] | None,
+    offset: dict[str, Any],
     accepted: Iterable[store.AcceptedGap],
 ) -> PassedFiles | str:
     """Return the files of the landing commits that ingest has passed, as far as the table's log still has them."""
@@ -192,10 +196,10 @@ def _passed_files(
     begun = 0 if start is None else start["version"]
     if begun is None:
         return "Ingest began with the landing table as it was then: which files that were is not known."
-    if offset is not None and offset["isStartingVersion"]:
+    if offset["isStartingVersion"]:
         return "Ingest still reads the landing table as it was at its first start."
     skipped = set() if start is None else set(start["skip"])
-    end = begun if offset is None else offset["reservoirVersion"]
+    end = offset["reservoirVersion"]
     there = {int(file.stem) for file in (landing / "_delta_log").glob("*.json") if file.stem.isdigit()}
     first = max(
         begun, min((version for version in there if set(range(version, table.version() + 1)) <= there), default=0)
@@ -237,11 +241,11 @@ def _behind_files(
 
 
 _HOLES: Final = """
-SELECT "partition", before + 1, "offset" - 1 FROM (
+SELECT "partition", before + 1, "offset" - 1, count(*) OVER () FROM (
     SELECT "partition", "offset", seq, lag("offset") OVER one AS before, lag(seq) OVER one AS seq_before
     FROM files(?) WHERE topic = ? AND seq > ? AND "partition" IS NOT NULL
     WINDOW one AS (PARTITION BY "partition" ORDER BY "offset")
-) WHERE "offset" > before + 1 AND seq <> seq_before ORDER BY "offset" - before DESC LIMIT ?
+) WHERE "offset" > before + 1 AND seq <> seq_before ORDER BY "offset" - before DESC, "partition", "offset" LIMIT ?
 """
 _ENDS: Final = """
 SELECT "partition", min("offset"), max("offset") FROM files(?)
@@ -253,7 +257,10 @@ def _behind_offsets(
     database: duckdb.DuckDBPyConnection, bronze: ledger.Snapshot, passed: PassedOffsets, notes: tuple[str, ...]
 ) -> Behind:
     """Look for offsets that ingest has passed and bronze lacks; what transactions and compaction leave out is fine."""
-    ranges = list(_lacking(database, bronze, passed))
+    holes = ledger.execute(database, _HOLES, bronze, bronze, passed.topic, passed.since_seq, _MOST_RANGES)
+    ranges = list(_lacking(database, bronze, passed, [hole[:3] for hole in holes]))
+    if holes and (there := holes[0][3]) > len(holes):
+        notes = (*notes, f"Holes in the offsets of {passed.topic!r}: {len(holes)} of {there:,} looked at, the largest.")
     if not ranges:
         return Behind(0, (), notes)
     if passed.probe is None:
@@ -279,7 +286,10 @@ def _behind_offsets(
 
 
 def _lacking(
-    database: duckdb.DuckDBPyConnection, bronze: ledger.Snapshot, passed: PassedOffsets
+    database: duckdb.DuckDBPyConnection,
+    bronze: ledger.Snapshot,
+    passed: PassedOffsets,
+    holes: Sequence[tuple[int, int, int]],
 ) -> Iterator[tuple[int, int, int]]:
     found = ledger.execute(database, _ENDS, bronze, bronze, passed.topic, passed.since_seq)
     ends = {partition: (low, high) for partition, low, high in found}
@@ -288,8 +298,7 @@ def _lacking(
         begun = passed.begun.get(partition, 0)
         low, high = ends.get(partition, (after, after - 1))
         ranges += [(partition, begun, min(low, after) - 1), (partition, max(high + 1, begun), after - 1)]
-    ranges += ledger.execute(database, _HOLES, bronze, bronze, passed.topic, passed.since_seq, _MOST_RANGES)
-    for partition, first, last in ranges:
+    for partition, first, last in (*ranges, *holes):
         covered = any(each == partition and low <= first and last <= high for each, low, high in passed.accepted)
         if first <= last and not covered:
             yield partition, first, last

@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 from google.protobuf.message import DecodeError
 
 from pipeline.books.cells import differences
-from pipeline.books.reference_decoder import ReferenceDecoder
+from pipeline.books.reference_decoder import ReferenceDecoder, time_of
 from pipeline.books.routing import key_of
-from pipeline.errors import Refused
+from pipeline.delta_files import without_views
+from pipeline.errors import Refused, first_line
 from pipeline.names import MALFORMED
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
@@ -42,8 +43,6 @@ _READ: Final = pa.schema(
     ]
 )
 """What is read of bronze."""
-_FIRST_TIME: Final = -62_135_596_800_000_000  # microseconds: the year 1
-_LAST_TIME: Final = 253_402_300_799_999_999  # microseconds: the end of the year 9999
 _POSITIONS: Final = 2**31  # a pos is an int
 
 Places = npt.NDArray[np.int64]
@@ -64,7 +63,7 @@ class KnownSchema:
 class Subject:
     """What is compared: the pinned files of all tables, the schemas, and which rows."""
 
-    tables: Mapping[str, Sequence[tuple[str, tuple[float, float]]]]  # game key → data files, each with its seqs
+    tables: Mapping[str, Sequence[tuple[str, tuple[int, int]]]]  # game key → data files, each with its seqs
     schemas: Mapping[str, Mapping[int, KnownSchema]]  # game key → schema id
     chosen: str | None  # a file of the places of a sample; None: every row
     quarantined: str  # a file of the places in quarantine
@@ -130,14 +129,14 @@ def run(part: Part, subject: Subject) -> Outcome:
     try:
         for rows in _portions(part):
             work.take(rows)
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, pa.ArrowException) as error:
         raise damaged(error) from error
     return work.outcome
 
 
 def damaged(error: Exception) -> Refused:
     """Return what is said of a data file that cannot be read."""
-    reason = str(error).splitlines()[0]
+    reason = first_line(error)
     return Refused(
         f"A data file cannot be read: {reason}. If VACUUM ran just now, verify again; otherwise restore that file."
     )
@@ -264,7 +263,7 @@ class _Work:
             if first > high or last < low:
                 continue
             for batch in pq.ParquetFile(path).iter_batches(_DECODED_ROWS, use_threads=False):
-                found = pa.Table.from_batches([batch])
+                found = without_views(pa.Table.from_batches([batch]))
                 found = found.filter(pc.and_(pc.is_valid(found.column("_seq")), pc.is_valid(found.column("_pos"))))
                 there = place(found.column("_seq").to_numpy(), found.column("_pos").to_numpy())
                 mine = _found(wanted, there)
@@ -370,8 +369,7 @@ def _own(row: _Opened) -> tuple[int, int | None, str | None, int | None]:
     """Return what a table's own columns should hold."""
     wrapper, at = row.wrapper, None
     if wrapper.HasField("event_time"):
-        at = wrapper.event_time.seconds * 1_000_000 + wrapper.event_time.nanos // 1_000
-        at = at if _FIRST_TIME <= at <= _LAST_TIME else None
+        at = time_of(wrapper.event_time)
     return wrapper.schema_id, at, wrapper.event_id or None, row.source_time
 
 

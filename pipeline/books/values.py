@@ -113,7 +113,7 @@ def _subject(database: duckdb.DuckDBPyConnection, reading: ledger.Reading, wante
     np.savez(quarantined, place=places[order], reason=numbers[order].astype(np.int16), names=reasons)
     registered = wanted.schemas if isinstance(wanted.schemas, SchemaSet) else wanted.schemas()
     schemas = {str(key): known_schemas(registered, key) for key in registered.games}
-    tables = {key: tuple(zip(table.paths, table.spans, strict=True)) for key, table in reading.tables.items()}
+    tables = {key: ledger.spans(database, table) for key, table in reading.tables.items()}
     return Subject(tables, schemas, chosen, quarantined)
 
 
@@ -133,7 +133,7 @@ def _parts(bronze: Iterable[str]) -> Iterator[tuple[int, Part]]:
     for path in sorted(bronze):
         try:
             metadata = pq.read_metadata(path)
-        except (OSError, pa.ArrowInvalid) as error:
+        except (OSError, pa.ArrowException) as error:
             raise damaged(error) from error
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)

@@ -141,7 +141,11 @@ class Parser:
             return one_line(str(error))
         if self._mistyped is None:
             return content
-        if (wrong := self._mistyped.find(parsed)) is not None:
+        try:
+            wrong = self._mistyped.find(parsed)
+        except UnicodeDecodeError as error:  # proto2 lets a key pass that is no text until it is read
+            return one_line(str(error))
+        if wrong is not None:
             return wrong
         self._class.DiscardUnknownFields(parsed)  # by the class: a field may have the name of a method
         written: bytes = self._class.SerializePartialToString(parsed)

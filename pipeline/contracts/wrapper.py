@@ -8,10 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
+from pipeline.contracts.messages import describe
 from pipeline.contracts.parsing import Parser, Rows
 from pipeline.names import is_game_name
 from protos.turnout.v1 import wrapper_pb2
+from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 COLUMNS: Final = pa.schema(
     [
@@ -26,6 +29,7 @@ COLUMNS: Final = pa.schema(
 )
 """The columns of opened wrappers."""
 
+_MESSAGE: Final = Wrapper.DESCRIPTOR.full_name
 _MALFORMED: Final = "malformed_wrapper"
 _EMPTY: Final = (_MALFORMED, "the wrapper is empty")
 _TOMBSTONE: Final = ("tombstone", "the record has no value")
@@ -59,7 +63,7 @@ def open_wrappers(raw: pa.BinaryArray, *, known_good: bool = False) -> Opened:
     reasons |= dict.fromkeys(np.flatnonzero(raw.is_null().to_numpy(zero_copy_only=False)).tolist(), _TOMBSTONE)
     reasons |= {int(rows[row]): (_MALFORMED, detail) for row, detail in parsed.bad}
     rows = rows[parsed.rows]
-    batch = _typed(parsed.batch)
+    batch = _typed(parsed.batch, _event_times(parsed.batch, raw, rows))
     valid = _valid_names(batch.column("game"))
     reasons |= dict.fromkeys(rows[~valid].tolist(), _NO_NAME)
     if not reasons:
@@ -70,10 +74,31 @@ def open_wrappers(raw: pa.BinaryArray, *, known_good: bool = False) -> Opened:
 
 @lru_cache(maxsize=1)
 def _parser() -> Parser:
-    return Parser(wrapper_pb2.DESCRIPTOR.message_types_by_name["Wrapper"])
+    """Return a parser of wrappers that keeps all parts of `event_time`: the Arrow parser would keep the last one.
+
+    A field of a message may come in any number of parts, which the format's rules merge.
+    """
+    file = FileDescriptorProto()
+    wrapper_pb2.DESCRIPTOR.CopyToProto(file)
+    fields = {(message.name, field.name): field for message in file.message_type for field in message.field}
+    fields["Wrapper", "event_time"].label = FieldDescriptorProto.LABEL_REPEATED
+    return Parser(describe(_MESSAGE, FileDescriptorSet(file=[file]).SerializeToString()))
 
 
-def _typed(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _event_times(batch: pa.RecordBatch, raw: pa.BinaryArray, rows: Rows) -> pa.Array:
+    """Return the time of each wrapper of the batch, which stood at these rows; null where it has none."""
+    parts = batch.column("event_time")
+    counts = pc.fill_null(pc.list_value_length(parts), 0).to_numpy()
+    times = parts.values.take(pa.array(parts.offsets.to_numpy()[:-1], mask=counts == 0))
+    split = np.flatnonzero(counts > 1)
+    if not split.size:
+        return times
+    merged = [Wrapper.FromString(raw[row].as_py()).SerializeToString() for row in rows[split].tolist()]
+    exact = _parser().parse(pa.array(merged, pa.binary()), known_good=True).batch.column("event_time")
+    return pc.replace_with_mask(times, pa.array(counts > 1), exact.flatten())
+
+
+def _typed(batch: pa.RecordBatch, event_times: pa.Array) -> pa.RecordBatch:
     """Return parsed wrappers with the columns' types, and null for what was left out or does not fit."""
     columns = {name: batch.column(name) for name in COLUMNS.names}
     for name in ("event_id", "producer_id"):
@@ -81,9 +106,9 @@ def _typed(batch: pa.RecordBatch) -> pa.RecordBatch:
     sequence = columns["sequence"]
     fits = pc.and_(pc.greater(sequence, pa.scalar(0, pa.uint64())), pc.less(sequence, pa.scalar(2**63, pa.uint64())))
     columns["sequence"] = _null_unless(fits, sequence).cast(pa.int64())
-    moment = columns["event_time"].cast(pa.int64())
+    moment = event_times.cast(pa.int64())
     real = pc.and_(pc.greater_equal(moment, _FIRST_TIME), pc.less_equal(moment, _LAST_TIME))
-    columns["event_time"] = _null_unless(real, columns["event_time"])
+    columns["event_time"] = _null_unless(real, event_times)
     return pa.RecordBatch.from_arrays([columns[each.name].cast(each.type) for each in COLUMNS], schema=COLUMNS)
 
 

@@ -12,6 +12,7 @@ import click
 from sqlalchemy import Engine
 
 from pipeline.control.roles import current, require
+from pipeline.names import plain
 from pipeline.options import together
 from pipeline.repair.game import find
 from pipeline.settings import Settings
@@ -56,30 +57,35 @@ def keys_of(wanted: Sequence[str], known: Mapping[str, str]) -> list[str]:
     return sorted({str(find(each, known).key) for each in wanted})
 
 
-def asked(settings: Settings, engine: Engine, wish: Wish, lines: Sequence[str], how: How) -> NoReturn:
+def asked(
+    settings: Settings, engine: Engine, wish: Wish, lines: Sequence[str], how: How, left_out: Sequence[str] = ()
+) -> NoReturn:
     """Show what is to be done, ask for it unless it is nothing or a dry run, and follow it; end with the exit code.
+
+    `left_out` says what is not done of what was wanted; with any the exit code is 1, whatever becomes of the rest.
 
     Raises:
         Refused: the actor has not the role for it, or a target belongs to another operation.
     """
     from pipeline.store.operations import ask
 
-    for each in lines:
+    for each in (*lines, *(f"left out: {each}" for each in left_out)):
         click.echo(each, err=how.as_json)
     if how.dry_run or not wish.targets:
         if how.as_json:
             click.echo(json.dumps({"kind": wish.kind, "targets": wish.targets, "preview": wish.preview}))
-        sys.exit(0)
+        sys.exit(1 if left_out else 0)
     require(current(settings, engine), wish.actor, wish.kind)
     operation = ask(engine, wish)
     click.echo(f"operation {operation.operation_id[:8]}", err=how.as_json)
-    sys.exit(_follow(engine, operation, how))
+    code = _follow(engine, operation, how)
+    sys.exit(1 if left_out else code)
 
 
 def line(operation: Operation) -> str:
     """Return an operation as a line for people."""
     said = f": {operation.outcome}" if operation.outcome else ""
-    return (
+    return plain(
         f"{operation.operation_id[:8]}  {moment(operation.asked_at)}  {operation.kind} of {len(operation.targets)} "
         f"by {operation.actor}  {operation.state}{said}"
     )
@@ -87,7 +93,7 @@ def line(operation: Operation) -> str:
 
 def step_line(step: Step) -> str:
     """Return a step of a journal as a line for people."""
-    return f"  {step.number} {step.name:<8} {step.state:<8} {step.detail}"
+    return plain(f"  {step.number} {step.name:<8} {step.state:<8} {step.detail}")
 
 
 def as_dict(operation: Operation, journal: Sequence[Step]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import click
 
 from pipeline.control.asking import How, as_dict, asked, asking, keys_of, line, moment, step_line
 from pipeline.control.roles import current, require
+from pipeline.names import plain
 from pipeline.settings import load
 
 
@@ -123,7 +124,7 @@ def show_operation(env_dir: Path, operation: str, as_json: bool) -> None:
         return
     click.echo(line(found))
     for each in (f"targets: {', '.join(found.targets)}", f"reason: {found.reason or 'none given'}"):
-        click.echo(each)
+        click.echo(plain(each))
     for step in journal:
         click.echo(step_line(step))
 
@@ -193,7 +194,8 @@ def list_audit(env_dir: Path, since: str | None, until: str | None, as_json: boo
             continue
         ended = f" {each.outcome}" if each.outcome else ""
         about = ", ".join(each.targets)
-        click.echo(f"{moment(each.at)}  {each.place:<16} {each.actor:<12} {each.action} {each.phase}{ended}  {about}")
+        did = f"{each.actor:<12} {each.action} {each.phase}{ended}"
+        click.echo(plain(f"{moment(each.at)}  {each.place:<16} {did}  {about}"))
 
 
 @audit.command("verify")
@@ -209,9 +211,10 @@ def verify_audit(env_dir: Path, expect: str | None, as_json: bool) -> None:
         click.echo(json.dumps({**asdict(verdict), "intact": verdict.intact}))
     else:
         for defect in verdict.defects:
-            click.echo(defect)
+            click.echo(plain(defect))
         for each in verdict.unended:
-            click.echo(f"{each.place}: {each.actor} began to {each.action} {', '.join(each.targets)}; no end is told")
+            begun = f"{each.place}: {each.actor} began to {each.action} {', '.join(each.targets)}"
+            click.echo(plain(f"{begun}; no end is told"))
         click.echo(
             f"{verdict.entries} entries, {'intact' if verdict.intact else 'NOT intact'}; newest hash {verdict.head}"
         )

@@ -7,13 +7,17 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from pipeline.contracts.registry import LocalRegistry
+from pipeline.contracts.schemas import SchemaSet
 from pipeline.control.engine import Kind, Progress, StepKind, World, some
 from pipeline.control.repairs import Subject, observe, worked
 from pipeline.delta_table import CursorTable
-from pipeline.errors import Refused, Transient
+from pipeline.errors import Refused, Transient, first_line
 from pipeline.names import GameKey, repair_app_id
 from pipeline.repair.dedupe import Deduped, dedupe
 from pipeline.repair.game import Game, known_names
@@ -22,6 +26,10 @@ from pipeline.store.operations import Operation, Wish
 
 _WORK_SECONDS: Final = 6 * 3600.0  # all places of a table are read, and others may be before it
 _SEEN_SECONDS: Final = 3600.0
+_PERHAPS_MEMORY: Final = (
+    "perhaps the controller had too little memory for the table. See its log, give it more, and ask again; or run "
+    "`turnout repair rebuild` instead."
+)
 
 
 def plan(paths: Paths, environment: str, keys: Sequence[str], subjects: Mapping[str, Subject]) -> dict[str, Any]:
@@ -44,13 +52,27 @@ def plan(paths: Paths, environment: str, keys: Sequence[str], subjects: Mapping[
     }
 
 
+def dedupe_each(
+    paths: Paths, environment: str, schemas: SchemaSet, games: Sequence[Game], *, dry_run: bool
+) -> tuple[list[Deduped], list[str]]:
+    """Dedupe each of these tables; return what was done, and one sentence for each that could not be."""
+    done, failed = [], []
+    for game in games:
+        try:
+            done.append(dedupe(paths, environment, schemas, game, dry_run=dry_run))
+        except (Refused, Transient, DeltaError, OSError, pa.ArrowException, duckdb.Error) as error:
+            reason = first_line(error)
+            failed.append(reason if game.key in reason else f"{game.key}: {reason}")
+    return done, failed
+
+
 def wish(facts: Mapping[str, Any], actor: str, reason: str) -> Wish:
     """Return the operation to submit."""
     return Wish("dedupe", tuple(f"game:{key}" for key in facts), actor, reason, {"games": sorted(facts)}, facts)
 
 
 def announced(facts: Mapping[str, Any]) -> list[str]:
-    """Return what an operation does to tables that nobody has looked at, as lines for people."""
+    """Return what an operation does to tables that were not read yet, as lines for people."""
     lines = [f"{key}: generation {each['generation']}" for key, each in facts.items()]
     last = "Second copies of rows are removed in one commit per table; a table without any is left as it is."
     return [*lines, f"{len(facts)} to dedupe. {last}"]
@@ -67,7 +89,7 @@ def sentence(done: Deduped) -> str:
     """Return what was found in one table."""
     differing = f" {done.differing:,} of them had copies that differ: the one that bronze gives stays."
     return (
-        f"{done.game_key}: {done.places:,} row(s) stand more than once, {done.removed:,} second copies in "
+        f"{done.game_key}: {done.places:,} row(s) with more than one copy, {done.removed:,} second copies in "
         f"{done.files:,} file(s).{differing if done.differing else ''}"
     )
 
@@ -83,8 +105,9 @@ def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
 
 
 def _remove(world: World, operation: Operation) -> Progress:
-    work = partial(_all, world, operation, dry_run=False)
-    return worked(world, operation, work, f"Doubled rows of {len(operation.preview)} are being removed.")
+    work = partial(_all, world, operation)
+    meanwhile = f"Doubled rows of {len(operation.preview)} are being removed."
+    return worked(world, operation, work, meanwhile, _PERHAPS_MEMORY)
 
 
 def _see(world: World, operation: Operation) -> Progress:
@@ -99,22 +122,29 @@ def _left(world: World, operation: Operation) -> str:
     found = _each(world, operation, dry_run=True)
     if left := [each.game_key for each in found if each.removed]:
         raise Refused(f"Rows are doubled again in {some(left)}: look at the table's Delta history.")
-    return "No row stands more than once now."
+    return "No row has a second copy now."
 
 
-def _all(world: World, operation: Operation, *, dry_run: bool) -> str:
-    return " ".join(sentence(each) for each in _each(world, operation, dry_run=dry_run))
+def _all(world: World, operation: Operation) -> str:
+    return " ".join(_outcome(world, operation, each) for each in _each(world, operation, dry_run=False))
+
+
+def _outcome(world: World, operation: Operation, done: Deduped) -> str:
+    """Return what was done to one table, also by a controller that was killed between its commit and the journal."""
+    key, environment = done.game_key, world.settings.environment
+    if done.removed or _repairs(world.paths, environment, key) == operation.preview[key]["repairs"]:
+        return sentence(done)
+    since = operation.asked_at * 1000
+    commits = DeltaTable(world.paths.table(GameKey(key))).history()
+    notes = [str(each.get("turnout", "")) for each in commits if each["timestamp"] >= since]
+    earlier = next((note for note in notes if note.startswith("dedupe: ")), None)
+    return sentence(done) if earlier is None else f"{key}: removed by an earlier try, which did not end: {earlier}."
 
 
 def _each(world: World, operation: Operation, *, dry_run: bool) -> list[Deduped]:
     schemas, known = LocalRegistry(world.engine).snapshot(), known_names(world.engine)
-    done, failed = [], []
-    for key in sorted(operation.preview):
-        game = Game(GameKey(key), known[key])
-        try:
-            done.append(dedupe(world.paths, world.settings.environment, schemas, game, dry_run=dry_run))
-        except (Refused, Transient, DeltaError, OSError) as error:
-            failed.append(f"{key}: {error}")
+    games = [Game(GameKey(key), known[key]) for key in sorted(operation.preview)]
+    done, failed = dedupe_each(world.paths, world.settings.environment, schemas, games, dry_run=dry_run)
     if failed:
         others = f" The other {len(done)} are done." if done else ""
         raise Refused(f"{some(failed)}{others}")

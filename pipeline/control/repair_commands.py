@@ -92,7 +92,6 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: How) -> None:
     """Remove second copies of rows from the tables of GAMES (names or keys), in one commit each."""
     from pipeline.contracts.registry import LocalRegistry
     from pipeline.control import dedupes, repairs
-    from pipeline.repair.dedupe import dedupe as look
     from pipeline.repair.game import find, known_names
     from pipeline.store.engine import open_store
 
@@ -102,10 +101,13 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: How) -> None:
     keys = keys_of(games, known)
     facts = dedupes.plan(paths, environment, keys, repairs.observe(paths, environment, engine, keys))
     schemas = LocalRegistry(engine).snapshot()
-    found = [look(paths, environment, schemas, find(key, known), dry_run=True) for key in facts]
+    wanted = [find(key, known) for key in facts]
+    found, undecided = dedupes.dedupe_each(paths, environment, schemas, wanted, dry_run=True)
     doubled = {each.game_key: facts[each.game_key] for each in found if each.removed}
+    if undecided and not doubled:
+        raise Refused(" ".join(undecided))
     wish = dedupes.wish(doubled, getpass.getuser(), how.reason)
-    asked(settings, engine, wish, dedupes.rendered(found), how)
+    asked(settings, engine, wish, dedupes.rendered(found), how, left_out=undecided)
 
 
 @repair.command("rebuild")

@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from sqlalchemy import Engine
 
@@ -21,17 +22,17 @@ from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.control.engine import Kind, Progress, StepKind, World, some
 from pipeline.delta_table import CursorTable
-from pipeline.errors import Refused, Transient
-from pipeline.names import GameKey, stream_app_id
+from pipeline.errors import Refused, Transient, first_line
+from pipeline.names import GameKey, plain, stream_app_id
 from pipeline.quarantine import REASONS
 from pipeline.repair import twins
-from pipeline.repair.game import Game, known_names
+from pipeline.repair.game import Game, known_names, unreadable
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.repair.rebuild import Replaced, rebuild
 from pipeline.repair.replay import KILLS_WORKER, Replayed, replay_all
-from pipeline.repair.telling import plain, render_rebuilt
+from pipeline.repair.telling import render_rebuilt
 from pipeline.settings import Paths
-from pipeline.store.decisions import Decision, decided
+from pipeline.store.decisions import Decision, ask_retry, decided
 from pipeline.store.fleet import silence
 from pipeline.store.games import record_generation, registered_keys, retired_games
 from pipeline.store.operations import Operation, Wish, begin_step, end_step, steps
@@ -41,6 +42,10 @@ _WORK_SECONDS: Final = 6 * 3600.0  # a game's whole bronze may be read, and othe
 _SEEN_SECONDS: Final = 300.0
 _TRIES: Final = 3  # a row that kills who reads it must not kill controllers without end
 _NOTHING: Final = Decision()
+_PERHAPS_A_ROW: Final = (
+    "perhaps a row kills who reads it. Start the game's group, which finds such a row and puts it into quarantine; "
+    "then ask again."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +59,20 @@ class Subject:
 
 
 def observe(paths: Paths, environment: str, engine: Engine, keys: Sequence[str]) -> dict[str, Subject]:
-    """Look at these games; those nobody knows are left out."""
+    """Look at these games; those nobody knows are left out.
+
+    Raises:
+        Refused: a table cannot be opened.
+    """
     known, schemas, retired = known_names(engine), registered_keys(engine), retired_games(engine)
-    return {
-        key: Subject(known[key], schemas.get(key, 0), newest_generation(paths, environment, key), key in retired)
-        for key in keys
-        if key in known
-    }
+    found = {}
+    for key in (key for key in keys if key in known):
+        try:
+            newest = newest_generation(paths, environment, key)
+        except DeltaError as error:
+            raise unreadable(key, error) from error
+        found[key] = Subject(known[key], schemas.get(key, 0), newest, key in retired)
+    return found
 
 
 def plan(kind: str, keys: Sequence[str], subjects: Mapping[str, Subject]) -> dict[str, Any]:
@@ -160,14 +172,17 @@ def _replay(world: World, operation: Operation) -> Progress:
     return worked(world, operation, work, f"Rows of {len(operation.preview)} are being decoded.")
 
 
-def worked(world: World, operation: Operation, work: Callable[[], str], meanwhile: str) -> Progress:
+def worked(
+    world: World, operation: Operation, work: Callable[[], str], meanwhile: str, perhaps: str = _PERHAPS_A_ROW
+) -> Progress:
     """Begin the work where it is not being done in this process, and tell when it is done.
 
     Each process that begins it leaves a step of its own in the journal, so that one that dies of it is not forgotten.
+    `perhaps` ends the sentence of a work that each of its tries died of: why that may be, and what to do.
     """
     name = operation.operation_id
     if not world.works.has(name):
-        _begin_try(world, operation)
+        _begin_try(world, operation, perhaps)
         world.works.begin(name, work)
     try:
         said = world.works.take(name)
@@ -180,14 +195,11 @@ def worked(world: World, operation: Operation, work: Callable[[], str], meanwhil
     return Progress("done", said)
 
 
-def _begin_try(world: World, operation: Operation) -> None:
+def _begin_try(world: World, operation: Operation, perhaps: str) -> None:
     _end_try(world, operation, "failed", "The controller that did it has ended.")
     before = sum(each.name.startswith("try ") for each in steps(world.engine, operation.operation_id))
     if before >= _TRIES:
-        raise Refused(
-            f"It was begun {before} times and never ended: perhaps a row kills who reads it. Start the game's group, "
-            "which finds such a row and puts it into quarantine; then ask again."
-        )
+        raise Refused(f"It was begun {before} times and never ended: {perhaps}")
     begin_step(world.engine, operation, f"try {before + 1}", f"By pid {os.getpid()} on {socket.gethostname()}.")
 
 
@@ -203,8 +215,9 @@ def _rebuild_all(world: World, operation: Operation) -> str:
     for key, replaces in sorted(operation.preview.items()):
         try:
             said.append(_rebuild_one(world, schemas, Game(GameKey(key), known[key]), replaces))
-        except (Refused, Transient, DeltaError, OSError) as error:
-            failed.append(f"{key}: {error}")
+            _retry_stream(world, key, operation.actor)
+        except (Refused, Transient, DeltaError, OSError, pa.ArrowException) as error:
+            failed.append(f"{key}: {first_line(error)}")
     if failed:
         others = f" The other {len(said)} are rebuilt." if said else ""
         raise Refused(f"{some(failed)}{others}")
@@ -223,6 +236,12 @@ def _rebuild_one(world: World, schemas: SchemaSet, game: Game, replaces: int) ->
     if newest is None or newest < done.generation:
         raise Refused(f"Its table is of generation {newest}, not {done.generation}: look at its Delta history.")
     return render_rebuilt(done)
+
+
+def _retry_stream(world: World, key: str, actor: str) -> None:
+    """Let a stream that is parked or waits run again: what it failed of was about the old table, or it fails again."""
+    if decided(world.engine).get(key, _NOTHING).failures:
+        ask_retry(world.engine, key, actor)
 
 
 def _replay_all(world: World, operation: Operation) -> str:
@@ -283,15 +302,15 @@ def _see_rebuilt(world: World, operation: Operation) -> Progress:
             alone.append(key)  # its table has been seen: the work ended with a look at it
         elif seat.told_group != seat.group or (seat.told_at or 0.0) <= switched:
             waiting.append(key)
-        elif seat.lane == "QUARANTINED":
+        elif (decision := decisions.get(key, _NOTHING)).parked_at is not None:
             parked.append(key)
-        elif seat.lane != "PAUSED" and (decisions.get(key, _NOTHING).failures or not _goes_on(world, seat)):
+        elif seat.lane != "PAUSED" and (seat.lane == "QUARANTINED" or decision.failures or not _goes_on(world, seat)):
             waiting.append(key)
     if waiting:
         late = f"The drivers of {len(waiting)} do not go on with the new table yet: {some(waiting)}."
         return Progress("waiting", late)
     said = ["The drivers go on with the new tables."] if len(alone) < len(operation.preview) else []
-    said += [f"Parked, to be tried again by `turnout repair retry`: {some(parked)}."] if parked else []
+    said += [f"Parked again, to be tried again by `turnout repair retry`: {some(parked)}."] if parked else []
     said += [f"No driver carries {some(alone)} now."] if alone else []
     return Progress("done", " ".join(said))
 

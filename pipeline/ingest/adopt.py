@@ -106,7 +106,7 @@ def describe(adopted: Adopted) -> str:
     if adopted.rebuild:
         keys = " ".join(adopted.rebuild)
         lines.append("Games with rows that bronze lost wait until they are rebuilt. Start ingest, then run:")
-        lines += [f"turnout repair {command} {keys}" for command in ("rebuild", "retry")]
+        lines.append(f"turnout repair rebuild {keys}")
     return "\n".join(lines)
 
 

@@ -1,7 +1,8 @@
 """Refused rows are in quarantine before their micro-batch is in bronze: what an attempt that was killed leaves there.
 
-A batch of one slice is sorted, so its repetition gives the same places, and what is there stays. A larger one may be
-cut otherwise when it is repeated: its places are given up, and it is landed above them.
+A repetition may give its rows other places: a large batch may be cut otherwise, a compacted topic may have lost some,
+and a landing table that was merged no longer tells when its files came, by which they are ordered. So the places of
+such an attempt are given up, and the batch is landed above them.
 """
 
 from collections.abc import Sequence
@@ -21,14 +22,13 @@ class Attempts:
         self._given_up = f"{batch_app}/given-up"
 
     def clear(self, batch_id: int) -> None:
-        """Give up the places of an attempt at this batch that a repetition may not meet again.
+        """Give up the places of an attempt at this batch.
 
         Raises:
             Conflict: another ingest writes to bronze.
         """
         self._quarantine.refresh()
-        head = self._bronze.cursor or 0
-        if self._holds(batch_id) and self._span(head) != (head + 1, head + 1):
+        if self._holds(batch_id):
             self.give_up(batch_id)
 
     def give_up(self, batch_id: int) -> None:
@@ -51,11 +51,11 @@ class Attempts:
     def write(self, files: Sequence[DataFile], batch_id: int, first: int, last: int) -> bool:
         """Put the refused rows of a batch into quarantine, once; its slices have the seqs from `first` to `last`.
 
-        Return False, with nothing written, when an attempt that was cut otherwise has written before.
+        Return False, with nothing written, when another attempt has written since `clear`.
         """
         self._quarantine.refresh()
         if self._holds(batch_id):
-            return first == last
+            return False
         if files:
             self._quarantine.commit(
                 files, self._quarantine.cursor, batch_id, also={self._first: first, self._last: last}

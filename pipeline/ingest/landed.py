@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from pipeline.bronze import whole
+from pipeline.delta_files import read_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,11 @@ class LastCommit:
 
     version: int
     files: frozenset[str]  # those bronze has of it
+
+
+def last_seq(bronze: Path) -> float:
+    """Return the last seq of which bronze has rows, 0 for none; infinite where a file's statistics do not tell."""
+    return next((top for top, _ in _newest_first(bronze, 0)), 0)
 
 
 def last_offsets(bronze: Path, topic: str, since_seq: int, wanted: AbstractSet[int]) -> dict[int, int]:
@@ -31,7 +36,7 @@ def last_offsets(bronze: Path, topic: str, since_seq: int, wanted: AbstractSet[i
     for newest, file in _newest_first(bronze, since_seq):
         if wanted <= found.keys() and all(seq > newest for seq, _ in found.values()):
             break
-        rows = pq.read_table(file, columns=["seq", "topic", "partition", "offset"])
+        rows = read_file(file, ["seq", "topic", "partition", "offset"])
         mine = pc.and_(pc.equal(rows["topic"], topic), pc.is_valid(rows["partition"]))
         rows = rows.filter(pc.and_(mine, pc.greater(rows["seq"], since_seq)))
         last = rows.group_by("partition").aggregate([("seq", "max"), ("offset", "max")])
@@ -51,7 +56,7 @@ def last_commit(bronze: Path, since_seq: int, commits: Mapping[str, int]) -> Las
     for newest, file in _newest_first(bronze, since_seq):
         if newest < newest_of.older_seq:
             break
-        rows = pq.read_table(file, columns=["seq", "topic", "partition"])
+        rows = read_file(file, ["seq", "topic", "partition"])
         rows = rows.filter(pc.and_(pc.is_null(rows["partition"]), pc.greater(rows["seq"], since_seq)))
         for row in rows.group_by("topic").aggregate([("seq", "max")]).to_pylist():
             newest_of.take(row["topic"], commits.get(row["topic"], -1), row["seq_max"])

@@ -34,7 +34,10 @@ def prober(source: Source) -> Callable[[int, int, int], bool | None] | None:
     }
 
     def probe(partition: int, first: int, last: int) -> bool | None:
-        consumer = Consumer(options)
+        try:
+            consumer = Consumer(options)
+        except KafkaException:
+            return None  # such as a certificate's file that is not there
         try:
             return _has_record(consumer, TopicPartition(source.topic, partition, first), last)
         except KafkaException:

@@ -164,7 +164,7 @@ class Ingest:
         )
 
     def _commit(self, reports: Sequence[Mapping[str, Any]], batch_id: int, expected: int | None) -> None:
-        """Quarantine first, then bronze: whoever sees a refused row in bronze finds it in quarantine.
+        """Quarantine first, then bronze: a refused row that is seen in bronze is in quarantine.
 
         A batch without rows is committed as well, without a seq: so bronze has every batch that the checkpoint has
         since the first that landed a row.
@@ -174,7 +174,7 @@ class Ingest:
         seq = reports[-1]["seq"] if reports else expected or 0
         if not self._attempts.write(refused, batch_id, (expected or 0) + 1, seq):
             self._attempts.give_up(batch_id)
-            raise Transient(f"batch {batch_id} was cut otherwise when it was killed: it is landed again")
+            raise Transient(f"batch {batch_id} was written by another attempt meanwhile: it is landed again")
         try:
             self._bronze.commit(files, expected, seq, also={self._batch_app: batch_id})
         except Conflict as error:

@@ -16,9 +16,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from sqlalchemy import Engine
 
-from pipeline import generation, names
+from pipeline import generation, lost_seqs, names
 from pipeline.delta_table import CursorTable
 from pipeline.errors import Refused
+from pipeline.ingest import landed
 from pipeline.ingest.heads import read_snapshot
 from pipeline.lost_seqs import LostSeqs
 from pipeline.names import GameKey
@@ -49,7 +50,8 @@ def require_newest(paths: Paths, environment: str, engine: Engine, bronze: Curso
     Raises:
         Refused: something knows of a later seq; the sentence says what, and the ways out.
     """
-    known = highest(paths, engine, bronze, game_cursors(paths, environment, engine))
+    cursors = game_cursors(paths, environment, engine)
+    known = highest(paths, engine, bronze, cursors)
     if known.seq > (bronze.cursor or 0):
         bronze.refresh()  # another ingest that is about to end may have written meanwhile
     head = bronze.cursor or 0
@@ -59,17 +61,50 @@ def require_newest(paths: Paths, environment: str, engine: Engine, bronze: Curso
             "Restore the newest copy, or run `turnout ingest adopt`: it reads again from the source what bronze lost, "
             "and names the games to rebuild."
         )
+    losses = lost_seqs.read(bronze.transaction_version, environment)
+    _require_rows(bronze.path, [each for each in _evidence(engine, cursors) if _is_kept(each, losses)])
+
+
+def _is_kept(known: Evidence, losses: Iterable[LostSeqs]) -> bool:
+    return not any(known.seq in lost for lost in losses)
+
+
+def _require_rows(bronze: Path, evidence: Iterable[Evidence]) -> None:
+    """Refuse where `RESTORE TABLE` took rows back: it keeps the log's transactions, and so bronze's head.
+
+    Rows that a hand deleted are not looked for: they are a gap of their games, and ingest goes on.
+
+    Raises:
+        Refused: rows of a seq that was given are gone, and bronze's history has a restore.
+    """
+    known, top = max(evidence, default=None), landed.last_seq(bronze)
+    if known is None or known.seq <= top:
+        return
+    restores = [each["version"] for each in DeltaTable(bronze).history() if each.get("operation") == "RESTORE"]
+    if restores:
+        version = max(restores)
+        raise Refused(
+            f"Bronze was taken back by RESTORE TABLE: version {version} of {bronze} has rows up to seq {top:g}, but "
+            f"{known.sentence}. Take it forth again by RESTORE TABLE ... TO VERSION AS OF {version - 1}, or put a copy "
+            "of its folder back, and run `turnout ingest adopt` if that copy is older."
+        )
 
 
 def highest(paths: Paths, engine: Engine, bronze: CursorTable, cursors: Mapping[GameKey, int]) -> Evidence:
     """Return the highest seq that anything but bronze knows of."""
-    told = last_commit(engine)
-    found = [Evidence(told, f"ingest has reported seq {told}")]
-    found += [Evidence(seq, f"the table of {key} has rows up to seq {seq}") for key, seq in cursors.items()]
+    found = _evidence(engine, cursors)
     kept = read_snapshot(snapshot_file(paths))
     if kept is not None and kept.table_id == bronze.table_id:
         found.append(Evidence(kept.seq, f"{snapshot_file(paths)} was written at seq {kept.seq}"))
     return max(found)
+
+
+def _evidence(engine: Engine, cursors: Mapping[GameKey, int]) -> list[Evidence]:
+    """Return what knows of seqs that had rows."""
+    reported = last_commit(engine)
+    found = [Evidence(reported, f"ingest has reported seq {reported}")]
+    found += [Evidence(seq, f"the table of {key} has rows up to seq {seq}") for key, seq in cursors.items()]
+    return found
 
 
 def game_cursors(paths: Paths, environment: str, engine: Engine) -> dict[GameKey, int]:

@@ -16,7 +16,7 @@ from pipeline.delta_table import DataFile, discard
 from pipeline.failpoints import effect, hit
 from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport
-from pipeline.maintenance.rewrite import columns_of, opened, packed, queried, sorted_by_game
+from pipeline.maintenance.rewrite import TooLarge, columns_of, opened, packed, queried, sorted_by_game
 from pipeline.maintenance.stats import told_columns
 from pipeline.settings import Maintenance
 
@@ -59,8 +59,23 @@ def merge_bronze(
     columns = columns_of(table)
     units = plan.by_seq(table_files(table), last_seq, last_modified_ms)
     for run in plan.runs(units, wanted.bronze_commits, wanted.run_megabytes * _MEGABYTE):
-        old = _files(run)
-        _commit(path, columns, old, sorted_by_game(path, columns, old, wanted.file_megabytes * _MEGABYTE), report)
+        _sort(path, columns, run, wanted, report)
+
+
+def _sort(path: Path, columns: pa.Schema, run: Sequence[plan.Unit], wanted: Maintenance, report: TableReport) -> None:
+    """Merge a run of bronze, or each half of it where its rows are too large to be sorted together."""
+    if len(run) < 2:
+        return
+    old, middle = _files(run), len(run) // 2
+    try:
+        new = sorted_by_game(path, columns, old, wanted.file_megabytes * _MEGABYTE)
+    except TooLarge:
+        if len(run) == 2:
+            report.notes.append(f"{len(old)} files stay as they are: their rows are too large to be sorted together")
+        for half in (run[:middle], run[middle:]):
+            _sort(path, columns, half, wanted, report)
+        return
+    _commit(path, columns, old, new, report)
 
 
 def merge_quarantine(

@@ -23,7 +23,7 @@ from pipeline.settings import Maintenance
 
 _CHECKPOINT_COMMITS: Final = 100  # the hot path writes its own far more often; this is for tables it does not tend
 RECENT_SECONDS: Final = 3600.0
-"""No version that was the newest one within this time leaves a log: whoever has it in view may still go on from it."""
+"""No version that was the newest one within this time leaves a log: a writer may still go on from it."""
 
 _EXPIRY: Final = "delta.setTransactionRetentionDuration"
 _NEVER: Final = "interval 36500 days"
@@ -60,7 +60,7 @@ def checkpoint(path: Path, now: float, report: TableReport) -> None:
 def clean_log(path: Path, now: float, wanted: Maintenance, report: TableReport) -> None:
     """Delete the beginning of a log that is too old or too large, up to a checkpoint of more than an hour ago.
 
-    Whoever still needs it finds a gap and fails; Delta readers never skip a missing version.
+    A reader that still needs it finds a gap and fails; Delta readers never skip a missing version.
     """
     entries = _entries(path)
     recent = now - RECENT_SECONDS

@@ -22,13 +22,17 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from pipeline.delta_rewrite import TableFile
-from pipeline.delta_table import DataFile, write_file
+from pipeline.delta_table import DataFile, discard, write_file
 from pipeline.failpoints import effect
 from pipeline.maintenance.stats import stats_of
 
 ROW_GROUP_ROWS: Final = 16_384  # a reader of one game reads whole row groups
 _MEMORY_LIMIT: Final = "512MB"  # of the sort; more is spilled
 IN_ORDER: Final = "SELECT * FROM rows ORDER BY game_key, seq, pos"
+
+
+class TooLarge(Exception):
+    """The rows to sort are more than its memory allows; nothing of them was kept."""
 
 
 def columns_of(table: DeltaTable) -> pa.Schema:
@@ -62,12 +66,21 @@ def sorted_by_game(
 
     A game larger than a file goes on in the next one, but rows of one (game, seq) stay together (law L2). The query
     selects from `rows`, which are the files' rows, in that order.
+
+    Raises:
+        TooLarge: DuckDB spills what it sorts, but not large values without limit.
     """
     cutter = _Cutter(path, columns, file_bytes)
-    with queried(opened(path, columns, files), columns.names, query) as answer:
-        for batch in answer:
-            if batch.num_rows:
-                cutter.add(pa.Table.from_batches([batch]).select(columns.names).cast(columns))
+    try:
+        with queried(opened(path, columns, files), columns.names, query) as answer:
+            for batch in answer:
+                if batch.num_rows:
+                    cutter.add(pa.Table.from_batches([batch]).select(columns.names).cast(columns))
+    except (duckdb.OutOfMemoryException, OSError) as error:
+        if "Out of Memory" not in str(error):  # amid the answer it comes as an OSError
+            raise
+        discard(path, cutter.finish())
+        raise TooLarge(f"{len(files)} files") from error
     return cutter.finish()
 
 

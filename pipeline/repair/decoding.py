@@ -42,7 +42,7 @@ def decode(
     Raises:
         Refused: the rows cannot be laid out as the game's columns.
     """
-    job = SplitJob({game.key: 0}, schemas, tables, deadly)
+    job = SplitJob({game.key: 0}, schemas, tables, deadly=deadly)
     files: list[DataFile] = []
     rejects = [QUARANTINE.empty_table()]
     for done in split(iter(rows.select(READ).to_batches()), job):

@@ -5,12 +5,12 @@ with today's schemas; where none is, nothing is done: a rebuild is what helps. T
 counter, so it fails beside another repair and begins again; passes only append, and go on.
 """
 
-import glob
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
@@ -20,19 +20,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipeline import names
 from pipeline.books.cells import differences
 from pipeline.books.value_tasks import expected_rows
 from pipeline.books.values import known_schemas
 from pipeline.contracts.schemas import SchemaSet
+from pipeline.delta_files import without_views
 from pipeline.delta_table import Conflict, DataFile, discard, write_file
-from pipeline.errors import Refused, Transient
+from pipeline.errors import Refused, Transient, first_line
 from pipeline.failpoints import hit
 from pipeline.repair import removal
 from pipeline.repair.bronze_rows import BronzeRows
-from pipeline.repair.game import Game
+from pipeline.repair.game import Game, unreadable
 from pipeline.repair.places import PLACES, within
 from pipeline.settings import Paths
 from pipeline.streams.split import Place
@@ -42,16 +43,15 @@ _MEMORY_LIMIT: Final = "1GB"  # of the search; more is spilled
 _PLACES_AT_ONCE: Final = 10_000  # whose copies are compared together
 _FILE_ROWS: Final = 200_000  # of a file that takes another one's place
 
-# Every copy of a row that is there more than once: which file, which row of it, and how many rows the file has.
+# Filled from the files' places alone: DuckDB's own names for a file and its rows may be those of a payload's fields.
+_ROWS: Final = "CREATE TABLE every (file INTEGER, row BIGINT, seq BIGINT, pos BIGINT)"
+
+# Every copy of a row that is there more than once: which file, and which row of it.
 _COPIES: Final = """
-WITH every AS (
-    SELECT filename, file_row_number AS row, _seq AS seq, _pos AS pos
-    FROM read_parquet(?, union_by_name = true, hive_partitioning = false, filename = true, file_row_number = true)
-    WHERE _seq IS NOT NULL AND _pos IS NOT NULL
-), doubled AS (
+WITH doubled AS (
     SELECT seq, pos FROM every GROUP BY seq, pos HAVING count(*) > 1
 )
-SELECT filename, row, seq, pos FROM every SEMI JOIN doubled USING (seq, pos) ORDER BY seq, pos, filename, row
+SELECT file, row, seq, pos FROM every SEMI JOIN doubled USING (seq, pos) ORDER BY seq, pos, file, row
 """
 
 Copy: TypeAlias = tuple[str, int]
@@ -100,6 +100,10 @@ class _Chosen:
     differing: int = 0
     leaving: dict[str, list[int]] = field(default_factory=dict)  # file → numbers of its rows
 
+    @property
+    def removed(self) -> int:
+        return sum(len(rows) for rows in self.leaving.values())
+
     def remove(self, copies: list[Copy], kept: Copy) -> None:
         for path, row in copies:
             if (path, row) != kept:
@@ -116,6 +120,8 @@ class _Dedupe:
             table = DeltaTable(self._folder)
         except TableNotFoundError as error:
             raise Refused(f"{game.key} has no table yet, so nothing in it is doubled.") from error
+        except DeltaError as error:
+            raise unreadable(game.key, error) from error
         features = set(table.protocol().reader_features or [])
         if hidden := sorted(features & {"deletionVectors", "columnMapping"}):
             raise Refused(
@@ -135,17 +141,17 @@ class _Dedupe:
                 self._choose(copies, chosen)
             if chosen.leaving and not dry_run:
                 self._commit(chosen)
-        except (OSError, duckdb.IOException, duckdb.InvalidInputException, pa.ArrowInvalid) as error:
+        except (OSError, pa.ArrowException) as error:
             if DeltaTable(self._folder).version() != self._version:
                 raise Conflict(f"{self._game.key}: a file has left the table") from error
             raise Refused(
-                f"A file of the table of {self._game.key} cannot be read: {str(error).splitlines()[0]}. "
-                "Run `turnout repair rebuild` instead."
+                f"A file of the table of {self._game.key} cannot be read or rewritten: {first_line(error)}. "
+                "If it is damaged, run `turnout repair rebuild` instead."
             ) from error
         return Deduped(
             game_key=self._game.key,
             places=chosen.places,
-            removed=sum(len(rows) for rows in chosen.leaving.values()),
+            removed=chosen.removed,
             differing=chosen.differing,
             files=len(chosen.leaving),
             seconds=time.perf_counter() - started,
@@ -157,16 +163,22 @@ class _Dedupe:
             return
         with (
             tempfile.TemporaryDirectory(prefix="turnout-dedupe-") as folder,
-            duckdb.connect(config={"memory_limit": _MEMORY_LIMIT, "temp_directory": folder}) as database,
+            duckdb.connect(str(Path(folder, "rows.duckdb")), config={"memory_limit": _MEMORY_LIMIT}) as database,
         ):
-            answer = database.execute(_COPIES, [[glob.escape(path) for path in self._files]])
+            database.execute(_ROWS)
+            paths = sorted(self._files)
+            for number, path in enumerate(paths):
+                for rows in _places_of(number, path):
+                    database.register("rows", rows)
+                    database.execute("INSERT INTO every SELECT * FROM rows")
+            answer = database.execute(_COPIES)
             copies: dict[Place, list[Copy]] = {}
-            while rows := answer.fetchmany(_PLACES_AT_ONCE):
-                for path, row, seq, pos in rows:
+            while found := answer.fetchmany(_PLACES_AT_ONCE):
+                for number, row, seq, pos in found:
                     if len(copies) >= _PLACES_AT_ONCE and (seq, pos) not in copies:
                         yield copies
                         copies = {}
-                    copies.setdefault((seq, pos), []).append((path, row))
+                    copies.setdefault((seq, pos), []).append((paths[number], row))
             if copies:
                 yield copies
 
@@ -227,7 +239,8 @@ class _Dedupe:
             raise
         hit("in_dedupe")
         leaving = [self._files[path] for path in chosen.leaving]
-        removal.publish(self._folder, removal.Removal({self._app: self._repairs}, leaving, added, "dedupe"))
+        note = f"dedupe: {chosen.removed:,} second copies of {chosen.places:,} row(s)"
+        removal.publish(self._folder, removal.Removal({self._app: self._repairs}, leaving, added, note))
         hit("in_dedupe")
 
     def _without(self, path: str, rows: npt.NDArray[np.int64]) -> Iterator[DataFile]:
@@ -238,7 +251,7 @@ class _Dedupe:
         for batch in pq.ParquetFile(path).iter_batches(_FILE_ROWS):
             numbers = np.arange(first, first + batch.num_rows)
             first += batch.num_rows
-            kept = pa.Table.from_batches([batch]).filter(pa.array(~np.isin(numbers, rows)))
+            kept = without_views(pa.Table.from_batches([batch])).filter(pa.array(~np.isin(numbers, rows)))
             if kept.num_rows:
                 yield write_file(kept, self._folder, ["_seq"])
 
@@ -278,6 +291,18 @@ class _Values:
         return self._tables[copy[0]].slice(self._at[copy], 1)
 
 
+def _places_of(number: int, path: str) -> Iterator[pa.Table]:
+    """Yield file number, row number, seq and pos of a file's rows; rows without a place are no copies of anything."""
+    first = 0
+    for batch in pq.ParquetFile(path).iter_batches(_FILE_ROWS, columns=["_seq", "_pos"]):
+        rows = pa.array(np.arange(first, first + batch.num_rows))
+        first += batch.num_rows
+        if batch.num_columns == len(PLACES):
+            files = pa.array(np.full(batch.num_rows, number))
+            seq, pos = (batch.column(name).cast(pa.int64()) for name in ("_seq", "_pos"))
+            yield pa.table({"file": files, "row": rows, "seq": seq, "pos": pos}).drop_null()
+
+
 def _rows_of(path: str, rows: npt.NDArray[np.int64]) -> pa.Table:
     """Return rows of a file by their numbers, which are in order."""
     found, first = [], 0
@@ -286,5 +311,5 @@ def _rows_of(path: str, rows: npt.NDArray[np.int64]) -> pa.Table:
         inside = rows[(rows >= first) & (rows < first + batch.num_rows)] - first
         first += batch.num_rows
         if len(inside):
-            found.append(batch.take(pa.array(inside)))
-    return pa.Table.from_batches(found, file.schema_arrow)
+            found.append(without_views(pa.Table.from_batches([batch])).take(pa.array(inside)))
+    return pa.concat_tables([without_views(file.schema_arrow.empty_table()), *found])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import Engine
 
 from pipeline.contracts.messages import shown
-from pipeline.errors import Refused
+from pipeline.errors import Refused, first_line
 from pipeline.names import MALFORMED, GameKey, game_key
 from pipeline.store.games import known_games, registered
 from pipeline.store.onboarding import onboarded_names
@@ -39,6 +39,11 @@ def find(text: str, known: Mapping[str, str]) -> Game:
         if name == text:
             return Game(GameKey(key), name)
     raise Refused(f"No such game: {shown(text)}. `turnout games list` shows names and keys of those there are.")
+
+
+def unreadable(key: str, error: Exception) -> Refused:
+    """Return what is said of a game's table that cannot be opened: the first line of why."""
+    return Refused(f"The table of {key} cannot be opened: {first_line(error)}. Repair its Delta log, then try again.")
 
 
 def keys_of(game: Game) -> tuple[str, str]:

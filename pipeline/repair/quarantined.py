@@ -10,12 +10,12 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from pipeline.errors import Refused
+from pipeline.errors import Refused, first_line
 from pipeline.names import GameKey
 from pipeline.quarantine import QUARANTINE
-from pipeline.repair.game import Game
+from pipeline.repair.game import Game, unreadable
 from pipeline.repair.places import PLACES, landed
 from pipeline.settings import Paths
 
@@ -170,6 +170,9 @@ def opened(
         known: key to exact name of the games whose tables are looked at for twins.
         selection: which rows.
         twins: also those that are in their game's table already.
+
+    Raises:
+        Refused: quarantine, or the table of one of these games, cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="turnout-quarantine-") as folder:
         database = duckdb.connect(config={"memory_limit": _MEMORY_LIMIT, "temp_directory": folder})
@@ -182,6 +185,12 @@ def opened(
             if not twins:
                 _leave_out_twins(paths, known, result)
             yield result
+        except duckdb.OutOfMemoryException:
+            raise
+        except duckdb.Error as error:  # of a damaged file it raises several classes
+            raise Refused(
+                f"Quarantine cannot be read: {first_line(error)}. Restore its damaged file, then try again."
+            ) from error
         finally:
             database.close()
 
@@ -191,6 +200,10 @@ def _dataset(paths: Paths) -> Any:
         return DeltaTable(paths.quarantine).to_pyarrow_dataset()
     except TableNotFoundError:
         return QUARANTINE.empty_table()
+    except DeltaError as error:
+        raise Refused(
+            f"Quarantine cannot be opened: {first_line(error)}. Repair its Delta log, then try again."
+        ) from error
 
 
 def _leave_out_twins(paths: Paths, known: Mapping[str, str], quarantined: Quarantined) -> None:
@@ -200,10 +213,17 @@ def _leave_out_twins(paths: Paths, known: Mapping[str, str], quarantined: Quaran
             continue
         folder = paths.table(keys[name])
         try:
-            table = DeltaTable(folder)
+            there = landed(DeltaTable(folder), folder, quarantined.places(name))
         except TableNotFoundError:
             continue
-        quarantined.leave_out(name, landed(table, folder, quarantined.places(name)))
+        except DeltaError as error:
+            raise unreadable(keys[name], error) from error
+        except (OSError, pa.ArrowException) as error:
+            raise Refused(
+                f"A file of the table of {keys[name]} cannot be read: {first_line(error)}. "
+                "If it is damaged, run `turnout repair rebuild`."
+            ) from error
+        quarantined.leave_out(name, there)
 
 
 def _row(values: dict[str, Any]) -> Row:

@@ -48,7 +48,7 @@ def publish(folder: Path, removal: Removal) -> None:
             _commit(table, removal, present)
         except CommitFailedError:
             if DeltaTable(folder).version() == table.version():
-                raise  # nobody was first: it is the storage
+                raise  # no other commit was first: it is the storage
             continue
         return
 

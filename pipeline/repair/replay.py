@@ -20,7 +20,7 @@ from deltalake.exceptions import DeltaError
 from pipeline import generation, names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta_table import Conflict, CursorTable, DataFile, discard
-from pipeline.errors import Refused, Transient
+from pipeline.errors import Refused, Transient, first_line
 from pipeline.failpoints import hit
 from pipeline.names import GameKey
 from pipeline.repair import twins
@@ -82,8 +82,8 @@ def replay_all(
 def _one(replay: "Replay", game: Game, places: pa.Table) -> GameReplay:
     try:
         return GameReplay(game.key, game.name, replay.run(game, places))
-    except (Refused, Transient, DeltaError, OSError) as error:
-        return GameReplay(game.key, game.name, Replayed(), str(error))
+    except (Refused, Transient, DeltaError, OSError, pa.ArrowException) as error:
+        return GameReplay(game.key, game.name, Replayed(), first_line(error))
 
 
 @dataclass(slots=True)

@@ -7,19 +7,13 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from pipeline.names import plain
 from pipeline.repair.gap import Accepted
 from pipeline.repair.quarantined import SCHEMA_IDS_SHOWN, Count, Row
 from pipeline.repair.rebuild import Rebuilt
 from pipeline.repair.replay import GameReplay
 
 _WIDEST = 60
-
-
-def plain(text: str | None) -> str:
-    """Return a text as one printable piece: control, direction and other invisible characters are escaped."""
-    if text is None:
-        return "-"
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def render_counts(counts: Sequence[Count], rows: int, lines: int) -> str:

@@ -16,11 +16,10 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from pipeline import names
-from pipeline.delta_files import files_with
+from pipeline.delta_files import files_with, read_file
 from pipeline.delta_table import Conflict, CursorTable, DataFile, write_file
 from pipeline.errors import Transient
 from pipeline.repair import removal
@@ -77,7 +76,7 @@ def _places_by_game(quarantine: DeltaTable, folder: Path, games: Sequence[Game])
     wanted = pa.array([game.name for game in games], pa.string())
     found = [_TWINS.empty_table()]
     for file in files_with(quarantine, folder, "seq", range(2**62), _keys_of(games)):
-        rows = pq.read_table(file, columns=_TWINS.names, partitioning=None)
+        rows = read_file(file, _TWINS.names)
         found.append(rows.filter(pc.is_in(rows.column("game"), wanted)).cast(_TWINS))
     rows = pa.concat_tables(found).sort_by("game")
     codes = rows.column("game").combine_chunks().dictionary_encode().indices.to_numpy()
@@ -91,7 +90,7 @@ def quarantined_places(quarantine: DeltaTable, folder: Path, game: Game, reason:
     files = files_with(quarantine, folder, "seq", range(2**62), keys_of(game))
     found = [PLACES.empty_table()]
     for file in files:
-        rows = pq.read_table(file, columns=["game", "seq", "pos", "reason"], partitioning=None)
+        rows = read_file(file, ["game", "seq", "pos", "reason"])
         chosen = pc.field("game") == game.name
         rows = rows.filter(chosen if reason is None else chosen & (pc.field("reason") == reason))
         found.append(rows.select(PLACES.names).cast(PLACES))
@@ -115,7 +114,7 @@ def _rewritten(
     removed: set[str] = set()
     added: list[DataFile] = []
     for file in files_with(quarantine, folder, "seq", seqs, _keys_of(games)):
-        rows = pq.read_table(file, partitioning=None)  # a folder called `a=b` is no column
+        rows = read_file(file)
         theirs = pc.is_in(rows.column("game"), concerned)
         left = rows.filter(theirs).join(twins, _TWINS.names, join_type="left anti")
         kept = pa.concat_tables([rows.filter(pc.invert(theirs)), left.select(rows.column_names).cast(rows.schema)])

@@ -6,7 +6,7 @@ Drivers write what failed, people what they ask for; a stream about which nothin
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.exc import IntegrityError
@@ -36,15 +36,15 @@ class Decision:
 
 
 _FIELDS = tuple(Decision.__dataclass_fields__)
+_DECIDED: Final = select(*(decisions.c[name] for name in ("game_key", *_FIELDS)))
 
 
 def decided(engine: Engine) -> dict[str, Decision]:
     """Return every decision by game key."""
-    columns = [decisions.c[name] for name in ("game_key", *_FIELDS)]
     with engine.connect() as connection:
         return {
             key: Decision(desired, bool(own_query), *rest)
-            for key, desired, own_query, *rest in connection.execute(select(*columns))
+            for key, desired, own_query, *rest in connection.execute(_DECIDED)
         }
 
 

@@ -3,8 +3,10 @@
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Engine, bindparam, exists, func, select, update
+from sqlalchemy import BindParameter, ColumnElement, Engine, Select, bindparam, exists, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.names import GameKey
@@ -37,14 +39,24 @@ class Held:
 
 _ASSIGNMENT = tuple(games.c[name] for name in Assignment.__slots__)
 
+# Built once: ingest runs these at each commit, drivers at each pass, and to build one costs more than to run it.
+_WAITS: Final = games.c.group_name.is_(None) & games.c.retired_at.is_(None)
+_ANY_WAITS: Final = select(games.c.game_key).where(_WAITS).limit(1)
+_ASSIGNED: Final = select(*_ASSIGNMENT).where(games.c.group_name == bindparam("group"))
+_KNOWN_OF: Final = select(games.c.game_key).where(games.c.game_key.in_(bindparam("keys", expanding=True)))
+_SEEN: Final = (
+    update(games)
+    .where(games.c.game_key == bindparam("key"), games.c.last_seq < bindparam("seq"))  # a late report changes nothing
+    .values(last_seq=bindparam("seq"))
+)
+
 
 def record_seen(engine: Engine, seen: Mapping[str, str], seq: int, most_games: int = MOST_GAMES) -> None:
     """Note that these games (key → name) had rows in a bronze commit; new ones get a group at once."""
     with writing(engine) as connection:
-        present = set(connection.scalars(select(games.c.game_key).where(games.c.game_key.in_(list(seen)))))
+        present = set(connection.scalars(_KNOWN_OF, {"keys": list(seen)}))
         if present:
-            earlier = (games.c.game_key == bindparam("key")) & (games.c.last_seq < seq)  # a late word is no news
-            connection.execute(update(games).where(earlier).values(last_seq=seq), [{"key": key} for key in present])
+            connection.execute(_SEEN, [{"key": key, "seq": seq} for key in present])
     new = {key: seen[key] for key in seen.keys() - present}
     if not new:
         return
@@ -76,9 +88,8 @@ def record_heads(engine: Engine, heads: Mapping[str, int], most_games: int = MOS
     known = known_games(engine)
     rows = [{"key": key, "seq": seq} for key, seq in heads.items() if key in known]
     if rows:
-        behind = (games.c.game_key == bindparam("key")) & (games.c.last_seq < bindparam("seq"))
         with writing(engine) as connection:
-            connection.execute(update(games).where(behind).values(last_seq=bindparam("seq")), rows)
+            connection.execute(_SEEN, rows)
     for key in names.keys() & heads.keys() - known.keys():
         record_one(engine, key, names[key], heads[key])
     assign_waiting(engine, most_games)
@@ -105,14 +116,13 @@ def assign_waiting(engine: Engine, most_games: int = MOST_GAMES) -> None:
 
     A retired game gets none. One that fits nowhere waits: the controller tries again.
     """
-    waits = games.c.group_name.is_(None) & games.c.retired_at.is_(None)
     with writing(engine) as connection:
-        if connection.scalar(select(games.c.game_key).where(waits).limit(1)) is None:
+        if connection.scalar(_ANY_WAITS) is None:
             return
         loads = loads_in(connection, time.time(), most_games)
         rooms = dict(loads.groups)
         takes = exists().where(groups.c.name == bindparam("target"), groups.c.desired == "running")
-        take = update(games).where(games.c.game_key == bindparam("key"), waits, takes)
+        take = update(games).where(games.c.game_key == bindparam("key"), _WAITS, takes)
         for game in loads.games:
             target = choose(game.cores, game.load.priority, rooms.values(), most_games) if game.group is None else None
             if target is None:
@@ -125,7 +135,7 @@ def assign_waiting(engine: Engine, most_games: int = MOST_GAMES) -> None:
 def assigned(engine: Engine, group: str) -> list[Assignment]:
     """Return the games that are assigned to a group."""
     with engine.connect() as connection:
-        return [Assignment(*row) for row in connection.execute(select(*_ASSIGNMENT).where(games.c.group_name == group))]
+        return [Assignment(*row) for row in connection.execute(_ASSIGNED, {"group": group})]
 
 
 def carried(engine: Engine, lease: Lease) -> list[Assignment]:
@@ -149,7 +159,7 @@ def held(engine: Engine, lease: Lease) -> Held:
 
 def let_go(engine: Engine, lease: Lease, keys: Iterable[str]) -> None:
     """Let other groups have games that this driver holds, where they are assigned to another group."""
-    moved = games.c.group_name.is_distinct_from(lease.name) & _is_held(lease)
+    moved = games.c.group_name.is_distinct_from(lease.name) & _is_held(lease.name, lease.epoch)
     query = update(games).where(games.c.game_key == bindparam("key"), moved).values(held_by=None, held_epoch=None)
     with writing(engine) as connection:
         connection.execute(query, [{"key": key} for key in keys])
@@ -157,24 +167,32 @@ def let_go(engine: Engine, lease: Lease, keys: Iterable[str]) -> None:
 
 def holds(engine: Engine, lease: Lease, key: str) -> bool:
     """Tell whether a driver holds a game now, and its lease runs long enough to begin a write."""
-    query = select(games.c.game_key).where(games.c.game_key == key, _is_held(lease), lease.runs(lease.seconds * MARGIN))
+    query = select(games.c.game_key).where(
+        games.c.game_key == key, _is_held(lease.name, lease.epoch), lease.runs(lease.seconds * MARGIN)
+    )
     with engine.connect() as connection:
         return connection.scalar(query) is not None
 
 
 def _look(engine: Engine, lease: Lease) -> tuple[Held, bool]:
     """Return the games that a group's driver holds, and whether there are others of the group that it may take."""
-    mine = games.c.group_name == lease.name
-    query = select(*_ASSIGNMENT, mine.is_(True), _is_held(lease), _is_free()).where(mine | _is_held(lease))
     with engine.connect() as connection:
-        rows = connection.execute(query).all()
+        rows = connection.execute(_looking(), {"name": lease.name, "epoch": lease.epoch}).all()
     wanted = [Assignment(*row) for *row, ours, holds_it, _ in rows if ours and holds_it]
     astray = [GameKey(key) for key, *_, ours, holds_it, _ in rows if holds_it and not ours]
     return Held(wanted, astray), any(free and ours and not holds_it for *_, ours, holds_it, free in rows)
 
 
-def _is_held(lease: Lease) -> ColumnElement[bool]:
-    return (games.c.held_by == lease.name) & (games.c.held_epoch == lease.epoch)
+@cache
+def _looking() -> Select[Any]:
+    mine = games.c.group_name == bindparam("name")
+    held = _is_held(bindparam("name"), bindparam("epoch"))
+    return select(*_ASSIGNMENT, mine.is_(True), held, _is_free()).where(mine | held)
+
+
+def _is_held(name: str | BindParameter[str], epoch: int | BindParameter[int]) -> ColumnElement[bool]:
+    """Return the SQL condition that a lease is the one under which a game is held, running or not."""
+    return (games.c.held_by == name) & (games.c.held_epoch == epoch)
 
 
 def _is_free() -> ColumnElement[bool]:

@@ -86,7 +86,8 @@ def _recent(bronze: Path, version: int, app_id: str, low: int, high: int) -> lis
         seqs = [int(action["txn"]["version"]) for action in actions if action.get("txn", {}).get("appId") == app_id]
         added = [action["add"] for action in actions if "add" in action]
         found += [each for each in added if _may_hold(each, low, high)]
-        if seqs and max(seqs) <= low + 1:
+        # A batch without rows repeats the seq of the commit before, which has its rows.
+        if seqs and max(seqs) <= low + bool(added):
             break
     else:
         if version >= _MOST_COMMITS:

@@ -21,7 +21,7 @@ from pipeline.streams.demux import POOL_OF_CATCH_UP, Driver, told
 from pipeline.streams.lanes import Failure
 from pipeline.streams.outage import store_may_be_away
 from pipeline.streams.passes import Outcome, Passes
-from pipeline.streams.roster import FrontierOf
+from pipeline.streams.roster import SeqOf
 from pipeline.streams.rows import FileRows, FrameRows, Rows
 from pipeline.streams.stream import Stream
 
@@ -35,15 +35,16 @@ class CatchUp:
         """Prepare; nothing is read before `step`."""
         self._driver, self._bronze, self._passes = driver, bronze, passes
         self._pin = ChunkPin(checkpoint / "chunk.json")
+        driver.roster.is_cut_short = self._is_cut_short  # a pass has another schema set for these rows (law L5)
         self._gate = threading.Lock()  # held during a chunk
 
-    def step(self, frontier_of: FrontierOf, reach_of: FrontierOf) -> bool:
+    def step(self, due_of: SeqOf, reach_of: SeqOf) -> bool:
         """Read one chunk for the streams that are behind; tell whether there was anything to read.
 
         A chunk may reach beyond the frontier, up to bronze's head: a pass leaves out what a cursor is past.
         """
         with self._gate:
-            behind = self._driver.roster.behind(frontier_of, reach_of)
+            behind = self._driver.roster.behind(due_of, reach_of)
             if not behind:
                 return False
             self._bronze.refresh()
@@ -64,20 +65,26 @@ class CatchUp:
         with self._gate:
             pass
 
+    def _is_cut_short(self, stream: Stream) -> bool:
+        return self._pin.find(stream.game_key, stream.complete_through) is not None
+
     def _next(self, behind: Sequence[Stream], head: int) -> tuple[dict[str, Stream], int, int, int]:
-        """Choose streams, the seqs (low, high] and the schema set; a chunk that was cut short is repeated as it was."""
-        unfinished = [stream for stream in behind if self._pin.holds(stream.game_key, stream.complete_through)]
-        streams = unfinished or behind
+        """Choose streams, the seqs (low, high] and the schema set; what was cut short is repeated with its own set."""
+        found = [(stream, self._pin.find(stream.game_key, stream.complete_through)) for stream in behind]
+        unfinished = [(stream, pinned) for stream, pinned in found if pinned is not None]
+        version = unfinished[0][1].version if unfinished else self._driver.schemas.latest_version()
+        alike = [(stream, pinned) for stream, pinned in unfinished if pinned.version == version]
+        streams = [stream for stream, _ in alike] or behind
+        end = min((pinned.high for _, pinned in alike), default=head)
         low = streams[0].complete_through
-        high = min(low + self._driver.settings.demux.catchup_seqs, self._pin.high if unfinished else head)
+        high = min(low + self._driver.settings.demux.catchup_seqs, end)
         chosen = [stream for stream in streams[:_MOST_GAMES] if stream.complete_through < high]
         chunk: dict[str, Stream] = {stream.game_key: stream for stream in chosen}
-        version = self._pin.version if unfinished else self._driver.schemas.latest_version()
         return chunk, low, high, version
 
     def _read(self, chunk: Mapping[str, Stream], low: int, high: int, version: int) -> None:
         started = time.time()
-        self._pin.write(version, high, list(chunk))
+        self._pin.write(version, high, chunk)
         hit("in_catch_up")
         self._driver.spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL_OF_CATCH_UP)
         rows = self._rows(list(chunk.values()), low, high)
@@ -85,8 +92,9 @@ class CatchUp:
         outcome = self._passes.apply(rows, chunk, schemas, "CATCHUP", repeated=True)
         hit("in_catch_up")
         again = {key: span for key, stream in chunk.items() if (span := self._span_again(stream, low, high, outcome))}
-        self._settle({key: stream for key, stream in chunk.items() if key not in again}, high, outcome)
-        self._pin.clear()
+        ended = {key: stream for key, stream in chunk.items() if key not in again}
+        self._settle(ended, high, outcome)
+        self._pin.clear({key: stream.complete_through for key, stream in ended.items()}, high)
         self._driver.tell(told(self._driver.roster.group, outcome, started, "catch-up", CHUNK, high))
         for key, (after, through) in again.items():
             self._read({key: chunk[key]}, after, through, version)
@@ -124,7 +132,7 @@ class CatchUp:
                 before = stream.position
                 stream.reopen()
                 stream.complete_through = stream.cursor
-                if stream.position == before:  # nobody else moved it: bronze itself has a gap
+                if stream.position == before:  # no other writer moved it: bronze itself has a gap
                     gap = f"bronze rows above seq {stream.cursor} do not connect to the table's cursor"
                     failures[key] = Failure("poison", gap)
             elif _lacks_its_last(stream, high):  # and nothing follows that could fail to connect

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,7 +60,9 @@ class Demux:
         self._gate = threading.Lock()  # held during a pass
         self._stopping = threading.Event()
         self._fresh = True  # the next micro-batch may be a replay
-        self.frontier_seq = 0  # the last bronze seq passed
+        self.frontier_seq = 0  # the last bronze seq passed, of which the next micro-batch may have more files
+        self._whole_seq = 0  # the last one of which it has none
+        self._along: Mapping[str, Stream] = {}  # whole when the last pass ended: the next one has what they lack
         self.pass_since: float | None = None  # when the running pass began
         self._ceiling = 0  # the running pass reads nothing beyond this bronze seq
         self.query: StreamingQuery | None = None
@@ -71,7 +73,8 @@ class Demux:
         self._fresh = True
         if not goes_on(self._checkpoint / "query", self._bronze):
             # What lies before the first micro-batch is catch-up's (law L2).
-            self.frontier_seq = self._bronze.cursor or 0
+            self._along, self._whole_seq = {}, self._bronze.cursor or 0
+            self.frontier_seq = self._whole_seq
         frame = (
             self._driver.spark.readStream.format("delta")
             .option("startingVersion", self._bronze.version)
@@ -115,6 +118,16 @@ class Demux:
     def advance(self, seq: int) -> None:
         """Count everything up to a seq as passed: bronze has not grown while the query had time to read it."""
         self.frontier_seq = max(self.frontier_seq, seq)
+        self._whole_seq = max(self._whole_seq, seq)
+
+    def due(self, stream: Stream) -> int:
+        """Return the seq up to which a stream must be complete, or no pass of this query will make it so.
+
+        Spark may end a micro-batch amid the files of a seq: what the next one has of it is not due of those that were
+        whole in the last pass.
+        """
+        went_along = self._along.get(stream.game_key) is stream
+        return self._whole_seq if went_along else self.frontier_seq
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
         """Run one pass. Every game's cursor makes it idempotent; the batch id only names the pinned schema set."""
@@ -148,15 +161,22 @@ class Demux:
         self._fresh = False
         landed = committed(outcome)
         whole -= {key for key in whole if streams[key].behind}  # those whose rows of this pass did not land
-        read_to = outcome.seq_to or 0  # not the frontier: `advance` may have counted more as passed than was read
-        for key in whole.union(landed):
-            streams[key].complete_through = max(streams[key].complete_through, read_to)
-        self.frontier_seq = max(self.frontier_seq, read_to)  # after them: who is short of it is behind
+        self._end_pass({key: streams[key] for key in whole.union(landed)}, outcome.seq_to or 0)
         with store_may_be_away("what failures came to is not kept"):
             self._driver.roster.settle(outcome.failures, landed, len(streams))
         run_id = self._driver.spark.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
         self._driver.tell(told(self._driver.roster.group, outcome, started, run_id, batch_id, self.frontier_seq))
         hit("after_table_commits")
+
+    def _end_pass(self, whole: Mapping[str, Stream], read_to: int) -> None:
+        """Note how far the streams are complete that have all of what was read, up to a seq that may have more files.
+
+        Not up to the frontier: `advance` may have counted more as passed than was read.
+        """
+        for stream in whole.values():  # all of a game's rows of one seq lie in one file (law L2)
+            stream.complete_through = max(stream.complete_through, stream.cursor, read_to - 1)
+        self._along, self._whole_seq = whole, max(self._whole_seq, read_to - 1)
+        self.frontier_seq = max(self.frontier_seq, read_to)  # after them: who is short of it is behind
 
     def _is_whole(self, stream: Stream, *, heard: bool) -> bool:
         """Tell whether a stream has all that bronze holds of its game before the pass that begins.
@@ -166,7 +186,7 @@ class Demux:
         """
         if self.frontier_seq == 0:
             return heard and stream.last_seq <= stream.complete_through
-        return self.frontier_seq <= stream.complete_through
+        return self.due(stream) <= stream.complete_through
 
 
 def committed(outcome: Outcome) -> list[str]:

@@ -117,7 +117,8 @@ class Group:
         """Start and stop the queries of single games as decided; called now and then while the shared query runs."""
         wanted = {key: stream for key, stream in list(self.streams.items()) if stream.decision.own_query}
         for key in self._own.keys() - wanted.keys():
-            self._own.pop(key).stop()
+            self._own[key].stop()
+            del self._own[key]  # not before its pass has ended: another query of this game would share its claims
         for key, stream in wanted.items():
             demux = self._own.get(key)
             if demux is not None and demux.query is not None and demux.query.isActive:
@@ -156,7 +157,7 @@ class Group:
             with store_may_be_away("the streams of before are caught up"):
                 self.roster.sync()
             self._heard_at = time.monotonic()
-        return self._catch_up.step(self._frontier_of, self._reach_of)
+        return self._catch_up.step(self._due, self._reach_of)
 
     def _keep_catching_up(self) -> None:
         while not self._stopping.wait(_REST_SECONDS):
@@ -169,9 +170,9 @@ class Group:
                 _log.exception("catch-up failed, trying again in %.0f s", _TROUBLE_SECONDS)
                 self._stopping.wait(_TROUBLE_SECONDS)
 
-    def _frontier_of(self, stream: Stream) -> int:
+    def _due(self, stream: Stream) -> int:
         own = self._own.get(stream.game_key)
-        return (own or self._shared).frontier_seq
+        return (own or self._shared).due(stream)
 
     def _reach_of(self, stream: Stream) -> int:
         own = self._own.get(stream.game_key)

@@ -11,6 +11,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
+from pipeline.errors import Refused
 
 _log = logging.getLogger("turnout")
 
@@ -52,6 +53,13 @@ class KnownSchemas:
         return known.version
 
     def snapshot(self, version: int) -> SchemaSet:
-        """Return the schema set of a version."""
+        """Return the schema set of a version; the newest where the store, put back from an older copy, lacks it."""
         known = self._newest
-        return known if known is not None and known.version == version else self._registry.snapshot(version)
+        if known is not None and known.version == version:
+            return known
+        try:
+            return self._registry.snapshot(version)
+        except Refused as error:
+            # At worst a row is classified again and leaves a stale twin; what cannot be repeated stops all games.
+            _log.warning("rows that were begun with schema set %s are split with the newest: %s", version, error)
+            return self._registry.snapshot()

@@ -7,7 +7,7 @@ order of writes is the law: pin the schema set, files, quarantine, then one comm
 import json
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import KeysView, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane
@@ -23,7 +24,7 @@ from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta_table import Conflict, CursorTable, DataFile, discard, write_file
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
-from pipeline.quarantine import QUARANTINE, without_present
+from pipeline.quarantine import QUARANTINE, present_between, without
 from pipeline.streams.bronze_seqs import BronzeSeqs
 from pipeline.streams.chain import Link, connects, merged, reach
 from pipeline.streams.in_hand import InHand
@@ -47,6 +48,14 @@ class GameReport:
     files: list[DataFile] = field(default_factory=list)
     rejects: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRows:
+    """A file with the refused rows of some games in quarantine's folder, not yet part of quarantine."""
+
+    file: DataFile
+    games: frozenset[str]
 
 
 @dataclass
@@ -103,11 +112,11 @@ class Passes:
         self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet, lane: Lane, *, repeated: bool
     ) -> Outcome:
         started = time.perf_counter()
-        reports, rejects, seq_to, seconds = self._split(source, streams, schemas)
+        reports, refused, seq_to, seconds = self._split(source, streams, schemas)
         seconds["split"] = time.perf_counter() - started
         ready = {key: report for key, report in reports.items() if self._is_ready(streams[key], report)}
         started = time.perf_counter()
-        self._write_quarantine(rejects, ready, repeated=repeated)
+        self._write_quarantine(refused, ready.keys(), repeated=repeated)
         seconds["quarantine"] = time.perf_counter() - started
         started = time.perf_counter()
         commit = partial(self._commit, schemas=schemas, lane=lane)
@@ -121,12 +130,13 @@ class Passes:
 
     def _split(
         self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet
-    ) -> tuple[dict[str, GameReport], list[pa.Table], int | None, dict[str, float]]:
+    ) -> tuple[dict[str, GameReport], list[RefusedRows], int | None, dict[str, float]]:
         """Run the tasks and gather what they report, by game."""
         positions = {key: stream.position for key, stream in streams.items()}
-        ran = run(source, SplitJob({key: each.cursor for key, each in positions.items()}, schemas, self._folder))
+        cursors = {key: each.cursor for key, each in positions.items()}
+        ran = run(source, SplitJob(cursors, schemas, self._folder, self._quarantine.path))
         reports: dict[str, GameReport] = {}
-        rejects: list[pa.Table] = []
+        refused: list[RefusedRows] = []
         seconds: dict[str, float] = defaultdict(float)
         seq_to: int | None = None
         for row in ran.rows:
@@ -136,10 +146,11 @@ class Passes:
                 seconds[phase] += value
             for key, game in report["games"].items():
                 _add(reports.setdefault(key, GameReport(positions[key])), game)
-            rejects.append(pa.ipc.open_stream(row.rejects).read_all())
+            if (rows := report["refused"]) is not None:
+                refused.append(RefusedRows(DataFile(**rows["file"]), frozenset(rows["games"])))
         for key, cause in ran.culprits.items():
             reports.setdefault(key, GameReport(positions[key])).failure = Failure("fatal", cause)
-        return reports, rejects, seq_to, seconds
+        return reports, refused, seq_to, seconds
 
     def _is_ready(self, stream: Stream, report: GameReport) -> bool:
         """Tell whether a game's rows may be committed; if not, its files are discarded and it is behind."""
@@ -147,21 +158,36 @@ class Passes:
         if report.failure is None and connects(report.expected.cursor, report.links):
             return True
         discard(self._folder / stream.game_key, report.files)
-        _leave_behind(stream, report)
+        stream.behind = True
         return False
 
-    def _write_quarantine(
-        self, rejects: Sequence[pa.Table], ready: Mapping[str, GameReport], *, repeated: bool
-    ) -> None:
-        table = pa.concat_tables([QUARANTINE.empty_table(), *rejects])
-        table = table.filter(pc.is_in(table.column("game_key"), pa.array(list(ready), pa.string())))
-        if repeated:
-            table = without_present(table, self._quarantine.path).select(QUARANTINE.names)
-        if not table.num_rows:
-            return
-        file = write_file(table, self._quarantine.path, ["seq", "game_key"])
-        self._quarantine.append([file])
-        hit("after_quarantine_write")
+    def _write_quarantine(self, refused: Sequence[RefusedRows], ready: KeysView[str], *, repeated: bool) -> None:
+        """Put the refused rows of the games that are ready into quarantine; with `repeated` those it does not have."""
+        files = []
+        present = self._present(refused) if repeated and refused else None
+        for each in refused:
+            file = self._file_of(each, ready, present) if repeated or not each.games <= ready else each.file
+            files += [] if file is None else [file]
+        if files:
+            self._quarantine.append(files)
+            hit("after_quarantine_write")
+
+    def _present(self, refused: Sequence[RefusedRows]) -> pa.Table:
+        """Return the keys that quarantine has of the refused rows' seqs; it is looked through once for all files."""
+        spans = [each.file.span("seq") for each in refused]
+        return present_between(self._quarantine.path, min(low for low, _ in spans), max(high for _, high in spans))
+
+    def _file_of(self, refused: RefusedRows, ready: KeysView[str], present: pa.Table | None) -> DataFile | None:
+        """Return a file with only the rows that belong into quarantine; one file of refused rows is in memory."""
+        folder = self._quarantine.path
+        rows = pq.read_table(str(folder / refused.file.path), partitioning=None)
+        kept = rows.filter(pc.is_in(rows.column("game_key"), pa.array(list(ready), pa.string())))
+        kept = kept if present is None else without(kept, present).select(QUARANTINE.names)
+        if kept.num_rows == rows.num_rows:
+            return refused.file
+        file = write_file(kept, folder, ["seq", "game_key"]) if kept.num_rows else None
+        discard(folder, [refused.file])
+        return file
 
     def _commit(self, stream: Stream, report: GameReport, schemas: SchemaSet, lane: Lane) -> GameResult:
         started = time.perf_counter()
@@ -173,7 +199,7 @@ class Passes:
         except (Refused, Transient, DeltaError, OSError, pa.ArrowException) as error:
             report.failure = Failure(classify(error), f"{type(error).__name__}: {error}"[:_EVIDENCE_LIMIT])
         if report.failure is not None:
-            _leave_behind(stream, report)
+            stream.behind = True  # what was not done now is caught up from the cursor the table has
             return _failed(stream, report, lane)
         now = time.time()
         hit("between_table_commits")
@@ -188,17 +214,6 @@ def _add(report: GameReport, game: Mapping[str, Any]) -> None:
         report.rejects[reason] += count
     if game["error"] is not None:
         report.failure = Failure(game["error"]["kind"], game["error"]["evidence"])
-
-
-def _leave_behind(stream: Stream, report: GameReport) -> None:
-    """Leave rows that were not applied to catch-up, also where the stream counts as complete beyond them.
-
-    Spark may end a batch amid the files of one commit. The first half then makes a stream complete up to that seq which
-    has rows in the other half.
-    """
-    stream.behind = True
-    before = report.links[0].seq - 1 if report.links else stream.cursor
-    stream.complete_through = max(stream.cursor, min(stream.complete_through, before))
 
 
 def _result(stream: Stream, report: GameReport, lane: Lane, now: float, seconds: float) -> GameResult:

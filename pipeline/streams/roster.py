@@ -1,6 +1,6 @@
 """The streams one driver carries, and the lane each is in: the one place where passes, catch-up and people meet.
 
-Used by several threads. A stream is read by one of them at a time: whoever reads it holds its claim, from before it
+Used by several threads. A stream is read by one of them at a time: the reader holds its claim, from before it
 looks at the stream's position until after its commit.
 """
 
@@ -25,8 +25,8 @@ from pipeline.streams.writers import DirectWriter, Writer
 _OPENING_THREADS = 4
 _CHUNK = "catch-up"  # the reader that is the running chunk
 
-FrontierOf = Callable[[Stream], int]
-"""The last bronze seq that the query of this stream has passed, or can reach in the pass that is running."""
+SeqOf = Callable[[Stream], int]
+"""The bronze seq that a stream must be complete up to by what its query has passed, or can be in the running pass."""
 
 
 class Roster:
@@ -52,6 +52,8 @@ class Roster:
         self._syncing = threading.Lock()
         self._claims: dict[str, str] = {}  # game key → the reader that has it: a query's pass, or the chunk
         self._leaving: dict[str, Stream] = {}  # dropped, but a reader may still have them
+        # Whether a chunk of a stream was cut short, so that only catch-up may read its rows; catch-up sets it.
+        self.is_cut_short: Callable[[Stream], bool] = lambda _stream: False
         self.streams: dict[str, Stream] = {}
         self.sync()
 
@@ -97,7 +99,9 @@ class Roster:
                 and lanes.may_run(stream.decision, now)
             }
             for stream in members.values():
-                if stream.behind and stream.complete_through >= frontier_seq:
+                if self.is_cut_short(stream):
+                    stream.behind = True
+                elif stream.behind and stream.complete_through >= frontier_seq:
                     stream.behind = False
             running = {name: stream for name, stream in members.items() if not stream.behind}
             self._claims.update(dict.fromkeys(running, reader))
@@ -122,7 +126,7 @@ class Roster:
         """Give back the claims of the chunk, however it ended."""
         self._release(_CHUNK)
 
-    def behind(self, frontier_of: FrontierOf, reach_of: FrontierOf) -> list[Stream]:
+    def behind(self, due_of: SeqOf, reach_of: SeqOf) -> list[Stream]:
         """Return the streams that no pass will bring further, the furthest behind first.
 
         One that has come as far as the running pass can reach waits for the next one: were it read on and on, there
@@ -131,11 +135,8 @@ class Roster:
         now = time.time()
         with self._lock:
             for key, stream in self.streams.items():
-                if stream.complete_through < min(stream.last_seq, frontier_of(stream)):
+                if key not in self._claims and stream.complete_through < min(stream.last_seq, due_of(stream)):
                     stream.behind = True
-                elif stream.cursor < stream.last_seq <= stream.complete_through and key not in self._claims:
-                    # A batch ended amid that commit, and the one with its other half did not have this stream.
-                    stream.behind, stream.complete_through = True, stream.last_seq - 1
             ready = [
                 each
                 for each in self.streams.values()
@@ -180,7 +181,7 @@ class Roster:
         for key in wanted.keys() & self._leaving.keys():
             self.streams[key] = self._leaving.pop(key)
         held = self.streams
-        new = [each for key, each in wanted.items() if key not in held or held[key].generation < each.generation]
+        new = [each for key, each in wanted.items() if key not in held or held[key].is_before(each.generation)]
         if new:
             with ThreadPoolExecutor(_OPENING_THREADS) as pool:  # a driver that starts opens a thousand tables
                 held.update((stream.game_key, stream) for stream in pool.map(self._opened, new))

@@ -62,6 +62,7 @@ class SplitJob:
     cursors: Mapping[str, int]
     schema_set: SchemaSet
     tables: Path  # below it each game's files are written, into a folder with the name of its key
+    quarantine: Path | None = None  # where refused rows are written; None: they are returned, as Arrow IPC
     deadly: frozenset[Place] = frozenset()  # refused unread: each kills a worker
     trial: tuple[Place, Place] | None = None  # does a worker survive these rows, first to last? nothing is kept
     slice_bytes: int = SLICE_BYTES  # a task with more rows splits them one slice after the other
@@ -78,7 +79,7 @@ def _target(schemas: tuple[tuple[Schema, Placement], ...]) -> pa.Schema:
 
 
 def split(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterator[pa.RecordBatch]:
-    """Split the rows of one task and yield a row for each slice of them: a JSON report, refused rows as Arrow IPC."""
+    """Split the rows of one task and yield a row for each slice: a JSON report, refused rows that were not written."""
     for rows in sliced(batches, job.slice_bytes):
         yield _split_slice(rows, job)
 
@@ -91,8 +92,17 @@ def _split_slice(rows: pa.Table, job: SplitJob) -> pa.RecordBatch:
     worker = _Split(mine, job)
     del rows, mine  # payloads are large: what was copied is let go of
     worker.run()
-    report = {"seq_from": seqs["min"], "seq_to": seqs["max"], "games": worker.games, "seconds": worker.seconds}
     rejects = pa.concat_tables([QUARANTINE.empty_table(), *worker.rejects])
+    refused = None
+    if job.quarantine is not None:
+        refused, rejects = worker.write_rejects(rejects, job.quarantine), rejects.slice(0, 0)
+    report = {
+        "seq_from": seqs["min"],
+        "seq_to": seqs["max"],
+        "games": worker.games,
+        "refused": refused,
+        "seconds": worker.seconds,
+    }
     return pa.RecordBatch.from_pydict({"report": [json.dumps(report)], "rejects": [_ipc(rejects)]})
 
 
@@ -256,6 +266,18 @@ class _Split:
                 hit("mid_data_files")
             except Exception as error:  # noqa: BLE001 - law L6: whatever one game does, the others go on
                 self.games[key]["error"] = _fault(error)
+
+    def write_rejects(self, rejects: pa.Table, folder: Path) -> dict[str, Any] | None:
+        """Write refused rows as a file below quarantine's folder; return it with the games that have rows in it."""
+        if not rejects.num_rows or self.job.trial is not None:
+            return None
+        keys = pc.unique(rejects.column("game_key")).to_pylist()
+        try:
+            return {"file": write_file(rejects, folder, ["seq", "game_key"]).as_dict(), "games": keys}
+        except Exception as error:  # noqa: BLE001 - law L6: games without refused rows go on
+            for key in keys:
+                self.games[key]["error"] = _fault(error)
+            return None
 
     def _refuse(self, routed: pa.Table, refusals: list[tuple[int, str, str]]) -> None:
         if not refusals:

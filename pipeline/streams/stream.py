@@ -37,6 +37,7 @@ class Stream:
     path: Path
     writer: Writer
     last_seq: int  # the game's last seq in bronze as the control store tells it
+    stored_generation: int = 1  # what the control store had when the table was opened
     table: GameTable | None = None
     cursor: int = 0  # the last seq wholly applied, 0 before the first commit
     complete_through: int = 0  # the last seq up to which bronze was seen to hold nothing more for this game
@@ -68,6 +69,10 @@ class Stream:
         self.table = self.writer.open(self.path, self.app_id)
         self._read_cursor()
 
+    def is_before(self, generation: int) -> bool:
+        """Tell whether the table was opened before the control store had this generation, and has not got it."""
+        return max(self.stored_generation, self.generation) < generation
+
     def reopen(self) -> None:
         """Read the cursor again after somebody else may have moved it."""
         if self.table is None:
@@ -80,7 +85,7 @@ class Stream:
         """Put the files into the table and move the cursor, creating the table or adding columns first.
 
         `expected` is the position that the files' rows were split from. What the stream knows by now does not count: a
-        commit that compared with that would add once more what somebody else added meanwhile.
+        commit that compared with that would add once more what another writer added meanwhile.
 
         Raises:
             Conflict: the table is not at `expected`; nothing was added, and the stream has the table's position.
@@ -123,6 +128,7 @@ def stream_of(assignment: Assignment, environment: str, table_path: Path, writer
         path=table_path,
         writer=writer,
         last_seq=assignment.last_seq,
+        stored_generation=assignment.generation,
     )
     stream.open()
     return stream

@@ -194,7 +194,7 @@ def test_a11_two_drivers_on_one_checkpoint_neither_lose_nor_double_a_row(tmp_pat
             place.produce(300)
             seq = place.landed_seq()
             wait_for(lambda seq=seq: place.passed("a", seq), "group a does not split")  # type: ignore[misc]
-    texts = [(env / "group-a.log").read_text() for env in (place.env, twin)]
+    texts = [(env / "groups-a.log").read_text() for env in (place.env, twin)]
     assert any("CONCURRENT_STREAM_LOG_UPDATE" in text for text in texts), texts
     run_once(place.env, "ingest", "run")
     run_once(place.env, "groups", "run", "a")

@@ -1,8 +1,10 @@
 """Catch-up: bounded reads of bronze for streams that are behind (`catchup.py`, law L7)."""
 
+from collections.abc import Mapping
+
 from tests.model.drivers import replaced, synced
-from tests.model.passes import CHUNK, with_streams, with_work
-from tests.model.state import Driver, Game, Item, State, Stream, Work
+from tests.model.passes import CHUNK, departs, with_streams, with_work
+from tests.model.state import Driver, Game, Item, Pinned, State, Stream, Work
 from tests.model.tables import begun, item_of
 from tests.model.world import Next, World
 
@@ -16,13 +18,15 @@ def choose(world: World, state: State) -> Next:
         driver, behind = _behind(world, state, driver)
         if not behind:
             continue
-        pin = state.checkpoints[index].chunk
-        held = {} if pin is None else {g: s for g, s in behind.items() if g in pin[2] and s.through < pin[1]}
-        chosen = held or behind
+        pins = [each for each in state.checkpoints[index].chunk if each.game in behind]
+        pins = [each for each in pins if behind[each.game].through < each.high]
+        first = min(pins, key=lambda each: behind[each.game].through, default=None)
+        pins = [each for each in pins if first is not None and each.version == first.version]
+        chosen = {each.game: behind[each.game] for each in pins} or behind
         low = min(stream.through for stream in chosen.values())
         head = len(state.bronze)
-        high = min(low + world.scenario.chunk_seqs, pin[1] if pin is not None and held else head)
-        version = pin[0] if pin is not None and held and world.rules.schema_pin else state.schemas
+        high = min(low + world.scenario.chunk_seqs, *(each.high for each in pins or (Pinned(0, 0, head),)))
+        version = first.version if first is not None and world.rules.schema_pin else state.schemas
         items = tuple(
             Item(game, stream.generation, stream.cursor, "chosen")
             for game, stream in chosen.items()
@@ -45,10 +49,10 @@ def _behind(world: World, state: State, driver: Driver) -> tuple[Driver, dict[Ga
         frontier, reach = _reach(driver, game)
         current = stream
         told = world.last_seq(state.bronze[: state.ingest.told], game)
-        if stream.through < min(told, frontier) and not stream.behind:
-            current = changed[game] = stream._replace(behind=True)
         if stream.claim and world.rules.claims:
             continue
+        if stream.through < min(told, frontier) and not stream.behind:
+            current = changed[game] = stream._replace(behind=True)
         if current.behind and current.through < reach:
             behind[game] = current
     return with_streams(driver, changed), behind
@@ -91,10 +95,9 @@ def claim(world: World, state: State) -> Next:
         work = begun(world.rules, chunk._replace(step="split", items=tuple(items)))
         alarms = state.alarms
         before = state.checkpoints[index].chunk
-        if before is not None and before[0] != work.version and any(each.game in before[2] for each in items):
+        if departs(before, driver, work):
             alarms = (*alarms, f"a chunk of driver {index} is repeated with another schema set than before")
-        pin = (work.version, work.high, tuple(item.game for item in items))
-        checkpoint = state.checkpoints[index]._replace(chunk=pin)
+        checkpoint = state.checkpoints[index]._replace(chunk=_pinned(before, items, work))
         checkpoints = (*state.checkpoints[:index], checkpoint, *state.checkpoints[index + 1 :])
         after = with_work(with_streams(driver, changed), CHUNK, work)
         games = ", ".join(f"game {item.game} from cursor {item.cursor}" for item in items)
@@ -102,6 +105,21 @@ def claim(world: World, state: State) -> Next:
             f"driver {index} claims and splits its chunk with schema set {work.version}: {games}",
             replaced(state, index, after, checkpoints=checkpoints, alarms=alarms),
         )
+
+
+def _pinned(before: tuple[Pinned, ...], items: list[Item], work: Work) -> tuple[Pinned, ...]:
+    """Return the pins with those of a chunk that begins; a repetition may come to fewer seqs."""
+    pins = {each.game: each for each in before}
+    for item in items:
+        held = pins.get(item.game)
+        reached = held.high if held is not None and held.version == work.version else 0
+        pins[item.game] = Pinned(item.game, work.version, max(work.high, reached))
+    return tuple(pins[game] for game in sorted(pins))
+
+
+def _goes_on(pin: Pinned, work: Work, ended: Mapping[Game, Stream]) -> bool:
+    """Tell whether a pin outlives a chunk: it is of another game, or goes on beyond the chunk."""
+    return pin.game not in ended or work.high <= ended[pin.game].through < pin.high
 
 
 def end_chunk(world: World, state: State) -> Next:
@@ -123,7 +141,8 @@ def end_chunk(world: World, state: State) -> Next:
                 if gap:
                     alarms = (*alarms, f"driver {index} parks game {item.game} for a gap of bronze")
             changed[item.game] = stream._replace(claim="" if stream.claim == "chunk" else stream.claim)
-        checkpoint = state.checkpoints[index]._replace(chunk=None)
+        pins = tuple(each for each in state.checkpoints[index].chunk if _goes_on(each, work, changed))
+        checkpoint = state.checkpoints[index]._replace(chunk=pins)
         checkpoints = (*state.checkpoints[:index], checkpoint, *state.checkpoints[index + 1 :])
         after = with_work(with_streams(driver, changed), CHUNK, None)
         yield f"the chunk of driver {index} ends", replaced(state, index, after, checkpoints=checkpoints, alarms=alarms)

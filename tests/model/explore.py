@@ -64,16 +64,15 @@ def explore(
                 if stuck is not None:
                     found.broken = stuck
                     return _finished(found, world, begin, parents, mine, started)
-            for sentence, reached in successors(world, state):
+            for sentence, after in successors(world, state):
                 found.transitions += 1
-                after = canonical(scenario, reached)
                 its = hash(after)
                 is_known = its in parents
-                found.broken = broken(world, state, reached, of_steps if is_known else laws)
+                found.broken = broken(world, state, after, of_steps if is_known else laws)
                 if found.broken is not None:
                     found.depth += 1
                     done = _finished(found, world, begin, parents, mine, started)
-                    done.trace.append((sentence, reached))
+                    done.trace.append((sentence, after))
                     return done
                 if not is_known:
                     parents[its] = mine
@@ -84,14 +83,6 @@ def explore(
         found.depth += bool(following)
         level = following
     return _finished(found, world, begin, parents, hash(begin), started)
-
-
-def canonical(scenario: Scenario, state: State) -> State:
-    """Return the one state that stands for all that differ only in which driver is which."""
-    if not scenario.alike:
-        return state
-    pairs = sorted(zip(state.drivers, state.checkpoints, strict=True), key=hash)
-    return state._replace(drivers=tuple(pair[0] for pair in pairs), checkpoints=tuple(pair[1] for pair in pairs))
 
 
 def drain(world: World, state: State) -> str | None:
@@ -125,8 +116,7 @@ def _trace(world: World, begin: State, parents: dict[int, int], last: int) -> li
         hashes.append(parents[hashes[-1]])
     trace = [("at the beginning", begin)]
     for wanted in reversed(hashes[:-1]):
-        options = ((sentence, canonical(world.scenario, each)) for sentence, each in successors(world, trace[-1][1]))
-        trace.append(next((sentence, each) for sentence, each in options if hash(each) == wanted))
+        trace.append(next(step for step in successors(world, trace[-1][1]) if hash(step[1]) == wanted))
     return trace
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tests.model.drivers import replaced, synced
-from tests.model.state import Checkpoint, Driver, Game, Item, State, Stream, Work
+from tests.model.state import Checkpoint, Driver, Game, Item, Pinned, State, Stream, Work
 from tests.model.tables import begun, compare_and_set, item_of, quarantined
 from tests.model.world import Next, World
 
@@ -72,7 +72,10 @@ def begin(world: World, state: State) -> Next:
         if checkpoint.pin not in {0, version}:
             alarms = (*alarms, f"a batch of driver {index} is repeated with another schema set than before")
         driver = synced(state, index, before)
-        driver, work = _for_pass(world, state, driver, SHARED, (checkpoint.passed, high), version)
+        pins = checkpoint.chunk
+        driver, work = _for_pass(world, state, driver, SHARED, (checkpoint.passed, high), version, pins)
+        if departs(pins, driver, work):
+            alarms = (*alarms, f"a pass of driver {index} repeats a chunk with another schema set than before")
         checkpoint = checkpoint._replace(planned=high, pin=version)
         checkpoints = (*state.checkpoints[:index], checkpoint, *state.checkpoints[index + 1 :])
         yield (
@@ -91,15 +94,32 @@ def begin_own(world: World, state: State) -> Next:
             if query is None or before.own[game] is not None or head <= query.passed:
                 continue
             driver = synced(state, index, before)
-            driver, work = _for_pass(world, state, driver, ("own", game), (query.passed, head), state.schemas)
+            pins = state.checkpoints[index].chunk
+            driver, work = _for_pass(world, state, driver, ("own", game), (query.passed, head), state.schemas, pins)
             sentence = (
                 f"the own query of game {game} in driver {index} begins a pass up to seq {head} with {_read(work)}"
             )
             yield sentence, replaced(state, index, driver)
 
 
+def departs(pins: tuple[Pinned, ...], driver: Driver, work: Work) -> bool:
+    """Tell whether rows of a chunk that was cut short are classified with another schema set than before (law L5)."""
+    held = {pin.game for pin in pins if pin.version != work.version and _is_cut_short(pin, driver.streams[pin.game])}
+    return any(item.game in held and item.state == "ready" for item in work.items)
+
+
+def _is_cut_short(pin: Pinned, stream: Stream | None) -> bool:
+    return stream is not None and stream.through < pin.high
+
+
 def _for_pass(
-    world: World, state: State, driver: Driver, slot: Slot, span: tuple[int, int], version: int
+    world: World,
+    state: State,
+    driver: Driver,
+    slot: Slot,
+    span: tuple[int, int],
+    version: int,
+    pins: tuple[Pinned, ...],
 ) -> tuple[Driver, Work]:
     """Claim the streams of a pass and split their rows from the cursors they have now (`Roster.for_pass`)."""
     kind, own_game = slot
@@ -114,7 +134,11 @@ def _for_pass(
         if stream.claim and world.rules.claims:
             continue
         current = stream
-        if stream.behind and stream.claim != "chunk" and stream.through >= frontier:
+        if world.rules.chunks_are_repeated_first and any(
+            pin.game == game and _is_cut_short(pin, stream) for pin in pins
+        ):
+            current = stream._replace(behind=True)  # catch-up has the schema set that its chunk was begun with
+        elif stream.behind and stream.claim != "chunk" and stream.through >= frontier:
             current = stream._replace(behind=False)  # it has caught up, and rejoins at this pass boundary
         if not current.behind:
             parts = world.between(state.bronze, game, max(span[0], current.cursor), span[1])

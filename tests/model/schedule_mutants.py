@@ -152,7 +152,7 @@ def _pins_are_ignored() -> list[Change]:
     def proposed(_folder: Any, _batch_id: int, propose: Callable[[], int]) -> int:
         return propose()
 
-    return [(demux, "pin", proposed), (ChunkPin, "holds", lambda *_: False)]
+    return [(demux, "pin", proposed), (ChunkPin, "find", lambda *_: None)]
 
 
 def _let_go_at_once() -> list[Change]:

@@ -24,16 +24,18 @@ from pyspark.sql import functions as F
 
 import pipeline
 from pipeline import delta_checkpoint, delta_log, failpoints
-from pipeline.contracts import registry
+from pipeline.contracts import registrations, registry
 from pipeline.delta_table import DataFile
-from pipeline.store import decisions, games
+from pipeline.names import GameKey
+from pipeline.store import decisions, games, sources
 from pipeline.streams import rows
 from pipeline.streams import split as splitting
 from pipeline.streams.bronze_files import Piece
 from tests.model import schedule_store, schedule_tasks
 from tests.model.schedule_spark import Functions
-from tests.model.schedule_world import ControlStore
+from tests.model.schedule_world import REMEMBERED, ControlStore
 
+_MOST_KNOWN: Final = 5_000  # tables of a few rows each: some kilobytes
 _LEFT_ALONE: Final = {"pipeline.failpoints", "pipeline.session"}
 _REAL: Final[dict[str, Any]] = {
     "time": time,
@@ -56,6 +58,9 @@ _REAL: Final[dict[str, Any]] = {
     "assigned": games.assigned,
     "_look": games._look,
     "_latest": registry._latest,
+    "read_placed": registrations.read_placed,
+    "read_schemas": registrations.read_schemas,
+    "bronze_id": sources.bronze_id,
 }
 _IN_MEMORY: Final = ("pq", "ds", "_scanner", "split", "read_commit", "publish_commit", "has_version", "write_when_due")
 
@@ -116,7 +121,7 @@ class Patches:
             "publish_commit": disk.publish_commit,
             "has_version": disk.has_version,
         }
-        given |= {name: store.remembered(_REAL[name]) for name in ("decided", "assigned", "_look", "_latest")}
+        given |= {name: store.remembered(_REAL[name]) for name in REMEMBERED}
         if not in_memory:
             given |= {kind: _REAL[kind] for kind in _IN_MEMORY}
         before = failpoints.on_hit
@@ -180,20 +185,19 @@ class Splits:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Any, tuple[list[tuple[str, pa.Table, Sequence[str]]], dict[str, Any], Any] | None] = {}
+        self._known: dict[Any, tuple[list[tuple[str | None, pa.Table, Sequence[str]]], dict[str, Any], Any] | None] = {}
         self.world: object = None
         self.runs = self.asked = 0
-
-    def forget(self) -> None:
-        self._known.clear()
 
     def split(self, batches: Iterator[pa.RecordBatch], job: splitting.SplitJob) -> Iterator[pa.RecordBatch]:
         parts = [batch for batch in batches if batch.num_rows]
         if not parts:
             return
         self.asked += 1
-        key = self._key(parts, job)
+        key = self.key(parts, job)
         if key not in self._known:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
             self.runs += 1
             self._known[key] = _recorded(parts, job)
         known = self._known[key]
@@ -201,6 +205,10 @@ class Splits:
         written, report, rejects = known
         games = {name: {**game, "files": []} for name, game in report["games"].items()}
         for name, table, columns in written:
+            if name is None:
+                file = vars(splitting)["write_file"](table, job.quarantine, columns)
+                report = {**report, "refused": {**report["refused"], "file": file.as_dict()}}
+                continue
             try:
                 file = vars(splitting)["write_file"](table, job.tables / name, columns)
                 games[name]["files"].append(file.as_dict())
@@ -209,21 +217,24 @@ class Splits:
                 games[name]["error"] = splitting._fault(error)
         yield pa.RecordBatch.from_pydict({"report": [json.dumps({**report, "games": games})], "rejects": [rejects]})
 
-    def _key(self, parts: Sequence[pa.RecordBatch], job: splitting.SplitJob) -> Any:
+    def key(self, parts: Sequence[pa.RecordBatch], job: splitting.SplitJob) -> Any:
+        """Return what tells one job over some rows from another."""
         columns = ("game_key", "seq", "pos", "refused")
         rows = tuple(tuple(part.column(name).to_pylist() for name in columns) for part in parts)
         keys = {key for row in rows for key in row[0]}
         cursors = tuple(sorted((key, cursor) for key, cursor in job.cursors.items() if key in keys))
         assert job.trial is None
-        return (self.world, job.schema_set.version, cursors, job.deadly, repr(rows))
+        # By what is registered for whom: a version is another set where others were registered first.
+        placed = tuple(job.schema_set.placed(GameKey(key)) for key in sorted(keys))
+        return (self.world, placed, cursors, job.deadly, job.quarantine is None, repr(rows))
 
 
 def _recorded(parts: Sequence[pa.RecordBatch], job: splitting.SplitJob) -> tuple[Any, Any, Any]:
     """Split, and keep the tables that would have been written."""
-    written: list[tuple[str, pa.Table, Sequence[str]]] = []
+    written: list[tuple[str | None, pa.Table, Sequence[str]]] = []  # None: refused rows, for quarantine
 
     def kept(table: pa.Table, folder: Any, columns: Sequence[str]) -> DataFile:
-        written.append((folder.name, table, columns))
+        written.append((None if folder == job.quarantine else folder.name, table, columns))
         return DataFile("", 0, table.num_rows, "")
 
     real = {name: vars(splitting)[name] for name in ("write_file", "hit")}

@@ -49,7 +49,7 @@ def batch(first: int, count: int, mutant: str | None = None) -> Tally:
     """Run some schedules up to the first that fails."""
     tally = Tally()
     schedules = _schedules()
-    schedules.forget()
+    schedules.code = mutant
     planted = MUTANTS[mutant] if mutant else None
     with planted.planted() if planted else nullcontext():
         for seed in range(first, first + count):
@@ -94,10 +94,12 @@ def again(seed: int, mutant: str | None, *, shorter: bool) -> Verdict:
     """Run one schedule again, and look for the one with the fewest switches that fails alike."""
     planted = MUTANTS[mutant] if mutant else None
     focus = planted.focus if planted else ()
+    schedules = _schedules()
+    schedules.code = mutant
     with planted.planted() if planted else nullcontext():
-        verdict = _schedules().run(seed, focus=focus)
+        verdict = schedules.run(seed, focus=focus)
         if verdict.problems and shorter:
-            return minimised(verdict, lambda segments: _schedules().run(seed, segments, focus=focus))
+            return minimised(verdict, lambda segments: schedules.run(seed, segments, focus=focus))
     return verdict
 
 

@@ -7,6 +7,7 @@ delta-rs and real files take the same course: `tests/model/test_schedules.py`.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,6 @@ from deltalake.schema import Schema
 from pipeline.failpoints import effect, hit
 from tests.model.schedule_tasks import Names, Scheduler
 
-_SCHEMAS: dict[str, tuple[Schema, pa.Schema]] = {}
 _RETRIES = 15  # delta-rs' own
 
 
@@ -178,11 +178,25 @@ class Datasets:
         self.dataset, self.field = disk.dataset, ds.field
 
 
-def _schema(text: str) -> tuple[Schema, pa.Schema]:
-    if text not in _SCHEMAS:
-        schema = Schema.from_json(text)
-        _SCHEMAS[text] = schema, pa.schema(schema.to_arrow())
-    return _SCHEMAS[text]
+@dataclass(frozen=True)
+class Known:
+    """A table's `Schema`, of which all is known that is asked of it."""
+
+    fields: Sequence[Any]
+    arrow: pa.Schema
+    json: str
+
+    def to_arrow(self) -> pa.Schema:
+        return self.arrow
+
+    def to_json(self) -> str:
+        return self.json
+
+
+@cache
+def _known(text: str) -> Known:
+    schema = Schema.from_json(text)
+    return Known(schema.fields, pa.schema(schema.to_arrow()), schema.to_json())
 
 
 class DeltaTables:
@@ -244,8 +258,8 @@ class DeltaTable:
     def protocol(self) -> Any:
         return SimpleNamespace(min_reader_version=1, min_writer_version=2, writer_features=None, reader_features=None)
 
-    def schema(self) -> Schema:
-        return _schema(self._state.metadata["schemaString"])[0]
+    def schema(self) -> "Known":
+        return _known(self._state.metadata["schemaString"])
 
     def transaction_version(self, app_id: str) -> int | None:
         return self._state.transactions.get(app_id)
@@ -339,7 +353,7 @@ class DeltaTable:
         self._state = self._disk.states(self._path)[version + 1]
 
     def _arrow(self) -> pa.Schema:
-        return _schema(self._state.metadata["schemaString"])[1]
+        return _known(self._state.metadata["schemaString"]).arrow
 
 
 def _removal(path: str, at_ms: int) -> dict[str, Any]:

@@ -59,13 +59,6 @@ class Task:
         finally:
             self.ended = True
 
-    def is_ready(self, now: float) -> bool:
-        if self.ended:
-            return False
-        if self.condition is None:
-            return self.wake_at is None or self.wake_at <= now
-        return (self.wake_at is not None and self.wake_at <= now) or self.condition()
-
 
 class Strategy(Protocol):
     """Chooses who goes on."""
@@ -89,6 +82,7 @@ class Scheduler:
         self.failed: list[Task] = []
         self.published = 0  # how often a commit was: who waits for one looks again when it has changed
         self._doomed: list[Process] = []
+        self._chosen: Task | None = None  # who goes on next
         self._names: dict[str, int] = {}
 
     def spawn(self, name: str, body: Callable[[], object], process: Process | None = None) -> Task:
@@ -130,15 +124,48 @@ class Scheduler:
         return condition()
 
     def sleep(self, seconds: float) -> None:
-        self.wait(lambda: False, seconds, "sleep")
+        task = self.current
+        if task is None or getcurrent() is not task.glet:
+            return
+        task.wake_at = self.now + seconds
+        try:
+            self._leave(task, "sleep")
+        finally:
+            task.wake_at = None
 
     def _leave(self, task: Task, name: str) -> None:
         if not task.process.alive:
             raise Crash
         task.at = name
-        self.hub.switch()
+        self.trace.append((task.name, name))
+        if not self._stays(task):
+            self.hub.switch()
         if not task.process.alive:
             raise Crash
+
+    def _stays(self, task: Task) -> bool:
+        """Tell whether the running task goes on, without the cost of a switch; else choose who does."""
+        if self._doomed or self.step >= self._most_steps:
+            return False
+        self.current = None  # what conditions look at is no point
+        ready = self._ready()
+        self.current = task
+        if ready:
+            chosen = self._strategy.pick(ready, task, self.step)
+            if chosen is task:
+                self._count(task)
+                return True
+            self._chosen = chosen
+        return False
+
+    def _ready(self) -> list[Task]:
+        now = self.now
+        return [
+            task
+            for task in self.tasks
+            if (task.condition is None if task.wake_at is None else task.wake_at <= now)
+            or (task.condition is not None and task.condition())
+        ]
 
     def run(self, at_rest: Callable[[], bool]) -> None:
         """Let tasks go on until nothing is to be done and `at_rest` says that this is the end.
@@ -147,9 +174,11 @@ class Scheduler:
             Stuck: none can go on ever again, or it takes too many steps.
         """
         while True:
-            ready = [task for task in self.tasks if task.is_ready(self.now)]
-            if ready:
-                self._resume(self._strategy.pick(ready, self.current, self.step))
+            chosen, self._chosen = self._chosen, None
+            if chosen is None and (ready := self._ready()):
+                chosen = self._strategy.pick(ready, self.current, self.step)
+            if chosen is not None:
+                self._resume(chosen)
                 continue
             if at_rest():
                 return
@@ -159,20 +188,23 @@ class Scheduler:
                 raise Stuck(f"nobody can go on: {stand}")
             self.now = max(self.now, min(times))
 
-    def _resume(self, task: Task) -> None:
+    def _count(self, task: Task) -> None:
         self.step += 1
         self.now += self._tick
-        if self.step > self._most_steps:
-            raise Stuck(f"no end within {self._most_steps} steps; {task.name} at {task.at}")
+        task.steps += 1
         if self.current is task and self.segments:
             self.segments[-1] = (task.name, self.segments[-1][1] + 1)
         else:
             self.segments.append((task.name, 1))
+
+    def _resume(self, task: Task) -> None:
+        self._count(task)
+        if self.step > self._most_steps:
+            raise Stuck(f"no end within {self._most_steps} steps; {task.name} at {task.at}")
         self.current = task
-        task.steps += 1
         task.glet.switch()
-        self.trace.append((task.name, "end" if task.ended else task.at))
         if task.ended:
+            self.trace.append((task.name, "end"))
             self.tasks.remove(task)
             self.current = None
             if task.error is not None:

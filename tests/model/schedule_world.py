@@ -1,15 +1,16 @@
 """Small worlds: which rows bronze gets, in which commits, and what must become of each of them."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from itertools import chain, product
+from typing import Any, Final, Self
 
 import pyarrow as pa
 from google.protobuf.message_factory import GetMessageClass
-from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import StaticPool
 
 from pipeline.bronze import BRONZE
@@ -123,6 +124,26 @@ def _wrapper(row: Row) -> bytes:
     return Wrapper(game=row.game.name, schema_id=2 if row.kind == "early" else 1, payload=payload).SerializeToString()
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """What the control store has when a schedule begins."""
+
+    with_games: bool  # else they become known as their first rows come
+    two_groups: bool
+
+
+REMEMBERED: Final[Mapping[str, tuple[str, ...]]] = {
+    "decided": ("decisions",),
+    "assigned": ("games",),
+    "_look": ("games", "leases"),
+    "bronze_id": ("ingest_identities",),
+    "_latest": ("registrations",),
+    "read_placed": ("registrations", "placements"),
+    "read_schemas": ("schemas",),
+}
+"""Which tables each function reads whose answers are remembered."""
+
+
 class ControlStore:
     """One control store in memory, begun anew for each schedule from what it is when a system starts."""
 
@@ -130,70 +151,119 @@ class ControlStore:
         self.engine: Engine = create_engine(
             "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
         )
-        migrate(self.engine)
-        registry = LocalRegistry(self.engine)
-        for game in GAMES:
-            assert registry.register(game.name, "t.M", FIRST).schema_id == 1
-        register_group(self.engine, "a")
-        self._without_games = self._raw().serialize()
-        for game in GAMES:
-            record_one(self.engine, game.key, game.name, 0)
-        with self.engine.begin() as connection:
-            reassign(connection, {game.key: (1, "a") for game in GAMES})
-        self._with_games = self._raw().serialize()
+        self._connect = self.engine.connect
         self._used: Callable[[], None] = _nothing
-        self.writes = 0  # transactions so far: what was read is still so while there is no other one
-        connect, begin = self.engine.connect, self.engine.begin
+        self._states: dict[str, object] = {}  # by table: what tells its rows at one time from those at another
+        self._unfinished: set[str] = set()  # tables that the running transaction has written to
+        self._known: dict[Any, Any] = {}  # answers about rows that are there at the beginning
+        self._known_now: dict[Any, Any] = {}  # answers of this schedule
+        self._images = self._all_images()
+        event.listen(self.engine, "before_cursor_execute", self._note_write)
+        event.listen(self.engine, "commit", self._note_commit)
+        event.listen(self.engine, "rollback", self._note_rollback)
+        event.listen(self.engine, "rollback_savepoint", self._note_rollback)
+        self.engine.connect, self.engine.begin = self._connected, self._begun  # type: ignore[method-assign,assignment]
 
-        def connected() -> Connection:
-            self._used()
-            return connect()
-
-        @contextmanager
-        def begun() -> Iterator[Connection]:
-            try:
-                with begin() as connection:
-                    yield connection
-            finally:
-                self.writes += 1
-
-        self.engine.connect, self.engine.begin = connected, begun  # type: ignore[method-assign]
-
-    def begin(self, *, with_games: bool) -> None:
-        self.writes += 1
-        self._raw().deserialize(self._with_games if with_games else self._without_games)
+    def begin(self, beginning: Beginning) -> None:
+        self._raw().deserialize(self._images[beginning])
+        self._states = dict.fromkeys(chain(*REMEMBERED.values()), beginning)
+        self._known_now.clear()
 
     def on_use(self, used: Callable[[], None] | None) -> None:
         """Have something called whenever the store is about to be asked."""
         self._used = used or _nothing
 
     def remembered(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that reads the store as one that asks it only when something was written since."""
-        known: dict[Any, Any] = {}
-        at = -1
+        """Return a function that asks the store only when the tables that it reads were written to since."""
+        tables = REMEMBERED[function.__name__]
 
         def asked(engine: Any, *arguments: Any) -> Any:
-            nonlocal at
             if isinstance(engine, Engine):
                 self._used()  # others may go on here
-            used, self._used = self._used, _nothing
-            if at != self.writes:
-                known.clear()
-                at = self.writes
-            key = tuple((each.name, each.epoch) if isinstance(each, Lease) else each for each in arguments)
-            try:
-                if key not in known:
+            states = [self._states[table] for table in tables]
+            known = self._known if all(isinstance(each, Beginning) for each in states) else self._known_now
+            key = (function, *states, *map(_as_key, arguments))
+            if key not in known:
+                used, self._used = self._used, _nothing
+                try:
                     known[key] = function(engine, *arguments)
-            finally:
-                self._used = used
+                finally:
+                    self._used = used
             found = known[key]
             return type(found)(found) if isinstance(found, dict | list) else found
 
         return asked
 
+    def _all_images(self) -> dict[Beginning, bytes]:
+        migrate(self.engine)
+        registry = LocalRegistry(self.engine)
+        for game in GAMES:
+            assert registry.register(game.name, "t.M", FIRST).schema_id == 1
+        register_group(self.engine, "a")
+        made, empty = {}, self._raw().serialize()
+        for with_games, two_groups in product((False, True), repeat=2):
+            self._raw().deserialize(empty)
+            if with_games:
+                for game in GAMES:
+                    record_one(self.engine, game.key, game.name, 0)
+                with self.engine.begin() as connection:
+                    reassign(connection, {game.key: (1, "a") for game in GAMES})
+            if two_groups:
+                register_group(self.engine, "b")
+            made[Beginning(with_games, two_groups)] = self._raw().serialize()
+        return made
+
+    def _connected(self) -> "_Connection":
+        self._used()
+        return _Connection(self._connect)
+
+    @contextmanager
+    def _begun(self) -> Iterator[Connection]:
+        self._used()
+        with self._connect() as connection, connection.begin():
+            yield connection
+
+    def _note_write(self, _connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if not statement.startswith("SELECT"):
+            written = [table for table in self._states if f" {table} " in f"{statement} "]
+            self._states.update((table, object()) for table in written)
+            self._unfinished.update(written)
+
+    def _note_commit(self, _connection: object) -> None:
+        self._unfinished.clear()
+
+    def _note_rollback(self, *_: object) -> None:
+        self._states.update((table, object()) for table in self._unfinished)
+
     def _raw(self) -> Any:
-        with self.engine.connect() as connection:
+        with self._connect() as connection:
             return connection.connection.dbapi_connection
+
+
+class _Connection:
+    """A connection that is not opened where all that is asked of it is remembered."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
+        self._opened: Connection | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._opened is not None:
+            self._opened.close()
+
+    def __getattr__(self, name: str) -> Any:
+        if self._opened is None:
+            self._opened = self._connect()
+        return getattr(self._opened, name)
+
+
+def _as_key(argument: Any) -> Any:
+    if isinstance(argument, Lease):
+        return argument.name, argument.epoch
+    return frozenset(argument) if isinstance(argument, set) else argument
 
 
 def _nothing() -> None:

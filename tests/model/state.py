@@ -133,6 +133,14 @@ class Driver(NamedTuple):
     queries: tuple[Query | None, ...] = ()
 
 
+class Pinned(NamedTuple):
+    """What a chunk that was begun is repeated with, for one of its games."""
+
+    game: Game
+    version: int  # of the schema set
+    high: int  # the chunk's last seq
+
+
 class Checkpoint(NamedTuple):
     """What a driver leaves on disk."""
 
@@ -140,7 +148,7 @@ class Checkpoint(NamedTuple):
     passed: int = 0  # the last seq of the batches that Spark has as done
     planned: int = 0  # the last seq of the batch that Spark has planned and not done, 0 for none
     pin: int = 0  # the schema set pinned for that batch, 0 for none
-    chunk: tuple[int, int, tuple[Game, ...]] | None = None  # the chunk's pin: schema set, high, games
+    chunk: tuple[Pinned, ...] = ()  # what chunks are repeated with, in the order of the games
 
 
 class Repair(NamedTuple):
@@ -222,6 +230,7 @@ class Rules:
     adoption_compares_bronze: bool = True
     heads_continue: bool = True
     complete_as_far_as_read: bool = True
+    chunks_are_repeated_first: bool = True
 
 
 @dataclass(frozen=True)
@@ -243,7 +252,4 @@ class Scenario:
     late_telling: bool = False  # whether drivers may run between a commit of bronze and the word of it
     advances: bool = True  # whether a driver may count all of bronze as passed while its query rests
     started: bool = True  # drivers run at the beginning
-    alike: bool = (
-        False  # drivers that own the same games are told apart by nothing but their number: taken as one state
-    )
     rules: Rules = field(default_factory=Rules)

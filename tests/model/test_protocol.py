@@ -32,7 +32,6 @@ LARGEST = Scenario(
     repairs=(("rebuild", 0),),
     any_order=False,
     advances=False,
-    alike=True,
 )
 
 WHOLE = {
@@ -92,6 +91,11 @@ REMOVED: dict[str, tuple[dict[str, bool], Scenario, str, int]] = {
         {"schema_pin": False},
         Scenario((REFUSED,), landed=1, budget=Budget(crashes=1, schemas=1)),
         "with another schema set", 5,
+    ),
+    "a pass takes a game whose chunk was cut short": (
+        {"chunks_are_repeated_first": False},
+        Scenario((REFUSED,), landed=1, budget=Budget(crashes=1, schemas=1)),
+        "repeats a chunk with another schema set", 6,
     ),
     "a pass takes streams to be complete as far as bronze was counted as passed": (
         {"complete_as_far_as_read": False},

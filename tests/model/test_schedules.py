@@ -11,8 +11,13 @@ from typing import Any, Final
 
 import pytest
 
+from pipeline.contracts.schemas import Schema, SchemaSet
 from pipeline.failpoints import EFFECTS
+from pipeline.names import GameKey
+from pipeline.streams.split import READ, SplitJob
 from tests.model.schedule_mutants import MUTANTS
+from tests.model.schedule_patch import Splits
+from tests.model.schedule_world import FIRST, SECOND, WORLDS, world
 
 SCHEDULES: Final = int(os.environ.get("SCHEDULES", "5000"))
 ROOT: Final = Path(__file__).parents[2]
@@ -78,6 +83,20 @@ def test_a_schedule_takes_the_same_course_over_the_real_libraries() -> None:
     """The store in memory is as good as delta-rs, Parquet and our own log files, point by point."""
     done = ran("--compare", "--schedules", "25", "--first", "500")
     assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
+
+
+def test_what_was_split_once_is_not_taken_for_what_other_registrations_make_of_it() -> None:
+    """A seed is one order whatever ran before it: two sets of schemas may have one version (law L5)."""
+    first, second = (Schema(number, "protobuf", "t.M", described) for number, described in ((1, FIRST), (2, SECOND)))
+    rows = next(table for each in range(WORLDS) for files in world(each).files for table in files)
+    (batch,) = rows.select(READ).to_batches()
+    keys = [GameKey(key) for key in rows.column("game_key").to_pylist()]
+    splits = Splits()
+    known = {
+        splits.key([batch], SplitJob(dict.fromkeys(keys, 0), SchemaSet(5, dict.fromkeys(keys, ids), held), Path("t")))
+        for ids, held in (((1,), {1: first}), ((1, 2), {1: first, 2: second}))
+    }
+    assert len(known) == 2
 
 
 @pytest.mark.timeout(300)

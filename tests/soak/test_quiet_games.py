@@ -36,7 +36,7 @@ MINUTES = float(os.environ.get("SOAK_MINUTES", "60"))
 RATE = float(os.environ.get("SOAK_RATE", "4000"))
 GAMES = int(os.environ.get("SOAK_GAMES", "200"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
-PAUSE_SECONDS = float(os.environ.get("SOAK_PAUSE_SECONDS", "10"))  # between two acts, on average
+PAUSE_SECONDS = float(os.environ.get("SOAK_PAUSE_SECONDS", "20"))  # between two acts, on average
 BUSY = max(1, GAMES // 20)
 GROUPS = ("a", "b")
 

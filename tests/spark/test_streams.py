@@ -12,6 +12,7 @@ from deltalake.writer import write_deltalake
 from pyspark import cloudpickle
 from sqlalchemy import update
 
+from pipeline.books.balance import verify
 from pipeline.books.report import run as report
 from pipeline.ingest.simulator import game_names
 from pipeline.names import game_key
@@ -213,7 +214,7 @@ def test_verify_fails_when_one_row_is_changed_by_hand(world: Any, harm: str) -> 
     world.simulate(400, games=4)
     world.ingest()
     world.split(world.group("a"))
-    assert report(world.paths, world.settings.environment, complete=True) == 0
+    assert report(verify(world.paths, world.settings.environment), complete=True) == 0
     victim = DeltaTable(world.paths.table(GAMES[1]))
     row = victim.to_pyarrow_table().slice(0, 1)
     if harm == "doubled":
@@ -224,4 +225,4 @@ def test_verify_fails_when_one_row_is_changed_by_hand(world: Any, harm: str) -> 
         other = DeltaTable(world.paths.table(GAMES[2]))
         shared = [name for name in row.column_names if name.startswith("_")]
         write_deltalake(other, row.select(shared), mode="append", schema_mode="merge")
-    assert report(world.paths, world.settings.environment) == 1
+    assert report(verify(world.paths, world.settings.environment)) == 1

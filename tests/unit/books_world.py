@@ -38,7 +38,7 @@ class World:
     """What the tables of an environment hold."""
 
     bronze: list[Row] = field(default_factory=list)
-    tables: dict[str, list[Place | tuple[None, None]]] = field(default_factory=dict)
+    tables: dict[str, list[Place | tuple[int | None, None]]] = field(default_factory=dict)
     cursors: dict[str, int] = field(default_factory=dict)
     quarantine: list[Refusal] | None = None
 
@@ -84,7 +84,7 @@ def append_quarantine(paths: Paths, refusals: Sequence[Refusal]) -> None:
 def append_table(
     paths: Paths,
     key: str,
-    places: Sequence[Place | tuple[None, None]],
+    places: Sequence[Place | tuple[int | None, None]],
     cursor: int | None,
     *,
     generation: int = 1,
@@ -199,9 +199,9 @@ def oracle(world: World) -> dict[str, int]:
         found["lost" if passed or row.refused else "pending"] += 1
     for key, places in held.items():
         for place, times in places.items():
-            found["duplicated"] += times - 1
+            found["duplicated"] += 0 if None in place else times - 1
             found["misrouted"] += place in owner and owner[place] != key
-            found["phantom"] += place not in owner
+            found["phantom"] += (times if None in place else 1) if place not in owner else 0
             found["early"] += place[0] is not None and place[0] > world.cursors.get(key, 0)
     found["phantom"] += sum(owner.get(place) != key for key, place in refused if place not in held.get(key, {}))
     head = max((row.seq for row in world.bronze), default=0)

@@ -5,20 +5,27 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
+from sqlalchemy import update
 
+from pipeline.books import sources
 from pipeline.books.balance import Balance, verify
 from pipeline.books.report import as_dict, render
 from pipeline.books.sources import Era, PassedOffsets, Probe, Sources, observe
+from pipeline.bronze import BRONZE
 from pipeline.cli import cli
+from pipeline.delta_table import CursorTable
 from pipeline.ingest import source as ingest_source
+from pipeline.ingest.probe import prober
 from pipeline.names import bronze_app_id
-from pipeline.settings import Settings
+from pipeline.settings import Settings, Source
 from pipeline.store import sources as store
+from pipeline.store.tables import ingest_identities
 from tests.unit.value_world import ValueWorld, value_world, wrapped
 
 GAME = "Chess"
@@ -29,8 +36,8 @@ def known(*eras: Era, mixed: frozenset[str] = frozenset()) -> Sources:
     return Sources(eras, mixed, None, "The broker does not answer.")
 
 
-def check(world: ValueWorld, sources: Sources) -> Balance:
-    return verify(world.paths, world.environment, known=sources)
+def check(world: ValueWorld, known: Sources) -> Balance:
+    return verify(world.paths, world.environment, known=known)
 
 
 @pytest.fixture
@@ -134,6 +141,22 @@ def test_offsets_in_order_ask_nobody(world: ValueWorld) -> None:
     assert "the broker cannot be asked" in render(balance)
 
 
+@pytest.mark.parametrize(("most", "said"), [(2, "2 of 3 looked at"), (3, None)])
+def test_holes_that_nobody_asked_about_are_told_of(
+    world: ValueWorld, monkeypatch: pytest.MonkeyPatch, most: int, said: str | None
+) -> None:
+    """Law L1: where bronze has more holes than the broker is asked about, the output says of how many it speaks."""
+    monkeypatch.setattr(sources, "_MOST_RANGES", most)
+    for offset in (0, 2, 4, 7):
+        arrive(world, 1, offset=offset)
+    probe, asked = _probe(False)
+    balance = check(world, offsets(8, probe))
+    assert asked == [(0, 5, 6), (0, 1, 1), (0, 3, 3)][:most]
+    assert balance.behind is not None
+    assert [said in each for each in balance.behind.not_compared if said is not None] == [True] * (said is not None)
+    assert (said or "") in render(balance)
+
+
 @pytest.fixture
 def landing(world: ValueWorld) -> Callable[[int], Sources]:
     """A landing table of three commits with two rows each, of which bronze has the first; ingest is as far as given."""
@@ -174,6 +197,94 @@ def test_landing_files_that_ingest_has_passed_and_bronze_lacks(
     gone = check(world, landing(3))
     assert as_dict(gone)["behind_source"] is None
     assert "cannot be looked at" in render(gone)
+
+
+def _query(world: ValueWorld) -> Path:
+    return world.paths.checkpoints / "ingest" / "1" / "query"
+
+
+def test_without_a_checkpoint_nothing_is_said_of_what_ingest_has_passed(
+    world: ValueWorld, landing: Callable[[int], Sources]
+) -> None:
+    """Unknown is not zero: only the checkpoint tells how far ingest is, and it may have passed anything."""
+    landing(3)
+    shutil.rmtree(_query(world))
+    balance = check(world, observe(Settings(), world.paths, world.engine))
+    assert as_dict(balance)["behind_source"] is None
+    assert "has no finished batch" in render(balance)
+    assert render(balance).endswith("Bronze was not compared with its source: see above.")
+
+
+def test_an_empty_bronze_is_compared_too(world: ValueWorld, landing: Callable[[int], Sources]) -> None:
+    """Bronze put back from before its first row lacks everything."""
+    sources = landing(3)
+    shutil.rmtree(world.paths.bronze)
+    CursorTable.create(world.paths.bronze, BRONZE, bronze_app_id(world.environment))
+    balance = check(world, sources)
+    assert (as_dict(balance)["behind_source"], balance.ok) == (6, False)
+
+
+_OFFSET = '{"reservoirVersion": %s, "index": -1, "isStartingVersion": false}'
+
+
+@pytest.mark.parametrize(
+    ("offset", "start", "stats"),
+    [
+        (_OFFSET % '"3"', None, None),
+        (_OFFSET % "null", None, None),
+        ("{}", None, None),
+        (None, "[]", None),
+        (None, '{"version": "x", "skip": []}', None),
+        (None, None, "[]"),
+        (None, None, "nonsense"),
+    ],
+)
+def test_what_a_checkpoint_or_a_log_says_in_another_form_stops_nothing(
+    world: ValueWorld,
+    landing: Callable[[int], Sources],
+    offset: str | None,
+    start: str | None,
+    stats: str | None,
+) -> None:
+    """Of a damaged checkpoint, row or log entry one sentence is said, and all the rest is verified."""
+    landing(3)
+    if offset is not None:
+        (_query(world) / "offsets" / "0").write_text(f"v1\n{{}}\n{offset}\n")
+    if start is not None:
+        with world.engine.begin() as connection:
+            connection.execute(update(ingest_identities).values(start=start))
+    if stats is not None:
+        add = {"path": "a", "size": 1, "partitionValues": {}, "modificationTime": 1, "dataChange": True, "stats": stats}
+        (world.paths.landing / "_delta_log" / f"{1:020}.json").write_text(json.dumps({"add": add}) + "\n")
+    balance = check(world, observe(Settings(), world.paths, world.engine))
+    assert as_dict(balance)["behind_source"] is None
+    assert "The source cannot be looked at: " in render(balance)
+
+
+def test_a_broker_that_cannot_even_be_asked_is_unknown() -> None:
+    """Options that no client can be made with are no reason to verify nothing."""
+    options = {"security.protocol": "SSL", "ssl.ca.location": "/there/is/none"}
+    probe = prober(Source(kind="kafka", topic="t", bootstrap_servers="127.0.0.1:1", kafka_options=options))
+    assert probe is not None
+    assert probe(0, 0, 5) is None
+
+
+def test_names_from_outside_are_escaped(world: ValueWorld, landing: Callable[[int], Sources]) -> None:
+    """A landing file's name cannot write to a terminal, begin a line or turn a text around."""
+    hostile = "a\x1b]0;title\x07\u2028\u202e.parquet"
+    landing(3)
+    add = {
+        "path": quote(hostile), "size": 1, "partitionValues": {}, "modificationTime": 1, "dataChange": True,
+        "stats": '{"numRecords": 7}',
+    }  # fmt: skip
+    (world.paths.landing / "_delta_log" / f"{1:020}.json").write_text(json.dumps({"add": add}) + "\n")
+    world.topic, world.partition = hostile, None
+    arrive(world, 1, offset=0)
+    arrive(world, 1, offset=0)
+    for options in ([], ["--json"]):
+        found = CliRunner().invoke(cli, ["verify", *options, "--env-dir", str(world.paths.root)])
+        assert (found.exit_code, "title" in found.stdout) == (1, True)
+        assert all(each.isprintable() or each == "\n" for each in found.stdout)
 
 
 def test_a_landing_table_made_anew_is_not_compared(world: ValueWorld, landing: Callable[[int], Sources]) -> None:

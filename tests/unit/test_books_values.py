@@ -8,10 +8,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from deltalake import DeltaTable
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,6 +29,7 @@ from pipeline.cli import cli
 from pipeline.contracts.messages import canonical
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.schemas import SchemaSet
+from pipeline.errors import Refused
 from pipeline.ingest.simulator import Plan, Simulator, family, game_names, payload_schema
 from pipeline.names import game_key
 from pipeline.repair.game import Game
@@ -230,6 +234,48 @@ def test_a_row_that_does_not_decode_is_found(tmp_path: Path, nasty_root: Path) -
     assert (found.column, found.expected) == (None, "no row: malformed_payload")
 
 
+def test_wrong_statistics_of_a_file_hide_no_row(tmp_path: Path, nasty_root: Path) -> None:
+    """What is compared is decided by the rows themselves, not by what the log says of a file."""
+    world = copy_of(nasty_root, tmp_path)
+    before = compared(world)
+    for file in (world.paths.table(GAME.key) / "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in file.read_text("utf-8").split("\n") if line]
+        for add in (action["add"] for action in actions if "add" in action):
+            stats = json.loads(add["stats"])
+            stats["minValues"]["_seq"], stats["maxValues"]["_seq"] = 900, 901
+            add["stats"] = json.dumps(stats)
+        file.write_text("\n".join(map(json.dumps, actions)) + "\n", "utf-8")
+    after = compared(world)
+    assert (after.rows, after.compared, after.mismatches) == (before.rows, before.compared, 0)
+
+
+def _of_another_type(table: pa.Table) -> pa.Table:
+    return table.set_column(table.schema.get_field_index("raw"), "raw", pa.array([1] * table.num_rows))
+
+
+@pytest.mark.parametrize("name", ["bronze", "table"])
+def test_a_damaged_file_is_one_sentence(tmp_path: Path, nasty_root: Path, name: str) -> None:
+    """Whatever is wrong with a data file, its table is named and nothing is said to be proved."""
+    world = copy_of(nasty_root, tmp_path)
+    folder = world.paths.bronze if name == "bronze" else world.paths.table(GAME.key)
+    for uri in DeltaTable(folder).file_uris():
+        file = Path(unquote(uri).removeprefix("file://"))
+        raw = file.read_bytes()
+        file.write_bytes(raw[:4] + b"\xff" * 60 + raw[64:])
+    with pytest.raises(Refused, match="cannot be read"):
+        world.check()
+
+
+def test_a_column_of_bronze_with_another_type_is_one_sentence(tmp_path: Path, nasty_root: Path) -> None:
+    """The value check reads what the places do not need, and says as much when it cannot."""
+    world = copy_of(nasty_root, tmp_path)
+    for uri in DeltaTable(world.paths.bronze).file_uris():
+        file = unquote(uri).removeprefix("file://")
+        pq.write_table(_of_another_type(pq.ParquetFile(file).read()), file)
+    with pytest.raises(Refused, match="A data file cannot be read"):
+        world.check()
+
+
 def test_every_copy_of_a_doubled_row_is_compared(tmp_path: Path, nasty_root: Path) -> None:
     """Of a row that is in a table twice, the second copy's value is looked at, too."""
     world = copy_of(nasty_root, tmp_path)
@@ -350,6 +396,45 @@ def _compare(payloads: list[bytes]) -> None:
     assert [each.row for each in decoded.refused] == sorted(refused)
     assert [each.reason for each in decoded.refused] == [refused[row].reason for row in sorted(refused)]
     assert differences(expected, pa.Table.from_batches([decoded.batch]), 10) == (0, [])
+
+
+@pytest.mark.parametrize("payload", ["text", "texts", "key", "value"])
+def test_a_text_that_is_none_is_refused_by_the_reference(payload: str) -> None:
+    """Proto2 gives bytes where a text is no UTF-8: one such row in quarantine must not stop the whole check."""
+    fields: dict[str, Fields] = {
+        "M": {"text": (1, "string"), "texts": (2, "repeated string"), "by": (3, "map<string, string>")}
+    }
+    decoder = ReferenceDecoder("t.M", canonical("t.M", bundle(define(fields, syntax="proto2"))), {})
+    odd = {
+        "text": b"\x0a\x01\xff",
+        "texts": b"\x12\x01\xff",
+        "key": b"\x1a\x03\x0a\x01\xff",
+        "value": b"\x1a\x06\x0a\x01k\x12\x01\xff",
+    }[payload]
+    table, refused = decoder.decode([odd, b"\x0a\x01a"])
+    assert (table.num_rows, refused[0].reason) == (1, "malformed_payload")
+
+
+EXTREMES = (-62_135_596_801, -62_135_596_800, -1, 0, 1_000, 253_402_300_799, 253_402_300_800)
+
+
+@given(st.sampled_from(EXTREMES), st.integers(-(2**31), 2**31 - 1))
+def test_both_decoders_read_a_time_with_too_few_or_too_many_nanos_alike(seconds: int, nanos: int) -> None:
+    """Nanos may be negative on the wire although they should not: the check must not accuse a table for its times."""
+    _compare([event_of({"at": {"seconds": seconds, "nanos": nanos}}).SerializeToString()])
+
+
+def test_a_wrapper_whose_nanos_are_negative_accuses_nobody(tmp_path: Path) -> None:
+    """The time of an event is read by the same rule as the times in its payload."""
+    world = value_world(tmp_path)
+    schema_id = world.add_schema("Chess", "t.M", bundle(define({"M": {"n": (1, "int32")}})))
+    spans = [(1_000, -500), (0, -1), (253_402_300_800, -1), (253_402_300_799, 999_999_999), (-62_135_596_800, -1)]
+    times = [{"seconds": seconds, "nanos": nanos} for seconds, nanos in spans]
+    world.arrive(*(wrapped("Chess", schema_id, b"\x08\x01", event_time=each) for each in times))
+    world.split_all()
+    values = world.check().values
+    assert values is not None
+    assert (values.rows, values.mismatches) == (len(times), 0)
 
 
 def test_the_reference_reads_fields_that_are_called_like_methods() -> None:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field
+from deltalake.exceptions import CommitFailedError
+from deltalake.schema import PrimitiveType
 
 from pipeline import failpoints
 from pipeline.delta_table import CursorTable, write_file
@@ -74,3 +76,41 @@ def test_a_killed_change_of_columns_leaves_a_whole_table(tmp_path: Path, at: int
     assert heir is not None
     assert heir.add_missing_columns(pa.schema([("a", pa.int64()), ("b", pa.string())])) == (at == 1)
     assert DeltaTable(path).to_pyarrow_table().to_pylist() == [{"a": 1, "b": None}]
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, path: Path, *names: str) -> list[str]:
+    """Let another writer add one of these columns each time columns are about to be added; return what is left."""
+    left = list(names)
+
+    def on_hit(point: str) -> None:
+        if point == "before_add_columns" and left:
+            DeltaTable(path).alter.add_columns([Field(left.pop(0), PrimitiveType("long"))])
+
+    monkeypatch.setattr(failpoints, "on_hit", on_hit)
+    return left
+
+
+@pytest.mark.parametrize("others", [["b"], ["c"], ["c", "b"], ["c", "d", "e"]])
+def test_two_writers_may_add_columns_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: list[str]
+) -> None:
+    """Law L6: whoever is second looks again and goes on, whether the columns are the same or others."""
+    path = tmp_path / "t"
+    table = CursorTable.create(path, pa.schema([("a", pa.int64())]), APP)
+    left = meanwhile(monkeypatch, path, *others)
+    target = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    assert table.add_missing_columns(target) == ("b" not in others)
+    assert left == []
+    table.commit([write_file(pa.table({"a": [1], "b": [2]}), path)], None, 1)
+    (row,) = DeltaTable(path).to_pyarrow_table().to_pylist()
+    assert row == {"a": 1, "b": 2, **dict.fromkeys(set(others) - {"b"})}
+
+
+def test_who_is_always_second_gives_up_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law L6: adding columns ends with an error that is tried again later, and adds no rows without them."""
+    path = tmp_path / "t"
+    table = CursorTable.create(path, pa.schema([("a", pa.int64())]), APP)
+    left = meanwhile(monkeypatch, path, *(f"c{number}" for number in range(100)))
+    with pytest.raises(CommitFailedError, match="Metadata changed"):
+        table.add_missing_columns(pa.schema([("a", pa.int64()), ("b", pa.int64())]))
+    assert len(left) == 85

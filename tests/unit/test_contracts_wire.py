@@ -281,3 +281,13 @@ def check(syntax: str, contents: list[bytes]) -> None:
     wanted = [expected(message) for message in messages if message is not None]
     for ours, theirs in zip(decoded.batch.to_pylist(), wanted, strict=True):
         assert comparable(ours) == theirs
+
+
+def test_a_key_that_is_no_text_beside_an_unknown_field_is_refused_alone() -> None:
+    """Law L6: proto2 does not look at texts, and a map of messages with such a key stopped all games of its schema."""
+    file = define({"M": {"n": (1, "int32"), "by": (2, "map<string, S>")}, "S": {"x": (1, "int32")}}, syntax="proto2")
+    decoder = Decoder(Schema(1, "protobuf", "t.M", canonical("t.M", bundle(file))))
+    good, odd = b"\x08\x01", tagged(2, 2, tagged(1, 2, b"\xff") + tagged(2, 2, b"")) + tagged(900, 0, b"\x05")
+    decoded = decoder.decode(pa.array([good, odd, good], pa.binary()))
+    assert decoded.rows.tolist() == [0, 2]
+    assert [(each.row, each.reason) for each in decoded.refused] == [(1, "malformed_payload")]

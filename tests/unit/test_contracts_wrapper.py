@@ -128,3 +128,32 @@ def test_opened_is_what_the_plain_parser_says(contents: list[bytes]) -> None:
             assert (row["sequence"] or 0) == (plain.sequence if plain.sequence < 2**63 else 0)
         else:
             assert (reason, content) == ("malformed_wrapper", b"") or not is_game_name(plain.game)
+
+
+def part(content: bytes) -> bytes:
+    """Return one occurrence of a wrapper's `event_time` as it is on the wire."""
+    return b"\x22" + bytes([len(content)]) + content
+
+
+SECONDS = st.sampled_from([b"", b"\x08\x00", b"\x08\x05", b"\x08\x80\x94\xeb\xdc\x03", b"\x08" + b"\xff" * 9 + b"\x01"])
+NANOS = st.sampled_from([b"", b"\x10\x00", b"\x10\xe8\x07", b"\x10\xff\x93\xeb\xdc\x03"])
+PARTS = st.lists(
+    st.builds(lambda seconds, nanos, end: part(seconds + nanos + end), SECONDS, NANOS, SECONDS), max_size=4
+)
+
+
+@given(st.lists(PARTS, max_size=6), st.booleans())
+@example([[part(b"\x08\x05"), part(b"\x10\xe8\x07")]], True)
+@example([[part(b"\x08\x05")], [], [part(b"\x08\x05"), part(b"")]], True)
+@settings(deadline=None, max_examples=200)
+def test_a_time_that_comes_in_parts_is_put_together(wrappers: list[list[bytes]], known_good: bool) -> None:
+    """Law L5: the parts of one `event_time` are merged by protobuf's rule, and the rows beside it have their own."""
+    contents = [b"\x0a\x01g" + b"\x32\x01e".join(parts) for parts in wrappers]
+    result = open_wrappers(pa.concat_arrays([raw(b"left out"), raw(*contents)])[1:], known_good=known_good)
+    assert result.refused.null_count == len(contents)
+    plain = [Wrapper.FromString(content) for content in contents]
+    assert result.batch.column("event_time").cast(pa.int64()).to_pylist() == [
+        each.event_time.seconds * 1_000_000 + each.event_time.nanos // 1000 if each.HasField("event_time") else None
+        for each in plain
+    ]
+    assert result.batch.column("event_id").to_pylist() == [each.event_id or None for each in plain]

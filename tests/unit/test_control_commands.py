@@ -104,6 +104,24 @@ def test_an_operation_can_be_followed_looked_after_and_proven(world: World, tmp_
     assert turnout(tmp_path, "audit", "verify", "--expect", "0" * 64).exit_code == 1
 
 
+def test_what_people_have_written_is_escaped_for_the_terminal(world: World, tmp_path: Path) -> None:
+    """Reasons, outcomes and names turn no text around and add no line; JSON has them as they are."""
+    hostile = "calm\u202e\u0085\rfailed"
+    turnout(tmp_path, "pause", "Go", "--no-wait", "--reason", hostile)
+    turnout(tmp_path, "games", "refuse", hostile, "--reason", hostile)
+    (asked,) = listed(world.engine)
+    waiting = change(world.engine, asked, "needs_human", hostile)
+    printed = [
+        *(turnout(tmp_path, "ops", "show", waiting.operation_id), turnout(tmp_path, "ops", "list")),
+        turnout(tmp_path, "ops", "close", waiting.operation_id, "--reason", hostile),
+        *(turnout(tmp_path, "ops", "list"), turnout(tmp_path, "audit", "list"), turnout(tmp_path, "games", "pending")),
+    ]
+    for each in printed:
+        assert (each.exit_code, set(each.output) & set("\u202e\u0085\r")) == (0, set())
+    assert "calm\\u202e" in printed[0].output
+    assert json.loads(turnout(tmp_path, "ops", "show", waiting.operation_id, "--json").stdout)["reason"] == hostile
+
+
 def test_groups_are_made_changed_and_listed(world: World, tmp_path: Path) -> None:
     """What is wanted of a group can be said on the command line, and the list tells it to scripts."""
     assert turnout(tmp_path, "groups", "create", "c", "--backend", "local", "--cores", "2").exit_code == 0

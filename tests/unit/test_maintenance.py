@@ -19,7 +19,7 @@ from pipeline import delta_log, delta_rewrite
 from pipeline.bronze import BRONZE
 from pipeline.delta_rewrite import Overtaken, replace_files, table_files
 from pipeline.delta_table import CursorTable, write_file
-from pipeline.maintenance import compact
+from pipeline.maintenance import compact, rewrite
 from pipeline.maintenance.readers import Reader, passed_seq, readers
 from pipeline.maintenance.report import TableReport
 from pipeline.maintenance.rewrite import sorted_by_game
@@ -346,3 +346,20 @@ def test_filters_find_the_same_rows_after_a_merge(tmp_path: Path, numbers: list[
         for value in every.column(name).drop_null().unique():
             for wanted in (pc.field(name) == value, pc.field(name) <= value, pc.field(name) >= value):
                 assert dataset.to_table(filter=wanted).num_rows == every.filter(wanted).num_rows, (name, value)
+
+
+def test_bronze_with_large_rows_is_merged_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that do not fit into the sort together stopped all maintenance of bronze; smaller runs of them fit."""
+    monkeypatch.setattr(rewrite, "_MEMORY_LIMIT", "100MB")
+    table = CursorTable.create(tmp_path / "b", BRONZE, APP)
+    for seq in range(1, 33):
+        rows = [{"game_key": str(CHESS), "seq": seq, "pos": pos, "raw": b"x" * 20_000} for pos in range(250)]
+        file = write_file(pa.Table.from_pylist(rows, schema=BRONZE), table.path, ["seq", "game_key"], "zstd")
+        table.commit([file], table.cursor, seq)
+    report, wanted = TableReport("bronze"), dataclasses.replace(WANTED, bronze_commits=2)
+    compact.merge_bronze(table.path, DeltaTable(table.path), 99, 1e15, wanted, report)
+    merged = DeltaTable(table.path)
+    assert report.files_merged == 32
+    assert 1 < len(merged.file_uris()) < 16
+    assert merged.to_pyarrow_table(columns=["seq"]).num_rows == 32 * 250
+    assert {file.name for file in table.path.glob("*.parquet")} >= {Path(uri).name for uri in merged.file_uris()}

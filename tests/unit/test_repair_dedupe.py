@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow.compute as pc
 import pytest
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import update
 
 from pipeline import names
 from pipeline.books.report import as_dict, render
@@ -27,9 +29,25 @@ from pipeline.repair import removal
 from pipeline.repair.dedupe import Deduped, dedupe
 from pipeline.repair.game import Game
 from pipeline.repair.rebuild import rebuild
+from pipeline.settings import Paths, Settings
+from pipeline.store.engine import open_store
 from pipeline.store.operations import listed, operation
+from pipeline.store.tables import games
 from pipeline.streams.split import READ, SplitJob, target_schema
-from tests.unit.repair_world import CHESS, GO, SECOND, World, _done, arming, broken, early, good, make_world
+from tests.unit.repair_world import (
+    CHESS,
+    GO,
+    SECOND,
+    Event,
+    Message,
+    World,
+    _done,
+    arming,
+    broken,
+    early,
+    good,
+    make_world,
+)
 from tests.unit.value_world import _rewrite
 
 Span = tuple[int, int]
@@ -297,6 +315,57 @@ def test_killed_around_its_commit_it_is_done_once(
     assert world.verify().ok
 
 
+@pytest.mark.parametrize("field", ["filename", "File_Row_Number", "file", "row", "seq", "pos", "every", "copies"])
+def test_a_field_may_be_called_like_anything_the_search_uses(tmp_path: Path, field: str) -> None:
+    """The search for copies has no names that a payload's field could have."""
+    message = Message({field: (1, "int64")})
+    paths, chosen = Paths(tmp_path), Settings()
+    made = World(paths, chosen, open_store(chosen, paths))
+    made.register(message=message)
+    for number in range(4):
+        made.ingest(Event(CHESS, 1, message.payload(**{field: number + 1})))
+    commit(made, (0, 2))
+    commit(made, (0, 4))
+    assert run(made).removed == 2
+    assert [row[field] for row in made.contents()] == [1, 2, 3, 4]
+
+
+def test_a_table_whose_log_is_damaged_is_one_sentence(world: World) -> None:
+    """The command, the page and the operation say what is wrong; none of them dies of it."""
+    doubled(world)
+    env = ["--env-dir", str(world.paths.root)]
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--no-wait", "--json", *env])
+    newest = max((world.paths.table(CHESS.key) / "_delta_log").glob("*.json"))
+    newest.write_bytes(newest.read_bytes()[:30])
+    again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--json", *env])
+    assert isinstance(again.exception, Refused)
+    assert (str(again.exception).count("\n"), again.stdout) == (0, "")
+    with pytest.raises(Refused, match=r"cannot be opened: .*\. Repair its Delta log"):
+        run(world)
+    tick(Control(world.settings, world.engine, world.paths), KINDS)
+    done = operation(world.engine, json.loads(asked.stdout)["operation_id"])
+    assert (done.state, "Nothing was done: The table of" in str(done.outcome)) == ("failed", True)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda raw: raw[:4] + b"\xff" * 60 + raw[64:], lambda raw: raw[:100], lambda _: b""]
+)
+def test_a_damaged_file_is_one_sentence(world: World, damage: Callable[[bytes], bytes]) -> None:
+    """Wherever a file is damaged, nothing is removed and a rebuild is what helps."""
+    doubled(world)
+    folder = world.paths.table(CHESS.key)
+    file = folder / unquote(removal_paths(folder)[0])
+    file.write_bytes(damage(file.read_bytes()))
+    before = DeltaTable(folder).version()
+    with pytest.raises(Refused, match=r"cannot be read or rewritten: .*turnout repair rebuild"):
+        run(world)
+    assert DeltaTable(folder).version() == before
+
+
+def removal_paths(folder: Path) -> list[str]:
+    return sorted(removal.file_sizes(DeltaTable(folder)))
+
+
 def test_a_game_without_a_table_is_refused(world: World) -> None:
     """There is one sentence, and nothing is made."""
     with pytest.raises(Refused, match="no table yet"):
@@ -331,8 +400,8 @@ def test_it_is_an_operation(world: World) -> None:
             begun.exception()
     done = operation(world.engine, told["operation_id"])
     assert done.state == "succeeded", done.outcome
-    assert f"{CHESS.key}: 4 row(s) stand more than once, 4 second copies in" in str(done.outcome)
-    assert str(done.outcome).endswith("No row stands more than once now.")
+    assert f"{CHESS.key}: 4 row(s) with more than one copy, 4 second copies in" in str(done.outcome)
+    assert str(done.outcome).endswith("No row has a second copy now.")
     assert world.contents() == wanted
     again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", *env])
     assert (again.exit_code, "0 second copies to remove" in again.output) == (0, True)
@@ -363,3 +432,78 @@ def test_a_page_submits_the_very_operation(world: World) -> None:
     subjects = repairs.observe(world.paths, world.environment, world.engine, keys)
     assert preview.wish.preview == dedupes.plan(world.paths, world.environment, keys, subjects)
     assert (preview.wish.kind, preview.wish.targets) == ("dedupe", (f"game:{CHESS.key}",))
+
+
+def _finish(world: World, operation_id: str) -> Any:
+    """Let a new controller do the operation; return how it ended."""
+    control = Control(world.settings, world.engine, world.paths)
+    for _ in range(8):
+        tick(control, KINDS)
+        for begun in list(control.works._begun.values()):
+            begun.exception()
+    return operation(world.engine, operation_id)
+
+
+def test_a_game_that_cannot_be_decided_keeps_no_other_from_its_dedupe(world: World) -> None:
+    """The command leaves out the game of which no copy is right, says so with exit code 1, and submits the other."""
+    doubled(world)
+    compacted(world)
+    _spoil(world, (1, 0), copies=2)
+    commit(world, (0, 5), GO)
+    commit(world, (2, 5), GO)
+    env = ["--env-dir", str(world.paths.root)]
+    both = ["repair", "dedupe", "Chess", GO.key]
+    dry = CliRunner().invoke(cli, [*both, "--dry-run", *env])
+    assert (dry.exit_code, f"left out: {CHESS.key}: the copies of 1 row(s) differ" in dry.output) == (1, True)
+    asked = CliRunner().invoke(cli, [*both, "--no-wait", "--json", *env])
+    told = json.loads(asked.stdout)
+    assert (asked.exit_code, told["targets"]) == (1, [f"game:{GO.key}"])
+    assert _finish(world, told["operation_id"]).state == "succeeded"
+    alone = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", *env])
+    assert isinstance(alone.exception, Refused)
+
+
+def test_what_a_killed_try_removed_stands_in_the_outcome(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller that dies between the commit and the journal leaves the numbers in the table's history."""
+    doubled(world)
+    env = ["--env-dir", str(world.paths.root)]
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--no-wait", "--json", *env])
+    told = json.loads(asked.stdout)
+    dying = Control(world.settings, world.engine, world.paths)
+    tick(dying, KINDS)
+    for begun in list(dying.works._begun.values()):
+        begun.exception()
+    assert world.verify().totals.duplicated == 0
+    done = _finish(world, told["operation_id"])
+    assert done.state == "succeeded", done.outcome
+    assert "which did not end: dedupe: 4 second copies of 4 row(s)." in str(done.outcome)
+    assert "0 second copies" not in str(done.outcome)
+
+
+def test_a_dedupe_that_always_dies_is_not_taken_for_a_replay(world: World) -> None:
+    """Given up after three tries, it speaks of the controller's memory: it reads no row of quarantine."""
+    doubled(world)
+    env = ["--env-dir", str(world.paths.root)]
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--no-wait", "--json", *env])
+    told = json.loads(asked.stdout)
+    for _ in range(3):
+        tick(Control(world.settings, world.engine, world.paths), KINDS)
+    done = _finish(world, told["operation_id"])
+    assert done.state == "failed"
+    assert "begun 3 times and never ended: perhaps the controller had too little memory" in str(done.outcome)
+    assert "quarantine" not in str(done.outcome)
+
+
+def test_verify_names_only_games_that_a_dedupe_takes(world: World) -> None:
+    """The command that the report ends with is not refused: retired and unknown games stand in a line of their own."""
+    doubled(world)
+    commit(world, (0, 5), GO)
+    commit(world, (2, 5), GO)
+    env = ["--env-dir", str(world.paths.root)]
+    with world.engine.begin() as connection:
+        connection.execute(update(games).where(games.c.game_key == GO.key).values(retired_at=1.0))
+    text = CliRunner().invoke(cli, ["verify", *env]).output
+    assert f"`turnout repair dedupe {CHESS.key}`" in text
+    assert f"retired, unknown, or without a schema: {GO.key}. " in text

@@ -25,17 +25,19 @@ def test_all_wrong_settings_are_told_at_once(tmp_path: Path) -> None:
     """Nobody corrects settings one by one: every problem is in one message, with what was expected."""
     (tmp_path / "turnout.toml").write_text(
         'environment = 5\nnonsense = 1\n[source]\nkind = "files"\n[ingest]\nbronze_files = "many"\n[demux]\nx = 1\n'
+        "[maintenance]\nlog_megabytes = 1.5\n"
     )
     with pytest.raises(Refused) as refused:
         load(tmp_path, {"TURNOUT_DASHBOARD__PORT": "high"})
     text = str(refused.value)
     for part in (
-        "6 wrong setting(s)",
+        "7 wrong setting(s)",
         "environment: expected a text, got '5'",
         "nonsense: no such setting",
         "source.kind: expected one of delta, kafka, got 'files'",
         "ingest.bronze_files: expected a whole number, got 'many'",
         "demux.x: no such setting",
+        "maintenance.log_megabytes: expected a whole number, got '1.5'",
         "dashboard.port: expected a whole number, got 'high'",
     ):
         assert part in text

@@ -115,6 +115,16 @@ def test_what_was_replaced_and_what_is_gone_from_the_log_is_looked_up(bronze: Cu
     assert found(bronze, 0, 5, KEYS).column("seq").to_pylist() == [1, 2, 4, 5]
 
 
+def test_a_batch_without_rows_hides_no_seq(bronze: CursorTable) -> None:
+    """Law L7: the commit of such a batch repeats bronze's seq, whose rows are in the commit before."""
+    for seq in range(1, 4):
+        commit(bronze, ["chess"], seq)
+    for _ in range(2):
+        bronze.commit([], 3, 3)
+    for low in range(3):
+        assert found(bronze, low, 3, KEYS).column("seq").to_pylist() == list(range(low + 1, 4))
+
+
 @given(
     groups=st.lists(st.integers(1, 9), min_size=1, max_size=4),
     part_bytes=st.sampled_from([1, 600, 5_000, 1 << 20]),

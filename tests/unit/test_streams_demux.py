@@ -9,6 +9,7 @@ from sqlalchemy import update
 
 from listeners.stream_id import StreamId
 from pipeline.settings import Paths, Settings, load
+from pipeline.store.decisions import Decision, ask
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.tables import games
@@ -47,7 +48,7 @@ def demux_of(roster: Roster, folder: Path, *, fails: bool = False) -> Demux:
 @pytest.mark.parametrize(
     ("before", "complete", "fails", "after"),
     [
-        (5, 5, False, SEQ_TO),  # the pass had all of bronze since, and nothing for this game
+        (5, 5, False, SEQ_TO - 1),  # the pass had all of bronze since, but for what the next has of its last seq
         (5, 4, False, 4),  # what lies between is nobody's yet
         (0, 4, False, 4),  # a query that has just started does not know where it stands
         (0, 9, False, 9),
@@ -64,8 +65,8 @@ def test_a_stream_without_rows_in_a_pass_is_as_far_as_the_pass(
     demux._batch(frame, 0)
     assert chess.complete_through == after
     assert demux.frontier_seq == SEQ_TO
-    waiting = roster.behind(lambda _stream: SEQ_TO, lambda _stream: 9)
-    assert (waiting == [chess]) is (after < SEQ_TO)
+    waiting = roster.behind(demux.due, lambda _stream: 9)
+    assert (waiting == [chess]) is (after < SEQ_TO - 1)
 
 
 def test_a_quiet_game_is_not_behind_when_its_next_row_is_heard_of(roster: Roster, tmp_path: Path) -> None:
@@ -76,9 +77,33 @@ def test_a_quiet_game_is_not_behind_when_its_next_row_is_heard_of(roster: Roster
     chess.last_seq = chess.complete_through = chess.cursor = 3
     frame: Any = None
     demux._batch(frame, 0)
-    assert chess.complete_through == SEQ_TO
+    assert chess.complete_through == SEQ_TO - 1
     chess.last_seq = SEQ_TO + 1
-    assert roster.behind(lambda _stream: SEQ_TO, lambda _stream: SEQ_TO + 1) == []
+    assert roster.behind(demux.due, lambda _stream: SEQ_TO + 1) == []
+
+
+@pytest.mark.parametrize("missed", [True, False])
+def test_what_a_game_has_of_a_seq_that_the_next_batch_goes_on_with_is_not_passed(
+    roster: Roster, tmp_path: Path, missed: bool
+) -> None:
+    """Law L7: Spark may end a batch amid the files of a seq; only a game that missed the other half is behind."""
+    demux, chess = demux_of(roster, tmp_path), roster.streams["chess"]
+    record_seen(roster._engine, {"go": "Go"}, 1)  # it is in both passes
+    roster.sync()
+    roster.streams["go"].complete_through = 1
+    demux.frontier_seq = chess.complete_through = chess.cursor = 5
+    frame: Any = None
+    demux._batch(frame, 0)
+    chess.last_seq = SEQ_TO  # in the file of that seq that this batch did not have
+    assert roster.behind(demux.due, lambda _stream: SEQ_TO) == []
+    if missed:
+        ask(roster._engine, "chess", "test", desired="paused")
+    demux._batch(frame, 1)  # which ends amid the same seq, and has no row of this game
+    assert chess.complete_through == SEQ_TO - 1
+    chess.decision = Decision()
+    assert roster.behind(demux.due, lambda _stream: SEQ_TO) == ([chess] if missed else [])
+    demux.advance(SEQ_TO)  # no other batch comes
+    assert roster.behind(demux.due, lambda _stream: SEQ_TO) == [chess]
 
 
 def test_a_committed_stream_is_as_far_as_its_pass(roster: Roster, tmp_path: Path) -> None:
@@ -95,7 +120,7 @@ def test_a_committed_stream_is_as_far_as_its_pass(roster: Roster, tmp_path: Path
     demux._passes = SimpleNamespace(apply=apply)  # type: ignore[assignment]
     frame: Any = None
     demux._batch(frame, 0)
-    assert chess.complete_through == SEQ_TO
+    assert chess.complete_through == SEQ_TO - 1
     assert roster.for_pass(SEQ_TO) == {"chess": chess}
 
 
@@ -112,5 +137,5 @@ def test_a_committed_stream_is_no_further_than_its_pass_read(roster: Roster, tmp
     demux.advance(9)  # bronze has not grown while the query was being started
     frame: Any = None
     demux._batch(frame, 0)  # the batch that was cut short is repeated: it ends at SEQ_TO
-    assert chess.complete_through == SEQ_TO
-    assert roster.behind(lambda _stream: demux.frontier_seq, lambda _stream: 9) == [chess]
+    assert chess.complete_through == SEQ_TO - 1
+    assert roster.behind(demux.due, lambda _stream: 9) == [chess]

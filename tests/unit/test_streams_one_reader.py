@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from pipeline import delta_table
+from pipeline import delta_table, failpoints
+from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta_log import publish_commit
 from pipeline.delta_table import CursorTable, write_file
 from pipeline.names import bronze_app_id
 from pipeline.quarantine import QUARANTINE
 from pipeline.repair.rebuild import rebuild
-from pipeline.settings import Settings
+from pipeline.settings import Demux, Settings
 from pipeline.store.decisions import Decision, ask
 from pipeline.store.games import last_seq, record_seen, register_group
 from pipeline.streams.catchup import CatchUp
@@ -43,10 +44,20 @@ class BronzeRows:
     world: World
     after_split: Callable[[], object] = bool
     low: int = 0
+    high: int = 2**40
 
     def split(self, job: SplitJob) -> list[Any]:
         rows = DeltaTable(self.world.paths.bronze).to_pyarrow_table(columns=list(READ))
-        done = list(split(iter(rows.filter(pc.field("seq") > self.low).combine_chunks().to_batches()), job))
+        done = list(
+            split(
+                iter(
+                    rows.filter((pc.field("seq") > self.low) & (pc.field("seq") <= self.high))
+                    .combine_chunks()
+                    .to_batches()
+                ),
+                job,
+            )
+        )
         self.after_split()
         columns = [(each.column("report")[0].as_py(), each.column("rejects")[0].as_py()) for each in done]
         return [SimpleNamespace(report=report, rejects=rejects) for report, rejects in columns]
@@ -109,46 +120,6 @@ def test_rows_split_before_a_rebuild_are_not_added_after_it(world: World, passes
     assert outcome.failures[KEY].kind == "expected"
     assert (stream.generation, stream.cursor) == (2, 2)
     assert world.rows() == [(1, 0), (2, 0)]
-
-
-def test_rows_that_do_not_connect_are_caught_up_though_their_seq_was_passed(
-    world: World, passes: Callable[[str], Passes]
-) -> None:
-    """Law L7: a batch may end amid a commit; rows of its other half that cannot be applied are not left out."""
-    roster = roster_over(world, good(1), good(2))
-    stream = roster.for_pass(0)[KEY]
-    stream.complete_through = 2  # so the first half said, which had no rows of this game
-    apply(world, passes("shared"), BronzeRows(world, low=1), stream)
-    roster.end_pass()
-    assert behind(roster, frontier=2, reach=2) == [stream]
-    assert stream.complete_through < 2
-
-
-def test_rows_whose_commit_fails_are_caught_up_though_their_seq_was_passed(
-    world: World, passes: Callable[[str], Passes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Law L7: the same where the rows connect, and the storage does not take them."""
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    roster = roster_over(world, good(1))
-    stream = roster.for_pass(0)[KEY]
-    stream.complete_through = 1
-    monkeypatch.setattr(Stream, "commit", full)
-    assert apply(world, passes("shared"), BronzeRows(world), stream).failures[KEY].kind == "transient"
-    roster.end_pass()
-    assert behind(roster, frontier=1, reach=1) == [stream]
-
-
-def test_a_stream_that_was_in_no_pass_of_a_commits_other_half_is_behind(world: World) -> None:
-    """Law L7: it was told complete by the first half, then paused or read by another query; its rows are caught up."""
-    roster = roster_over(world, good(1))
-    stream = roster.streams[KEY]
-    stream.complete_through = 1
-    assert behind(roster, frontier=1, reach=1) == [stream]
-    stream.cursor, stream.complete_through, stream.behind = 1, 1, False
-    assert behind(roster, frontier=1, reach=1) == []
 
 
 def roster_over(world: World, *events: Any) -> Roster:
@@ -262,7 +233,104 @@ class LocalCatchUp(CatchUp):
     world: World
 
     def _rows(self, streams: Sequence[Stream], low: int, high: int) -> Rows:
-        return BronzeRows(self.world, low=low)
+        return BronzeRows(self.world, low=low, high=high)
+
+
+def local_catch_up(
+    world: World, roster: Roster, passes: Callable[[str], Passes], used: list[int], seqs: int = 100
+) -> LocalCatchUp:
+    """Return catch-up as a driver has it that starts now; `used` gets the schema set of each chunk."""
+
+    def snapshot(version: int) -> SchemaSet:
+        used.append(version)
+        return world.registry.snapshot()
+
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
+    schemas: Any = SimpleNamespace(latest_version=lambda: len(used) + 1, snapshot=snapshot)
+    bronze = CursorTable.open(world.paths.bronze, bronze_app_id(world.environment))
+    assert bronze is not None
+    settings = Settings(demux=Demux(catchup_seqs=seqs))
+    driver = Driver(spark, settings, roster, schemas, lambda _: None)
+    made = LocalCatchUp(driver, world.paths.root / "checkpoint", bronze, passes("catch-up"))
+    made.world = world
+    return made
+
+
+def cut_short(catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a chunk end as with its process, after its refused rows are in quarantine."""
+
+    def on_hit(point: str) -> None:
+        if point == "after_quarantine_write":
+            raise failpoints.Injected(point)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(failpoints, "on_hit", on_hit)
+        with pytest.raises(failpoints.Injected):
+            catch_up.step(lambda _: 9, lambda _: 9)
+
+
+def test_another_chunk_does_not_take_the_pin_of_one_that_was_cut_short(
+    world: World, passes: Callable[[str], Passes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L5: a game is classified as in the chunk that was cut short, also when others' chunks come in between."""
+    world.register(GO)
+    world.ingest(good(1), broken(), good(2, game=GO))
+    world.ingest(good(3), good(4, game=GO))
+    roster = roster_over(world)
+    used: list[int] = []
+    for stream in roster.streams.values():
+        stream.behind = True
+    cut_short(local_catch_up(world, roster, passes, used), monkeypatch)
+    roster = roster_over(world)
+    chess, go = roster.streams[KEY], roster.streams[str(GO.key)]
+    go.behind = True
+    again = local_catch_up(world, roster, passes, used)
+    assert again.step(lambda _: 0, lambda _: 9)  # without chess, which another reader has
+    chess.behind = True
+    assert again.step(lambda _: 0, lambda _: 9)
+    assert used == [1, 1, 1]
+    chess.behind, chess.complete_through = True, 0
+    assert again.step(lambda _: 0, lambda _: 9)
+    assert used == [1, 1, 1, 4]  # what ended is judged anew
+    assert world.verify().ok
+
+
+def test_a_pass_takes_no_rows_of_a_chunk_that_was_cut_short(
+    world: World, passes: Callable[[str], Passes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L5: after a crash a pass has another schema set for them, so catch-up repeats the chunk first."""
+    world.ingest(good(1), broken())
+    roster = roster_over(world)
+    used: list[int] = []
+    roster.streams[KEY].behind = True
+    cut_short(local_catch_up(world, roster, passes, used), monkeypatch)
+    roster = roster_over(world)
+    again = local_catch_up(world, roster, passes, used)
+    assert roster.for_pass(0) == {}
+    roster.end_pass()
+    assert again.step(lambda _: 0, lambda _: 9)
+    assert used == [1, 1]
+    assert roster.for_pass(0) == {KEY: roster.streams[KEY]}
+
+
+def test_a_chunk_that_is_repeated_in_parts_keeps_its_pin_to_its_end(
+    world: World, passes: Callable[[str], Passes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L5: what was pinned as one chunk is classified alike, also when its repetition comes to fewer seqs."""
+    for number in (1, 3, 5):
+        world.ingest(good(number), broken())
+    roster = roster_over(world)
+    used: list[int] = []
+    roster.streams[KEY].behind = True
+    cut_short(local_catch_up(world, roster, passes, used), monkeypatch)
+    roster = roster_over(world)
+    roster.streams[KEY].behind = True
+    again = local_catch_up(world, roster, passes, used, seqs=1)
+    for _ in range(3):
+        assert again.step(lambda _: 0, lambda _: 9)
+    assert used == [1, 1, 1, 1]
+    assert world.rows() == [(1, 0), (2, 0), (3, 0)]
+    assert world.verify().ok
 
 
 def test_bronze_is_blamed_only_for_what_was_read_of_it(
@@ -273,13 +341,7 @@ def test_bronze_is_blamed_only_for_what_was_read_of_it(
     world.register(GO)
     for number in (2, 3):
         world.ingest(good(number, game=GO))
-    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
-    schemas: Any = SimpleNamespace(latest_version=lambda: 2, snapshot=lambda _: world.registry.snapshot())
-    bronze = CursorTable.open(world.paths.bronze, bronze_app_id(world.environment))
-    assert bronze is not None
-    driver = Driver(spark, Settings(), roster, schemas, lambda _: None)
-    catch_up = LocalCatchUp(driver, world.paths.root / "checkpoint", bronze, passes("catch-up"))
-    catch_up.world = world
+    catch_up = local_catch_up(world, roster, passes, [])
     stream.behind, stream.complete_through = True, 2  # but the row of seq 1 is not in its table
     stream.last_seq = 3  # a late word of what came since
     assert catch_up.step(lambda _: 3, lambda _: 3)

@@ -59,6 +59,16 @@ def test_b3_the_last_schema_set_stays_in_use_until_the_store_answers_again(tmp_p
     engine.dispose()
 
 
+def test_a_pinned_set_that_the_store_lacks_stops_no_game(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """L6: a store that was put back from before a registration stops no chunk and no batch; the log says so."""
+    engine = open_store(*load(tmp_path / "env", {}))
+    register(LocalRegistry(engine), "chess")
+    known = KnownSchemas(LocalRegistry(engine))
+    assert known.snapshot(99).version == known.latest_version() == 1
+    engine.dispose()
+    assert "begun with schema set 99 are split with the newest" in caplog.text
+
+
 def test_b3_only_a_store_that_does_not_answer_is_gone_on_without(caplog: pytest.LogCaptureFixture) -> None:
     """B3: it is told what goes on with what; a refused write and any other error are not swallowed."""
     with caplog.at_level(logging.WARNING):

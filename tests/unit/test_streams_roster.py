@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import Engine
 
+from pipeline.delta_table import CursorTable
+from pipeline.names import GameKey, stream_app_id
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.engine import open_store
-from pipeline.store.games import record_seen, register_group
+from pipeline.store.games import record_generation, record_seen, register_group
 from pipeline.streams.roster import Roster
 from pipeline.streams.stream import Stream
 
@@ -56,3 +59,15 @@ def test_a_stream_rejoins_though_every_pass_finds_new_rows(roster: Roster, chess
         stream.cursor = stream.complete_through = min(stream.complete_through + 2, head)  # one chunk
     assert chess.complete_through >= head
     assert roster.for_pass(head) == {"chess": chess}
+
+
+def test_a_generation_that_a_table_lacks_is_looked_for_once(engine: Engine, roster: Roster, chess: Stream) -> None:
+    """Law L7: the control store may tell of more than an older copy of a table has; its stream goes on as it is."""
+    app_id = stream_app_id("local", GameKey("chess"), 1)
+    CursorTable.create(chess.path, pa.schema([("_seq", pa.int64())]), app_id).commit([], None, 4)
+    record_generation(engine, "chess", 3)
+    roster.sync()
+    opened = roster.streams["chess"]
+    roster.sync()
+    assert (opened.generation, opened.cursor) == (1, 4)
+    assert roster.streams["chess"] is opened

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from sqlalchemy import select
 
 from pipeline.errors import Refused
@@ -43,6 +45,48 @@ class CountingStop(threading.Event):
     def wait(self, timeout: float | None = None) -> bool:
         self.waits.append(timeout)
         return self.is_set()
+
+
+class JavaError(Py4JJavaError):  # type: ignore[misc]  # py4j has no types
+    """What a call into the JVM raises, as text."""
+
+    def __init__(self) -> None:
+        """Without a JVM."""
+
+    def __str__(self) -> str:
+        return "An error occurred in load.\n: java.lang.Exception: versions (1, 3) are not contiguous\n\tat x"
+
+
+@pytest.mark.parametrize(
+    ("raised", "sentence"),
+    [
+        (JavaError(), "java.lang.Exception: versions (1, 3) are not contiguous"),
+        (PySparkException("the table is not readable"), "the table is not readable"),
+    ],
+)
+def test_d13_a_query_that_fails_at_its_start_is_started_again(
+    tmp_path: Path, raised: Exception, sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """D13: Spark may refuse to load a source for a moment, as when a listing of its busy log lacks one commit."""
+    settings, paths = load(tmp_path, {})
+    engine = open_store(settings, paths)
+    start_driver(engine, "ingest", "main", None)
+    stop, starts = CountingStop(), []
+
+    def start() -> Any:
+        starts.append(len(stop.waits))
+        if len(starts) == 1:
+            raise raised
+        return SimpleNamespace(isActive=False, exception=lambda: None)
+
+    telling = Telling(settings.metrics, paths, "ingest", "main")
+    attached: Any = SimpleNamespace(errors=0)
+    driver = _Driver(settings, _Duty("ingest", "main", engine, stop, None), telling, attached)
+    assert driver.supervise(start, lambda: None, lambda: 0, once=False) == 0
+    telling.close()
+    engine.dispose()
+    assert starts == [0, 1]
+    assert f"the ingest query failed: {sentence}" in caplog.messages
 
 
 def test_d13_a_query_whose_failure_stays_is_no_hot_loop(tmp_path: Path) -> None:
