@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from pipeline.contracts.schemas import Schema, SchemaSet
-from pipeline.failpoints import EFFECTS
+from pipeline.failpoints import EFFECTS, ENVIRON
 from pipeline.names import GameKey
 from pipeline.streams.split import READ, SplitJob
 from tests.model.schedule_mutants import MUTANTS
@@ -38,9 +40,19 @@ NOT_REACHED: Final = {
 
 
 def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run schedules in processes of their own: they replace what modules have, and need a fixed order of sets."""
+    """Run schedules in processes of their own: they replace what modules have, and need a fixed order of sets.
+
+    None outlives its test: those of one that took too long would take the processor from all tests after it.
+    """
     command = [sys.executable, "-m", "tests.model.schedule_run", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as running:
+        try:
+            stdout, stderr = running.communicate()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, running.returncode, stdout, stderr)
 
 
 @lru_cache(maxsize=1)
@@ -66,6 +78,14 @@ def test_no_order_loses_or_doubles_a_row() -> None:
             f"{when}_{effect}" for effect in EFFECTS if effect not in NOT_REACHED for when in ("before", "after")
         }
         assert reached <= set(told["points"])
+
+
+@pytest.mark.timeout(60)
+def test_a_schedule_writes_no_files_of_fail_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each hit would count a file's lines anew: with the folder of a Spark test beside it, 5,000 took over an hour."""
+    monkeypatch.setenv(ENVIRON, str(tmp_path))
+    done = ran("--schedules", "2", "--jobs", "1")
+    assert (done.returncode, list(tmp_path.iterdir())) == (0, [])
 
 
 @pytest.mark.timeout(1200)
