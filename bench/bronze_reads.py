@@ -27,9 +27,9 @@ from bench import machine
 from bench.command import keep
 from bench.numbers import Ints
 from bench.text import number, table
-from pipeline.bronze import BRONZE
-from pipeline.delta_rewrite import table_files
-from pipeline.delta_table import CursorTable, write_file
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.rewrite import table_files
+from pipeline.delta.table import CursorTable, write_file
 from pipeline.maintenance.run import one_round
 from pipeline.names import bronze_app_id, game_key
 from pipeline.session import spark_session

@@ -29,12 +29,12 @@ from bench.load import GROUP, books, write_settings
 from bench.numbers import Spread
 from bench.text import number, table
 from listeners.sample import PassResult
-from pipeline.bronze import BRONZE
 from pipeline.contracts.decode import Decoder
 from pipeline.contracts.parsing import Parser
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registry import LocalRegistry, Registration
-from pipeline.delta_table import CursorTable, write_file
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.table import CursorTable, write_file
 from pipeline.ingest.simulator import FAMILIES, Plan, Simulator, family, game_names, payload_schema
 from pipeline.names import bronze_app_id, game_key
 from pipeline.session import spark_session

@@ -12,8 +12,8 @@ from app.looks import Steering
 from app.services import Environment
 from pipeline.control import repairs
 from pipeline.control.capabilities import Facts, capabilities
+from pipeline.delta.quarantine import REASONS
 from pipeline.errors import Refused
-from pipeline.quarantine import REASONS
 from pipeline.repair.quarantined import moment
 from pipeline.store.decisions import Decision
 from pipeline.store.fleet import GameRow

@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 
 from pipeline import query_log
 from pipeline.books import ledger
-from pipeline.delta_log import commits_after
+from pipeline.delta.log import commits_after
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.settings import Paths, Settings
 from pipeline.store import sources as store

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 from pipeline.books.cells import differences
 from pipeline.books.reference_decoder import ReferenceDecoder, time_of
 from pipeline.books.routing import key_of
-from pipeline.delta_files import without_views
+from pipeline.delta.files import without_views
 from pipeline.errors import Refused, first_line
 from pipeline.names import MALFORMED
 from protos.turnout.v1.wrapper_pb2 import Wrapper

@@ -17,14 +17,14 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from sqlalchemy import Engine
 
-from pipeline import generation
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.control.engine import Kind, Progress, StepKind, World, some
-from pipeline.delta_table import CursorTable
+from pipeline.delta import generation
+from pipeline.delta.quarantine import REASONS
+from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.names import GameKey, plain, stream_app_id
-from pipeline.quarantine import REASONS
 from pipeline.repair import twins
 from pipeline.repair.game import Game, known_names, unreadable
 from pipeline.repair.quarantined import Selection, opened

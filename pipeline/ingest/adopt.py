@@ -14,16 +14,17 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from pipeline import lost_seqs, names
-from pipeline.bronze import BRONZE
-from pipeline.delta_table import Conflict, CursorTable
+from pipeline import names
+from pipeline.delta import lost_seqs
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.lost_seqs import LostSeqs
+from pipeline.delta.table import Conflict, CursorTable
 from pipeline.errors import Refused, Transient
 from pipeline.ingest import checkpoint, identity, landed, landing_log, restored, source, truth
 from pipeline.ingest.attempts import left_behind
 from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.heads import read_heads
 from pipeline.ingest.identity import Commits, Known, Offsets, Position, Seen, TopicSeen, Trouble
-from pipeline.lost_seqs import LostSeqs
 from pipeline.names import GameKey
 from pipeline.settings import Paths, Settings
 from pipeline.store import sources

@@ -8,7 +8,7 @@ such an attempt are given up, and the batch is landed above them.
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.delta_table import CursorTable, DataFile
+from pipeline.delta.table import CursorTable, DataFile
 from pipeline.ingest.truth import forget_refused
 
 

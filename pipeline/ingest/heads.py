@@ -17,8 +17,8 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from pipeline import durable_file
-from pipeline.delta_table import CursorTable
-from pipeline.lost_seqs import LostSeqs
+from pipeline.delta.lost_seqs import LostSeqs
+from pipeline.delta.table import CursorTable
 
 _log = logging.getLogger("turnout")
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from pipeline.bronze import whole
-from pipeline.delta_files import read_file
+from pipeline.delta.bronze import whole
+from pipeline.delta.files import read_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.bronze import BRONZE, SLICE_BYTES, sliced, whole
 from pipeline.contracts.wrapper import open_wrappers
-from pipeline.delta_table import write_file
+from pipeline.delta.bronze import BRONZE, SLICE_BYTES, sliced, whole
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.table import write_file
 from pipeline.ingest.name_sketch import sketched
 from pipeline.names import MALFORMED
-from pipeline.quarantine import QUARANTINE
 from pipeline.settings import Onboarding
 
 _TIME: Final = pa.timestamp("us", "UTC")

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
-from pipeline.delta_log import Action, commits_after
+from pipeline.delta.log import Action, commits_after
 from pipeline.ingest.identity import Commits, LandingSeen
 
 

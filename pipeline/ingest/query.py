@@ -15,9 +15,11 @@ from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy import Engine
 
 from listeners.stream_id import StreamId
-from pipeline import lost_seqs, names
-from pipeline.bronze import BRONZE
-from pipeline.delta_table import Conflict, CursorTable, DataFile
+from pipeline import names
+from pipeline.delta import lost_seqs
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.table import Conflict, CursorTable, DataFile
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
 from pipeline.ingest import checkpoint, restored, source
@@ -28,7 +30,6 @@ from pipeline.ingest.landing import IngestJob, land
 from pipeline.ingest.onboarding import Onboarding
 from pipeline.ingest.truth import refuse_closed, require
 from pipeline.pins import pin
-from pipeline.quarantine import QUARANTINE
 from pipeline.settings import Paths, Settings
 from pipeline.store.drivers import record_commit
 from pipeline.store.games import record_heads, record_seen

@@ -16,12 +16,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from sqlalchemy import Engine
 
-from pipeline import generation, lost_seqs, names
-from pipeline.delta_table import CursorTable
+from pipeline import names
+from pipeline.delta import generation, lost_seqs
+from pipeline.delta.lost_seqs import LostSeqs
+from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest import landed
 from pipeline.ingest.heads import read_snapshot
-from pipeline.lost_seqs import LostSeqs
 from pipeline.names import GameKey
 from pipeline.settings import Paths
 from pipeline.store.drivers import last_commit

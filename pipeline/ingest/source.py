@@ -13,7 +13,7 @@ from deltalake.schema import Schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.delta_log import commits_after
+from pipeline.delta.log import commits_after
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
 from pipeline.ingest.identity import Commits, Offsets, TopicSeen, offsets_json

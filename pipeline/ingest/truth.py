@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from sqlalchemy import Engine
 
-from pipeline.delta_table import CursorTable
+from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient
 from pipeline.ingest import checkpoint, identity, landing_log, restored, topic
 from pipeline.ingest.checkpoint import Landed

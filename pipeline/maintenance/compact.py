@@ -1,4 +1,4 @@
-"""Merges the small files of a table into larger ones, kind by kind, each merge one commit (see `delta_rewrite`).
+"""Merges the small files of a table into larger ones, kind by kind, each merge one commit (see `pipeline.delta.rewrite`).
 
 A merge that loses against another writer is given up; the next round looks again.
 """
@@ -11,8 +11,8 @@ from typing import Final
 import pyarrow as pa
 from deltalake import DeltaTable, PostCommitHookProperties
 
-from pipeline.delta_rewrite import Overtaken, TableFile, replace_files, table_files
-from pipeline.delta_table import DataFile, discard
+from pipeline.delta.rewrite import Overtaken, TableFile, replace_files, table_files
+from pipeline.delta.table import DataFile, discard
 from pipeline.failpoints import effect, hit
 from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport

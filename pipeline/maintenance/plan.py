@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from pipeline.delta_rewrite import TableFile, replaceable
+from pipeline.delta.rewrite import TableFile, replaceable
 
 _VERSION: Final = re.compile(r"\.?(\d{20})\.")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")

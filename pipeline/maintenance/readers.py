@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline import query_log
-from pipeline.delta_log import Action, commits_after, read_commit
+from pipeline.delta.log import Action, commits_after, read_commit
 
 
 @dataclass(frozen=True, slots=True)

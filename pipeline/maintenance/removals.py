@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
-from pipeline.delta_log import commits_after
+from pipeline.delta.log import commits_after
 from pipeline.failpoints import effect
 
 _LOOKED: Final = "_maintenance.json"

@@ -13,9 +13,9 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from pipeline.delta_checkpoint import checkpoint_file, pointed_to, write_checkpoint
-from pipeline.delta_log import is_plain
-from pipeline.delta_rewrite import table_files
+from pipeline.delta.checkpoint import checkpoint_file, pointed_to, write_checkpoint
+from pipeline.delta.log import is_plain
+from pipeline.delta.rewrite import table_files
 from pipeline.failpoints import effect, hit
 from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport

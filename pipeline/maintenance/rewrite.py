@@ -21,8 +21,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from pipeline.delta_rewrite import TableFile
-from pipeline.delta_table import DataFile, discard, write_file
+from pipeline.delta.rewrite import TableFile
+from pipeline.delta.table import DataFile, discard, write_file
 from pipeline.failpoints import effect
 from pipeline.maintenance.stats import stats_of
 

@@ -18,8 +18,8 @@ from deltalake import DeltaTable
 
 from listeners.metrics_schema import TABLES
 from pipeline import names
-from pipeline.delta_log import is_plain
-from pipeline.delta_rewrite import table_files
+from pipeline.delta.log import is_plain
+from pipeline.delta.rewrite import table_files
 from pipeline.errors import Refused
 from pipeline.maintenance import retain
 from pipeline.maintenance.compact import (

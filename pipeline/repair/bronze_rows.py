@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from pipeline import names
-from pipeline.bronze import BRONZE, text
-from pipeline.delta_files import Seqs, files_with
+from pipeline.delta.bronze import BRONZE, text
+from pipeline.delta.files import Seqs, files_with
 from pipeline.errors import Refused
 from pipeline.repair.game import Game, keys_of
 from pipeline.streams.split import READ

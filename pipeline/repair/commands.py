@@ -111,7 +111,7 @@ class _Desk:
 
     def selection(self, game: str | None, reason: str | None, since: datetime | None, until: datetime | None) -> Any:
         """Return which rows the options choose."""
-        from pipeline.quarantine import REASONS
+        from pipeline.delta.quarantine import REASONS
         from pipeline.repair.game import find
         from pipeline.repair.quarantined import Selection
 

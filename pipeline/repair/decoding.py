@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from pipeline.contracts.messages import shown
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta_table import DataFile, discard
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.table import DataFile, discard
 from pipeline.errors import Refused
-from pipeline.quarantine import QUARANTINE
 from pipeline.repair.game import Game
 from pipeline.streams.split import READ, Place, SplitJob, split
 

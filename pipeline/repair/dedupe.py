@@ -27,8 +27,8 @@ from pipeline.books.cells import differences
 from pipeline.books.value_tasks import expected_rows
 from pipeline.books.values import known_schemas
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta_files import without_views
-from pipeline.delta_table import Conflict, DataFile, discard, write_file
+from pipeline.delta.files import without_views
+from pipeline.delta.table import Conflict, DataFile, discard, write_file
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.failpoints import hit
 from pipeline.repair import removal

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Engine
 
-from pipeline import generation, names
+from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta_table import Conflict, CursorTable
+from pipeline.delta import generation
+from pipeline.delta.table import Conflict, CursorTable
 from pipeline.errors import Refused
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.game import Game

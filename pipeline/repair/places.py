@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from pipeline.delta_files import files_with
+from pipeline.delta.files import files_with
 
 PLACES: Final = pa.schema([("seq", pa.int64()), ("pos", pa.int32())])
 """The columns of a table of places."""

@@ -12,9 +12,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from pipeline.delta.quarantine import QUARANTINE
 from pipeline.errors import Refused, first_line
 from pipeline.names import GameKey
-from pipeline.quarantine import QUARANTINE
 from pipeline.repair.game import Game, unreadable
 from pipeline.repair.places import PLACES, landed
 from pipeline.settings import Paths

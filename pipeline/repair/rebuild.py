@@ -15,12 +15,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from sqlalchemy import Engine
 
-from pipeline import generation, names
+from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta_table import Conflict, CursorTable, DataFile, discard, write_file
+from pipeline.delta import generation
+from pipeline.delta.quarantine import QUARANTINE, without_present
+from pipeline.delta.table import Conflict, CursorTable, DataFile, discard, write_file
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
-from pipeline.quarantine import QUARANTINE, without_present
 from pipeline.repair import switch, twins
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.decoding import decode

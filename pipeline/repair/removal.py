@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from pipeline.delta_table import Conflict, DataFile, discard
+from pipeline.delta.table import Conflict, DataFile, discard
 from pipeline.failpoints import effect
 from pipeline.repair.switch import ONCE, QUIET
 

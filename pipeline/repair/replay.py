@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from pipeline import generation, names
+from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta_table import Conflict, CursorTable, DataFile, discard
+from pipeline.delta import generation
+from pipeline.delta.table import Conflict, CursorTable, DataFile, discard
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.failpoints import hit
 from pipeline.names import GameKey

@@ -13,10 +13,10 @@ from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
 from pipeline import names
-from pipeline.delta_table import Conflict, DataFile
+from pipeline.delta.generation import RETIRED
+from pipeline.delta.table import Conflict, DataFile
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
-from pipeline.generation import RETIRED
 from pipeline.repair.game import Game
 
 ONCE: Final = 0

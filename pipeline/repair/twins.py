@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pipeline import names
-from pipeline.delta_files import files_with, read_file
-from pipeline.delta_table import Conflict, CursorTable, DataFile, write_file
+from pipeline.delta.files import files_with, read_file
+from pipeline.delta.table import Conflict, CursorTable, DataFile, write_file
 from pipeline.errors import Transient
 from pipeline.repair import removal
 from pipeline.repair.game import Game, keys_of

@@ -14,8 +14,8 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from pipeline.delta_files import files_with
-from pipeline.delta_log import read_commit
+from pipeline.delta.files import files_with
+from pipeline.delta.log import read_commit
 from pipeline.names import GameKey
 
 _MOST_COMMITS: Final = 64  # of the log's end, before a snapshot is the shorter way

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from pipeline import lost_seqs
-from pipeline.delta_table import CursorTable
+from pipeline.delta import lost_seqs
+from pipeline.delta.table import CursorTable
 from pipeline.streams.lanes import Failure
 
 

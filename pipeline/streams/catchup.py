@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from listeners.sample import CHUNK
 from pipeline import names
-from pipeline.delta_table import CursorTable
+from pipeline.delta.table import CursorTable
 from pipeline.failpoints import hit
 from pipeline.pins import ChunkPin
 from pipeline.streams.bronze_files import files_of, parts_of

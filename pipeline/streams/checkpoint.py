@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline import query_log
-from pipeline.delta_log import read_commit
-from pipeline.delta_table import CursorTable
+from pipeline.delta.log import read_commit
+from pipeline.delta.table import CursorTable
 from pipeline.failpoints import effect
 
 _FAR_COMMITS = 100  # a few minutes of ingest

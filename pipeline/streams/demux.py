@@ -12,7 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from listeners.sample import PassResult
 from listeners.stream_id import StreamId
-from pipeline.delta_table import CursorTable
+from pipeline.delta.table import CursorTable
 from pipeline.failpoints import hit
 from pipeline.pins import pin
 from pipeline.settings import Settings

@@ -14,12 +14,12 @@ from sqlalchemy import Engine
 
 from listeners.stream_id import StreamId
 from pipeline import names
-from pipeline.bronze import BRONZE
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta_table import CursorTable
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
-from pipeline.quarantine import QUARANTINE
 from pipeline.settings import Paths, Settings
 from pipeline.store.leases import Lease
 from pipeline.store.sources import bronze_id

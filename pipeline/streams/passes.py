@@ -21,10 +21,10 @@ from deltalake.exceptions import DeltaError
 
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta_table import Conflict, CursorTable, DataFile, discard, write_file
+from pipeline.delta.quarantine import QUARANTINE, present_between, without
+from pipeline.delta.table import Conflict, CursorTable, DataFile, discard, write_file
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
-from pipeline.quarantine import QUARANTINE, present_between, without
 from pipeline.streams.bronze_seqs import BronzeSeqs
 from pipeline.streams.chain import Link, connects, merged, reach
 from pipeline.streams.in_hand import InHand

@@ -12,7 +12,7 @@ from pyarrow.fs import LocalFileSystem
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.bronze import BRONZE, text
+from pipeline.delta.bronze import BRONZE, text
 from pipeline.streams.bronze_files import Piece
 from pipeline.streams.split import READ, REPORT, Place, SplitJob, split
 

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.contracts.shape import merge
-from pipeline.delta_table import Conflict, DataFile
+from pipeline.delta.table import Conflict, DataFile
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import effect, hit
 from pipeline.names import GameKey

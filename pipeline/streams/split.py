@@ -19,15 +19,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.bronze import SLICE_BYTES, sliced, whole
 from pipeline.contracts.decode import decoder, pad, placed
 from pipeline.contracts.schemas import Placement, Schema, SchemaSet
 from pipeline.contracts.shape import table_schema
 from pipeline.contracts.wrapper import open_wrappers
-from pipeline.delta_table import discard, write_file
+from pipeline.delta.bronze import SLICE_BYTES, sliced, whole
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.table import discard, write_file
 from pipeline.failpoints import hit
 from pipeline.names import GameKey
-from pipeline.quarantine import QUARANTINE
 from pipeline.streams.lanes import classify
 
 READ: Final = (

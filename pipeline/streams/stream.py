@@ -6,8 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from listeners.sample import Lane
-from pipeline import generation, names
-from pipeline.delta_table import Conflict, DataFile
+from pipeline import names
+from pipeline.delta import generation
+from pipeline.delta.table import Conflict, DataFile
 from pipeline.names import GameKey
 from pipeline.store.decisions import Decision
 from pipeline.store.games import Assignment

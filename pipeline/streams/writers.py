@@ -13,7 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from pipeline.delta_table import CursorTable, DataFile
+from pipeline.delta.table import CursorTable, DataFile
 from pipeline.failpoints import effect
 from pipeline.settings import Demux, Paths
 from pipeline.streams.spark_writer import Holds, SparkWriter

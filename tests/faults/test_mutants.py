@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.delta_table import CursorTable, DataFile
+from pipeline.delta.table import CursorTable, DataFile
 from pipeline.errors import Refused
 from pipeline.failpoints import hit
 from pipeline.ingest.query import Ingest

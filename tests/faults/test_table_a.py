@@ -15,11 +15,11 @@ from deltalake.schema import Field, PrimitiveType
 from pyspark.errors import IllegalArgumentException, StreamingQueryException
 from sqlalchemy import update
 
-from pipeline import delta_table
-from pipeline.bronze import BRONZE
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta_log import json_lines, publish_commit
-from pipeline.delta_table import CursorTable
+from pipeline.delta import table as delta_table
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.log import json_lines, publish_commit
+from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.failpoints import Injected
 from pipeline.ingest import query as ingest_query

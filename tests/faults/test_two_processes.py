@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.schema import Schema
 
-from pipeline.delta_table import CursorTable
+from pipeline.delta.table import CursorTable
 
 APP = "turnout/test/game/1"
 COMMITS = 25
@@ -19,7 +19,7 @@ _WRITER = """
 import sys
 from pathlib import Path
 import pyarrow as pa
-from pipeline.delta_table import Conflict, CursorTable, write_file
+from pipeline.delta.table import Conflict, CursorTable, write_file
 
 path, writer, commits = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 table = CursorTable.open(path, "turnout/test/game/1", checkpoint_interval=7)

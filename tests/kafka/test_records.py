@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.bronze import BRONZE
-from pipeline.delta_table import DataFile, write_file
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.table import DataFile, write_file
 from pipeline.errors import Transient
 from pipeline.ingest import landing, query
 from pipeline.ingest.broker import Broker

@@ -18,9 +18,9 @@ from deltalake.exceptions import DeltaError
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
-from pipeline.bronze import BRONZE
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta_table import CursorTable, write_file
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.table import CursorTable, write_file
 from pipeline.errors import Refused, Transient
 from pipeline.maintenance.compact import GAME, merge_by_age
 from pipeline.maintenance.report import TableReport

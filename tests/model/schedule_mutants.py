@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline import delta_rewrite
-from pipeline.delta_table import Conflict, CursorTable, DataFile
+from pipeline.delta import rewrite as delta_rewrite
+from pipeline.delta.table import Conflict, CursorTable, DataFile
 from pipeline.pins import ChunkPin
 from pipeline.repair import replay
 from pipeline.repair.places import PLACES

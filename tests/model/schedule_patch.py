@@ -23,9 +23,11 @@ import pyarrow.parquet
 from pyspark.sql import functions as F
 
 import pipeline
-from pipeline import delta_checkpoint, delta_log, failpoints
+from pipeline import failpoints
 from pipeline.contracts import registrations, registry
-from pipeline.delta_table import DataFile
+from pipeline.delta import checkpoint as delta_checkpoint
+from pipeline.delta import log as delta_log
+from pipeline.delta.table import DataFile
 from pipeline.names import GameKey
 from pipeline.store import decisions, games, sources
 from pipeline.streams import rows

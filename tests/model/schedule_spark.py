@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import delta_log, query_log
+from pipeline import query_log
+from pipeline.delta import log as delta_log
 from pipeline.streams.split import READ
 from tests.model.schedule_store import Disk
 from tests.model.schedule_tasks import Scheduler, Task

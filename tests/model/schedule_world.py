@@ -13,9 +13,9 @@ from google.protobuf.message_factory import GetMessageClass
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import StaticPool
 
-from pipeline.bronze import BRONZE
 from pipeline.contracts.messages import canonical, describe
 from pipeline.contracts.registry import LocalRegistry
+from pipeline.delta.bronze import BRONZE
 from pipeline.names import game_key
 from pipeline.repair.game import Game
 from pipeline.store.games import record_one, register_group

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta_table import CursorTable, DataFile
+from pipeline.delta.table import CursorTable, DataFile
 from pipeline.ingest.producer import LANDING
 from pipeline.names import GameKey
 from protos.turnout.v1.wrapper_pb2 import Wrapper

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from pipeline.delta_checkpoint import pointed_to
+from pipeline.delta.checkpoint import pointed_to
 from pipeline.settings import Maintenance, Settings
 from tests.unit.log_growth_world import Game, Peak, bytes_of_a_checkpoint, bytes_of_a_log, simulated
 

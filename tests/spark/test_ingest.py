@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from deltalake.writer import write_deltalake
 from pyspark.errors import StreamingQueryException
 
-from pipeline.delta_table import CursorTable
+from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest import query, source
 from pipeline.ingest.landing import IngestJob

@@ -6,8 +6,8 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from pipeline.delta_checkpoint import checkpoint_file, newest_checkpoint, write_checkpoint
-from pipeline.delta_table import CursorTable, write_file
+from pipeline.delta.checkpoint import checkpoint_file, newest_checkpoint, write_checkpoint
+from pipeline.delta.table import CursorTable, write_file
 from pipeline.maintenance import retain
 from pipeline.maintenance.report import TableReport
 from pipeline.settings import Maintenance

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
-from pipeline.delta_table import CursorTable, write_file
+from pipeline.delta.table import CursorTable, write_file
 from pipeline.errors import Refused
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest.adopt import Adopted

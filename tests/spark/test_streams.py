@@ -14,9 +14,9 @@ from sqlalchemy import update
 
 from pipeline.books.balance import verify
 from pipeline.books.report import run as report
+from pipeline.delta.quarantine import REASONS
 from pipeline.ingest.simulator import game_names
 from pipeline.names import game_key
-from pipeline.quarantine import REASONS
 from pipeline.store.decisions import ask_retry
 from pipeline.store.tables import games
 from pipeline.streams import rows as sources

@@ -18,10 +18,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame
 
-from pipeline import delta_table
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta_log import commits_after, is_plain
-from pipeline.delta_table import Conflict, CursorTable, DataFile, write_file
+from pipeline.delta import table as delta_table
+from pipeline.delta.log import commits_after, is_plain
+from pipeline.delta.table import Conflict, CursorTable, DataFile, write_file
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import Injected
 from pipeline.maintenance import run

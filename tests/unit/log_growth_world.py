@@ -11,10 +11,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from pipeline import delta_checkpoint, delta_rewrite, delta_table
-from pipeline.delta_checkpoint import checkpoint_file
-from pipeline.delta_log import commit_file, read_commit
-from pipeline.delta_table import CursorTable, DataFile, write_file
+from pipeline.delta import checkpoint as delta_checkpoint
+from pipeline.delta import rewrite as delta_rewrite
+from pipeline.delta import table as delta_table
+from pipeline.delta.checkpoint import checkpoint_file
+from pipeline.delta.log import commit_file, read_commit
+from pipeline.delta.table import CursorTable, DataFile, write_file
 from pipeline.maintenance import plan, removals, run
 from pipeline.settings import Paths, Settings
 from tests.unit.maintenance_world import APP, CHESS, ROWS, game_rows

@@ -9,13 +9,13 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.schema import Schema
 
-from pipeline.bronze import BRONZE
-from pipeline.delta_rewrite import TableFile, table_files
-from pipeline.delta_table import CursorTable, write_file
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.rewrite import TableFile, table_files
+from pipeline.delta.table import CursorTable, write_file
 from pipeline.maintenance import run
 from pipeline.maintenance.report import Round
 from pipeline.names import bronze_app_id, game_key, stream_app_id
-from pipeline.quarantine import QUARANTINE
 from pipeline.settings import Maintenance, Paths, Settings
 
 DAY = 86_400.0

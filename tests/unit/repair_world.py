@@ -14,13 +14,13 @@ from google.protobuf.message_factory import GetMessageClass
 from sqlalchemy import Engine, delete
 
 from pipeline.books.balance import Balance, verify
-from pipeline.bronze import BRONZE
 from pipeline.contracts.messages import canonical, describe
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta_table import Conflict, CursorTable, DataFile, write_file
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.quarantine import QUARANTINE, without_present
+from pipeline.delta.table import Conflict, CursorTable, DataFile, write_file
 from pipeline.failpoints import ENVIRON
 from pipeline.names import MALFORMED, bronze_app_id, game_key
-from pipeline.quarantine import QUARANTINE, without_present
 from pipeline.repair.game import Game
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store

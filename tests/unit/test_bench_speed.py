@@ -18,12 +18,12 @@ from bench import bronze_reads, idle, neighbours, outage, policies
 from bench.load import Arrivals, done_at
 from bench.log import Commit
 from bench.numbers import Spread
-from pipeline.bronze import BRONZE
 from pipeline.contracts.decode import Decoder
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.messages import canonical
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.schemas import PLAIN, Placement, Schema, SchemaSet
+from pipeline.delta.bronze import BRONZE
 from pipeline.ingest.simulator import FAMILIES, game_names
 from pipeline.names import game_key
 from pipeline.settings import load

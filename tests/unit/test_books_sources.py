@@ -17,9 +17,9 @@ from pipeline.books import sources
 from pipeline.books.balance import Balance, verify
 from pipeline.books.report import as_dict, render
 from pipeline.books.sources import Era, PassedOffsets, Probe, Sources, observe
-from pipeline.bronze import BRONZE
 from pipeline.cli import cli
-from pipeline.delta_table import CursorTable
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.table import CursorTable
 from pipeline.ingest import source as ingest_source
 from pipeline.ingest.probe import prober
 from pipeline.names import bronze_app_id

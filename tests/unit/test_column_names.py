@@ -10,14 +10,14 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.bronze import BRONZE
 from pipeline.contracts.messages import describe
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.schemas import Schema
-from pipeline.delta_rewrite import table_files
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.rewrite import table_files
 from pipeline.errors import Refused
 from pipeline.names import game_key
-from pipeline.quarantine import QUARANTINE
 from pipeline.repair.game import Game
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
@@ -28,7 +28,7 @@ from tests.unit.repair_world import BROKEN, Event, Message, World, make_world
 from tests.unit.test_contracts_messages import Fields
 
 ROOT = Path(__file__).parents[2] / "pipeline"
-FOLDERS = ("streams", "repair", "maintenance", "books", "contracts")
+FOLDERS = ("streams", "repair", "maintenance", "books", "contracts", "delta")
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
 OF_READERS = (
     "_metadata", "_change_type", "_commit_version", "_commit_timestamp", "_file", "_rescued_data", "filename",
@@ -42,6 +42,7 @@ OF_READERS = (
 
 def used() -> set[str]:
     """Return the names that the code uses as texts: whole texts that could be a column's, and the words of queries."""
+    assert all((ROOT / folder).is_dir() for folder in FOLDERS), "a folder has moved"
     modules = [path for folder in FOLDERS for path in (ROOT / folder).glob("*.py")] + list(ROOT.glob("*.py"))
     texts = [
         node.value

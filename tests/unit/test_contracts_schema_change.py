@@ -9,7 +9,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
 from pipeline import failpoints
-from pipeline.delta_table import CursorTable, write_file
+from pipeline.delta.table import CursorTable, write_file
 
 APP = "turnout/test/game/1"
 NARROW = pa.struct([("x", pa.int64())])
@@ -58,7 +58,7 @@ def test_a_killed_change_of_columns_leaves_a_whole_table(tmp_path: Path, at: int
     table = CursorTable.create(path, pa.schema([("a", pa.int64())]), APP)
     table.commit([write_file(pa.table({"a": [1]}), path)], None, 1)
     script = (
-        "import sys, pyarrow as pa; from pathlib import Path; from pipeline.delta_table import CursorTable;"
+        "import sys, pyarrow as pa; from pathlib import Path; from pipeline.delta.table import CursorTable;"
         "table = CursorTable.open(Path(sys.argv[1]), 'turnout/test/game/1');"
         "table.add_missing_columns(pa.schema([('a', pa.int64()), ('b', pa.string())]))"
     )

@@ -17,10 +17,10 @@ from deltalake.writer import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import delta_checkpoint
-from pipeline.delta_checkpoint import MERGED_SECONDS, REMOVED_SECONDS, checkpoint_file, newest_checkpoint, pointed_to
-from pipeline.delta_log import Action, commit_file, publish_commit
-from pipeline.delta_table import Conflict, CursorTable, write_file
+from pipeline.delta import checkpoint as delta_checkpoint
+from pipeline.delta.checkpoint import MERGED_SECONDS, REMOVED_SECONDS, checkpoint_file, newest_checkpoint, pointed_to
+from pipeline.delta.log import Action, commit_file, publish_commit
+from pipeline.delta.table import Conflict, CursorTable, write_file
 from tests.unit.maintenance_world import APP, ROWS, game_rows, game_table
 
 

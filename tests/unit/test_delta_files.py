@@ -9,8 +9,8 @@ from deltalake import DeltaTable
 
 from pipeline.books.balance import verify
 from pipeline.books.values import Wanted
-from pipeline.bronze import BRONZE
-from pipeline.delta_table import CursorTable, write_file
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.table import CursorTable, write_file
 from pipeline.ingest import landed
 from pipeline.ingest.truth import forget_refused
 from pipeline.maintenance.run import one_round

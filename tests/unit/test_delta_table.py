@@ -7,9 +7,9 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.schema import Schema
 from deltalake.writer import write_deltalake
 
-from pipeline import delta_table
-from pipeline.delta_log import is_plain, publish_commit, read_commit
-from pipeline.delta_table import Conflict, CursorTable, write_file
+from pipeline.delta import table as delta_table
+from pipeline.delta.log import is_plain, publish_commit, read_commit
+from pipeline.delta.table import Conflict, CursorTable, write_file
 from pipeline.pins import pin
 
 SCHEMA = pa.schema([("_seq", pa.int64()), ("name", pa.string())])

@@ -21,10 +21,10 @@ from listeners.join import Pass
 from listeners.prometheus import Exposition
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, PassResult, Progress, StreamState
 from pipeline import settings
-from pipeline.bronze import BRONZE
 from pipeline.cli import cli
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.quarantine import QUARANTINE, REASONS
 from pipeline.ingest.producer import LANDING
-from pipeline.quarantine import QUARANTINE, REASONS
 from pipeline.streams.split import OWN_COLUMNS
 
 ROOT = Path(__file__).parents[2]

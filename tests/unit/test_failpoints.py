@@ -13,15 +13,11 @@ from pipeline.failpoints import EFFECTS, POINTS, Injected, effect, hit
 
 PIPELINE: Final = Path(failpoints.__file__).parent
 DATA_PATH: Final = (
-    "bronze.py",
-    "delta_*.py",
     "durable_file.py",
-    "generation.py",
-    "lost_seqs.py",
     "pins.py",
-    "quarantine.py",
     "query_log.py",
     "contracts/registry.py",
+    "delta/*.py",
     "ingest/*.py",
     "maintenance/*.py",
     "repair/*.py",
@@ -47,7 +43,7 @@ EFFECT_CALLS: Final = {
 
 WITHOUT_POINTS: Final = {
     "streams/in_hand.py": "nothing depends on what it leaves: a file that is torn or gone tells nothing",
-    "delta_checkpoint.py:_write": "writes into the file that `write_checkpoint` has opened between two points",
+    "delta/checkpoint.py:_write": "writes into the file that `write_checkpoint` has opened between two points",
     "streams/split.py:_ipc": "writes into memory",
     "maintenance/run.py:alone": "a lock that saves work and guards nothing",
     "repair/quarantined.py": "reads: what it removes is in a database of its own in memory",
@@ -55,8 +51,9 @@ WITHOUT_POINTS: Final = {
 
 
 def _modules() -> list[Path]:
-    found = {file for pattern in DATA_PATH for file in PIPELINE.glob(pattern)}
-    return sorted(file for file in found if file.name not in NO_DATA_PATH)
+    found = {pattern: set(PIPELINE.glob(pattern)) for pattern in DATA_PATH}
+    assert all(found.values()), "a module has moved"
+    return sorted(file for file in set().union(*found.values()) if file.name not in NO_DATA_PATH)
 
 
 def _is_effect(call: ast.Call) -> bool:

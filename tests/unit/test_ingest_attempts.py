@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.bronze import BRONZE
-from pipeline.delta_table import Conflict, CursorTable, DataFile, write_file
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.table import Conflict, CursorTable, DataFile, write_file
 from pipeline.ingest.attempts import Attempts, left_behind
 from pipeline.ingest.truth import forget_refused
-from pipeline.quarantine import QUARANTINE
 
 APP = "turnout/test/ingest/1"
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.bronze import BRONZE
-from pipeline.delta_table import CursorTable, write_file
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.lost_seqs import LostSeqs
+from pipeline.delta.table import CursorTable, write_file
 from pipeline.ingest.heads import read_heads, write_snapshot
-from pipeline.lost_seqs import LostSeqs
 
 APP = "turnout/test/bronze"
 HEADS = {"a": 3, "b": 2}

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from pipeline.bronze import BRONZE
-from pipeline.delta_table import CursorTable, write_file
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.table import CursorTable, write_file
 from pipeline.errors import Refused
 from pipeline.ingest import identity, landed, landing_log, topic
 from pipeline.ingest.identity import Commits, Gap, Known, LandingSeen, Offsets, TopicSeen

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.delta_table import CursorTable
+from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest.restored import require_newest
 from pipeline.names import bronze_app_id

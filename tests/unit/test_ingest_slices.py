@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.bronze import BRONZE
-from pipeline.delta_table import CursorTable, write_file
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.table import CursorTable, write_file
 from pipeline.ingest.landing import IngestJob, land
 from pipeline.maintenance.readers import Reader, passed_seq
 from pipeline.names import MALFORMED, game_key

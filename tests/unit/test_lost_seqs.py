@@ -5,10 +5,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import lost_seqs
-from pipeline.bronze import BRONZE
-from pipeline.delta_table import CursorTable
-from pipeline.lost_seqs import LostSeqs
+from pipeline.delta import lost_seqs
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.lost_seqs import LostSeqs
+from pipeline.delta.table import CursorTable
 
 seqs = st.integers(0, 30)
 

@@ -15,16 +15,17 @@ from listeners import history
 from listeners.join import Pass
 from listeners.metrics_table import MetricsTables
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, PassResult, StatusEvent
-from pipeline import delta_log, delta_rewrite
-from pipeline.bronze import BRONZE
-from pipeline.delta_rewrite import Overtaken, replace_files, table_files
-from pipeline.delta_table import CursorTable, write_file
+from pipeline.delta import log as delta_log
+from pipeline.delta import rewrite as delta_rewrite
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.rewrite import Overtaken, replace_files, table_files
+from pipeline.delta.table import CursorTable, write_file
 from pipeline.maintenance import compact, rewrite
 from pipeline.maintenance.readers import Reader, passed_seq, readers
 from pipeline.maintenance.report import TableReport
 from pipeline.maintenance.rewrite import sorted_by_game
 from pipeline.names import bronze_app_id
-from pipeline.quarantine import QUARANTINE
 from pipeline.settings import Paths
 from tests.unit.maintenance_world import (
     APP,

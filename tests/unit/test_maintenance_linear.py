@@ -9,11 +9,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.delta_table import CursorTable, write_file
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.table import CursorTable, write_file
 from pipeline.maintenance import run
 from pipeline.maintenance.report import TableReport
 from pipeline.names import MALFORMED, game_key, stream_app_id
-from pipeline.quarantine import QUARANTINE
 from pipeline.settings import Maintenance, Paths, Settings
 from tests.unit.maintenance_world import ROWS, content, game_rows
 

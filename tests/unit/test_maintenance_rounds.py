@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.delta_checkpoint import write_checkpoint
-from pipeline.delta_rewrite import table_files
-from pipeline.delta_table import write_file
+from pipeline.delta.checkpoint import write_checkpoint
+from pipeline.delta.rewrite import table_files
+from pipeline.delta.table import write_file
 from pipeline.errors import Refused
 from pipeline.maintenance import plan, retain, run
 from pipeline.maintenance.compact import GAME, merge_by_age

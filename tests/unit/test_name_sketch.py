@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.bronze import BRONZE
+from pipeline.delta.bronze import BRONZE
 from pipeline.ingest import name_sketch, pending
 from pipeline.ingest.landing import IngestJob, land
 from pipeline.ingest.name_sketch import EMPTY, merged, sketched

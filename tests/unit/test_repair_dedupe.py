@@ -21,7 +21,7 @@ from pipeline.control import dedupes, repairs
 from pipeline.control.controller import KINDS
 from pipeline.control.engine import World as Control
 from pipeline.control.engine import tick
-from pipeline.delta_table import Conflict, CursorTable, DataFile
+from pipeline.delta.table import Conflict, CursorTable, DataFile
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import Injected
 from pipeline.repair import dedupe as module
@@ -253,7 +253,7 @@ def test_a_compaction_beside_it_makes_it_begin_again(world: World, monkeypatch: 
 
 def test_a_compaction_that_is_later_is_given_up(world: World) -> None:
     """Files that the removal has replaced are not put back by a merge that began before."""
-    from pipeline.delta_rewrite import Overtaken, replace_files, table_files
+    from pipeline.delta.rewrite import Overtaken, replace_files, table_files
     from pipeline.maintenance.rewrite import columns_of, packed
 
     wanted, folder = doubled(world), world.paths.table(CHESS.key)

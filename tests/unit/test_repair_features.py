@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.delta_log import publish_commit
+from pipeline.delta.log import publish_commit
 from pipeline.errors import Refused
 from pipeline.names import stream_app_id
 from pipeline.repair.rebuild import rebuild

@@ -15,10 +15,10 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import generation
 from pipeline.books.balance import Balance
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta_table import Conflict, CursorTable, write_file
+from pipeline.delta import generation
+from pipeline.delta.table import Conflict, CursorTable, write_file
 from pipeline.errors import Refused
 from pipeline.failpoints import ENVIRON, Injected
 from pipeline.names import GameKey, bronze_app_id, stream_app_id

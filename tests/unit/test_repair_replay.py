@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from pipeline.books.balance import Balance
 from pipeline.cli import cli
-from pipeline.delta_table import Conflict
+from pipeline.delta.table import Conflict
 from pipeline.errors import Refused
 from pipeline.failpoints import ENVIRON, Injected
 from pipeline.repair import removal, twins

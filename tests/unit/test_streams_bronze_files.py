@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.bronze import BRONZE
-from pipeline.delta_table import CursorTable, write_file
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.table import CursorTable, write_file
 from pipeline.names import GameKey, bronze_app_id
 from pipeline.streams import bronze_files
 from pipeline.streams.bronze_files import files_of, parts_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.delta_table import CursorTable
+from pipeline.delta.table import CursorTable
 from pipeline.names import bronze_app_id
 from pipeline.settings import Paths
 from pipeline.streams import checkpoint

@@ -14,12 +14,13 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from pipeline import delta_table, failpoints
+from pipeline import failpoints
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta_log import publish_commit
-from pipeline.delta_table import CursorTable, write_file
+from pipeline.delta import table as delta_table
+from pipeline.delta.log import publish_commit
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.table import CursorTable, write_file
 from pipeline.names import bronze_app_id
-from pipeline.quarantine import QUARANTINE
 from pipeline.repair.rebuild import rebuild
 from pipeline.settings import Demux, Settings
 from pipeline.store.decisions import Decision, ask

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.delta_table import CursorTable, DataFile, write_file
-from pipeline.quarantine import QUARANTINE, present_between
+from pipeline.delta.quarantine import QUARANTINE, present_between
+from pipeline.delta.table import CursorTable, DataFile, write_file
 from pipeline.store.games import register_group
 from pipeline.streams import passes as passing
 from pipeline.streams import split as splitting

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine
 
-from pipeline.delta_table import CursorTable
+from pipeline.delta.table import CursorTable
 from pipeline.names import GameKey, stream_app_id
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.engine import open_store

@@ -14,13 +14,13 @@ from google.protobuf.message_factory import GetMessageClass
 
 from pipeline.books.balance import Balance, verify
 from pipeline.books.values import Wanted
-from pipeline.bronze import BRONZE
 from pipeline.contracts.messages import describe
 from pipeline.contracts.policies import DEFAULTS, Policies
-from pipeline.delta_table import CursorTable, DataFile
+from pipeline.delta.bronze import BRONZE
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.table import CursorTable, DataFile
 from pipeline.ingest.landing import IngestJob, land
 from pipeline.names import bronze_app_id, game_key
-from pipeline.quarantine import QUARANTINE
 from pipeline.repair.game import Game
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store

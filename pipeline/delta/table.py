@@ -22,8 +22,8 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
-from pipeline.delta_checkpoint import write_when_due
-from pipeline.delta_log import Action, commits_after, has_version, is_plain, publish_commit
+from pipeline.delta.checkpoint import write_when_due
+from pipeline.delta.log import Action, commits_after, has_version, is_plain, publish_commit
 from pipeline.failpoints import effect, hit
 
 _QUIET_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)

@@ -13,8 +13,8 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from pipeline.delta_log import Action, is_plain, publish_commit, read_commit
-from pipeline.delta_table import DataFile
+from pipeline.delta.log import Action, is_plain, publish_commit, read_commit
+from pipeline.delta.table import DataFile
 
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./=-]+")
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from pipeline.delta_log import Action, commit_file, read_commit
+from pipeline.delta.log import Action, commit_file, read_commit
 from pipeline.failpoints import effect
 
 MERGED_SECONDS: Final = 3600.0
