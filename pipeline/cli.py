@@ -267,14 +267,14 @@ def dashboard(env_dir: Path, port: int | None) -> None:
 @click.option("--sample", type=click.IntRange(1), help="With --values: compare at most so many rows of each game.")
 def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: int | None) -> None:
     """Prove that every bronze row is in its game's table or in quarantine, once; with --values, also unchanged."""
-    from pipeline.books import balance
-    from pipeline.books.report import run
-    from pipeline.books.sources import observe
-    from pipeline.books.values import Wanted
     from pipeline.contracts.registry import LocalRegistry
     from pipeline.ingest.probe import prober
     from pipeline.store.engine import open_store
     from pipeline.store.games import generations, registered_keys, retired_games
+    from pipeline.verify import balance
+    from pipeline.verify.report import run
+    from pipeline.verify.sources import observe
+    from pipeline.verify.values import Wanted
 
     if sample is not None and not values:
         raise Refused("--sample says of how many rows the values are compared. Add --values.")

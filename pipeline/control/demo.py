@@ -13,9 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline.books.balance import Balance
-from pipeline.books.balance import verify as prove
-from pipeline.books.report import as_dict
 from pipeline.control import dashboard
 from pipeline.control.children import Children, turnout
 from pipeline.control.signals import stop_on_signals
@@ -29,6 +26,9 @@ from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
 from pipeline.store.games import generations, register_group, retired_games
 from pipeline.store.groups import change, wanted
+from pipeline.verify.balance import Balance
+from pipeline.verify.balance import verify as prove
+from pipeline.verify.report import as_dict
 
 GROUPS = ("a", "b")
 _PEOPLE = {"analysts": ("ann@example.com", "bob@example.com"), "guests": ("eve@example.com",)}

@@ -1,4 +1,4 @@
-"""Merges the small files of a table into larger ones, kind by kind, each merge one commit (see `pipeline.delta.rewrite`).
+"""Merges the small files of a table into larger ones, kind by kind, each merge one commit (see `delta.rewrite`).
 
 A merge that loses against another writer is given up; the next round looks again.
 """

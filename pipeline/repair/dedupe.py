@@ -23,9 +23,6 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipeline import names
-from pipeline.books.cells import differences
-from pipeline.books.value_tasks import expected_rows
-from pipeline.books.values import known_schemas
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta.files import without_views
 from pipeline.delta.table import Conflict, DataFile, discard, write_file
@@ -37,6 +34,9 @@ from pipeline.repair.game import Game, unreadable
 from pipeline.repair.places import PLACES, within
 from pipeline.settings import Paths
 from pipeline.streams.split import Place
+from pipeline.verify.cells import differences
+from pipeline.verify.value_tasks import expected_rows
+from pipeline.verify.values import known_schemas
 
 ATTEMPTS: Final = 20
 _MEMORY_LIMIT: Final = "1GB"  # of the search; more is spilled

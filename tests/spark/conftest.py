@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from listeners.sample import PassResult
-from pipeline.books.balance import Balance, verify
 from pipeline.ingest.query import Ingest, Landed
 from pipeline.ingest.simulate import Simulated, simulate
 from pipeline.ingest.simulator import Plan
@@ -17,6 +16,7 @@ from pipeline.settings import Paths, Settings, load
 from pipeline.store.engine import open_store
 from pipeline.store.games import generations, register_group
 from pipeline.streams.group import Group
+from pipeline.verify.balance import Balance, verify
 from tests.faults.faults import Faults
 
 

@@ -10,10 +10,10 @@ import pytest
 from deltalake import DeltaTable
 from sqlalchemy import update
 
-from pipeline.books.balance import Counts
 from pipeline.settings import load
 from pipeline.store.engine import open_store
 from pipeline.store.tables import games
+from pipeline.verify.balance import Counts
 from tests.spark.conftest import World
 
 ROWS = 1_500

@@ -12,8 +12,6 @@ from deltalake.writer import write_deltalake
 from pyspark import cloudpickle
 from sqlalchemy import update
 
-from pipeline.books.balance import verify
-from pipeline.books.report import run as report
 from pipeline.delta.quarantine import REASONS
 from pipeline.ingest.simulator import game_names
 from pipeline.names import game_key
@@ -21,6 +19,8 @@ from pipeline.store.decisions import ask_retry
 from pipeline.store.tables import games
 from pipeline.streams import rows as sources
 from pipeline.streams.split import SplitJob, split
+from pipeline.verify.balance import verify
+from pipeline.verify.report import run as report
 
 GAMES = [game_key(name) for name in game_names(12, 7)]
 

@@ -13,7 +13,6 @@ from deltalake import DeltaTable
 from google.protobuf.message_factory import GetMessageClass
 from sqlalchemy import Engine, delete
 
-from pipeline.books.balance import Balance, verify
 from pipeline.contracts.messages import canonical, describe
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
@@ -29,6 +28,7 @@ from pipeline.store.tables import registrations
 from pipeline.streams.split import READ, SplitJob, split, target_schema
 from pipeline.streams.stream import Stream, stream_of
 from pipeline.streams.writers import DirectWriter
+from pipeline.verify.balance import Balance, verify
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.unit.test_contracts_messages import Fields, bundle, define
 

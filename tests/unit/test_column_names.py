@@ -28,7 +28,7 @@ from tests.unit.repair_world import BROKEN, Event, Message, World, make_world
 from tests.unit.test_contracts_messages import Fields
 
 ROOT = Path(__file__).parents[2] / "pipeline"
-FOLDERS = ("streams", "repair", "maintenance", "books", "contracts", "delta")
+FOLDERS = ("streams", "repair", "maintenance", "verify", "contracts", "delta")
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
 OF_READERS = (
     "_metadata", "_change_type", "_commit_version", "_commit_timestamp", "_file", "_rescued_data", "filename",

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine
 
-from pipeline.books.balance import verify
-from pipeline.books.report import render
 from pipeline.control import controller, moves, pauses, retirement
 from pipeline.control.controller import KINDS
 from pipeline.control.engine import World, tick
@@ -18,6 +16,8 @@ from pipeline.store.fleet import TROUBLE, read_fleet
 from pipeline.store.games import assigned, record_heads, record_seen, register_group, retired_games
 from pipeline.store.operations import Operation, ask, operation, steps
 from pipeline.store.seats import Moved, reassign, restore, retire, seats
+from pipeline.verify.balance import verify
+from pipeline.verify.report import render
 from tests.unit.repair_world import CHESS, good, make_world
 from tests.unit.test_control_moves import ALIVE, NOW, Drivers
 

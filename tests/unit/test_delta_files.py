@@ -7,8 +7,6 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.books.balance import verify
-from pipeline.books.values import Wanted
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.ingest import landed
@@ -19,6 +17,8 @@ from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.store.games import generations
+from pipeline.verify.balance import verify
+from pipeline.verify.values import Wanted
 from tests.unit.repair_world import CHESS, SECOND, World, broken, early, good, make_world
 
 

@@ -16,7 +16,6 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from pipeline.books.balance import verify
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.errors import Transient
 from pipeline.ingest import query
@@ -25,6 +24,7 @@ from pipeline.ingest.landing import IngestJob
 from pipeline.ingest.query import Ingest
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.engine import open_store
+from pipeline.verify.balance import verify
 from tests.unit.repair_world import CHESS, FIRST
 from tests.unit.test_ingest_slices import batch_of
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 
 from pipeline import names
-from pipeline.books.report import as_dict, render
 from pipeline.cli import cli
 from pipeline.control import dedupes, repairs
 from pipeline.control.controller import KINDS
@@ -34,6 +33,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.operations import listed, operation
 from pipeline.store.tables import games
 from pipeline.streams.split import READ, SplitJob, target_schema
+from pipeline.verify.report import as_dict, render
 from tests.unit.repair_world import (
     CHESS,
     GO,

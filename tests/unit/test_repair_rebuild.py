@@ -15,7 +15,6 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.books.balance import Balance
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import generation
 from pipeline.delta.table import Conflict, CursorTable, write_file
@@ -28,6 +27,7 @@ from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import Rebuilt, rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.store.games import generations
+from pipeline.verify.balance import Balance
 from tests import repairing
 from tests.unit.repair_world import CHESS, GO, OTHER, SECOND, Event, World, arming, broken, early, good, make_world
 

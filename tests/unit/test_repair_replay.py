@@ -18,7 +18,6 @@ from deltalake.writer import write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.books.balance import Balance
 from pipeline.cli import cli
 from pipeline.delta.table import Conflict
 from pipeline.errors import Refused
@@ -28,6 +27,7 @@ from pipeline.repair import replay as replays
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import Replayed, replay_all
+from pipeline.verify.balance import Balance
 from tests import repairing
 from tests.unit.repair_world import BROKEN, CHESS, GO, SECOND, Event, World, arming, broken, early, good, make_world
 

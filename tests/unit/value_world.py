@@ -12,8 +12,6 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from google.protobuf.message_factory import GetMessageClass
 
-from pipeline.books.balance import Balance, verify
-from pipeline.books.values import Wanted
 from pipeline.contracts.messages import describe
 from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.delta.bronze import BRONZE
@@ -25,6 +23,8 @@ from pipeline.repair.game import Game
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
 from pipeline.store.games import generations, record_seen
+from pipeline.verify.balance import Balance, verify
+from pipeline.verify.values import Wanted
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.unit.repair_world import World
 

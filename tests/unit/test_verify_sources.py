@@ -13,10 +13,6 @@ from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 from sqlalchemy import update
 
-from pipeline.books import sources
-from pipeline.books.balance import Balance, verify
-from pipeline.books.report import as_dict, render
-from pipeline.books.sources import Era, PassedOffsets, Probe, Sources, observe
 from pipeline.cli import cli
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable
@@ -26,6 +22,10 @@ from pipeline.names import bronze_app_id
 from pipeline.settings import Settings, Source
 from pipeline.store import sources as store
 from pipeline.store.tables import ingest_identities
+from pipeline.verify import sources
+from pipeline.verify.balance import Balance, verify
+from pipeline.verify.report import as_dict, render
+from pipeline.verify.sources import Era, PassedOffsets, Probe, Sources, observe
 from tests.unit.value_world import ValueWorld, value_world, wrapped
 
 GAME = "Chess"

@@ -19,12 +19,6 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.books import values
-from pipeline.books.balance import verify
-from pipeline.books.cells import differences, shown
-from pipeline.books.reference_decoder import ReferenceDecoder
-from pipeline.books.report import as_dict, render
-from pipeline.books.values import Values, Wanted
 from pipeline.cli import cli
 from pipeline.contracts.messages import canonical
 from pipeline.contracts.policies import parse_policies
@@ -33,6 +27,12 @@ from pipeline.errors import Refused
 from pipeline.ingest.simulator import Plan, Simulator, family, game_names, payload_schema
 from pipeline.names import game_key
 from pipeline.repair.game import Game
+from pipeline.verify import values
+from pipeline.verify.balance import verify
+from pipeline.verify.cells import differences, shown
+from pipeline.verify.reference_decoder import ReferenceDecoder
+from pipeline.verify.report import as_dict, render
+from pipeline.verify.values import Values, Wanted
 from tests.unit.test_contracts_decode import DECODER, EVENTS, WHOLE, event_of
 from tests.unit.test_contracts_messages import Fields, bundle, define
 from tests.unit.value_world import ValueWorld, value_world, wrapped

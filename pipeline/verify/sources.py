@@ -19,11 +19,11 @@ from deltalake.exceptions import DeltaError
 from sqlalchemy import Engine
 
 from pipeline import query_log
-from pipeline.books import ledger
 from pipeline.delta.log import commits_after
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.settings import Paths, Settings
 from pipeline.store import sources as store
+from pipeline.verify import readings
 
 Probe = Callable[[int, int, int], bool | None]
 """Whether the topic's partition has a committed record from one offset to another; None: unknown."""
@@ -119,7 +119,7 @@ def load_eras(database: duckdb.DuckDBPyConnection, sources: Sources) -> None:
         )
 
 
-def judge(database: duckdb.DuckDBPyConnection, bronze: ledger.Snapshot, sources: Sources) -> Behind:
+def judge(database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, sources: Sources) -> Behind:
     """Compare bronze with what ingest has passed of its source."""
     notes = tuple(
         f"Topic {topic!r} was read from several clusters: whether a record of it was read twice is not known."
@@ -228,10 +228,10 @@ def _added(landing: Path, actions: Iterable[dict[str, Any]]) -> Iterator[tuple[s
 
 
 def _behind_files(
-    database: duckdb.DuckDBPyConnection, bronze: ledger.Snapshot, passed: PassedFiles, notes: tuple[str, ...]
+    database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, passed: PassedFiles, notes: tuple[str, ...]
 ) -> Behind:
     sql = 'SELECT topic, count(DISTINCT "offset") FROM files(?) WHERE "partition" IS NULL GROUP BY topic'
-    there = dict(ledger.execute(database, sql, bronze, bronze))
+    there = dict(readings.execute(database, sql, bronze, bronze))
     missing = {name: rows - there.get(name, 0) for name, rows in passed.rows.items() if rows > there.get(name, 0)}
     named = [
         f"landing file {name}: bronze lacks {missing[name]:,} of {passed.rows[name]:,} rows"
@@ -254,10 +254,10 @@ WHERE topic = ? AND seq > ? AND "partition" IS NOT NULL GROUP BY "partition"
 
 
 def _behind_offsets(
-    database: duckdb.DuckDBPyConnection, bronze: ledger.Snapshot, passed: PassedOffsets, notes: tuple[str, ...]
+    database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, passed: PassedOffsets, notes: tuple[str, ...]
 ) -> Behind:
     """Look for offsets that ingest has passed and bronze lacks; what transactions and compaction leave out is fine."""
-    holes = ledger.execute(database, _HOLES, bronze, bronze, passed.topic, passed.since_seq, _MOST_RANGES)
+    holes = readings.execute(database, _HOLES, bronze, bronze, passed.topic, passed.since_seq, _MOST_RANGES)
     ranges = list(_lacking(database, bronze, passed, [hole[:3] for hole in holes]))
     if holes and (there := holes[0][3]) > len(holes):
         notes = (*notes, f"Holes in the offsets of {passed.topic!r}: {len(holes)} of {there:,} looked at, the largest.")
@@ -287,11 +287,11 @@ def _behind_offsets(
 
 def _lacking(
     database: duckdb.DuckDBPyConnection,
-    bronze: ledger.Snapshot,
+    bronze: readings.Snapshot,
     passed: PassedOffsets,
     holes: Sequence[tuple[int, int, int]],
 ) -> Iterator[tuple[int, int, int]]:
-    found = ledger.execute(database, _ENDS, bronze, bronze, passed.topic, passed.since_seq)
+    found = readings.execute(database, _ENDS, bronze, bronze, passed.topic, passed.since_seq)
     ends = {partition: (low, high) for partition, low, high in found}
     ranges = []
     for partition, after in sorted(passed.next.items()):

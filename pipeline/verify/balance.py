@@ -9,11 +9,11 @@ from typing import Final
 
 import duckdb
 
-from pipeline.books import homes, ledger, rules, sources
-from pipeline.books.routing import key_of
-from pipeline.books.values import Values, Wanted, compare
 from pipeline.names import MALFORMED
 from pipeline.settings import Paths
+from pipeline.verify import late_onboarding, readings, rules, sources
+from pipeline.verify.routing import key_of
+from pipeline.verify.values import Values, Wanted, compare
 
 FAULTS: Final = (
     "lost", "duplicated", "misrouted", "phantom", "early", "broken_chain", "bronze_duplicates", "source_duplicates",
@@ -131,9 +131,9 @@ def verify(
     Raises:
         Refused: nothing is ingested yet, or a table cannot be read.
     """
-    reading = ledger.pin(paths, environment, generations or {})
-    with ledger.opened(reading) as database:
-        homes.bring_home(database, reading.bronze, key_of)
+    reading = readings.pin(paths, environment, generations or {})
+    with readings.opened(reading) as database:
+        late_onboarding.bring_home(database, reading.bronze, key_of)
         database.execute(rules.ODD, {"once": reading.quarantine_before == reading.quarantine_after})
         database.execute(rules.BROKEN)
         database.execute(rules.TWICE)
@@ -159,13 +159,13 @@ def verify(
 
 
 def _compare_source(
-    database: duckdb.DuckDBPyConnection, bronze: ledger.Snapshot, known: sources.Sources | None
+    database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, known: sources.Sources | None
 ) -> sources.Behind | None:
     if known is None or not bronze.files:
         database.execute(rules.NO_RECORDS)
     else:
         sources.load_eras(database, known)
-        ledger.execute(database, rules.READ_TWICE, bronze, bronze)
+        readings.execute(database, rules.READ_TWICE, bronze, bronze)
     return None if known is None else sources.judge(database, bronze, known)
 
 
@@ -219,9 +219,9 @@ def _wrong_keys(database: duckdb.DuckDBPyConnection) -> list[tuple[str, str | No
 
 
 def _wrong_key_problems(
-    database: duckdb.DuckDBPyConnection, bronze: ledger.Snapshot, key: str, game: str | None
+    database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, key: str, game: str | None
 ) -> list[Problem]:
-    rows = ledger.execute(database, rules.PLACES_OF_NAME, bronze, bronze, key, game, EVIDENCE_ROWS)
+    rows = readings.execute(database, rules.PLACES_OF_NAME, bronze, bronze, key, game, EVIDENCE_ROWS)
     detail = "bronze row without a game's name" if game is None else f"bronze row whose name has the key {key_of(game)}"
     return [_problem("misrouted", key, game, seq, pos, detail) for seq, pos in rows]
 

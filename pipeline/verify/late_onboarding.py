@@ -9,8 +9,8 @@ from typing import Final
 
 import duckdb
 
-from pipeline.books import ledger
 from pipeline.names import MALFORMED
+from pipeline.verify import readings
 
 # The places in tables that bronze does not have under that key: only those can be of such rows.
 _STRANGE: Final = """
@@ -35,7 +35,7 @@ WHERE entries.seq = moved.seq AND entries.pos = moved.pos AND entries.side <> 't
 """
 
 
-def bring_home(database: duckdb.DuckDBPyConnection, bronze: ledger.Snapshot, key_of: Callable[[str], str]) -> None:
+def bring_home(database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, key_of: Callable[[str], str]) -> None:
     """Count rows that were refused as of no known game with the game they have landed in, if it is the one they name.
 
     Raises:
@@ -45,7 +45,7 @@ def bring_home(database: duckdb.DuckDBPyConnection, bronze: ledger.Snapshot, key
     (strange,) = database.execute("SELECT count(*) FROM strange").fetchall()[0]
     if not strange:
         return
-    for (game,) in ledger.execute(database, _NAMES, bronze, bronze, MALFORMED):
-        ledger.execute(database, _OF_NAME, bronze, bronze, MALFORMED, key_of(game), game)
+    for (game,) in readings.execute(database, _NAMES, bronze, bronze, MALFORMED):
+        readings.execute(database, _OF_NAME, bronze, bronze, MALFORMED, key_of(game), game)
         database.execute(_MOVE, [MALFORMED])
         database.execute("DROP TABLE moved")

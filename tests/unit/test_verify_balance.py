@@ -11,13 +11,13 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.books import ledger
-from pipeline.books.balance import FAULTS, Balance, Counts, verify
-from pipeline.books.routing import key_of
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths
-from tests.unit.books_world import (
+from pipeline.verify import readings
+from pipeline.verify.balance import FAULTS, Balance, Counts, verify
+from pipeline.verify.routing import key_of
+from tests.unit.verify_world import (
     CHESS,
     CHESS_TWIN,
     ENVIRONMENT,
@@ -331,7 +331,7 @@ def test_reading_while_others_write(moments: list[int]) -> None:
         paths = clean().write(Path(root))
         history = _history(paths)
         pinned = 0
-        pin_one = ledger._snapshot
+        pin_one = readings._snapshot
 
         def pin_after_commits(*arguments: object, **options: object) -> object:
             nonlocal pinned
@@ -341,7 +341,7 @@ def test_reading_while_others_write(moments: list[int]) -> None:
             pinned += 1
             return pin_one(*arguments, **options)  # type: ignore[arg-type]  # passed on as they came
 
-        patch.setattr(ledger, "_snapshot", pin_after_commits)
+        patch.setattr(readings, "_snapshot", pin_after_commits)
         assert faults(verify(paths, ENVIRONMENT)) == {}
         assert pinned == 5
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import click
 
-from pipeline.books.balance import FAULTS, Balance, GameBalance
-from pipeline.books.sources import Behind
-from pipeline.books.values import Values
 from pipeline.names import plain
+from pipeline.verify.balance import FAULTS, Balance, GameBalance
+from pipeline.verify.sources import Behind
+from pipeline.verify.values import Values
 
 _GAMES_SHOWN: Final = 20
 _SHOWN: Final = ("bronze_rows", "landed", "quarantined", "pending", *FAULTS)

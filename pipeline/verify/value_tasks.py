@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from google.protobuf.message import DecodeError
 
-from pipeline.books.cells import differences
-from pipeline.books.reference_decoder import ReferenceDecoder, time_of
-from pipeline.books.routing import key_of
 from pipeline.delta.files import without_views
 from pipeline.errors import Refused, first_line
 from pipeline.names import MALFORMED
+from pipeline.verify.cells import differences
+from pipeline.verify.reference_decoder import ReferenceDecoder, time_of
+from pipeline.verify.routing import key_of
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 MOST_NAMED: Final = 20  # of each part and game

@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.books import ledger
-from pipeline.books.value_tasks import KnownSchema, Mismatch, Outcome, Part, Subject, damaged, place, run
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.errors import Refused
 from pipeline.names import GameKey
+from pipeline.verify import readings
+from pipeline.verify.value_tasks import KnownSchema, Mismatch, Outcome, Part, Subject, damaged, place, run
 
 _MOST_PROCESSES: Final = 8
 _PART_ROWS: Final = 200_000
@@ -71,7 +71,7 @@ class Values:
     undecodable: Mapping[str, int]  # likewise those that do not; rows that kill a worker are in neither
 
 
-def compare(database: duckdb.DuckDBPyConnection, reading: ledger.Reading, wanted: Wanted) -> Values:
+def compare(database: duckdb.DuckDBPyConnection, reading: readings.Reading, wanted: Wanted) -> Values:
     """Compare the values of all landed rows, or of a sample, with what bronze says.
 
     Args:
@@ -99,7 +99,7 @@ def compare(database: duckdb.DuckDBPyConnection, reading: ledger.Reading, wanted
     )
 
 
-def _subject(database: duckdb.DuckDBPyConnection, reading: ledger.Reading, wanted: Wanted, folder: Path) -> Subject:
+def _subject(database: duckdb.DuckDBPyConnection, reading: readings.Reading, wanted: Wanted, folder: Path) -> Subject:
     chosen = None
     if wanted.sample is not None:
         sampled = database.execute(_CHOSEN, {"most": wanted.sample}).fetchnumpy()
@@ -113,7 +113,7 @@ def _subject(database: duckdb.DuckDBPyConnection, reading: ledger.Reading, wante
     np.savez(quarantined, place=places[order], reason=numbers[order].astype(np.int16), names=reasons)
     registered = wanted.schemas if isinstance(wanted.schemas, SchemaSet) else wanted.schemas()
     schemas = {str(key): known_schemas(registered, key) for key in registered.games}
-    tables = {key: ledger.spans(database, table) for key, table in reading.tables.items()}
+    tables = {key: readings.spans(database, table) for key, table in reading.tables.items()}
     return Subject(tables, schemas, chosen, quarantined)
 
 

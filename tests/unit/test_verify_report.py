@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.books.balance import Balance, Counts, GameBalance, Problem, verify
-from pipeline.books.report import as_dict, render, run
 from pipeline.errors import Refused
 from pipeline.settings import Paths
-from tests.unit.books_world import CHESS, ENVIRONMENT, GO, clean
+from pipeline.verify.balance import Balance, Counts, GameBalance, Problem, verify
+from pipeline.verify.report import as_dict, render, run
+from tests.unit.verify_world import CHESS, ENVIRONMENT, GO, clean
 
 
 def balance_of(*games: GameBalance, problems: tuple[Problem, ...] = ()) -> Balance:
