@@ -15,10 +15,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app import services, words
 from app.services import Environment
-from pipeline.control import controller, dedupes, drains, groups, moves, pauses, repairs, retirement
-from pipeline.control import engine as steps
+from pipeline.control import controller
 from pipeline.control.capabilities import Capability, capabilities, read_all_facts
-from pipeline.control.placement import lines_of, proposed
+from pipeline.control.operations import dedupes, drains, groups, moves, pauses, repairs, retirement
+from pipeline.control.operations import executor as steps
+from pipeline.control.placement.planner import lines_of, proposed
 from pipeline.control.roles import require
 from pipeline.errors import Refused
 from pipeline.store import operations

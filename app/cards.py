@@ -12,8 +12,8 @@ import streamlit as st
 from app import words
 from app.confirm import Level
 from app.looks import Steering
-from pipeline.control import drains, groups
 from pipeline.control.capabilities import Capability, Facts, capabilities
+from pipeline.control.operations import drains, groups
 from pipeline.errors import Refused
 from pipeline.store.fleet import GameRow
 

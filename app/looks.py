@@ -15,8 +15,8 @@ from sqlalchemy import Engine
 from app.services import Environment, engine, reading
 from grants.asking import KIND as ACCESS
 from pipeline.control.capabilities import Facts, read_all_facts
-from pipeline.control.engine import require_undoable
-from pipeline.control.supervision import WINDOW_SECONDS
+from pipeline.control.operations.executor import require_undoable
+from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
 from pipeline.errors import Refused
 from pipeline.store import audit
 from pipeline.store.decisions import Decision, decided

@@ -26,7 +26,7 @@ from grants.catalogs.opening import embedded
 from grants.catalogs.people import add
 from grants.model import Securable
 from grants.steward import Steward
-from pipeline.control.engine import World
+from pipeline.control.operations.executor import World
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
 

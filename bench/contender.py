@@ -16,7 +16,7 @@ from typing import Final
 from bench import classic
 from bench.load import GROUP
 from pipeline import wiring
-from pipeline.control.signals import stop_on_signals
+from pipeline.control.processes.signals import stop_on_signals
 from pipeline.session import TUNED, spark_session
 from pipeline.settings import Paths, Settings, load
 

@@ -21,7 +21,7 @@ from bench.compare import Contender
 from bench.load import GROUP, Ended, Load, books, prepared, write_settings
 from bench.numbers import Spread, spread
 from bench.text import number, table
-from pipeline.control.children import Children, turnout
+from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.ingest.simulator import Plan, game_names
 from pipeline.names import game_key
 from pipeline.settings import Paths

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 from bench.log import Commit, Follower
 from bench.numbers import Floats, Ints, applied_at
-from pipeline.control.children import Child, Children, turnout
+from pipeline.control.processes.child_processes import Child, Children, turnout
 from pipeline.delta.log import json_lines
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.engine import open_store

@@ -29,7 +29,7 @@ from bench.log import follow
 from bench.numbers import quantile, spread
 from bench.text import number, table
 from listeners.quantile import quantile as bucket_quantile
-from pipeline.control import moves
+from pipeline.control.operations import moves
 from pipeline.errors import Refused
 from pipeline.ingest.producer import write_landing
 from pipeline.ingest.simulate import register_samples

@@ -15,9 +15,9 @@ from grants import asking, ledger
 from grants.approving import require_approved
 from grants.catalog import Catalog, CatalogAway, Probe
 from grants.model import Securable, folded
-from pipeline.control.engine import Kind, Progress, StepKind, World
+from pipeline.control.operations.background_tasks import Works
+from pipeline.control.operations.executor import Kind, Progress, StepKind, World
 from pipeline.control.roles import CONTROLLER
-from pipeline.control.works import Works
 from pipeline.errors import Refused, Transient
 from pipeline.store.operations import Operation
 

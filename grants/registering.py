@@ -9,7 +9,7 @@ from deltalake.schema import ArrayType, MapType, StructType
 
 from grants.catalog import Catalog, CatalogAway, Gone
 from grants.model import Securable
-from pipeline.control.engine import World
+from pipeline.control.operations.executor import World
 from pipeline.errors import Refused
 from pipeline.names import GameKey
 from pipeline.store.games import known_games

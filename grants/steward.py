@@ -23,7 +23,7 @@ from grants.model import MANAGE, folded
 from grants.operations import Executor
 from grants.registering import register_missing
 from grants.resolver import Resolver
-from pipeline.control.engine import Kind, World
+from pipeline.control.operations.executor import Kind, World
 from pipeline.control.roles import CONTROLLER, groups_of
 from pipeline.errors import Refused
 from pipeline.store import members

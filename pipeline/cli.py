@@ -96,7 +96,7 @@ def simulate(
     source: str | None, events: int | None, rate: float | None, start_time: float | None,
 ) -> None:  # fmt: skip
     """Write simulated events to the landing table or the Kafka topic."""
-    from pipeline.control.signals import stop_on_signals
+    from pipeline.control.processes.signals import stop_on_signals
     from pipeline.ingest.simulate import simulate as run
     from pipeline.ingest.simulator import Plan
     from pipeline.store.engine import open_store
@@ -296,7 +296,7 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: i
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per round, on one line.")
 def maintain(env_dir: Path, once: bool, as_json: bool) -> None:
     """Merge small files, cut logs and delete old files of all tables, again and again."""
-    from pipeline.control.signals import stop_on_signals
+    from pipeline.control.processes.signals import stop_on_signals
     from pipeline.maintenance.run import maintain as run
 
     settings, paths = load(env_dir)

@@ -19,7 +19,7 @@ from sqlalchemy import Engine
 
 from listeners.listener import Attachment, attach
 from listeners.sample import PassResult
-from pipeline.control.signals import stop_on_signals
+from pipeline.control.processes.signals import stop_on_signals
 from pipeline.errors import Refused, Transient
 from pipeline.ingest.query import Ingest, Landed
 from pipeline.names import is_group_name

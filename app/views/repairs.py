@@ -10,8 +10,8 @@ import streamlit as st
 from app import asking, confirm, header, links, looks, services, words
 from app.looks import Steering
 from app.services import Environment
-from pipeline.control import repairs
 from pipeline.control.capabilities import Facts, capabilities
+from pipeline.control.operations import repairs
 from pipeline.delta.quarantine import REASONS
 from pipeline.errors import Refused
 from pipeline.repair.quarantined import moment

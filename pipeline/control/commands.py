@@ -40,7 +40,7 @@ def run_controller(env_dir: Path, stop_groups: bool) -> None:
 @click.option("--to", "group", required=True, help="The cluster group that shall carry them.")
 def move(env_dir: Path, games: tuple[str, ...], group: str, how: How) -> None:
     """Move GAMES (names or keys) to another cluster group while everything runs."""
-    from pipeline.control import moves
+    from pipeline.control.operations import moves
     from pipeline.store.engine import open_store
     from pipeline.store.loads import read_loads
     from pipeline.store.seats import group_seats, seats
@@ -61,7 +61,7 @@ def deciding(kind: str, help_text: str) -> click.Command:
     @click.argument("games", nargs=-1, required=True)
     @asking
     def command(env_dir: Path, games: tuple[str, ...], how: How) -> None:
-        from pipeline.control import pauses, retirement
+        from pipeline.control.operations import pauses, retirement
         from pipeline.store.decisions import decided
         from pipeline.store.engine import open_store
         from pipeline.store.seats import seats
@@ -134,7 +134,7 @@ def show_operation(env_dir: Path, operation: str, as_json: bool) -> None:
 @click.option("--reason", help="Why, for those who ask later.")
 def resume_operation(env_dir: Path, operation: str, reason: str | None) -> None:
     """Let OPERATION, which needs a person, go on where it was."""
-    from pipeline.control.engine import resume
+    from pipeline.control.operations.executor import resume
     from pipeline.store.engine import open_store
     from pipeline.store.operations import operation as find
 
@@ -149,7 +149,7 @@ def resume_operation(env_dir: Path, operation: str, reason: str | None) -> None:
 @click.option("--reason", required=True, help="What was found, and done about it.")
 def close_operation(env_dir: Path, operation: str, reason: str) -> None:
     """End OPERATION, which needs a person: somebody has looked after it."""
-    from pipeline.control.engine import close
+    from pipeline.control.operations.executor import close
     from pipeline.store.engine import open_store
     from pipeline.store.operations import operation as find
 

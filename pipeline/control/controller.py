@@ -14,13 +14,13 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import extensions
-from pipeline.control import dedupes, groups, isolation, moves, pauses, repairs, retirement
-from pipeline.control.backends import Local
-from pipeline.control.children import turnout
-from pipeline.control.engine import Extension, World, require_undoable, tick
-from pipeline.control.relief import Reliever
-from pipeline.control.signals import stop_on_signals
-from pipeline.control.supervisor import Supervisor
+from pipeline.control.operations import dedupes, groups, isolation, moves, pauses, repairs, retirement
+from pipeline.control.operations.executor import Extension, World, require_undoable, tick
+from pipeline.control.processes.backends import Local
+from pipeline.control.processes.child_processes import turnout
+from pipeline.control.processes.signals import stop_on_signals
+from pipeline.control.supervision.evacuation import Reliever
+from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import Paths, Settings
 from pipeline.store.decisions import decided
 from pipeline.store.drivers import beat, start_driver

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.control import dashboard
-from pipeline.control.children import Children, turnout
-from pipeline.control.signals import stop_on_signals
-from pipeline.control.supervision import STOP_SECONDS
+from pipeline.control.processes.child_processes import Children, turnout
+from pipeline.control.processes.signals import STOP_SECONDS, stop_on_signals
 from pipeline.errors import Refused
 from pipeline.health.alerts import prometheus_config, render_rules
 from pipeline.ingest.broker import Broker

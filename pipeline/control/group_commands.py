@@ -102,7 +102,7 @@ def _steering(kind: str, help_text: str) -> click.Command:
     @click.argument("groups", nargs=-1, required=True)
     @asking
     def command(env_dir: Path, groups: tuple[str, ...], how: How) -> None:
-        from pipeline.control import groups as steering
+        from pipeline.control.operations import groups as steering
         from pipeline.store.engine import open_store
         from pipeline.store.games import known_groups
         from pipeline.store.groups import wanted
@@ -125,7 +125,7 @@ groups.add_command(drain)
 
 
 def _rows(engine: Engine) -> list[dict[str, Any]]:
-    from pipeline.control.supervision import WINDOW_SECONDS
+    from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
     from pipeline.store.games import known_groups
     from pipeline.store.groups import driving, ended_runs, wanted
     from pipeline.store.leases import store_time

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from pipeline.control.asking import How, asked, asking
-from pipeline.control.placement import MOST_EVENED, Placed, Placement, catch_up_seconds, lines_of, proposed
+from pipeline.control.placement.planner import MOST_EVENED, Placed, Placement, catch_up_seconds, lines_of, proposed
 from pipeline.settings import load
 from pipeline.store.placing import GroupLoad
 
@@ -24,7 +24,7 @@ from pipeline.store.placing import GroupLoad
 )  # fmt: skip
 def propose(env_dir: Path, do_it: bool, most: int, how: How) -> None:
     """Show the moves that most reduce the highest load, after those of games that cannot stay where they are."""
-    from pipeline.control import moves
+    from pipeline.control.operations import moves
     from pipeline.store.engine import open_store
     from pipeline.store.loads import read_loads
     from pipeline.store.seats import group_seats, seats
@@ -53,7 +53,7 @@ def propose(env_dir: Path, do_it: bool, most: int, how: How) -> None:
 @asking
 def drain(env_dir: Path, group: str, how: How) -> None:
     """Move all games of GROUP to groups that have room for them, and let none land there again."""
-    from pipeline.control import drains, moves
+    from pipeline.control.operations import drains, moves
     from pipeline.store.engine import open_store
     from pipeline.store.loads import read_loads
     from pipeline.store.seats import group_seats, seats

@@ -65,7 +65,7 @@ def replay(env_dir: Path, games: tuple[str, ...], how: How, **rows: Any) -> None
 
     GAMES are names or keys; without any, all that have such rows and a schema.
     """
-    from pipeline.control import repairs
+    from pipeline.control.operations import repairs
     from pipeline.repair.game import known_names
     from pipeline.store.engine import open_store
 
@@ -91,7 +91,7 @@ def replay(env_dir: Path, games: tuple[str, ...], how: How, **rows: Any) -> None
 def dedupe(env_dir: Path, games: tuple[str, ...], how: How) -> None:
     """Remove second copies of rows from the tables of GAMES (names or keys), in one commit each."""
     from pipeline.contracts.registry import LocalRegistry
-    from pipeline.control import dedupes, repairs
+    from pipeline.control.operations import dedupes, repairs
     from pipeline.repair.game import find, known_names
     from pipeline.store.engine import open_store
 
@@ -115,7 +115,7 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: How) -> None:
 @asking
 def rebuild(env_dir: Path, games: tuple[str, ...], how: How) -> None:
     """Make the tables of GAMES (names or keys) anew from bronze, each in one atomic switch."""
-    from pipeline.control import repairs
+    from pipeline.control.operations import repairs
     from pipeline.repair.game import known_names
     from pipeline.store.engine import open_store
 
@@ -144,7 +144,7 @@ def _tried(
 ) -> int:  # fmt: skip
     """Work out in this process what a replay would do, print it, and return the exit code."""
     from pipeline.contracts.registry import LocalRegistry
-    from pipeline.control import repairs
+    from pipeline.control.operations import repairs
     from pipeline.repair import telling
     from pipeline.repair.replay import replay_all
 

@@ -24,7 +24,7 @@ from grants.catalogs.opening import embedded
 from grants.catalogs.people import add
 from grants.entitlements import Wish
 from grants.model import SELECT, Securable, folded
-from pipeline.control.children import turnout
+from pipeline.control.processes.child_processes import turnout
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings, load

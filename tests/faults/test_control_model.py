@@ -12,9 +12,9 @@ import pytest
 from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy import Engine, true, update
 
-from pipeline.control import engine as engine_module
 from pipeline.control.controller import KINDS
-from pipeline.control.engine import Progress
+from pipeline.control.operations import executor as engine_module
+from pipeline.control.operations.executor import Progress
 from pipeline.store import games as games_module
 from pipeline.store import leases as leases_module
 from pipeline.store import operations as operations_module

@@ -12,9 +12,9 @@ from statistics import median
 import pytest
 from sqlalchemy import Engine
 
-from pipeline.control import moves
-from pipeline.control.backends import process_of
-from pipeline.control.children import Children, turnout
+from pipeline.control.operations import moves
+from pipeline.control.processes.backends import process_of
+from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import load
 from pipeline.store.engine import open_store
 from pipeline.store.groups import Group, create, forgive, open_runs

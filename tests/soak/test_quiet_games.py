@@ -19,8 +19,8 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from pipeline.cli import cli
-from pipeline.control.backends import process_of
-from pipeline.control.children import Children, turnout
+from pipeline.control.processes.backends import process_of
+from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import load
 from pipeline.store.decisions import ask, ask_retry
 from pipeline.store.engine import open_store

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from pipeline.control.children import Children, turnout
+from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import load
 from pipeline.store.engine import open_store
 from pipeline.store.games import register_group

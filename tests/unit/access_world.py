@@ -18,7 +18,7 @@ from grants.catalogs.people import add
 from grants.entitlements import Wish
 from grants.model import Securable
 from grants.steward import Steward
-from pipeline.control.engine import World, tick
+from pipeline.control.operations.executor import World, tick
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.games import record_seen

@@ -16,9 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from sqlalchemy import text, update
 from sqlalchemy.exc import OperationalError
 
-from pipeline.control import controller, drains, groups, moves, pauses, retirement
+from pipeline.control import controller
 from pipeline.control.controller import KINDS
-from pipeline.control.engine import advance, close, resume
+from pipeline.control.operations import drains, groups, moves, pauses, retirement
+from pipeline.control.operations.executor import advance, close, resume
 from pipeline.errors import Refused
 from pipeline.store import decisions, seats
 from pipeline.store.groups import change, wanted

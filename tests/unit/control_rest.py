@@ -4,7 +4,7 @@ from typing import Final
 
 from sqlalchemy import update
 
-from pipeline.control.engine import resume
+from pipeline.control.operations.executor import resume
 from pipeline.store.operations import OPEN, listed
 from pipeline.store.tables import groups
 from tests.unit.control_laws import Laws

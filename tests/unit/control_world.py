@@ -21,9 +21,9 @@ from sqlalchemy import event, update
 from sqlalchemy.exc import OperationalError
 
 from listeners.sample import StreamState
-from pipeline.control.backends import reference_of
 from pipeline.control.controller import KINDS
-from pipeline.control.engine import World, tick
+from pipeline.control.operations.executor import World, tick
+from pipeline.control.processes.backends import reference_of
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import groups as store

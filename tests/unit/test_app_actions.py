@@ -11,9 +11,9 @@ from sqlalchemy import Engine, delete, insert, update
 
 from app import asking, cards, looks, services
 from app.services import Environment
-from pipeline.control import pauses
 from pipeline.control.capabilities import read_facts
-from pipeline.control.supervision import WINDOW_SECONDS
+from pipeline.control.operations import pauses
+from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths, Roles, Settings

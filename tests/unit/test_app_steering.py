@@ -11,9 +11,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app import access, asking, confirm, looks, services
 from app.spreadsheet import as_csv
-from pipeline.control import pauses
 from pipeline.control.controller import KINDS
-from pipeline.control.engine import World, tick
+from pipeline.control.operations import pauses
+from pipeline.control.operations.executor import World, tick
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, update
 
-from pipeline.control.backends import Local, process_of
 from pipeline.control.controller import KINDS
-from pipeline.control.engine import World as Steered
-from pipeline.control.engine import tick
-from pipeline.control.relief import Dead, dead
-from pipeline.control.supervision import Seen
-from pipeline.control.supervisor import Supervisor
+from pipeline.control.operations.executor import World as Steered
+from pipeline.control.operations.executor import tick
+from pipeline.control.processes.backends import Local, process_of
+from pipeline.control.supervision.evacuation import Dead, dead
+from pipeline.control.supervision.restart_policy import Seen
+from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import load
 from pipeline.store import groups as store
 from pipeline.store.engine import open_store

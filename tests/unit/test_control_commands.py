@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from pipeline.cli import cli
 from pipeline.control.controller import KINDS, run
-from pipeline.control.engine import World, tick
+from pipeline.control.operations.executor import World, tick
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.drivers import start_driver

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, select, update
 
-from pipeline.control import moves
 from pipeline.control.controller import KINDS, undo
-from pipeline.control.drains import drain
-from pipeline.control.engine import World, tick
+from pipeline.control.operations import moves
+from pipeline.control.operations.drains import drain
+from pipeline.control.operations.executor import World, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store.games import assigned, record_seen

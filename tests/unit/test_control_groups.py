@@ -9,10 +9,10 @@ from click.testing import CliRunner
 from sqlalchemy import Engine, update
 
 from pipeline.cli import cli
-from pipeline.control import groups as steering
-from pipeline.control.backends import reference_of
 from pipeline.control.controller import KINDS, undo
-from pipeline.control.engine import World, tick
+from pipeline.control.operations import groups as steering
+from pipeline.control.operations.executor import World, tick
+from pipeline.control.processes.backends import reference_of
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store import audit

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pipeline.control.isolation import suspects, wish
+from pipeline.control.operations.isolation import suspects, wish
 from pipeline.store.groups import Group, Run
 from pipeline.store.seats import Seat
 

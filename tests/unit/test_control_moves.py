@@ -10,10 +10,11 @@ import pytest
 from sqlalchemy import Engine, update
 
 from listeners.sample import Lane, StreamState
-from pipeline.control import controller, moves, pauses
-from pipeline.control import engine as engine_module
+from pipeline.control import controller
 from pipeline.control.controller import KINDS
-from pipeline.control.engine import World, close, require_undoable, resume, tick
+from pipeline.control.operations import executor as engine_module
+from pipeline.control.operations import moves, pauses
+from pipeline.control.operations.executor import World, close, require_undoable, resume, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit, decisions

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipeline.control.placement import CATCHUP_ROWS_PER_SECOND, Placed, catch_up_seconds, even_out, full, leaving, place
+from pipeline.control.placement.planner import (
+    CATCHUP_ROWS_PER_SECOND,
+    Placed,
+    catch_up_seconds,
+    even_out,
+    full,
+    leaving,
+    place,
+)
 from pipeline.store.placing import (
     COMMIT_CORE_SECONDS,
     IDLE_CORES,

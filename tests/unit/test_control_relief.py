@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, update
 
-from pipeline.control import relief
-from pipeline.control.backends import reference_of
 from pipeline.control.controller import KINDS, run, undo
-from pipeline.control.engine import World, tick
-from pipeline.control.relief import Dead, Relief, Reliever, dead, plan
+from pipeline.control.operations.executor import World, tick
+from pipeline.control.processes.backends import reference_of
 from pipeline.control.roles import CONTROLLER
-from pipeline.control.supervision import Seen
-from pipeline.control.supervisor import observe
+from pipeline.control.supervision import evacuation
+from pipeline.control.supervision.evacuation import Dead, Relief, Reliever, dead, plan
+from pipeline.control.supervision.restart_policy import Seen
+from pipeline.control.supervision.supervisor import observe
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Placement, Settings, load
 from pipeline.store.drivers import start_driver
@@ -247,7 +247,7 @@ def test_the_controller_looks_after_dead_groups(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It says what keeps games in a dead group, and asks for their move as soon as there is room."""
-    monkeypatch.setattr(relief, "_WATCHED_SECONDS", 0.0)
+    monkeypatch.setattr(evacuation, "_WATCHED_SECONDS", 0.0)
     for name in "ab":
         register_group(engine, name)
         start_driver(engine, "group", name, None)

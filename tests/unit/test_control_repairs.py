@@ -14,10 +14,10 @@ import pytest
 from deltalake import DeltaTable
 
 from listeners.sample import Lane, StreamState
-from pipeline.control import engine as engine_module
-from pipeline.control import repairs
 from pipeline.control.controller import KINDS
-from pipeline.control.engine import World, tick
+from pipeline.control.operations import executor as engine_module
+from pipeline.control.operations import repairs
+from pipeline.control.operations.executor import World, tick
 from pipeline.errors import Refused
 from pipeline.failpoints import ENVIRON
 from pipeline.store import audit

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine
 
-from pipeline.control import controller, moves, pauses, retirement
+from pipeline.control import controller
 from pipeline.control.controller import KINDS
-from pipeline.control.engine import World, tick
+from pipeline.control.operations import moves, pauses, retirement
+from pipeline.control.operations.executor import World, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store.fleet import TROUBLE, read_fleet

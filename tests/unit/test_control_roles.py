@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, update
 
-from pipeline.control import pauses
 from pipeline.control.controller import KINDS
-from pipeline.control.engine import World, tick
+from pipeline.control.operations import pauses
+from pipeline.control.operations.executor import World, tick
 from pipeline.control.roles import CONTROLLER, current, may, require
 from pipeline.errors import Refused
 from pipeline.settings import Roles, load

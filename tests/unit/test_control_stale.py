@@ -8,9 +8,9 @@ from unittest.mock import patch
 import pytest
 from sqlalchemy import Engine, text, update
 
-from pipeline.control import moves
 from pipeline.control.controller import KINDS
-from pipeline.control.engine import World, close, tick
+from pipeline.control.operations import moves
+from pipeline.control.operations.executor import World, close, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.control import supervision
-from pipeline.control.supervision import Action, Seen, mass_failure, pause_after, plan
+from pipeline.control.supervision import restart_policy
+from pipeline.control.supervision.restart_policy import Action, Seen, mass_failure, pause_after, plan
 from pipeline.store.groups import Group, Run
 
 NOW = 1_000_000.0
@@ -143,4 +143,4 @@ def test_doing_what_is_planned_and_planning_again_starts_nothing(count: int, dea
         for each in seen
     ]
     assert not begun & set(starts(planned(after)))
-    assert len(begun) <= supervision._AT_ONCE
+    assert len(begun) <= restart_policy._AT_ONCE

@@ -17,7 +17,7 @@ from grants.catalogs.rest import Rest
 from grants.entitlements import NOTHING, Wish
 from grants.model import GameTable, Securable
 from grants.operations import Executor
-from pipeline.control.engine import World, tick
+from pipeline.control.operations.executor import World, tick
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import load

@@ -17,7 +17,7 @@ from grants.catalogs.opening import open_catalog
 from grants.entitlements import Wish
 from grants.model import SELECT, Securable
 from grants.steward import Steward
-from pipeline.control.engine import World, tick
+from pipeline.control.operations.executor import World, tick
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.games import record_seen

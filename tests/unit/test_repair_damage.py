@@ -8,8 +8,8 @@ from click.testing import CliRunner, Result
 
 from pipeline.cli import cli
 from pipeline.control.controller import KINDS
-from pipeline.control.engine import World as Control
-from pipeline.control.engine import tick
+from pipeline.control.operations.executor import World as Control
+from pipeline.control.operations.executor import tick
 from pipeline.errors import Refused
 from pipeline.store.operations import listed
 from tests.unit.repair_world import CHESS, GO, SECOND, World, early, good, make_world

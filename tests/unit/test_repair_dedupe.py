@@ -16,10 +16,10 @@ from sqlalchemy import update
 
 from pipeline import names
 from pipeline.cli import cli
-from pipeline.control import dedupes, repairs
 from pipeline.control.controller import KINDS
-from pipeline.control.engine import World as Control
-from pipeline.control.engine import tick
+from pipeline.control.operations import dedupes, repairs
+from pipeline.control.operations.executor import World as Control
+from pipeline.control.operations.executor import tick
 from pipeline.delta.table import Conflict, CursorTable, DataFile
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import Injected

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import Engine, delete, insert, update
 
-from pipeline.control.engine import resume
+from pipeline.control.operations.executor import resume
 from pipeline.store.audit import Act, begin, end, entries, verify
 from pipeline.store.operations import Wish, ask, change
 from pipeline.store.tables import audit, audit_head

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
-from pipeline.control.engine import close, resume
+from pipeline.control.operations.executor import close, resume
 from pipeline.errors import Refused
 from pipeline.store import audit
 from pipeline.store.operations import (

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.store.groups import Group, Run
-
-STOP_SECONDS: Final = 60.0
-"""A driver that was asked to end and has not is killed then: it may hang in a pass, and no row depends on it."""
 
 WINDOW_SECONDS: Final = 3600.0
 """Deaths older than this are forgotten."""

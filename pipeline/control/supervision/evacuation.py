@@ -11,12 +11,12 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from pipeline.control import moves
-from pipeline.control.backends import process_of
-from pipeline.control.engine import some
-from pipeline.control.placement import leaving, most_room
+from pipeline.control.operations import moves
+from pipeline.control.operations.executor import some
+from pipeline.control.placement.planner import leaving, most_room
+from pipeline.control.processes.backends import process_of
 from pipeline.control.roles import CONTROLLER
-from pipeline.control.supervision import Seen
+from pipeline.control.supervision.restart_policy import Seen
 from pipeline.errors import Refused
 from pipeline.settings import Placement
 from pipeline.store.fleet import Driver, group_drivers

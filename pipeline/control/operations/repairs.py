@@ -19,7 +19,7 @@ from sqlalchemy import Engine
 
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.control.engine import Kind, Progress, StepKind, World, some
+from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
 from pipeline.delta import generation
 from pipeline.delta.quarantine import REASONS
 from pipeline.delta.table import CursorTable

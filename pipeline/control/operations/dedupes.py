@@ -14,8 +14,8 @@ from deltalake.exceptions import DeltaError
 
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.control.engine import Kind, Progress, StepKind, World, some
-from pipeline.control.repairs import Subject, observe, worked
+from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
+from pipeline.control.operations.repairs import Subject, observe, worked
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.names import GameKey, repair_app_id

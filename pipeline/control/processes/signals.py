@@ -3,6 +3,10 @@
 import signal
 import threading
 from types import FrameType
+from typing import Final
+
+STOP_SECONDS: Final = 60.0
+"""A driver that was asked to end and has not is killed then: it may hang in a pass, and no row depends on it."""
 
 
 def stop_on_signals() -> threading.Event:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from pipeline.control.engine import Kind, Progress, StepKind, World, some
-from pipeline.control.moves import release
+from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
+from pipeline.control.operations.moves import release
 from pipeline.errors import Refused
 from pipeline.store import seats as store
 from pipeline.store.games import assign_waiting

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pipeline.control.engine import some
-from pipeline.control.moves import Plan, plan, require_group
-from pipeline.control.placement import leaving, most_room
+from pipeline.control.operations.executor import some
+from pipeline.control.operations.moves import Plan, plan, require_group
+from pipeline.control.placement.planner import leaving, most_room
 from pipeline.errors import Refused
 from pipeline.store.placing import Loads
 from pipeline.store.seats import GroupSeat, Seat

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from pipeline.control.engine import Kind, Progress, StepKind, World, some
-from pipeline.control.placement import catch_up_seconds, full, most_room
+from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
+from pipeline.control.placement.planner import catch_up_seconds, full, most_room
 from pipeline.errors import Refused
 from pipeline.health.lag import seconds_left
 from pipeline.settings import Demux

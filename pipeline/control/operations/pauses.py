@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from pipeline.control.engine import Kind, Progress, StepKind, World, some
+from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
 from pipeline.errors import Refused
 from pipeline.store.decisions import Decision, Desired, ask_retry_within, ask_within, decided
 from pipeline.store.operations import Operation, Wish, hold

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pipeline.control import supervision
-from pipeline.control.backends import reference_of
-from pipeline.control.engine import Kind, Progress, StepKind, World, some
+from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
+from pipeline.control.processes.backends import reference_of
+from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.errors import Refused
 from pipeline.store.groups import Group, ask_to_stop, driving, forgive, open_runs, want, wanted
 from pipeline.store.operations import Operation, Wish, hold
 
-_STOPPED_SECONDS: Final = supervision.STOP_SECONDS + 60.0
+_STOPPED_SECONDS: Final = STOP_SECONDS + 60.0
 _RUNS_SECONDS: Final = 180.0  # a JVM starts, and every game's table is opened
 INVERSE: Final = {"start": "stop", "stop": "start"}
 

@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pipeline.control import moves
-from pipeline.control.engine import Kind, Progress, StepKind, World, some
+from pipeline.control.operations import moves
+from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
 from pipeline.control.roles import CONTROLLER
 from pipeline.store.groups import Group, Run, create, wanted
 from pipeline.store.operations import Operation, Wish

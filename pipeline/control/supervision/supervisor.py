@@ -1,4 +1,4 @@
-"""Keeps the processes of cluster groups as they shall be: looks, asks `supervision.plan`, does it, writes it down.
+"""Keeps the processes of cluster groups as they shall be: looks, asks `restart_policy.plan`, does it, writes it down.
 
 It keeps nothing in memory that counts: a controller that follows finds the runs in the store and goes on with them.
 """
@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Engine
 
-from pipeline.control import isolation, supervision
-from pipeline.control.backends import Backend, process_of, reference_of
-from pipeline.control.supervision import Action, Seen
+from pipeline.control.operations import isolation
+from pipeline.control.processes.backends import Backend, process_of, reference_of
+from pipeline.control.processes.signals import STOP_SECONDS
+from pipeline.control.supervision import restart_policy
+from pipeline.control.supervision.restart_policy import Action, Seen
 from pipeline.errors import Refused, Transient
 from pipeline.store import groups as store
 from pipeline.store.leases import store_time
@@ -39,8 +41,8 @@ class Supervisor:
         now = store_time(self.engine)
         seen = observe(self.engine, self.backends, now)
         self.seen, self.looked_at = seen, now
-        alarm = supervision.mass_failure(seen, now)
-        actions = supervision.plan(seen, alarm, now)
+        alarm = restart_policy.mass_failure(seen, now)
+        actions = restart_policy.plan(seen, alarm, now)
         self._tell(alarm, actions)
         by_name = {each.group.name: each.group for each in seen}
         for action in actions:
@@ -60,7 +62,7 @@ class Supervisor:
                 store.end_run(self.engine, each.run.run_id, said, died=each.run.stop_asked_at is None)
             elif each.run.stop_asked_at is None:
                 self._stop(each.run.run_id, each.run.reference, backend)
-            elif now - each.run.stop_asked_at > supervision.STOP_SECONDS:
+            elif now - each.run.stop_asked_at > STOP_SECONDS:
                 backend.kill(each.run.reference)
         return not seen
 
@@ -96,7 +98,7 @@ class Supervisor:
 
     def _isolate(self, group: store.Group, now: float) -> None:
         """Ask for what a group's death asks for: that its suspects get a group of their own."""
-        ended = store.ended_runs(self.engine, now - supervision.WINDOW_SECONDS)[group.name]
+        ended = store.ended_runs(self.engine, now - restart_policy.WINDOW_SECONDS)[group.name]
         wish = isolation.wish(group, ended, seats(self.engine), list(store.wanted(self.engine)), now)
         if wish is None:
             return
@@ -125,7 +127,7 @@ class Supervisor:
 
 def observe(engine: Engine, backends: Mapping[str, Backend], now: float) -> list[Seen]:
     """Look at every group, its process and who holds its lease; `now` is the store's time."""
-    runs, ended = store.open_runs(engine), store.ended_runs(engine, now - supervision.WINDOW_SECONDS)
+    runs, ended = store.open_runs(engine), store.ended_runs(engine, now - restart_policy.WINDOW_SECONDS)
     driving = store.driving(engine)
     seen = []
     for name, group in sorted(store.wanted(engine).items()):
