@@ -22,7 +22,7 @@ from bench.load import GROUP, Ended, Load, books, prepared, write_settings
 from bench.numbers import Spread, spread
 from bench.text import number, table
 from pipeline.control.processes.child_processes import Children, turnout
-from pipeline.ingest.simulator import Plan, game_names
+from pipeline.demo.simulator import Plan, game_names
 from pipeline.names import game_key
 from pipeline.settings import Paths
 

@@ -30,10 +30,10 @@ from bench.numbers import quantile, spread
 from bench.text import number, table
 from listeners.quantile import quantile as bucket_quantile
 from pipeline.control.operations import moves
+from pipeline.demo.producer import write_landing
+from pipeline.demo.simulate import register_samples
+from pipeline.demo.simulator import Event, Plan, Simulator, game_names
 from pipeline.errors import Refused
-from pipeline.ingest.producer import write_landing
-from pipeline.ingest.simulate import register_samples
-from pipeline.ingest.simulator import Event, Plan, Simulator, game_names
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import operations

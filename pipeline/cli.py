@@ -97,8 +97,8 @@ def simulate(
 ) -> None:  # fmt: skip
     """Write simulated events to the landing table or the Kafka topic."""
     from pipeline.control.processes.signals import stop_on_signals
-    from pipeline.ingest.simulate import simulate as run
-    from pipeline.ingest.simulator import Plan
+    from pipeline.demo.simulate import simulate as run
+    from pipeline.demo.simulator import Plan
     from pipeline.store.engine import open_store
 
     settings, paths = _load(env_dir, source)
@@ -253,7 +253,7 @@ def own_query(env_dir: Path, game: str, wanted: str) -> None:
 @click.option("--port", type=click.IntRange(1, 65_535), help="Overrides the setting dashboard.port.")
 def dashboard(env_dir: Path, port: int | None) -> None:
     """Run the dashboard on this machine."""
-    from pipeline.control.dashboard import serve
+    from pipeline.demo.dashboard import serve
 
     settings, paths = load(env_dir)
     sys.exit(serve(paths, port or settings.dashboard.port))
@@ -332,7 +332,7 @@ def demo(
     source: str | None, events: int | None, rate: float, once: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Run everything on this machine: simulator, ingest, two groups, dashboard and, if installed, Prometheus."""
-    from pipeline.control import demo as runs
+    from pipeline.demo import demo as runs
 
     settings, known = _load(env_dir, source)
     plan = runs.Wanted(games, versions, bad_share, skew, seed)

@@ -5,12 +5,17 @@ Asked before ingest reads, and by `adopt`. Compaction (`dataChange: false`) is n
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from pipeline.delta.log import Action, commits_after
 from pipeline.ingest.identity import Commits, LandingSeen
+
+LANDING: Final = pa.schema([("key", pa.binary()), ("value", pa.binary())])
+"""The columns of a landing table."""
 
 
 def look(landing: Path, position: Commits | None) -> LandingSeen:

@@ -18,8 +18,7 @@ from pipeline.errors import Refused
 from pipeline.failpoints import effect
 from pipeline.ingest.identity import Commits, Offsets, TopicSeen, offsets_json
 from pipeline.ingest.landing import INPUT
-from pipeline.ingest.landing_log import file_name
-from pipeline.ingest.producer import LANDING
+from pipeline.ingest.landing_log import LANDING, file_name
 from pipeline.ingest.topic import CHECK_ONLY
 from pipeline.ingest.truth import Begin
 from pipeline.settings import Ingest, Source

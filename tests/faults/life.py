@@ -12,9 +12,9 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorS
 from pyspark.errors import StreamingQueryException
 
 from pipeline.contracts.registry import LocalRegistry, Registration
+from pipeline.demo.simulate import register_samples
+from pipeline.demo.simulator import Plan, Simulator, family, game_names, payload_schema
 from pipeline.failpoints import Injected
-from pipeline.ingest.simulate import register_samples
-from pipeline.ingest.simulator import Plan, Simulator, family, game_names, payload_schema
 from pipeline.maintenance.run import one_round
 from pipeline.names import game_key
 from pipeline.repair.game import Game

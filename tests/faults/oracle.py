@@ -18,8 +18,8 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from pipeline.ingest.producer import write_landing
-from pipeline.ingest.simulator import GOOD, Event, Simulator
+from pipeline.demo.producer import write_landing
+from pipeline.demo.simulator import GOOD, Event, Simulator
 from tests.faults import figures
 
 _VERIFY_SECONDS = 3600.0  # an hour of traffic is millions of rows, each decoded again

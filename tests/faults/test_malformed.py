@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from pipeline.ingest.producer import write_landing
-from pipeline.ingest.simulate import register_samples
-from pipeline.ingest.simulator import Event, Plan, Simulator
+from pipeline.demo.producer import write_landing
+from pipeline.demo.simulate import register_samples
+from pipeline.demo.simulator import Event, Plan, Simulator
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.faults.oracle import require_clean_books
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake.writer import write_deltalake
 
-from pipeline.ingest.simulator import GOOD, Event
+from pipeline.demo.simulator import GOOD, Event
 from tests.faults import figures, oracle
 from tests.faults.oracle import ProducerLog, Verdict, judge
 

@@ -14,8 +14,8 @@ import pytest
 from deltalake import DeltaTable
 from sqlalchemy import select, update
 
-from pipeline.ingest.simulate import register_samples
-from pipeline.ingest.simulator import Plan, Simulator
+from pipeline.demo.simulate import register_samples
+from pipeline.demo.simulator import Plan, Simulator
 from pipeline.names import bronze_app_id
 from pipeline.settings import Paths, load
 from pipeline.store.engine import open_store

@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from listeners.join import Pass
 from listeners.prometheus import Exposition
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.ingest.producer import LANDING
-from pipeline.ingest.simulator import game_names
+from pipeline.demo.simulator import game_names
+from pipeline.ingest.landing_log import LANDING
 from pipeline.names import game_key
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.replay import replay_all

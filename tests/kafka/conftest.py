@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.ingest import broker as broker_module
-from pipeline.ingest.broker import Broker
+from pipeline.demo import broker as broker_module
+from pipeline.demo.broker import Broker
 
 # Kafka's default for the buffer is 128 MB: half of the broker's heap.
 COMPACTS_OFTEN = "log.cleaner.backoff.ms=100\nlog.cleaner.dedupe.buffer.size=8388608\n"

@@ -16,11 +16,11 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from deltalake import DeltaTable
 from deltalake.schema import Schema
 
+from pipeline.demo import broker as broker_module
+from pipeline.demo.broker import Broker
+from pipeline.demo.producer import ensure_topic, write_kafka, write_landing
+from pipeline.demo.simulator import Event, Plan, Simulator, game_names
 from pipeline.errors import Refused
-from pipeline.ingest import broker as broker_module
-from pipeline.ingest.broker import Broker
-from pipeline.ingest.producer import ensure_topic, write_kafka, write_landing
-from pipeline.ingest.simulator import Event, Plan, Simulator, game_names
 
 Message = tuple[bytes | None, bytes]
 

@@ -6,9 +6,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from pipeline.ingest.broker import Broker
+from pipeline.demo.broker import Broker
+from pipeline.demo.producer import ensure_topic
 from pipeline.ingest.probe import prober
-from pipeline.ingest.producer import ensure_topic
 from pipeline.settings import Source
 
 

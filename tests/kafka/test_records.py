@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import DataFile, write_file
+from pipeline.demo.broker import Broker
 from pipeline.errors import Transient
 from pipeline.ingest import landing, query
-from pipeline.ingest.broker import Broker
 from pipeline.ingest.identity import Offsets
 from pipeline.maintenance import run
 from pipeline.names import game_key

@@ -20,14 +20,14 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
+from pipeline.demo.broker import Broker
+from pipeline.demo.producer import ensure_topic
 from pipeline.errors import Refused, Transient
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest import topic
 from pipeline.ingest.adopt import Adopted
-from pipeline.ingest.broker import Broker
 from pipeline.ingest.identity import Offsets
 from pipeline.ingest.landing import IngestJob
-from pipeline.ingest.producer import ensure_topic
 from pipeline.ingest.query import Ingest
 from pipeline.settings import Settings, Source, load
 from pipeline.store import sources

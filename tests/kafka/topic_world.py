@@ -16,13 +16,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
+from pipeline.demo.broker import Broker
+from pipeline.demo.simulate import register_samples
+from pipeline.demo.simulator import Event, Plan, Simulator
 from pipeline.errors import Transient
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest import topic
 from pipeline.ingest.adopt import Adopted
-from pipeline.ingest.broker import Broker
-from pipeline.ingest.simulate import register_samples
-from pipeline.ingest.simulator import Event, Plan, Simulator
 from pipeline.settings import Source, load
 from pipeline.store.engine import open_store
 from tests.spark.conftest import World

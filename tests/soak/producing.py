@@ -9,9 +9,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pipeline.ingest.producer import write_landing
-from pipeline.ingest.simulate import register_samples
-from pipeline.ingest.simulator import Event, Plan, Simulator
+from pipeline.demo.producer import write_landing
+from pipeline.demo.simulate import register_samples
+from pipeline.demo.simulator import Event, Plan, Simulator
 from pipeline.settings import load
 from pipeline.store.engine import open_store
 from tests.faults.oracle import ProducerLog

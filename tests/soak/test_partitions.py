@@ -8,7 +8,7 @@ from shutil import rmtree
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.ingest.broker import Broker
+from pipeline.demo.broker import Broker
 from pipeline.ingest.identity import Offsets
 from tests.kafka.topic_world import topic_world
 

@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from listeners.sample import PassResult
+from pipeline.demo.simulate import Simulated, simulate
+from pipeline.demo.simulator import Plan
 from pipeline.ingest.query import Ingest, Landed
-from pipeline.ingest.simulate import Simulated, simulate
-from pipeline.ingest.simulator import Plan
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.engine import open_store
 from pipeline.store.games import generations, register_group

@@ -14,7 +14,7 @@ from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest import query, source
 from pipeline.ingest.landing import IngestJob
-from pipeline.ingest.producer import LANDING
+from pipeline.ingest.landing_log import LANDING
 from pipeline.names import MALFORMED, bronze_app_id
 from pipeline.settings import Source
 from pipeline.store.games import Assignment, assigned, register_group

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from pyspark.sql.streaming import StreamingQuery
 
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.ingest.simulator import game_names
+from pipeline.demo.simulator import game_names
 from pipeline.names import game_key
 from pipeline.store.decisions import ask
 from pipeline.streams.passes import Passes

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, select, update
 
-from pipeline.ingest.simulator import game_names
+from pipeline.demo.simulator import game_names
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.engine import open_store

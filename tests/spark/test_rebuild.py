@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.demo.simulator import game_names
 from pipeline.failpoints import ENVIRON
-from pipeline.ingest.simulator import game_names
 from pipeline.names import game_key
 from pipeline.store.games import generations
 from tests import repairing

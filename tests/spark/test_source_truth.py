@@ -18,7 +18,7 @@ from pipeline.ingest import adopt as adoption
 from pipeline.ingest.adopt import Adopted
 from pipeline.ingest.identity import Commits
 from pipeline.ingest.landing import IngestJob
-from pipeline.ingest.producer import LANDING
+from pipeline.ingest.landing_log import LANDING
 from pipeline.store import sources
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 

@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 from sqlalchemy import update
 
 from pipeline.delta.quarantine import REASONS
-from pipeline.ingest.simulator import game_names
+from pipeline.demo.simulator import game_names
 from pipeline.names import game_key
 from pipeline.store.decisions import ask_retry
 from pipeline.store.tables import games

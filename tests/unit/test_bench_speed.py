@@ -24,7 +24,7 @@ from pipeline.contracts.messages import canonical
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.schemas import PLAIN, Placement, Schema, SchemaSet
 from pipeline.delta.bronze import BRONZE
-from pipeline.ingest.simulator import FAMILIES, game_names
+from pipeline.demo.simulator import FAMILIES, game_names
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.streams.split import READ, SplitJob, split

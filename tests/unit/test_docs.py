@@ -24,7 +24,7 @@ from pipeline import settings
 from pipeline.cli import cli
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE, REASONS
-from pipeline.ingest.producer import LANDING
+from pipeline.ingest.landing_log import LANDING
 from pipeline.streams.split import OWN_COLUMNS
 
 ROOT = Path(__file__).parents[2]

@@ -30,9 +30,6 @@ DATA_PATH: Final = (
     "store/writing.py",
     "streams/*.py",
 )
-NO_DATA_PATH: Final = {"broker.py", "producer.py", "simulate.py", "simulator.py"}
-"""Modules of ingest that make events; what they put into the source is where the data path begins."""
-
 EFFECT_CALLS: Final = {
     "link", "rename", "unlink", "remove", "rmtree", "rmdir", "mkdir", "makedirs", "move", "copyfile", "symlink_to",
     "hardlink_to", "touch", "write_text", "write_bytes", "write_table", "OSFile", "ParquetWriter",
@@ -53,7 +50,7 @@ WITHOUT_POINTS: Final = {
 def _modules() -> list[Path]:
     found = {pattern: set(PIPELINE.glob(pattern)) for pattern in DATA_PATH}
     assert all(found.values()), "a module has moved"
-    return sorted(file for file in set().union(*found.values()) if file.name not in NO_DATA_PATH)
+    return sorted(set().union(*found.values()))
 
 
 def _is_effect(call: ast.Call) -> bool:

@@ -19,7 +19,7 @@ from pipeline.delta.table import CursorTable, write_file
 from pipeline.errors import Refused
 from pipeline.ingest import identity, landed, landing_log, topic
 from pipeline.ingest.identity import Commits, Gap, Known, LandingSeen, Offsets, TopicSeen
-from pipeline.ingest.producer import LANDING
+from pipeline.ingest.landing_log import LANDING
 from pipeline.settings import load
 from pipeline.store import sources
 from pipeline.store.engine import open_store

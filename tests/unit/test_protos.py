@@ -11,8 +11,8 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 
+from pipeline.demo.simulator import FAMILIES, VERSIONS, payload_schema
 from pipeline.errors import Refused
-from pipeline.ingest.simulator import FAMILIES, VERSIONS, payload_schema
 from protos import generate
 from protos.turnout.v1 import wrapper_pb2
 

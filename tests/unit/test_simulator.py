@@ -13,8 +13,7 @@ from google.protobuf.message import DecodeError, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.errors import Refused
-from pipeline.ingest.simulator import (
+from pipeline.demo.simulator import (
     BAD_KINDS,
     FAMILIES,
     GOOD,
@@ -26,6 +25,7 @@ from pipeline.ingest.simulator import (
     game_names,
     payload_schema,
 )
+from pipeline.errors import Refused
 from pipeline.names import MALFORMED, game_key, is_game_name
 from protos.samples.puzzle import v3_pb2 as puzzle_v3
 from protos.samples.racing import v3_pb2 as racing_v3

@@ -23,8 +23,8 @@ from pipeline.cli import cli
 from pipeline.contracts.messages import canonical
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.schemas import SchemaSet
+from pipeline.demo.simulator import Plan, Simulator, family, game_names, payload_schema
 from pipeline.errors import Refused
-from pipeline.ingest.simulator import Plan, Simulator, family, game_names, payload_schema
 from pipeline.names import game_key
 from pipeline.repair.game import Game
 from pipeline.verify import values

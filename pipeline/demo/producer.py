@@ -22,10 +22,9 @@ from deltalake.schema import Schema
 from deltalake.writer import write_deltalake
 from tqdm import tqdm  # type: ignore[import-untyped]  # its types are another package
 
+from pipeline.demo.simulator import Event
 from pipeline.errors import Refused, Transient
-from pipeline.ingest.simulator import Event
-
-LANDING: Final = pa.schema([("key", pa.binary()), ("value", pa.binary())])
+from pipeline.ingest.landing_log import LANDING
 
 _CHECKPOINT_EVERY = 50  # landing commits; without checkpoints each opening of the table reads its whole log
 _HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)

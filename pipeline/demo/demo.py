@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline.control import dashboard
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.control.processes.signals import STOP_SECONDS, stop_on_signals
+from pipeline.demo import dashboard
+from pipeline.demo.broker import Broker
+from pipeline.demo.producer import ensure_topic
+from pipeline.demo.simulate import PARTITIONS
 from pipeline.errors import Refused
 from pipeline.health.alerts import prometheus_config, render_rules
-from pipeline.ingest.broker import Broker
-from pipeline.ingest.producer import ensure_topic
-from pipeline.ingest.simulate import PARTITIONS
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
 from pipeline.store.games import generations, register_group, retired_games

@@ -12,9 +12,9 @@ from threading import Event as StopEvent
 from sqlalchemy import Engine
 
 from pipeline.contracts.registry import LocalRegistry, Registration
+from pipeline.demo.producer import ensure_topic, write_kafka, write_landing
+from pipeline.demo.simulator import Plan, Simulator, family, game_names, payload_schema
 from pipeline.errors import Refused, Transient
-from pipeline.ingest.producer import ensure_topic, write_kafka, write_landing
-from pipeline.ingest.simulator import Plan, Simulator, family, game_names, payload_schema
 from pipeline.settings import Paths, Settings
 
 PARTITIONS = 4  # of a topic the simulator creates
