@@ -9,7 +9,7 @@ import click
 
 from grants.catalog import CatalogAway
 from grants.options import opened
-from pipeline.control.asking import keys_of
+from pipeline.cli.operation_options import keys_of
 from pipeline.errors import Refused
 from pipeline.settings import load
 

@@ -1,6 +1,6 @@
 """The commands of access: `turnout grants`; `turnout catalog` and `turnout read` are in `catalog_commands`.
 
-`pipeline.cli` finds them by their entry point and adds `--env-dir`.
+`pipeline.cli.main` finds them by their entry point and adds `--env-dir`.
 """
 
 import json
@@ -17,7 +17,7 @@ from grants.catalog_commands import catalog_group, read
 from grants.drift_commands import drift
 from grants.options import WISHES, Opened, of_rows, opened, wishes_from
 from grants.request_commands import approve, reject, requests, withdraw
-from pipeline.control.asking import How, asked, asking, keys_of
+from pipeline.cli.operation_options import How, asked, asking, keys_of
 from pipeline.errors import Refused
 
 _FORMATS: Final = ("yaml", "sql", "terraform")

@@ -11,7 +11,7 @@ from grants import asking as desk
 from grants import drifts
 from grants.drift import Drift, Finding
 from grants.options import opened
-from pipeline.control.asking import How, asked, asking
+from pipeline.cli.operation_options import How, asked, asking
 from pipeline.errors import Refused
 
 

@@ -13,9 +13,9 @@ from grants import asking as desk
 from grants.catalog import Catalog
 from grants.entitlements import Wish
 from grants.rows import Row
-from pipeline.control.asking import keys_of
+from pipeline.cli.operation_options import keys_of
+from pipeline.cli.options import together
 from pipeline.errors import Refused
-from pipeline.options import together
 from pipeline.settings import Paths, Settings, load
 
 WISHES: Final = together(

@@ -11,7 +11,7 @@ from grants.approving import approval, approved
 from grants.options import Opened, opened
 from grants.requests import Request, State, decide, listed
 from grants.requests import request as find
-from pipeline.control.asking import How, asked, asking, moment
+from pipeline.cli.operation_options import How, asked, asking, moment
 from pipeline.control.roles import current, require
 
 

@@ -1,5 +1,5 @@
 """Lets `python -m pipeline` run the command line."""
 
-from pipeline.cli import main
+from pipeline.cli.main import main
 
 main()

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
-from pipeline.cli import cli
+from pipeline.cli.main import cli
 from pipeline.control.processes.backends import process_of
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import load

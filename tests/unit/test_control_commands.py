@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import update
 
-from pipeline.cli import cli
+from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS, run
 from pipeline.control.operations.executor import World, tick
 from pipeline.errors import Refused

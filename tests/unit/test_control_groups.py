@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine, update
 
-from pipeline.cli import cli
+from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS, undo
 from pipeline.control.operations import groups as steering
 from pipeline.control.operations.executor import World, tick

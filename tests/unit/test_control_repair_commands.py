@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pipeline.cli import cli
+from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.store.games import register_group
 from pipeline.store.operations import listed

@@ -21,7 +21,7 @@ from listeners.join import Pass
 from listeners.prometheus import Exposition
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, PassResult, Progress, StreamState
 from pipeline import settings
-from pipeline.cli import cli
+from pipeline.cli.main import cli
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE, REASONS
 from pipeline.ingest.landing_log import LANDING

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, insert
 
-from pipeline.cli import cli
+from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.ingest import pending
 from pipeline.ingest.name_sketch import sketched

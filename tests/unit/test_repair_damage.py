@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pipeline.cli import cli
+from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.executor import World as Control
 from pipeline.control.operations.executor import tick

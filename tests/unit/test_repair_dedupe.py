@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 
 from pipeline import names
-from pipeline.cli import cli
+from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import dedupes, repairs
 from pipeline.control.operations.executor import World as Control

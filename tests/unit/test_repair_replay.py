@@ -18,7 +18,7 @@ from deltalake.writer import write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.cli import cli
+from pipeline.cli.main import cli
 from pipeline.delta.table import Conflict
 from pipeline.errors import Refused
 from pipeline.failpoints import ENVIRON, Injected

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 from sqlalchemy import update
 
-from pipeline.cli import cli
+from pipeline.cli.main import cli
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable
 from pipeline.ingest import source as ingest_source

@@ -19,7 +19,7 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.cli import cli
+from pipeline.cli.main import cli
 from pipeline.contracts.messages import canonical
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.schemas import SchemaSet

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pipeline.control.asking import How, asked, asking
+from pipeline.cli.operation_options import How, asked, asking
 from pipeline.control.placement.planner import MOST_EVENED, Placed, Placement, catch_up_seconds, lines_of, proposed
 from pipeline.settings import load
 from pipeline.store.placing import GroupLoad

@@ -1,11 +1,11 @@
-"""The commands `turnout schemas …`; `pipeline.cli` takes them in and adds `--env-dir`."""
+"""The commands `turnout schemas …`; `cli.main` takes them in and adds `--env-dir`."""
 
 import sys
 from pathlib import Path
 
 import click
 
-from pipeline.options import together
+from pipeline.cli.options import together
 from pipeline.settings import load
 
 _schema = together(

@@ -11,9 +11,9 @@ from typing import Any, Final, NoReturn
 import click
 from sqlalchemy import Engine
 
+from pipeline.cli.options import together
 from pipeline.control.roles import current, require
 from pipeline.names import plain
-from pipeline.options import together
 from pipeline.repair.game import find
 from pipeline.settings import Settings
 from pipeline.store.operations import Operation, Step, Wish

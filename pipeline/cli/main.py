@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 
 import click
 
-from pipeline.contracts.commands import schemas
-from pipeline.control.commands import audit, controller, move, ops, pause, resume
-from pipeline.control.group_commands import groups
-from pipeline.control.repair_commands import repair
-from pipeline.control.status_commands import status
+from pipeline.cli.groups import groups
+from pipeline.cli.options import together
+from pipeline.cli.quarantine import accept_gap, quarantine
+from pipeline.cli.repairs import repair
+from pipeline.cli.schemas import schemas
+from pipeline.cli.status import status
+from pipeline.cli.steering import audit, controller, move, ops, pause, resume
 from pipeline.errors import Refused, Transient
 from pipeline.extensions import COMMANDS, registered
-from pipeline.options import together
-from pipeline.repair.commands import accept_gap, quarantine
 from pipeline.settings import Paths, Settings, load
 
 _F = TypeVar("_F", bound=Callable[..., Any])

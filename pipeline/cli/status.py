@@ -1,4 +1,4 @@
-"""The command `turnout status`; `pipeline.cli` takes it in and adds `--env-dir`."""
+"""The command `turnout status`; `cli.main` takes it in and adds `--env-dir`."""
 
 import json
 import sys

@@ -1,6 +1,6 @@
 """The commands of what was refused or lost: `turnout quarantine …` and `turnout stream accept-gap`.
 
-`pipeline.cli` takes them in and adds `--env-dir`.
+`cli.main` takes them in and adds `--env-dir`.
 """
 
 import getpass
@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from pipeline.cli.options import together
 from pipeline.errors import Refused
-from pipeline.options import together
 
 
 def moment(text: str) -> datetime:

@@ -1,6 +1,6 @@
 """The commands that repair: `turnout repair …`. Each asks for an operation, which the controller does.
 
-`pipeline.cli` takes them in and adds `--env-dir`.
+`cli.main` takes them in and adds `--env-dir`.
 """
 
 import getpass
@@ -15,11 +15,11 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
-from pipeline.control.asking import How, asked, asking, keys_of
+from pipeline.cli.operation_options import How, asked, asking, keys_of
+from pipeline.cli.quarantine import moment
+from pipeline.cli.steering import deciding
 from pipeline.control.capabilities import Capability
-from pipeline.control.commands import deciding
 from pipeline.errors import Refused
-from pipeline.repair.commands import moment
 from pipeline.settings import Paths, load
 
 

@@ -1,4 +1,4 @@
-"""The commands `turnout groups …`; `pipeline.cli` takes them in and adds `--env-dir`."""
+"""The commands `turnout groups …`; `cli.main` takes them in and adds `--env-dir`."""
 
 import getpass
 import json
@@ -10,11 +10,11 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
-from pipeline.control.asking import How, asked, asking
-from pipeline.control.placement_commands import drain, propose
+from pipeline.cli.operation_options import How, asked, asking
+from pipeline.cli.options import together
+from pipeline.cli.placement import drain, propose
 from pipeline.control.roles import current, require
 from pipeline.errors import Refused
-from pipeline.options import together
 from pipeline.settings import load
 
 _wanted = together(

@@ -1,6 +1,6 @@
 """The commands that steer: `turnout controller`, `move`, `pause`, `resume`, `ops` and `audit`.
 
-`pipeline.cli` takes them in and adds `--env-dir`.
+`cli.main` takes them in and adds `--env-dir`.
 """
 
 import getpass
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.control.asking import How, as_dict, asked, asking, keys_of, line, moment, step_line
+from pipeline.cli.operation_options import How, as_dict, asked, asking, keys_of, line, moment, step_line
 from pipeline.control.roles import current, require
 from pipeline.names import plain
 from pipeline.settings import load
