@@ -23,12 +23,12 @@ from pipeline.control.placement.planner import lines_of, proposed
 from pipeline.control.roles import require
 from pipeline.errors import Refused
 from pipeline.store import operations
-from pipeline.store.decisions import decided
+from pipeline.store.assignments import Seat, group_seats, seats
 from pipeline.store.groups import wanted
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, Stale, Wish
 from pipeline.store.placing import Loads
-from pipeline.store.seats import Seat, group_seats, seats
+from pipeline.store.stream_control import decided
 
 _MOST_COUNTED = 20  # games whose quarantine is read before a replay is asked for
 _MOST_SAID = 12  # of games that are left out

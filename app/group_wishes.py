@@ -14,9 +14,9 @@ from app.services import Environment
 from pipeline.control import group_changes
 from pipeline.control.roles import require
 from pipeline.errors import Refused
+from pipeline.store.assignments import seats
 from pipeline.store.groups import Group, change, create, require_possible, require_sense, wanted
 from pipeline.store.loads import read_loads
-from pipeline.store.seats import seats
 
 MAKE: Final = "create a group"
 CHANGE: Final = "change a group"

@@ -19,7 +19,7 @@ from pipeline.control.operations.executor import require_undoable
 from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
 from pipeline.errors import Refused
 from pipeline.store import audit
-from pipeline.store.decisions import Decision, decided
+from pipeline.store.assignments import GroupSeat, Seat, group_seats, seats
 from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.games import known_games
 from pipeline.store.groups import Group, Run, ended_runs, wanted
@@ -28,7 +28,7 @@ from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, Step, listed, steps
 from pipeline.store.operations import operation as find
 from pipeline.store.placing import Loads
-from pipeline.store.seats import GroupSeat, Seat, group_seats, seats
+from pipeline.store.stream_control import Decision, decided
 
 _MOST_OPEN: Final = 1_000
 _LATEST: Final = 200  # operations that have ended

@@ -37,10 +37,10 @@ from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import operations
-from pipeline.store.decisions import ask
+from pipeline.store.assignments import group_seats, seats
 from pipeline.store.engine import open_store
 from pipeline.store.games import known_games
-from pipeline.store.seats import group_seats, seats
+from pipeline.store.stream_control import ask
 
 QUIET: Final = "quiet"
 KINDS: Final = ("poison", "hot", "restart", "move")

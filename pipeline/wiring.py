@@ -32,7 +32,7 @@ from pipeline.store.leases import Lease, leased
 from pipeline.streams.group import Group
 from pipeline.streams.outage import store_may_be_away
 from pipeline.streams.watchdog import Watchdog
-from pipeline.telling import Telling
+from pipeline.telemetry import Telling
 
 _log = logging.getLogger("turnout")
 _LOOP_SECONDS = 0.5

@@ -15,8 +15,8 @@ from pipeline.control.operations import repairs
 from pipeline.delta.quarantine import REASONS
 from pipeline.errors import Refused
 from pipeline.repair.quarantined import moment
-from pipeline.store.decisions import Decision
 from pipeline.store.fleet import GameRow
+from pipeline.store.stream_control import Decision
 
 _PLACE = "repairs_repair"
 _GAMES, _KIND, _OF = "repair", "repair_kind", "replay_of"

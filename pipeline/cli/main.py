@@ -240,9 +240,9 @@ def stream() -> None:
 def own_query(env_dir: Path, game: str, wanted: str) -> None:
     """Give GAME a streaming query of its own, or take it back into its group's pass."""
     from pipeline.repair.game import find
-    from pipeline.store.decisions import ask
     from pipeline.store.engine import open_store
     from pipeline.store.games import known_games
+    from pipeline.store.stream_control import ask
 
     engine = open_store(*load(env_dir))
     ask(engine, find(game, known_games(engine)).key, getpass.getuser(), own_query=wanted == "on")

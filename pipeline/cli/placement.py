@@ -25,9 +25,9 @@ from pipeline.store.placing import GroupLoad
 def propose(env_dir: Path, do_it: bool, most: int, how: How) -> None:
     """Show the moves that most reduce the highest load, after those of games that cannot stay where they are."""
     from pipeline.control.operations import moves
+    from pipeline.store.assignments import group_seats, seats
     from pipeline.store.engine import open_store
     from pipeline.store.loads import read_loads
-    from pipeline.store.seats import group_seats, seats
 
     settings, paths = load(env_dir)
     engine, now = open_store(settings, paths), time.time()
@@ -54,9 +54,9 @@ def propose(env_dir: Path, do_it: bool, most: int, how: How) -> None:
 def drain(env_dir: Path, group: str, how: How) -> None:
     """Move all games of GROUP to groups that have room for them, and let none land there again."""
     from pipeline.control.operations import drains, moves
+    from pipeline.store.assignments import group_seats, seats
     from pipeline.store.engine import open_store
     from pipeline.store.loads import read_loads
-    from pipeline.store.seats import group_seats, seats
 
     settings, paths = load(env_dir)
     engine, now = open_store(settings, paths), time.time()

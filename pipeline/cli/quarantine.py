@@ -47,13 +47,13 @@ def list_quarantine(
     as_json: bool, limit: int,
 ) -> None:  # fmt: skip
     """Count refused rows by game and reason, the most first."""
-    from pipeline.repair import telling
+    from pipeline.repair import report
     from pipeline.repair.quarantined import opened
 
     desk = _Desk(env_dir)
     with opened(desk.paths, desk.known, desk.selection(game, reason, since, until)) as found:
         counts, (rows, lines) = found.counts(limit), found.totals()
-    click.echo(telling.counts_as_json(counts, rows) if as_json else telling.render_counts(counts, rows, lines))
+    click.echo(report.counts_as_json(counts, rows) if as_json else report.render_counts(counts, rows, lines))
 
 
 @quarantine.command("show")
@@ -70,13 +70,13 @@ def show_quarantine(
     as_json: bool, limit: int, most_bytes: int,
 ) -> None:  # fmt: skip
     """Show refused rows with their bytes, the newest first."""
-    from pipeline.repair import telling
+    from pipeline.repair import report
     from pipeline.repair.quarantined import opened
 
     desk = _Desk(env_dir)
     with opened(desk.paths, desk.known, desk.selection(game, reason, since, until)) as found:
         rows, (total, _) = found.rows(limit, most_bytes), found.totals()
-    click.echo(telling.rows_as_json(rows, total) if as_json else telling.render_rows(rows, total))
+    click.echo(report.rows_as_json(rows, total) if as_json else report.render_rows(rows, total))
 
 
 @click.command("accept-gap")
@@ -84,14 +84,14 @@ def show_quarantine(
 @click.option("--reason", required=True, help="Why these rows may be lost; kept in the history of the game's table.")
 def accept_gap(env_dir: Path, game: str, reason: str) -> None:
     """Let GAME go on over rows that bronze has lost before its stream had read them."""
-    from pipeline.repair import telling
+    from pipeline.repair import report
     from pipeline.repair.game import find
     from pipeline.repair.gap import accept_gap as accept
 
     desk = _Desk(env_dir)
     known, schemas = find(game, desk.known), desk.registry.snapshot()
     done = accept(desk.paths, desk.environment, desk.engine, schemas, known, getpass.getuser(), reason)
-    click.echo(telling.render_accepted(done))
+    click.echo(report.render_accepted(done))
 
 
 class _Desk:

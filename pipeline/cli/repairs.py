@@ -145,12 +145,12 @@ def _tried(
     """Work out in this process what a replay would do, print it, and return the exit code."""
     from pipeline.contracts.registry import LocalRegistry
     from pipeline.control.operations import repairs
-    from pipeline.repair import telling
+    from pipeline.repair import report
     from pipeline.repair.replay import replay_all
 
     chosen = repairs.selection(choice, known)
     done = replay_all(paths, environment, LocalRegistry(engine).snapshot(), known, chosen, dry_run=True)
-    click.echo(telling.replays_as_json(done) if as_json else telling.render_replays(done, dry_run=True))
+    click.echo(report.replays_as_json(done) if as_json else report.render_replays(done, dry_run=True))
     return 1 if any(each.error for each in done) else 0
 
 

@@ -41,9 +41,9 @@ def run_controller(env_dir: Path, stop_groups: bool) -> None:
 def move(env_dir: Path, games: tuple[str, ...], group: str, how: How) -> None:
     """Move GAMES (names or keys) to another cluster group while everything runs."""
     from pipeline.control.operations import moves
+    from pipeline.store.assignments import group_seats, seats
     from pipeline.store.engine import open_store
     from pipeline.store.loads import read_loads
-    from pipeline.store.seats import group_seats, seats
 
     settings, paths = load(env_dir)
     engine, now = open_store(settings, paths), time.time()
@@ -62,9 +62,9 @@ def deciding(kind: str, help_text: str) -> click.Command:
     @asking
     def command(env_dir: Path, games: tuple[str, ...], how: How) -> None:
         from pipeline.control.operations import pauses, retirement
-        from pipeline.store.decisions import decided
+        from pipeline.store.assignments import seats
         from pipeline.store.engine import open_store
-        from pipeline.store.seats import seats
+        from pipeline.store.stream_control import decided
 
         settings, paths = load(env_dir)
         engine = open_store(settings, paths)

@@ -13,9 +13,9 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 from ptars import HandlerPool, PtarsConfig
 
+from pipeline.contracts.batch_parser import Together, runs
 from pipeline.contracts.messages import shown
 from pipeline.contracts.mistyped import Mistyped
-from pipeline.contracts.together import Together, runs
 from pipeline.errors import Refused
 
 MAX_DETAIL: Final = 500

@@ -15,11 +15,11 @@ from pipeline.names import GameKey
 from pipeline.repair.game import Game, known_names
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.settings import Paths
-from pipeline.store.decisions import Decision, decided
+from pipeline.store.assignments import group_seats, seats
 from pipeline.store.fleet import silence
 from pipeline.store.games import registered_keys
 from pipeline.store.operations import open_on, took
-from pipeline.store.seats import group_seats, seats
+from pipeline.store.stream_control import Decision, decided
 
 Name = Literal["retry", "replay", "dedupe", "rebuild", "restart"]
 NAMES: Final[tuple[Name, ...]] = ("retry", "replay", "dedupe", "rebuild", "restart")

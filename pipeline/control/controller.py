@@ -22,7 +22,7 @@ from pipeline.control.processes.signals import stop_on_signals
 from pipeline.control.supervision.evacuation import Reliever
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import Paths, Settings
-from pipeline.store.decisions import decided
+from pipeline.store.assignments import group_seats, seats
 from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import assign_waiting
@@ -31,8 +31,8 @@ from pipeline.store.leases import leased
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, Wish
 from pipeline.store.placing import MOST_GAMES
-from pipeline.store.seats import group_seats, seats
-from pipeline.streams import in_hand
+from pipeline.store.stream_control import decided
+from pipeline.streams import active_games
 from pipeline.streams.outage import store_may_be_away
 
 _log = logging.getLogger("turnout")
@@ -160,7 +160,7 @@ class _Beats:
 
 
 def _in_hand(paths: Paths, group: str) -> list[str] | None:
-    return in_hand.left(paths.checkpoints / "demux" / group)
+    return active_games.left(paths.checkpoints / "demux" / group)
 
 
 def _driver(paths: Paths) -> Callable[[Group], Sequence[str]]:

@@ -20,7 +20,7 @@ from pipeline.delta.bronze import BRONZE
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.table import Conflict, CursorTable
 from pipeline.errors import Refused, Transient
-from pipeline.ingest import checkpoint, identity, landed, landing_log, restored, source, truth
+from pipeline.ingest import bronze_progress, checkpoint, identity, landing_log, restored, source, source_checks
 from pipeline.ingest.attempts import left_behind
 from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.heads import read_heads
@@ -127,7 +127,7 @@ def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze:
             f"{known.bronze_id}. It does not tell where to go on; put the old one back, or use another --env-dir."
         )
     start = identity.parse(known.start) if known.start else None
-    seen = truth.look(settings.source, paths.landing, None)
+    seen = source_checks.look(settings.source, paths.landing, None)
     if seen is None:
         raise Refused(
             "The broker cannot be asked with these source.kafka_options, so what it still has is unknown. "
@@ -141,7 +141,7 @@ def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze:
         position = _read_of_old(settings, paths, number) or start or Commits(0)
     else:
         position = _landing_position(paths, known, start)
-        seen = truth.look(settings.source, paths.landing, position) or seen
+        seen = source_checks.look(settings.source, paths.landing, position) or seen
     trouble = identity.judge(Known(known.source_id, known.partitions), position, seen)
     return _Finding(known, seen, position, trouble)
 
@@ -188,7 +188,7 @@ def _topic_position(bronze: Path, known: sources.Identity, start: Position | Non
     begun = dict(start.next) if isinstance(start, Offsets) else {}
     written = {number for number, end in seen.latest.items() if end > begun.get(number, 0)}
     wanted = written if same else set(range(known.partitions or 0))
-    last = landed.last_offsets(bronze, seen.name, known.since_seq, wanted)
+    last = bronze_progress.last_offsets(bronze, seen.name, known.since_seq, wanted)
     if start is None and same:  # from before starts were recorded: what bronze has nothing of begins where it can
         begun = dict(seen.earliest)
     return Offsets({**begun, **{number: offset + 1 for number, offset in last.items()}})
@@ -198,13 +198,13 @@ def _landing_position(paths: Paths, known: sources.Identity, start: Position | N
     """Return the commit after the last one in bronze; one that is there in part, without the files that are there."""
     begun = start if isinstance(start, Commits) else Commits(0)
     if begun.version is None:  # the table as it was is not read in the order of commits: the files' names tell
-        every = landed.last_commit(paths.bronze, known.since_seq, {})
+        every = bronze_progress.last_commit(paths.bronze, known.since_seq, {})
         done = begun.skip | (every.files if every else frozenset())
         if done <= landing_log.files_now(paths.landing):
             return Commits(None, done)
     files = landing_log.files_by_commit(paths.landing)
     commit_of = {name: version for version, names in files.items() for name in names}
-    last = landed.last_commit(paths.bronze, known.since_seq, commit_of)
+    last = bronze_progress.last_commit(paths.bronze, known.since_seq, commit_of)
     if last is None:
         return begun
     done = last.files | begun.skip
@@ -221,7 +221,7 @@ def _read_of_old(settings: Settings, paths: Paths, number: int) -> Position | No
     """
     query = paths.checkpoints / "ingest" / str(number) / "query"
     try:
-        return truth.passed(settings.source, checkpoint.passed_offset(query, Landed(None, None)))
+        return source_checks.passed(settings.source, checkpoint.passed_offset(query, Landed(None, None)))
     except Refused:
         return None
 
@@ -236,8 +236,8 @@ def _close(bronze: CursorTable, batches: str, environment: str, top: int, left: 
     for _ in range(100):
         bronze.refresh()
         batch = bronze.transaction_version(batches)
-        if batch is not None and batch >= truth.CLOSED:
-            return batch - truth.CLOSED
+        if batch is not None and batch >= source_checks.CLOSED:
+            return batch - source_checks.CLOSED
         expected = bronze.cursor
         head = expected or 0
         seq, lost = max(head + 1, left), {}
@@ -246,7 +246,7 @@ def _close(bronze: CursorTable, batches: str, environment: str, top: int, left: 
             number = len(lost_seqs.read(bronze.transaction_version, environment)) + 1
             lost = dict(lost_seqs.transactions(environment, number, LostSeqs(head, seq)))
         try:
-            bronze.commit([], expected, seq, also={batches: truth.CLOSED + seq, **lost})
+            bronze.commit([], expected, seq, also={batches: source_checks.CLOSED + seq, **lost})
         except Conflict:
             continue
         return seq
@@ -268,9 +268,9 @@ def _forget(
     heads = read_heads(bronze, restored.snapshot_file(paths), _losses(settings, bronze))
     if lost is None:
         first = max(left[0], max(heads.values(), default=0) + 1) if left[1] == seq else seq
-        truth.forget_refused(paths.quarantine, first, seq)
+        source_checks.forget_refused(paths.quarantine, first, seq)
         return
-    truth.forget_refused(paths.quarantine, lost.after + 1, seq)
+    source_checks.forget_refused(paths.quarantine, lost.after + 1, seq)
     reset_heads(engine, heads, lost.after)
     forget_commits(engine, lost.after)
 
@@ -286,8 +286,8 @@ def _replace(engine: Engine, described: str, before: int, found: _Finding, bronz
         sources.AcceptedGap(0, described, gap.partition, gap.first, gap.last, reason, actor, now) for gap in missing
     )
     new = sources.Identity(
-        0, found.seen.id, truth.partitions(found.seen), bronze_id, seq, identity.render(position), actor,
-        truth.clock(found.seen),
+        0, found.seen.id, source_checks.partitions(found.seen), bronze_id, seq, identity.render(position), actor,
+        source_checks.clock(found.seen),
     )  # fmt: skip
     number = sources.replace_generation(engine, described, before, new, gaps)
     return Adopted(number, position, tuple(sources.AcceptedGap(number, *_rest(gap)) for gap in gaps), new=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.delta.table import CursorTable, DataFile
-from pipeline.ingest.truth import forget_refused
+from pipeline.ingest.source_checks import forget_refused
 
 
 class Attempts:

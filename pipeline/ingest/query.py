@@ -24,11 +24,11 @@ from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
 from pipeline.ingest import checkpoint, restored, source
 from pipeline.ingest.attempts import Attempts
+from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.ingest.checkpoint import Landed as LandedBatches
 from pipeline.ingest.heads import read_heads, write_snapshot
-from pipeline.ingest.landing import IngestJob, land
 from pipeline.ingest.onboarding import Onboarding
-from pipeline.ingest.truth import refuse_closed, require
+from pipeline.ingest.source_checks import refuse_closed, require
 from pipeline.pins import pin
 from pipeline.settings import Paths, Settings
 from pipeline.store.drivers import record_commit

@@ -21,7 +21,7 @@ from pipeline.delta import generation, lost_seqs
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
-from pipeline.ingest import landed
+from pipeline.ingest import bronze_progress
 from pipeline.ingest.heads import read_snapshot
 from pipeline.names import GameKey
 from pipeline.settings import Paths
@@ -78,7 +78,7 @@ def _require_rows(bronze: Path, evidence: Iterable[Evidence]) -> None:
     Raises:
         Refused: rows of a seq that was given are gone, and bronze's history has a restore.
     """
-    known, top = max(evidence, default=None), landed.last_seq(bronze)
+    known, top = max(evidence, default=None), bronze_progress.last_seq(bronze)
     if known is None or known.seq <= top:
         return
     restores = [each["version"] for each in DeltaTable(bronze).history() if each.get("operation") == "RESTORE"]

@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 from pipeline.delta.log import commits_after
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
+from pipeline.ingest.bronze_writer import INPUT
 from pipeline.ingest.identity import Commits, Offsets, TopicSeen, offsets_json
-from pipeline.ingest.landing import INPUT
 from pipeline.ingest.landing_log import LANDING, file_name
+from pipeline.ingest.source_checks import Begin
 from pipeline.ingest.topic import CHECK_ONLY
-from pipeline.ingest.truth import Begin
 from pipeline.settings import Ingest, Source
 
 _CONNECT_SECONDS: Final = 5.0

@@ -31,7 +31,7 @@ from pipeline.maintenance.compact import (
 )
 from pipeline.maintenance.readers import passed_seq, readers
 from pipeline.maintenance.report import Round, TableReport, as_json, render
-from pipeline.repair import twins
+from pipeline.repair import stale_quarantine
 from pipeline.repair.game import Game
 from pipeline.settings import Maintenance, Paths, Settings
 
@@ -149,7 +149,9 @@ def _quarantine(settings: Settings, paths: Paths, *, thorough: bool) -> Merge:
             return
         merge_quarantine(paths.quarantine, table, settings.maintenance, report, thorough=thorough)
         if thorough:
-            report.rows_removed += twins.remove(paths, settings.environment, *_refused_games(paths.quarantine))
+            report.rows_removed += stale_quarantine.remove(
+                paths, settings.environment, *_refused_games(paths.quarantine)
+            )
 
     return merge
 

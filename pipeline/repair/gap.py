@@ -20,8 +20,8 @@ from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.game import Game
 from pipeline.settings import Paths
 from pipeline.store import audit
-from pipeline.store.decisions import ask_retry
 from pipeline.store.games import last_seq
+from pipeline.store.stream_control import ask_retry
 from pipeline.streams.split import target_schema
 
 _ATTEMPTS = 5

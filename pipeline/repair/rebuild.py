@@ -22,7 +22,7 @@ from pipeline.delta.quarantine import QUARANTINE, without_present
 from pipeline.delta.table import Conflict, CursorTable, DataFile, discard, write_file
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
-from pipeline.repair import switch, twins
+from pipeline.repair import stale_quarantine, switch
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.decoding import decode
 from pipeline.repair.game import Game
@@ -108,7 +108,9 @@ class _Rebuild:
         self.generation = generation.newest(table.transaction_version, environment, game.key)
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, app)
         self._removals = self._quarantine.cursor
-        deadly = twins.quarantined_places(DeltaTable(paths.quarantine), paths.quarantine, game, "kills_worker")
+        deadly = stale_quarantine.quarantined_places(
+            DeltaTable(paths.quarantine), paths.quarantine, game, "kills_worker"
+        )
         self._deadly = frozenset(zip(deadly.column("seq").to_pylist(), deadly.column("pos").to_pylist(), strict=True))
         self._gathered = _Gathered()
 
@@ -129,7 +131,7 @@ class _Rebuild:
             raise
         hit("in_rebuild_switch")
         record_generation(self._engine, self._game.key, self.generation + 1)
-        removed = twins.remove(self._paths, self._environment, self._game)
+        removed = stale_quarantine.remove(self._paths, self._environment, self._game)
         rows = sum(file.rows for file in gathered.files)
         return Rebuilt(
             game_key=self._game.key,
@@ -182,7 +184,7 @@ class _Rebuild:
         return int(seqs[-1]) if seqs.size else 0
 
     def _quarantine_refused(self) -> None:
-        """Write what is refused now, and move the counter also when that is nothing: see `twins`.
+        """Write what is refused now, and move the counter also when that is nothing: see `stale_quarantine`.
 
         Raises:
             Conflict: rows were removed from quarantine since this attempt looked at it.

@@ -1,6 +1,6 @@
 """A commit that takes rows out of a Delta table: files out, files with the rows that stay in, repair counters moved.
 
-Used for quarantine (`twins`) and for game tables (`dedupe`). What others append meanwhile stays.
+Used for quarantine (`stale_quarantine`) and for game tables (`dedupe`). What others append meanwhile stays.
 """
 
 import time

@@ -24,7 +24,7 @@ from pipeline.delta.table import Conflict, CursorTable, DataFile, discard
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.failpoints import hit
 from pipeline.names import GameKey
-from pipeline.repair import twins
+from pipeline.repair import stale_quarantine
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.decoding import decode
 from pipeline.repair.game import Game
@@ -117,18 +117,20 @@ class Replay:
         """
         if game.key not in self._schemas.games:
             raise Refused(f"No schema is registered for {game.key}. Register one, then replay its rows.")
-        for _ in range(twins.ATTEMPTS):
+        for _ in range(stale_quarantine.ATTEMPTS):
             try:
                 done = self._attempt(game, chosen)
                 break
             except Conflict:
                 continue
         else:
-            raise Transient(f"others repaired {game.key} at each of {twins.ATTEMPTS} attempts; run the replay again")
+            raise Transient(
+                f"others repaired {game.key} at each of {stale_quarantine.ATTEMPTS} attempts; run the replay again"
+            )
         if self._dry_run or not (done.landed or done.present):
             return done
         hit("in_replay")
-        return replace(done, removed=twins.remove(self._paths, self._environment, game))
+        return replace(done, removed=stale_quarantine.remove(self._paths, self._environment, game))
 
     def _attempt(self, game: Game, chosen: pa.Table) -> Replayed:
         folder = self._paths.table(game.key)

@@ -23,10 +23,10 @@ from pipeline.failpoints import effect
 from pipeline.settings import Paths, Settings
 from pipeline.store.leases import Lease
 from pipeline.store.sources import bronze_id
+from pipeline.streams.active_games import InHand
 from pipeline.streams.bronze_seqs import BronzeSeqs
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.demux import Demux, Driver, Tell
-from pipeline.streams.in_hand import InHand
 from pipeline.streams.lanes import Failure
 from pipeline.streams.outage import KnownSchemas, store_may_be_away
 from pipeline.streams.passes import Passes

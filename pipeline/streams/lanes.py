@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from listeners.sample import Lane
-from pipeline.store.decisions import Decision, FailureClass
+from pipeline.store.stream_control import Decision, FailureClass
 
 BUDGET: Final = {"transient": 10, "poison": 3, "fatal": 3}
 """Failures in a row after which a stream is parked."""

@@ -25,9 +25,9 @@ from pipeline.delta.quarantine import QUARANTINE, present_between, without
 from pipeline.delta.table import Conflict, CursorTable, DataFile, discard, write_file
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
+from pipeline.streams.active_games import InHand
 from pipeline.streams.bronze_seqs import BronzeSeqs
 from pipeline.streams.chain import Link, connects, merged, reach
-from pipeline.streams.in_hand import InHand
 from pipeline.streams.lanes import Failure, classify
 from pipeline.streams.latency import spread
 from pipeline.streams.rows import Rows

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from sqlalchemy import Engine
 
 from pipeline.settings import Paths, Settings
-from pipeline.store.decisions import Decision, decided, record_failures
 from pipeline.store.games import Assignment, Held, assigned, held, holds, let_go
 from pipeline.store.leases import Lease
+from pipeline.store.stream_control import Decision, decided, record_failures
 from pipeline.streams import lanes
 from pipeline.streams.lanes import Failure
 from pipeline.streams.stream import Stream, stream_of

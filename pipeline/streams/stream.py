@@ -10,8 +10,8 @@ from pipeline import names
 from pipeline.delta import generation
 from pipeline.delta.table import Conflict, DataFile
 from pipeline.names import GameKey
-from pipeline.store.decisions import Decision
 from pipeline.store.games import Assignment
+from pipeline.store.stream_control import Decision
 from pipeline.streams import lanes
 from pipeline.streams.writers import GameTable, Writer
 

@@ -15,12 +15,12 @@ from sqlalchemy import Engine, update
 
 from pipeline.control import controller
 from pipeline.settings import Paths, Settings
-from pipeline.store.decisions import Decision, decided
 from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import carried, let_go
 from pipeline.store.groups import Group
 from pipeline.store.leases import Lease, leased
+from pipeline.store.stream_control import Decision, decided
 from pipeline.store.tables import streams
 
 _TURN_SECONDS = 0.3

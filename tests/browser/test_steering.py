@@ -12,11 +12,11 @@ from sqlalchemy import Engine
 
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
-from pipeline.store.decisions import Decision, record_failures
+from pipeline.store.assignments import group_seats, seats
 from pipeline.store.engine import open_store
 from pipeline.store.groups import driving, wanted
 from pipeline.store.operations import listed
-from pipeline.store.seats import group_seats, seats
+from pipeline.store.stream_control import Decision, record_failures
 from tests.browser.drivers import steered
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 from tests.browser.served import CHROMIUM, opened, served

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.names import game_key
-from pipeline.store.decisions import ask, ask_retry
 from pipeline.store.games import register_group
+from pipeline.store.stream_control import ask, ask_retry
 from tests import repairing
 from tests.faults import figures
 from tests.faults.oracle import judge

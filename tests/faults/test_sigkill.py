@@ -16,7 +16,7 @@ import pytest
 
 from pipeline.failpoints import ENVIRON
 from pipeline.store.games import register_group
-from pipeline.streams.in_hand import left
+from pipeline.streams.active_games import left
 from tests.faults import figures
 from tests.faults.faults import Faults
 from tests.faults.oracle import judge, tell

@@ -16,10 +16,10 @@ from pipeline.control.operations import moves
 from pipeline.control.processes.backends import process_of
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import load
+from pipeline.store.assignments import group_seats, seats
 from pipeline.store.engine import open_store
 from pipeline.store.groups import Group, create, forgive, open_runs
 from pipeline.store.operations import Operation, ask, operation, steps
-from pipeline.store.seats import group_seats, seats
 from tests.faults import figures
 from tests.faults.oracle import require_clean_books
 

@@ -26,8 +26,8 @@ from pipeline.ingest import query as ingest_query
 from pipeline.names import game_key
 from pipeline.repair.game import Game
 from pipeline.repair.gap import accept_gap
-from pipeline.store.decisions import ask_retry
 from pipeline.store.games import register_group
+from pipeline.store.stream_control import ask_retry
 from pipeline.store.tables import games
 from pipeline.streams import demux
 from tests.faults.faults import Faults

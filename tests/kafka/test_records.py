@@ -18,7 +18,7 @@ from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import DataFile, write_file
 from pipeline.demo.broker import Broker
 from pipeline.errors import Transient
-from pipeline.ingest import landing, query
+from pipeline.ingest import bronze_writer, query
 from pipeline.ingest.identity import Offsets
 from pipeline.maintenance import run
 from pipeline.names import game_key
@@ -203,19 +203,19 @@ def test_a_compacted_topic_is_read_with_its_holes(make: Make) -> None:
     assert landed == since(30, world.bronze())
 
 
-def _land_as_before() -> Callable[[Iterator[pa.RecordBatch], landing.IngestJob], Iterator[pa.RecordBatch]]:
+def _land_as_before() -> Callable[[Iterator[pa.RecordBatch], bronze_writer.IngestJob], Iterator[pa.RecordBatch]]:
     """Return the ingest task as it was before bronze had these columns; a closure, so that the worker has it too."""
     new, write = NEW, write_file
 
-    def land(batches: Iterator[pa.RecordBatch], job: landing.IngestJob) -> Iterator[pa.RecordBatch]:
+    def land(batches: Iterator[pa.RecordBatch], job: bronze_writer.IngestJob) -> Iterator[pa.RecordBatch]:
         def write_old(table: pa.Table, *rest: Any) -> DataFile:
             return write(table.select([name for name in table.column_names if name not in new]), *rest)
 
-        setattr(landing, "write_file", write_old)  # noqa: B010 - mypy forbids to assign another module's function
+        setattr(bronze_writer, "write_file", write_old)  # noqa: B010 - mypy forbids to assign another module's function
         try:
-            yield from landing.land(batches, job)
+            yield from bronze_writer.land(batches, job)
         finally:
-            setattr(landing, "write_file", write)  # noqa: B010 - likewise
+            setattr(bronze_writer, "write_file", write)  # noqa: B010 - likewise
 
     return land
 

@@ -27,10 +27,10 @@ from pipeline.maintenance.report import TableReport
 from pipeline.names import bronze_app_id
 from pipeline.repair import rebuild as rebuilding
 from pipeline.repair import replay as replaying
-from pipeline.repair import twins
+from pipeline.repair import stale_quarantine
 from pipeline.repair.game import Game
 from pipeline.settings import Demux, Maintenance, Paths, Settings, Store
-from pipeline.store import decisions, games, leases, seats
+from pipeline.store import assignments, games, leases, stream_control
 from pipeline.store.tables import leases as leases_table
 from pipeline.streams.group import Group
 from pipeline.streams.passes import Passes
@@ -252,12 +252,12 @@ class Life:
         return False
 
     def _evidence(self) -> str:
-        found = {key: each.evidence for key, each in decisions.decided(self._engine).items() if each.evidence}
+        found = {key: each.evidence for key, each in stream_control.decided(self._engine).items() if each.evidence}
         return str(found)
 
     def _look_at_decisions(self) -> None:
         """Nothing failed here but processes: a stream that was charged with more was charged wrongly."""
-        for key, each in decisions.decided(self._engine).items():
+        for key, each in stream_control.decided(self._engine).items():
             if each.failure_class in {"poison", "fatal"} or each.parked_at is not None:
                 self.problems.append(f"{key} was charged though nothing of it failed: {each.evidence}")
 
@@ -463,28 +463,28 @@ class Life:
     def _move(self) -> None:
         game = self._game()
         for _ in range(self._draw.choice((1, 1, 2))):
-            seat = seats.seats(self._engine).get(game.key)
+            seat = assignments.seats(self._engine).get(game.key)
             if seat is None or seat.group is None:
                 return
             target = "b" if seat.group == "a" else "a"
             try:
                 with self._engine.begin() as connection:
-                    seats.reassign(connection, {game.key: (seat.epoch, target)})
-            except seats.Moved:
+                    assignments.reassign(connection, {game.key: (seat.epoch, target)})
+            except assignments.Moved:
                 continue
             self._wait_a_while()
 
     def _own_query(self) -> None:
         game = self._game()
         for own in (True, False) * self._draw.choice((1, 1, 2)):
-            decisions.ask(self._engine, game.key, "somebody", own_query=own)
+            stream_control.ask(self._engine, game.key, "somebody", own_query=own)
             self._wait_a_while()
 
     def _pause(self) -> None:
         game = self._game()
-        decisions.ask(self._engine, game.key, "somebody", desired="paused")
+        stream_control.ask(self._engine, game.key, "somebody", desired="paused")
         self._wait_a_while()
-        decisions.ask(self._engine, game.key, "somebody", desired="running")
+        stream_control.ask(self._engine, game.key, "somebody", desired="running")
 
     def _register(self) -> None:
         for game in self.world.games[: self._draw.randint(1, 4)]:
@@ -539,15 +539,15 @@ class Life:
         if not self.disk.states(self.paths.quarantine):
             return
         schemas = LocalRegistry(self._engine).snapshot()
-        chosen = twins.quarantined_places(self._open(self.paths.quarantine), self.paths.quarantine, game)
+        chosen = stale_quarantine.quarantined_places(self._open(self.paths.quarantine), self.paths.quarantine, game)
         replaying.Replay(self.paths, self._settings.environment, schemas, dry_run=False).run(game, chosen)
 
     def _open(self, path: Path) -> DeltaTable:
-        found: DeltaTable = vars(twins)["DeltaTable"](path)
+        found: DeltaTable = vars(stale_quarantine)["DeltaTable"](path)
         return found
 
     def _twins(self, game: Game) -> None:
-        twins.remove(self.paths, self._settings.environment, game)
+        stale_quarantine.remove(self.paths, self._settings.environment, game)
 
     def _compact(self, game: Game) -> None:
         for path, order in ((self.paths.table(game.key), GAME),):

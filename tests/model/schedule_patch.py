@@ -29,7 +29,7 @@ from pipeline.delta import checkpoint as delta_checkpoint
 from pipeline.delta import log as delta_log
 from pipeline.delta.table import DataFile
 from pipeline.names import GameKey
-from pipeline.store import decisions, games, sources
+from pipeline.store import games, sources, stream_control
 from pipeline.streams import rows
 from pipeline.streams import split as splitting
 from pipeline.streams.bronze_files import Piece
@@ -56,7 +56,7 @@ _REAL: Final[dict[str, Any]] = {
     "read_commit": delta_log.read_commit,
     "publish_commit": delta_log.publish_commit,
     "has_version": delta_log.has_version,
-    "decided": decisions.decided,
+    "decided": stream_control.decided,
     "assigned": games.assigned,
     "_look": games._look,
     "_latest": registry._latest,

@@ -18,10 +18,10 @@ from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
 from pipeline.names import game_key
 from pipeline.repair.game import Game
+from pipeline.store.assignments import reassign
 from pipeline.store.games import record_one, register_group
 from pipeline.store.leases import Lease
 from pipeline.store.migrate import migrate
-from pipeline.store.seats import reassign
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.unit.test_contracts_messages import bundle, define
 

@@ -22,11 +22,11 @@ from pipeline.cli.main import cli
 from pipeline.control.processes.backends import process_of
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import load
-from pipeline.store.decisions import ask, ask_retry
+from pipeline.store.assignments import Seat, seats
 from pipeline.store.engine import open_store
 from pipeline.store.groups import Group, create, forgive, open_runs
 from pipeline.store.operations import listed
-from pipeline.store.seats import Seat, seats
+from pipeline.store.stream_control import ask, ask_retry
 from tests.faults import figures
 from tests.faults.oracle import ProducerLog, judge
 from tests.faults.test_owners import bronze_rows

@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest import query, source
-from pipeline.ingest.landing import IngestJob
+from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.landing_log import LANDING
 from pipeline.names import MALFORMED, bronze_app_id
 from pipeline.settings import Source

@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 
 from pipeline.ingest import query
 from pipeline.ingest.adopt import adopt
-from pipeline.ingest.landing import IngestJob, land
+from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.ingest.query import Ingest
 from pipeline.streams import passes
 from pipeline.streams.split import SplitJob

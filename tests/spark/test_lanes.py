@@ -11,7 +11,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.demo.simulator import game_names
 from pipeline.names import game_key
-from pipeline.store.decisions import ask
+from pipeline.store.stream_control import ask
 from pipeline.streams.passes import Passes
 
 GAMES = [game_key(name) for name in game_names(4, 7)]

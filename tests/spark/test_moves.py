@@ -13,9 +13,9 @@ from sqlalchemy import Engine
 
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import load
+from pipeline.store.assignments import group_seats, seats
 from pipeline.store.engine import open_store
 from pipeline.store.games import register_group
-from pipeline.store.seats import group_seats, seats
 
 pytestmark = pytest.mark.timeout(420)
 

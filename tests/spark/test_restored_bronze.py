@@ -14,8 +14,8 @@ from pipeline.ingest import adopt as adoption
 from pipeline.ingest.adopt import Adopted
 from pipeline.repair.game import Game
 from pipeline.repair.rebuild import rebuild
-from pipeline.store.decisions import ask_retry
 from pipeline.store.games import known_games
+from pipeline.store.stream_control import ask_retry
 from tests.spark.conftest import World
 
 GAMES = 6

@@ -15,7 +15,7 @@ from sqlalchemy import update
 from pipeline.delta.quarantine import REASONS
 from pipeline.demo.simulator import game_names
 from pipeline.names import game_key
-from pipeline.store.decisions import ask_retry
+from pipeline.store.stream_control import ask_retry
 from pipeline.store.tables import games
 from pipeline.streams import rows as sources
 from pipeline.streams.split import SplitJob, split

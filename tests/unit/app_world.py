@@ -16,7 +16,7 @@ from streamlit.testing.v1.element_tree import PageLink
 from app import access, looks
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
-from pipeline.store import decisions
+from pipeline.store import stream_control
 from pipeline.store.engine import open_store
 from tests.browser.seed import Seeded, seed
 
@@ -59,8 +59,10 @@ def four_games(tmp_path: Path) -> Iterator[Engine]:
     broken = {"status": "FAILED", "lane": "QUARANTINED", "last_error": "no space left"}
     seed(tmp_path, [*games, Seeded("Risk", "b", broken)], now=time.time(), history=False)
     engine = open_store(Settings(), Paths(tmp_path))
-    parked = decisions.Decision(parked_at=time.time(), failures=3, failure_class="poison", evidence="bad rows of seq 5")
-    decisions.record_failures(engine, {KEY["Risk"]: parked})
+    parked = stream_control.Decision(
+        parked_at=time.time(), failures=3, failure_class="poison", evidence="bad rows of seq 5"
+    )
+    stream_control.record_failures(engine, {KEY["Risk"]: parked})
     yield engine
     engine.dispose()
 

@@ -21,7 +21,7 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import drains, groups, moves, pauses, retirement
 from pipeline.control.operations.executor import advance, close, resume
 from pipeline.errors import Refused
-from pipeline.store import decisions, seats
+from pipeline.store import assignments, stream_control
 from pipeline.store.groups import change, wanted
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import OPEN, Operation, Stale, Wish, ask, listed
@@ -144,18 +144,18 @@ class Steering(Resting, RuleBasedStateMachine):
         self.come_to_rest()
 
     def _wish(self, kind: str) -> Wish | None:
-        there = seats.seats(self.engine)
+        there = assignments.seats(self.engine)
         busy = {target.removeprefix("game:").removeprefix("group:") for target in self.seen.taken}
         keys = {self.draw(*GAMES), self.draw(*GAMES)}
         keys = keys - busy or set(GAMES) - busy or keys
         group = self.draw(*(sorted(set(GROUPS) - busy) or GROUPS))
         now = time.time() + self.draw(0, 0, 0, 0, 600, -600)
         if kind == "move":
-            plan = moves.plan(dict.fromkeys(keys, group), there, seats.group_seats(self.engine), now)
+            plan = moves.plan(dict.fromkeys(keys, group), there, assignments.group_seats(self.engine), now)
             return plan.wish("ann", "because") if plan.moves else None
         if kind == "drain":
             loads = read_loads(self.engine, now)
-            return drains.drain(group, there, seats.group_seats(self.engine), now, loads).wish("ann", "because")
+            return drains.drain(group, there, assignments.group_seats(self.engine), now, loads).wish("ann", "because")
         if kind == "undo":
             done = [each for each in listed(self.engine) if each.state == "succeeded"]
             wish = controller.undo(self.engine, self.draw(*done[:3]), "cid", "", now)[0] if done else None
@@ -169,11 +169,11 @@ class Steering(Resting, RuleBasedStateMachine):
         facts = pauses.plan(kind, sorted(keys & self._carried().keys()), there, self._decided())
         return pauses.wish(kind, facts, "bob", "") if facts else None
 
-    def _carried(self) -> dict[str, seats.Seat]:
-        return {key: seat for key, seat in seats.seats(self.engine).items() if seat.retired_at is None}
+    def _carried(self) -> dict[str, assignments.Seat]:
+        return {key: seat for key, seat in assignments.seats(self.engine).items() if seat.retired_at is None}
 
-    def _decided(self) -> dict[str, decisions.Decision]:
-        return decisions.decided(self.engine)
+    def _decided(self) -> dict[str, stream_control.Decision]:
+        return stream_control.decided(self.engine)
 
     def _ask(self, wish: Wish, cut: int | None = None) -> None:
         self.drawer.append(wish)
@@ -317,8 +317,8 @@ class Steering(Resting, RuleBasedStateMachine):
         rows = [row for row in self.seen.rows.values() if row.state in OPEN and row.operation_id not in self.spoilt]
         how = self.draw("park", "park", "touch", "freeze", "spoil")
         if how == "park" or not rows:
-            parked = decisions.Decision(parked_at=1.0, failures=3, evidence="x")
-            decisions.record_failures(self.engine, {self.draw(*GAMES): parked})
+            parked = stream_control.Decision(parked_at=1.0, failures=3, evidence="x")
+            stream_control.record_failures(self.engine, {self.draw(*GAMES): parked})
             return
         row = self.draw(*rows)
         if how == "touch":

@@ -17,7 +17,7 @@ from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths, Roles, Settings
-from pipeline.store import decisions, tables
+from pipeline.store import stream_control, tables
 from pipeline.store.engine import open_store
 from pipeline.store.operations import Wish, change, listed
 from pipeline.store.operations import ask as ask_store
@@ -79,7 +79,7 @@ def test_what_can_be_done_with_a_game_follows_from_what_it_is(environment: Envir
     assert "is started by somebody else" in str(of_game(environment, "Chess")["restart"].why_not)
     set_groups(store, backend="local")
     assert "restart" in possible(of_game(environment, "Chess"))
-    decisions.ask(store, KEY["Go"], "ann", desired="paused")
+    stream_control.ask(store, KEY["Go"], "ann", desired="paused")
     assert possible(of_game(environment, "Go")) == {"resume", "replay", "move", "retire", "restart"}
     set_games(store, "Ludo", retired_at=1.0, group_name=None)
     retired = of_game(environment, "Ludo")

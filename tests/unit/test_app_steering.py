@@ -17,12 +17,12 @@ from pipeline.control.operations.executor import World, tick
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
-from pipeline.store import audit, decisions, tables
+from pipeline.store import audit, stream_control, tables
+from pipeline.store.assignments import seats
 from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.operations import Operation, Wish, change, listed, operation
 from pipeline.store.operations import ask as ask_store
-from pipeline.store.seats import seats
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
 from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, links, texts
 
@@ -99,8 +99,8 @@ def test_each_page_draws_a_full_and_hostile_store(page: str, tmp_path: Path, ope
     engine = open_store(Settings(), Paths(tmp_path))
     keys = [game_key(name) for name in HOSTILE]
     for key in keys:
-        failed = decisions.Decision(failures=2, failure_class="poison", evidence=HOSTILE[1], failed_at=1.0)
-        decisions.record_failures(engine, {key: failed})
+        failed = stream_control.Decision(failures=2, failure_class="poison", evidence=HOSTILE[1], failed_at=1.0)
+        stream_control.record_failures(engine, {key: failed})
     begun = [ask_store(engine, Wish("pause", (f"game:{key}",), HOSTILE[0], HOSTILE[1])) for key in keys]
     change(engine, change(engine, begun[0], "running"), "needs_human", HOSTILE[0])
     change(engine, begun[1], "failed", HOSTILE[1])
@@ -191,7 +191,7 @@ def test_another_preview_is_another_wish(store: Engine, opening: Opening) -> Non
 
 def test_a_table_that_is_sorted_anew_does_not_change_the_target(store: Engine, opening: Opening) -> None:
     """Between choosing and asking the worst game becomes the best; the game that was chosen by name is acted on."""
-    decisions.record_failures(store, {KEY["Go"]: decisions.Decision(failures=1, failed_at=1.0)})
+    stream_control.record_failures(store, {KEY["Go"]: stream_control.Decision(failures=1, failed_at=1.0)})
     app = choose(opening("repairs"), ["Risk"], box="repair")
     assert app.dataframe[0].value["game"].iloc[0] == "Risk"
     values = {"status": "STALLED", "lane": "RUN", "backlog_age_seconds": 0.0}
@@ -360,7 +360,7 @@ def test_an_operation_is_closed_with_a_reason(store: Engine, opening: Opening) -
 def test_an_undo_shows_what_it_does_before_it_is_asked(store: Engine, opening: Opening) -> None:
     """Undo is a preview and a confirmation like any other, and says why where it cannot be."""
     begun = ask_store(store, pauses.wish("pause", {KEY["Chess"]: "running"}, "ann", ""))
-    decisions.ask(store, KEY["Chess"], "ann", desired="paused")
+    stream_control.ask(store, KEY["Chess"], "ann", desired="paused")
     done = change(store, begun, "succeeded", "Paused.")
     app = opening("operations", operation=done.operation_id)
     app.button(key="undo").click().run()

@@ -20,15 +20,15 @@ from pipeline.control.supervision.restart_policy import Seen
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import load
 from pipeline.store import groups as store
+from pipeline.store.assignments import seats
 from pipeline.store.engine import open_store
 from pipeline.store.fleet import group_drivers
 from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create, open_runs, wanted
 from pipeline.store.leases import store_time
 from pipeline.store.operations import listed
-from pipeline.store.seats import seats
 from pipeline.store.tables import group_runs, groups
-from pipeline.streams.in_hand import left
+from pipeline.streams.active_games import left
 
 DRIVER = """
 import pathlib, signal, sys, threading
@@ -57,7 +57,7 @@ from pipeline.store.drivers import beat, start_driver, write_streams
 from pipeline.store.engine import open_store
 from pipeline.store.games import carried, let_go
 from pipeline.store.leases import leased
-from pipeline.streams.in_hand import InHand
+from pipeline.streams.active_games import InHand
 from listeners.sample import StreamState
 
 name, env = sys.argv[1], pathlib.Path(sys.argv[2])

@@ -11,11 +11,11 @@ import pytest
 from pipeline.control.capabilities import NAMES, Capability, Facts, capabilities, read_facts
 from pipeline.errors import Refused
 from pipeline.repair.quarantined import Selection
-from pipeline.store.decisions import Decision, record_failures
+from pipeline.store.assignments import retire
 from pipeline.store.drivers import start_driver
 from pipeline.store.games import register_group
 from pipeline.store.operations import Wish, ask, change
-from pipeline.store.seats import retire
+from pipeline.store.stream_control import Decision, record_failures
 from tests.unit.repair_world import CHESS, broken, early, good, make_world
 
 DEADLY = Selection(reason="kills_worker")

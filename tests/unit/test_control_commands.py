@@ -13,11 +13,11 @@ from pipeline.control.controller import KINDS, run
 from pipeline.control.operations.executor import World, tick
 from pipeline.errors import Refused
 from pipeline.settings import load
+from pipeline.store.assignments import seats
 from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.operations import change, listed
-from pipeline.store.seats import seats
 from pipeline.store.sources import Identity, record_identity
 from pipeline.store.tables import groups
 

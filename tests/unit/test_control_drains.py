@@ -11,10 +11,10 @@ from pipeline.control.operations.drains import drain
 from pipeline.control.operations.executor import World, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
+from pipeline.store.assignments import group_seats, seats
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.operations import Operation, ask, operation
 from pipeline.store.placing import GroupLoad, Load, Loads, tallied
-from pipeline.store.seats import group_seats, seats
 from pipeline.store.tables import drivers as drivers_table
 from pipeline.store.tables import groups
 from tests.unit.test_control_moves import ALIVE, NOW, Drivers

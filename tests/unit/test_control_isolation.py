@@ -5,8 +5,8 @@ import json
 import pytest
 
 from pipeline.control.operations.isolation import suspects, wish
+from pipeline.store.assignments import Seat
 from pipeline.store.groups import Group, Run
-from pipeline.store.seats import Seat
 
 NOW = 10_000.0
 

@@ -17,13 +17,13 @@ from pipeline.control.operations import moves, pauses
 from pipeline.control.operations.executor import World, close, require_undoable, resume, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
-from pipeline.store import audit, decisions
+from pipeline.store import audit, stream_control
+from pipeline.store.assignments import GroupSeat, seats
 from pipeline.store.drivers import write_streams
 from pipeline.store.games import carried, let_go, record_seen, register_group
 from pipeline.store.leases import Lease, store_time
 from pipeline.store.operations import Operation, ask, hash_of, operation, steps
 from pipeline.store.placing import GroupLoad, Load, tallied
-from pipeline.store.seats import GroupSeat, seats
 from pipeline.store.tables import games, operations
 from tests.unit.leases_world import SECONDS, StoreClock, group_lease
 
@@ -387,18 +387,20 @@ def test_an_operation_that_makes_no_sense_stands_still_and_the_others_go_on(driv
 def test_a_decision_is_done_when_its_driver_tells_of_it(drivers: Drivers, world: World, kind: str, lane: Lane) -> None:
     """A pause that no driver has heard of is not said to be one; what would change nothing is left out."""
     if kind == "resume":
-        decisions.ask(drivers.store, "g1", "ann", desired="paused")
+        stream_control.ask(drivers.store, "g1", "ann", desired="paused")
     if kind == "retry":
-        decisions.record_failures(drivers.store, {"g1": decisions.Decision(parked_at=1.0, failures=3, evidence="x")})
+        stream_control.record_failures(
+            drivers.store, {"g1": stream_control.Decision(parked_at=1.0, failures=3, evidence="x")}
+        )
     left = {"pause": ["g2"], "resume": ["g1"], "retry": ["g1"]}[kind]
     if kind == "pause":
-        decisions.ask(drivers.store, "g1", "ann", desired="paused")
-    facts = pauses.plan(kind, ["g1", "g2"], seats(drivers.store), decisions.decided(drivers.store))
+        stream_control.ask(drivers.store, "g1", "ann", desired="paused")
+    facts = pauses.plan(kind, ["g1", "g2"], seats(drivers.store), stream_control.decided(drivers.store))
     assert list(facts) == left
     begun = ask(drivers.store, pauses.wish(kind, facts, "bob", ""))
     tick(world, KINDS)
     assert (names(drivers, begun), state(drivers, begun)) == ([("decide", "done"), ("see", "running")], "verifying")
-    made = decisions.decided(drivers.store)[left[0]]
+    made = stream_control.decided(drivers.store)[left[0]]
     assert (made.desired, made.parked_at) == ("paused" if kind == "pause" else "running", None)
     for name in "abc":
         drivers.boundary(name, {"pause": "RUN", "resume": "PAUSED", "retry": "QUARANTINED"}[kind])  # type: ignore[arg-type]
@@ -408,7 +410,7 @@ def test_a_decision_is_done_when_its_driver_tells_of_it(drivers: Drivers, world:
         drivers.boundary(name, lane)
     tick(world, KINDS)
     assert state(drivers, begun) == "succeeded"
-    assert pauses.plan(kind, left, seats(drivers.store), decisions.decided(drivers.store)) == {}
+    assert pauses.plan(kind, left, seats(drivers.store), stream_control.decided(drivers.store)) == {}
 
 
 def test_a_pause_is_undone_by_a_resume(drivers: Drivers, world: World) -> None:
@@ -423,8 +425,8 @@ def test_a_pause_is_undone_by_a_resume(drivers: Drivers, world: World) -> None:
     wish, lines = controller.undo(drivers.store, done, "bob", "enough", NOW)
     assert (wish.kind, wish.targets, wish.undoes) == ("resume", ("game:g1",), done.operation_id)
     assert lines[-1] == "1 to resume. No other stream is touched."
-    decisions.record_failures(drivers.store, {"g1": decisions.Decision(failures=1)})
-    facts = pauses.plan("retry", ["g1"], seats(drivers.store), decisions.decided(drivers.store))
+    stream_control.record_failures(drivers.store, {"g1": stream_control.Decision(failures=1)})
+    facts = pauses.plan("retry", ["g1"], seats(drivers.store), stream_control.decided(drivers.store))
     retried = ask(drivers.store, pauses.wish("retry", facts, "ann", ""))
     with pytest.raises(Refused, match="is a retry, which has no inverse"):
         require_undoable(drivers.store, retried)

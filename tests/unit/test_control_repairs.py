@@ -21,12 +21,12 @@ from pipeline.control.operations.executor import World, tick
 from pipeline.errors import Refused
 from pipeline.failpoints import ENVIRON
 from pipeline.store import audit
-from pipeline.store.decisions import Decision, decided, record_failures
-from pipeline.store.decisions import ask as ask_of_stream
+from pipeline.store.assignments import retire, seats
 from pipeline.store.drivers import start_driver, write_streams
 from pipeline.store.games import generations, register_group
 from pipeline.store.operations import Operation, Wish, ask, operation, steps
-from pipeline.store.seats import retire, seats
+from pipeline.store.stream_control import Decision, decided, record_failures
+from pipeline.store.stream_control import ask as ask_of_stream
 from tests.unit.repair_world import CHESS, GO, SECOND, broken, early, good, make_world
 from tests.unit.repair_world import World as Tables
 

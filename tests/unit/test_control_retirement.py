@@ -13,10 +13,10 @@ from pipeline.control.operations import moves, pauses, retirement
 from pipeline.control.operations.executor import World, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
+from pipeline.store.assignments import Moved, reassign, restore, retire, seats
 from pipeline.store.fleet import TROUBLE, read_fleet
 from pipeline.store.games import assigned, record_heads, record_seen, register_group, retired_games
 from pipeline.store.operations import Operation, ask, operation, steps
-from pipeline.store.seats import Moved, reassign, restore, retire, seats
 from pipeline.verify.balance import verify
 from pipeline.verify.report import render
 from tests.unit.repair_world import CHESS, good, make_world

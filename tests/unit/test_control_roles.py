@@ -13,10 +13,10 @@ from pipeline.control.roles import CONTROLLER, current, may, require
 from pipeline.errors import Refused
 from pipeline.settings import Roles, load
 from pipeline.store import members
-from pipeline.store.decisions import decided
+from pipeline.store.assignments import seats
 from pipeline.store.games import record_seen
 from pipeline.store.operations import ask, operation
-from pipeline.store.seats import seats
+from pipeline.store.stream_control import decided
 from pipeline.store.tables import role_members
 
 NAMED = Roles(operators=("olga",), movers=("max",), access_admins=("ada",))

@@ -14,7 +14,7 @@ from pipeline.control.operations.executor import World, close, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
-from pipeline.store.decisions import decided
+from pipeline.store.assignments import GroupSeat, Moved, reassign, seats
 from pipeline.store.games import carried, holds, let_go, record_seen, register_group
 from pipeline.store.groups import wanted
 from pipeline.store.operations import (
@@ -29,7 +29,7 @@ from pipeline.store.operations import (
     operation,
     steps,
 )
-from pipeline.store.seats import GroupSeat, Moved, reassign, seats
+from pipeline.store.stream_control import decided
 from pipeline.store.tables import games, groups
 from tests.unit.leases_world import StoreClock, group_lease
 

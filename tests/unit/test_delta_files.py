@@ -9,8 +9,8 @@ from deltalake import DeltaTable
 
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable, write_file
-from pipeline.ingest import landed
-from pipeline.ingest.truth import forget_refused
+from pipeline.ingest import bronze_progress
+from pipeline.ingest.source_checks import forget_refused
 from pipeline.maintenance.run import one_round
 from pipeline.repair.dedupe import dedupe
 from pipeline.repair.quarantined import Selection
@@ -75,7 +75,7 @@ def test_how_far_bronze_has_a_topic_is_read_where_delta_rs_rewrote_it(tmp_path: 
     table = pa.Table.from_pylist(rows, schema=BRONZE)
     bronze.commit([write_file(table, bronze.path, ["seq", "game_key"])], None, 1)
     DeltaTable(bronze.path).delete("pos = 0")
-    assert landed.last_offsets(bronze.path, "events", 0, {0}) == {0: 2}
+    assert bronze_progress.last_offsets(bronze.path, "events", 0, {0}) == {0: 2}
 
 
 @pytest.fixture

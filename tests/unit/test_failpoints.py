@@ -21,7 +21,7 @@ DATA_PATH: Final = (
     "ingest/*.py",
     "maintenance/*.py",
     "repair/*.py",
-    "store/decisions.py",
+    "store/stream_control.py",
     "store/drivers.py",
     "store/games.py",
     "store/leases.py",
@@ -39,7 +39,7 @@ EFFECT_CALLS: Final = {
 """Names of functions and methods that change the world."""
 
 WITHOUT_POINTS: Final = {
-    "streams/in_hand.py": "nothing depends on what it leaves: a file that is torn or gone tells nothing",
+    "streams/active_games.py": "nothing depends on what it leaves: a file that is torn or gone tells nothing",
     "delta/checkpoint.py:_write": "writes into the file that `write_checkpoint` has opened between two points",
     "streams/split.py:_ipc": "writes into memory",
     "maintenance/run.py:alone": "a lock that saves work and guards nothing",

@@ -11,7 +11,7 @@ from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import Conflict, CursorTable, DataFile, write_file
 from pipeline.ingest.attempts import Attempts, left_behind
-from pipeline.ingest.truth import forget_refused
+from pipeline.ingest.source_checks import forget_refused
 
 APP = "turnout/test/ingest/1"
 

@@ -19,8 +19,8 @@ from sqlalchemy import Engine
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.errors import Transient
 from pipeline.ingest import query
+from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.checkpoint import Landed, require_bronze
-from pipeline.ingest.landing import IngestJob
 from pipeline.ingest.query import Ingest
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.engine import open_store

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.errors import Refused
-from pipeline.ingest import identity, landed, landing_log, topic
+from pipeline.ingest import bronze_progress, identity, landing_log, topic
 from pipeline.ingest.identity import Commits, Gap, Known, LandingSeen, Offsets, TopicSeen
 from pipeline.ingest.landing_log import LANDING
 from pipeline.settings import load
@@ -258,7 +258,7 @@ def test_last_offsets_are_those_of_all_rows(seed: int, tmp_path_factory: pytest.
     expected: dict[int, int] = {}
     for row in rows_above:
         expected[row["partition"]] = max(row["offset"], expected.get(row["partition"], -1))
-    assert expected == landed.last_offsets(folder, "t", since, {0, 1, 2})
+    assert expected == bronze_progress.last_offsets(folder, "t", since, {0, 1, 2})
 
 
 def test_the_last_offset_may_be_in_any_file_of_its_seq(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_the_last_offset_may_be_in_any_file_of_its_seq(tmp_path: Path) -> None:
         for offset in range(20)
     ]
     table.commit([write_file(pa.Table.from_pylist([row], BRONZE), tmp_path, ["seq"]) for row in rows], None, 1)
-    assert landed.last_offsets(tmp_path, "t", 0, {0}) == {0: 19}
+    assert bronze_progress.last_offsets(tmp_path, "t", 0, {0}) == {0: 19}
 
 
 def test_no_more_of_bronze_is_read_than_must_be(tmp_path: Path) -> None:
@@ -282,9 +282,11 @@ def test_no_more_of_bronze_is_read_than_must_be(tmp_path: Path) -> None:
         for action in pa.table(DeltaTable(table).get_add_actions(flatten=True)).to_pylist():
             if action["max.seq"] <= 3:
                 (table / action["path"]).write_bytes(b"unreadable")
-    assert landed.last_offsets(tmp_path / "kafka", "t", 0, {0, 1}) == {0: 4, 1: 4}
+    assert bronze_progress.last_offsets(tmp_path / "kafka", "t", 0, {0, 1}) == {0: 4, 1: 4}
     commits = {f"file-{number}": number for number in range(9)}
-    assert landed.LastCommit(4, frozenset({"file-4"})) == landed.last_commit(tmp_path / "landing", 0, commits)
+    assert bronze_progress.LastCommit(4, frozenset({"file-4"})) == bronze_progress.last_commit(
+        tmp_path / "landing", 0, commits
+    )
 
 
 def test_the_last_landing_commit_is_found_with_its_files(tmp_path: Path) -> None:
@@ -292,10 +294,10 @@ def test_the_last_landing_commit_is_found_with_its_files(tmp_path: Path) -> None
     folder = tmp_path / "bronze"
     bronze_of(folder, [[{"topic": "a"}, {"topic": "b"}], [{"topic": "c"}], [{"topic": "k", "partition": 0}]])
     commits = {"a": 0, "b": 1, "c": 1, "d": 1}
-    assert landed.LastCommit(1, frozenset({"b", "c"})) == landed.last_commit(folder, 0, commits)
-    assert landed.LastCommit(1, frozenset({"c"})) == landed.last_commit(folder, 1, commits)
-    assert landed.LastCommit(-1, frozenset({"a", "b", "c"})) == landed.last_commit(folder, 0, {})
-    assert landed.last_commit(folder, 2, commits) is None
+    assert bronze_progress.LastCommit(1, frozenset({"b", "c"})) == bronze_progress.last_commit(folder, 0, commits)
+    assert bronze_progress.LastCommit(1, frozenset({"c"})) == bronze_progress.last_commit(folder, 1, commits)
+    assert bronze_progress.LastCommit(-1, frozenset({"a", "b", "c"})) == bronze_progress.last_commit(folder, 0, {})
+    assert bronze_progress.last_commit(folder, 2, commits) is None
 
 
 # --------------------------------------------------------------------------------------------- what a landing log tells

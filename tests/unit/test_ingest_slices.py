@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable, write_file
-from pipeline.ingest.landing import IngestJob, land
+from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.maintenance.readers import Reader, passed_seq
 from pipeline.names import MALFORMED, game_key
 from pipeline.settings import Onboarding

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.delta.bronze import BRONZE
 from pipeline.ingest import name_sketch, pending
-from pipeline.ingest.landing import IngestJob, land
+from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.ingest.name_sketch import EMPTY, merged, sketched
 from pipeline.ingest.onboarding import Onboarding
 from pipeline.names import GameKey, game_key

@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 from pipeline.errors import Refused
 from pipeline.repair.gap import Accepted, accept_gap
 from pipeline.store import audit
-from pipeline.store.decisions import decided
+from pipeline.store.stream_control import decided
 from tests.unit.repair_world import CHESS, GO, World, good, make_world
 
 

@@ -21,7 +21,7 @@ from pipeline.delta.table import Conflict, CursorTable, write_file
 from pipeline.errors import Refused
 from pipeline.failpoints import ENVIRON, Injected
 from pipeline.names import GameKey, bronze_app_id, stream_app_id
-from pipeline.repair import bronze_rows, removal, switch, twins
+from pipeline.repair import bronze_rows, removal, stale_quarantine, switch
 from pipeline.repair import rebuild as rebuilds
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import Rebuilt, rebuild
@@ -263,7 +263,7 @@ def test_a_removal_never_takes_what_a_rebuild_leaves_to_quarantine(
     world.quarantine([{**row, "reason": "unknown_schema"} for row in rows])
     world.forget()
     world.register(message=OTHER)
-    module, name = (removal, "_commit") if point == "before the commit" else (twins, "_delete")
+    module, name = (removal, "_commit") if point == "before the commit" else (stale_quarantine, "_delete")
     real = getattr(module, name)
 
     def slow(*arguments: Any) -> None:
@@ -272,7 +272,7 @@ def test_a_removal_never_takes_what_a_rebuild_leaves_to_quarantine(
         real(*arguments)
 
     monkeypatch.setattr(module, name, slow)
-    twins.remove(world.paths, world.environment, CHESS)
+    stale_quarantine.remove(world.paths, world.environment, CHESS)
     assert not set(places) & set(world.rows())
     assert set(places) <= set(world.refused())
     assert is_clean(world.verify(), lost=0)
@@ -291,7 +291,7 @@ def test_a_rebuild_whose_refused_rows_are_taken_for_twins_begins_again(
         attempts.append(1)
         if len(attempts) == 1:
             assert world.verify().totals.stale_twins == 4
-            assert twins.remove(world.paths, world.environment, CHESS) == 4
+            assert stale_quarantine.remove(world.paths, world.environment, CHESS) == 4
 
     monkeypatch.setattr(rebuilds, "hit", meanwhile)
     assert run(world).refused == 7

@@ -22,7 +22,7 @@ from pipeline.cli.main import cli
 from pipeline.delta.table import Conflict
 from pipeline.errors import Refused
 from pipeline.failpoints import ENVIRON, Injected
-from pipeline.repair import removal, twins
+from pipeline.repair import removal, stale_quarantine
 from pipeline.repair import replay as replays
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.repair.rebuild import rebuild
@@ -285,7 +285,7 @@ def test_a_removal_that_others_overtake_again_and_again_gives_up(world: World, m
     def never(*_: Any) -> None:
         raise Conflict("overtaken")
 
-    monkeypatch.setattr(twins, "_delete", never)
+    monkeypatch.setattr(stale_quarantine, "_delete", never)
     (done,) = replay_all(
         world.paths, world.environment, world.registry.snapshot(), world.known(), Selection(), dry_run=False
     )

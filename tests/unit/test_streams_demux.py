@@ -9,9 +9,9 @@ from sqlalchemy import update
 
 from listeners.stream_id import StreamId
 from pipeline.settings import Paths, Settings, load
-from pipeline.store.decisions import Decision, ask
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen, register_group
+from pipeline.store.stream_control import Decision, ask
 from pipeline.store.tables import games
 from pipeline.streams.demux import Demux, Driver
 from pipeline.streams.passes import Outcome

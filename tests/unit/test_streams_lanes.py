@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.store.decisions import Decision
+from pipeline.store.stream_control import Decision
 from pipeline.streams.lanes import (
     BUDGET,
     HEALTHY_SECONDS,

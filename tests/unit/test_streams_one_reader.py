@@ -23,11 +23,11 @@ from pipeline.delta.table import CursorTable, write_file
 from pipeline.names import bronze_app_id
 from pipeline.repair.rebuild import rebuild
 from pipeline.settings import Demux, Settings
-from pipeline.store.decisions import Decision, ask
 from pipeline.store.games import last_seq, record_seen, register_group
+from pipeline.store.stream_control import Decision, ask
+from pipeline.streams.active_games import InHand
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.demux import Driver
-from pipeline.streams.in_hand import InHand
 from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import Roster
 from pipeline.streams.rows import Rows

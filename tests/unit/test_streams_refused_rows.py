@@ -14,7 +14,7 @@ from pipeline.delta.table import CursorTable, DataFile, write_file
 from pipeline.store.games import register_group
 from pipeline.streams import passes as passing
 from pipeline.streams import split as splitting
-from pipeline.streams.in_hand import InHand
+from pipeline.streams.active_games import InHand
 from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.split import READ, Place, SplitJob, split
 from pipeline.streams.stream import Stream

@@ -15,7 +15,7 @@ from pipeline.settings import load
 from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.tables import drivers
-from pipeline.telling import Telling
+from pipeline.telemetry import Telling
 from pipeline.wiring import _Driver, _Duty, _refusal_told
 
 

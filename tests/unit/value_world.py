@@ -17,7 +17,7 @@ from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable, DataFile
-from pipeline.ingest.landing import IngestJob, land
+from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.names import bronze_app_id, game_key
 from pipeline.repair.game import Game
 from pipeline.settings import Paths, Settings

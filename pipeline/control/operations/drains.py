@@ -7,8 +7,8 @@ from pipeline.control.operations.executor import some
 from pipeline.control.operations.moves import Plan, plan, require_group
 from pipeline.control.placement.planner import leaving, most_room
 from pipeline.errors import Refused
+from pipeline.store.assignments import GroupSeat, Seat
 from pipeline.store.placing import Loads
-from pipeline.store.seats import GroupSeat, Seat
 
 
 def drain(group: str, there: Mapping[str, Seat], groups: Mapping[str, GroupSeat], now: float, loads: Loads) -> Plan:

@@ -11,9 +11,9 @@ from typing import Final
 from pipeline.control.operations import moves
 from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
 from pipeline.control.roles import CONTROLLER
+from pipeline.store.assignments import Seat
 from pipeline.store.groups import Group, Run, create, wanted
 from pipeline.store.operations import Operation, Wish
-from pipeline.store.seats import Seat
 
 _DEATHS: Final = 2
 _WITHIN_SECONDS: Final = 1800.0

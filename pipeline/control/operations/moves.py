@@ -14,10 +14,10 @@ from pipeline.control.placement.planner import catch_up_seconds, full, most_room
 from pipeline.errors import Refused
 from pipeline.health.lag import seconds_left
 from pipeline.settings import Demux
+from pipeline.store.assignments import GroupSeat, Moved, Seat, group_seats, reassign, require_carried, seats
 from pipeline.store.fleet import silence
 from pipeline.store.operations import Operation, Wish, hold
 from pipeline.store.placing import GroupLoad, Loads
-from pipeline.store.seats import GroupSeat, Moved, Seat, group_seats, reassign, require_carried, seats
 
 _RELEASE_SECONDS: Final = 120.0  # a pass may be running; a driver that is dead loses its lease before
 _TAKE_SECONDS: Final = 120.0

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
 from pipeline.errors import Refused
-from pipeline.store.decisions import Decision, Desired, ask_retry_within, ask_within, decided
+from pipeline.store.assignments import Seat, require_carried, seats
 from pipeline.store.operations import Operation, Wish, hold
-from pipeline.store.seats import Seat, require_carried, seats
+from pipeline.store.stream_control import Decision, Desired, ask_retry_within, ask_within, decided
 
 _SEEN_SECONDS: Final = 120.0
 _NOTHING: Final = Decision()

@@ -25,18 +25,18 @@ from pipeline.delta.quarantine import REASONS
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.names import GameKey, plain, stream_app_id
-from pipeline.repair import twins
+from pipeline.repair import stale_quarantine
 from pipeline.repair.game import Game, known_names, unreadable
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.repair.rebuild import Replaced, rebuild
 from pipeline.repair.replay import KILLS_WORKER, Replayed, replay_all
-from pipeline.repair.telling import render_rebuilt
+from pipeline.repair.report import render_rebuilt
 from pipeline.settings import Paths
-from pipeline.store.decisions import Decision, ask_retry, decided
+from pipeline.store.assignments import Seat, group_seats, seats
 from pipeline.store.fleet import silence
 from pipeline.store.games import record_generation, registered_keys, retired_games
 from pipeline.store.operations import Operation, Wish, begin_step, end_step, steps
-from pipeline.store.seats import Seat, group_seats, seats
+from pipeline.store.stream_control import Decision, ask_retry, decided
 
 _WORK_SECONDS: Final = 6 * 3600.0  # a game's whole bronze may be read, and others may be before it
 _SEEN_SECONDS: Final = 300.0
@@ -230,7 +230,7 @@ def _rebuild_one(world: World, schemas: SchemaSet, game: Game, replaces: int) ->
     except Replaced:  # by a controller that was killed right after the switch: what it did not come to is done here
         there = newest_generation(world.paths, world.settings.environment, game.key) or replaces
         record_generation(world.engine, game.key, there)
-        twins.remove(world.paths, world.settings.environment, game)
+        stale_quarantine.remove(world.paths, world.settings.environment, game)
         return f"{game.key}: generation {there} was there already"
     newest = newest_generation(world.paths, world.settings.environment, game.key)
     if newest is None or newest < done.generation:

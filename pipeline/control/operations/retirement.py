@@ -10,10 +10,10 @@ from typing import Any, Final
 from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
 from pipeline.control.operations.moves import release
 from pipeline.errors import Refused
-from pipeline.store import seats as store
+from pipeline.store import assignments as store
+from pipeline.store.assignments import Moved, Seat, seats
 from pipeline.store.games import assign_waiting
 from pipeline.store.operations import Operation, Wish, hold
-from pipeline.store.seats import Moved, Seat, seats
 
 _RELEASE_SECONDS: Final = 120.0  # as long as a move waits for it
 _SEEN_SECONDS: Final = 300.0

@@ -19,12 +19,12 @@ from pipeline.control.roles import CONTROLLER
 from pipeline.control.supervision.restart_policy import Seen
 from pipeline.errors import Refused
 from pipeline.settings import Placement
+from pipeline.store.assignments import GroupSeat, Seat, group_seats, seats
 from pipeline.store.fleet import Driver, group_drivers
 from pipeline.store.groups import last_lived
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Wish, ask, asked_under
 from pipeline.store.placing import Loads
-from pipeline.store.seats import GroupSeat, Seat, group_seats, seats
 
 _log = logging.getLogger("turnout")
 _TRIES: Final = 3  # starts that must have come to nothing

@@ -16,9 +16,9 @@ from pipeline.control.supervision import restart_policy
 from pipeline.control.supervision.restart_policy import Action, Seen
 from pipeline.errors import Refused, Transient
 from pipeline.store import groups as store
+from pipeline.store.assignments import seats
 from pipeline.store.leases import store_time
 from pipeline.store.operations import ask
-from pipeline.store.seats import seats
 
 _log = logging.getLogger("turnout")
 

@@ -16,8 +16,8 @@ from pipeline.delta.table import CursorTable, write_file
 from pipeline.errors import Refused
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest.adopt import Adopted
+from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.identity import Commits
-from pipeline.ingest.landing import IngestJob
 from pipeline.ingest.landing_log import LANDING
 from pipeline.store import sources
 from protos.turnout.v1.wrapper_pb2 import Wrapper

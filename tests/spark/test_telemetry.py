@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from listeners import history
 from listeners.listener import attach
 from pipeline.streams.watchdog import Watchdog
-from pipeline.telling import Telling
+from pipeline.telemetry import Telling
 
 
 def _scraped(address: str, metric: str, key: str) -> float:

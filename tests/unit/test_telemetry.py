@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from pipeline.settings import Metrics, Paths
-from pipeline.telling import Telling
+from pipeline.telemetry import Telling
 
 
 def test_a_driver_that_ends_late_leaves_its_successor_on_the_list(tmp_path: Path) -> None:

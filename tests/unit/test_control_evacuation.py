@@ -19,13 +19,13 @@ from pipeline.control.supervision.restart_policy import Seen
 from pipeline.control.supervision.supervisor import observe
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Placement, Settings, load
+from pipeline.store.assignments import GroupSeat, Seat
 from pipeline.store.drivers import start_driver
 from pipeline.store.fleet import Driver
 from pipeline.store.games import assigned, record_seen, register_group
 from pipeline.store.groups import Group, Run, begin_run, create, end_run, forgive, last_lived, wanted
 from pipeline.store.operations import Operation, Wish, ask, listed, operation
 from pipeline.store.placing import GroupLoad, Load, Loads, tallied
-from pipeline.store.seats import GroupSeat, Seat
 from pipeline.store.tables import drivers as drivers_table
 from pipeline.store.tables import group_runs
 from pipeline.store.tables import groups as groups_table

@@ -26,8 +26,8 @@ from pipeline.errors import Refused, Transient
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest import topic
 from pipeline.ingest.adopt import Adopted
+from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.identity import Offsets
-from pipeline.ingest.landing import IngestJob
 from pipeline.ingest.query import Ingest
 from pipeline.settings import Settings, Source, load
 from pipeline.store import sources

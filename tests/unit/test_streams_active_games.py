@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.streams.in_hand import InHand, left
+from pipeline.streams.active_games import InHand, left
 
 
 def test_it_is_told_only_meanwhile(tmp_path: Path) -> None:
