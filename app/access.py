@@ -14,13 +14,14 @@ from sqlalchemy import Engine, select
 
 from app import words
 from app.services import Environment, engine, reading
-from grants import asking, drifts, ledger, picture, requests
-from grants.drift import Drift
-from grants.ledger import Held, Item
-from grants.matrix import Matrix, matrix
+from grants.applying import drift_store, ledger, proposals, requests
+from grants.applying.ledger import Held, Item
+from grants.applying.requests import Request
 from grants.model import Observed, PrincipalKind, folded
-from grants.requests import Request
-from grants.resolver import Resolver
+from grants.observing import snapshot
+from grants.observing.matrix import Matrix, matrix
+from grants.observing.resolver import Resolver
+from grants.planning.drift import Drift
 from pipeline.errors import Refused
 from pipeline.store.games import known_games
 from pipeline.store.leases import is_held
@@ -167,7 +168,7 @@ def _look(store: str, _environment: Environment) -> Look:
     there = engine(_environment)
     with reading():
         read_at, problem = _newest(there)
-        opened = [each for each in listed(there, only_open=True, limit=_MOST_OPEN) if each.kind == asking.KIND]
+        opened = [each for each in listed(there, only_open=True, limit=_MOST_OPEN) if each.kind == proposals.KIND]
         runs = is_held(there, "controller", "main") if _environment.settings.store.leases else None
         return Look(
             names=known_games(there),
@@ -190,7 +191,7 @@ def _newest(store: Engine) -> tuple[float | None, str | None]:
 
 @st.cache_resource(max_entries=2, show_spinner=False)
 def _known(store: str, read_at: float, _environment: Environment) -> Known:  # noqa: ARG001 - the two are the cache's key
-    observed = picture.read(engine(_environment)).observed
+    observed = snapshot.read(engine(_environment)).observed
     if observed is None:
         raise Refused("The picture of the catalog is gone. Look again.")
     resolver = Resolver(observed)
@@ -203,7 +204,7 @@ def _known(store: str, read_at: float, _environment: Environment) -> Known:  # n
 @st.cache_resource(ttl=5, max_entries=2, show_spinner=False)
 def _drift(store: str, read_at: float, _known: Known, _environment: Environment) -> Drift:  # noqa: ARG001 - as above
     with reading():
-        return drifts.in_picture(engine(_environment), _known.observed)
+        return drift_store.in_picture(engine(_environment), _known.observed)
 
 
 @st.cache_resource(ttl=1, max_entries=50, show_spinner=False)

@@ -13,13 +13,13 @@ from typing import Final, Literal
 from app import access, services, words
 from app.asking import Preview, writing
 from app.services import Environment
-from grants import approving, asking, drifts, requests
-from grants.asking import Prepared
-from grants.drift import Finding
-from grants.drift import wish as wish_about
-from grants.effects import Effect
-from grants.entitlements import Wish
-from grants.requests import Request
+from grants.applying import approvals, drift_store, proposals, requests
+from grants.applying.proposals import Prepared
+from grants.applying.requests import Request
+from grants.planning.drift import Finding
+from grants.planning.drift import wish as wish_about
+from grants.planning.effects import Effect
+from grants.planning.entitlements import Wish
 from pipeline.control.roles import require
 from pipeline.errors import Refused
 from pipeline.settings import Roles, Settings
@@ -50,10 +50,10 @@ def preview_change(
         )
     with services.reading(), services.catalog_answers(environment):
         catalog = services.catalog(environment)
-        prepared = asking.prepare(services.engine(environment), catalog, environment.settings.access, wishes)
+        prepared = proposals.prepare(services.engine(environment), catalog, environment.settings.access, wishes)
         wish = _wish(prepared, reason)
         if not as_request:
-            asking.require_allowed(services.engine(environment), environment.settings, catalog, prepared, wish)
+            proposals.require_allowed(services.engine(environment), environment.settings, catalog, prepared, wish)
     if as_request:
         return _preview(environment, prepared, wish, partial(_request, environment, prepared, reason), _REQUEST)
     return _preview(environment, prepared, wish, partial(_ask, environment, prepared))
@@ -68,9 +68,9 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
     with services.reading(), services.catalog_answers(environment):
         store, catalog = services.engine(environment), services.catalog(environment)
         done = operations.operation(store, operation_id)
-        prepared = asking.prepare_undo(store, catalog, environment.settings.access, done)
+        prepared = proposals.prepare_undo(store, catalog, environment.settings.access, done)
         wish = _wish(prepared, "")
-        asking.require_allowed(store, environment.settings, catalog, prepared, wish)
+        proposals.require_allowed(store, environment.settings, catalog, prepared, wish)
     return _preview(environment, prepared, wish, partial(_ask, environment, prepared))
 
 
@@ -85,7 +85,7 @@ def preview_approval(environment: Environment, request_id: str) -> Preview:
         wanted = requests.request(store, request_id)
         if wanted.requester == services.actor():
             raise Refused("Nobody decides about a request of their own: another access admin must.")
-        prepared, wish = approving.approval(store, catalog, environment.settings, wanted, services.actor(), "")
+        prepared, wish = approvals.approval(store, catalog, environment.settings, wanted, services.actor(), "")
     return _preview(environment, prepared, wish, partial(_approve, environment, wanted), _DECIDE)
 
 
@@ -130,7 +130,7 @@ def _ask(environment: Environment, prepared: Prepared, wish: operations.Wish) ->
     require(_roles_now(), mine.actor, mine.kind)
     with writing(), services.catalog_answers(environment):
         store, catalog = services.engine(environment), services.catalog(environment)
-        asking.require_allowed(store, settings, catalog, prepared, mine)
+        proposals.require_allowed(store, settings, catalog, prepared, mine)
         made = operations.ask(store, mine)
     access.forget()
     return made
@@ -159,7 +159,7 @@ def _approve(environment: Environment, wanted: Request, wish: operations.Wish) -
     mine = replace(wish, actor=services.actor())
     require(_roles_now(), mine.actor, _DECIDE)
     with writing():
-        made = approving.approved(services.engine(environment), wanted, mine)
+        made = approvals.approved(services.engine(environment), wanted, mine)
     access.forget()
     return made
 
@@ -167,7 +167,7 @@ def _approve(environment: Environment, wanted: Request, wish: operations.Wish) -
 def _ignore(environment: Environment, findings: Sequence[Finding], wish: operations.Wish) -> str:
     with writing():
         store = services.engine(environment)
-        drifts.ignore(store, _settings_now(), findings, services.actor(), wish.reason)
+        drift_store.ignore(store, _settings_now(), findings, services.actor(), wish.reason)
     access.forget()
     return f"{len(findings)} left as {'it is' if len(findings) == 1 else 'they are'}, and counted as ignored."
 
@@ -181,7 +181,7 @@ def _wish(prepared: Prepared, reason: str) -> operations.Wish:
 
 def _preview(
     environment: Environment, prepared: Prepared, wish: operations.Wish, ask: partial[Operation] | partial[str],
-    needs: str = asking.KIND,
+    needs: str = proposals.KIND,
 ) -> Preview:  # fmt: skip
     planned = prepared.plan
     seen = access.look(environment)
@@ -208,7 +208,7 @@ def _preview(
         f"Of whom it is not known ({len(other)})": tuple(each.sentence for each in other),
         f"Not as asked for, and what would help ({len(unmoved)})": tuple(unmoved),
         f"Statements ({len(planned.changes)} changes of the catalog)": tuple(
-            each for change in planned.changes for each in asking.statements(change)
+            each for change in planned.changes for each in proposals.statements(change)
         ),
     }
     touched = max(len(gains) + len(loses), len(prepared.wishes), 1)

@@ -11,11 +11,11 @@ from app import access, access_asks, confirm, services, words
 from app.access import Known, Look
 from app.asking import Preview
 from app.services import Environment
-from grants import drifts
-from grants.drift import CLASSES, Drift, Finding
-from grants.drift import Act as Deed
-from grants.ledger import Held
-from grants.verdict import place
+from grants.applying import drift_store
+from grants.applying.ledger import Held
+from grants.observing.verdict import place
+from grants.planning.drift import CLASSES, Drift, Finding
+from grants.planning.drift import Act as Deed
 from pipeline.errors import Refused
 
 _PLACE: Final = "access_drift"
@@ -99,7 +99,7 @@ def _row(each: Finding) -> dict[str, str]:
 
 def _draw_acts(environment: Environment, found: Sequence[Finding]) -> None:
     """Draw what can be done with findings that are chosen by what they say, never by a place in the table."""
-    by_id = {drifts.id_of(each): each for each in found}
+    by_id = {drift_store.id_of(each): each for each in found}
     barred = services.barred(environment, "access")
     with st.container(border=True, key="plan_drift", gap="small"):
         act = st.segmented_control(
@@ -142,7 +142,7 @@ def _planned(environment: Environment) -> Preview:
         raise Refused(barred)
     if known is None or act not in _ACTS:
         raise Refused("Choose what to do: adopt, revert, or leave it as it is.")
-    by_id = {drifts.id_of(each): each for each in access.drift(environment, known).findings}
+    by_id = {drift_store.id_of(each): each for each in access.drift(environment, known).findings}
     chosen = [str(each) for each in st.session_state.get(_CHOSEN) or []]
     if any(each not in by_id for each in chosen):
         raise Refused("Something that is chosen is not found any more. Look again.")

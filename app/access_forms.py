@@ -10,9 +10,9 @@ from app import access, access_asks, confirm, looks, services, words
 from app.access import Look
 from app.asking import Preview
 from app.services import Environment
-from grants.entitlements import Wish
-from grants.requests import Request
-from grants.until import parse_until
+from grants.applying.requests import Request
+from grants.formats.expiry import parse_until
+from grants.planning.entitlements import Wish
 from pipeline.errors import Refused
 
 _PLACE: Final = "access_change"

@@ -8,8 +8,8 @@ import streamlit as st
 
 from app import access, words
 from app.services import Environment
-from grants.ledger import Item, State
-from grants.verdict import place
+from grants.applying.ledger import Item, State
+from grants.observing.verdict import place
 from pipeline.errors import Refused
 from pipeline.store.operations import Operation
 

@@ -13,7 +13,7 @@ import streamlit as st
 
 from app import links, words
 from app.access import KINDS, Known, Look, Who
-from grants.matrix import CellState
+from grants.observing.matrix import CellState
 
 STATES: Final[Mapping[CellState, str]] = {
     "reads": "✓ reads",

@@ -9,8 +9,8 @@ from app import access, words
 from app.access import Known, Look, Past
 from app.access_matrix import STATES
 from app.services import Environment
-from grants.matrix import CellState
-from grants.verdict import Need, Verdict, place
+from grants.observing.matrix import CellState
+from grants.observing.verdict import Need, Verdict, place
 from pipeline.errors import Refused
 
 GAME, WHO = "why_game", "why_who"

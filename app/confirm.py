@@ -12,7 +12,7 @@ import streamlit as st
 from app import access_items, asking, looks, services, words
 from app.asking import Preview
 from app.services import Environment
-from grants.asking import KIND as ACCESS
+from grants.applying.proposals import KIND as ACCESS
 from pipeline.errors import Refused
 from pipeline.repair.replay import KILLS_WORKER
 from pipeline.store.operations import Operation, Wish

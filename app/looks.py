@@ -13,7 +13,7 @@ import streamlit as st
 from sqlalchemy import Engine
 
 from app.services import Environment, engine, reading
-from grants.asking import KIND as ACCESS
+from grants.applying.proposals import KIND as ACCESS
 from pipeline.control.capabilities import Facts, read_all_facts
 from pipeline.control.operations.executor import require_undoable
 from pipeline.control.supervision.restart_policy import WINDOW_SECONDS

@@ -14,14 +14,14 @@ from typing import Any, Final
 from bench import machine
 from bench.command import keep
 from bench.text import milliseconds
-from grants.change_set import simulate
-from grants.drift import drift
-from grants.entitlements import NOTHING, Managed, Wish
-from grants.matrix import matrix
 from grants.model import Directory, GameTable, Observed, Principal, Securable, folded
-from grants.plan import AccessPlan, plan
-from grants.resolver import Resolver
-from grants.undo import undo
+from grants.observing.matrix import matrix
+from grants.observing.resolver import Resolver
+from grants.planning.change_set import simulate
+from grants.planning.drift import drift
+from grants.planning.entitlements import NOTHING, Managed, Wish
+from grants.planning.plan import AccessPlan, plan
+from grants.planning.undo import undo
 
 SCHEMA: Final = Securable(("turnout", "games"))
 _USERS_PER_GROUP: Final = 3  # groups of each user

@@ -22,7 +22,7 @@ from bench import machine
 from bench.access import observed
 from bench.command import keep
 from bench.text import milliseconds
-from grants import picture
+from grants.observing import snapshot
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen
@@ -44,7 +44,7 @@ def fill(folder: Path, games: int, principals: int) -> None:
     seen, _ = observed(games, principals, _FILLED)
     now = time.time()
     record_seen(engine, {key: f"Game {key[-4:]}" for key in seen.tables}, 1)
-    picture.keep(engine, replace(seen, read_at=now))
+    snapshot.keep(engine, replace(seen, read_at=now))
     held = [(each, who) for each in seen.tables.values() for who in seen.direct[each.securable]]
     by = {"operation_id": "bench"}
     rows = [

@@ -21,11 +21,11 @@ from bench import machine
 from bench.command import keep
 from bench.numbers import spread
 from bench.text import ranged, table
-from grants import picture
 from grants.catalogs.opening import embedded
 from grants.catalogs.people import add
 from grants.model import Securable
-from grants.steward import Steward
+from grants.observing import snapshot
+from grants.reconciler import Steward
 from pipeline.control.operations.executor import World
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
@@ -33,7 +33,7 @@ from pipeline.store.engine import open_store
 _ROOT: Final = Path(__file__).parents[1]
 _SERVE: Final = (
     "import sys; from pathlib import Path; from grants.server.serving import serve;"
-    "from grants.server.troubles import Troubles; serve(Path(sys.argv[1]), 0, Troubles())"
+    "from grants.server.fault_injection import Troubles; serve(Path(sys.argv[1]), 0, Troubles())"
 )
 
 
@@ -103,7 +103,7 @@ def _round(sent: Sent, steward: Steward, world: World, games: int) -> tuple[int,
     steward.look_after()
     took = time.monotonic() - began
     steward.stop()
-    kept = picture.read(world.engine)
+    kept = snapshot.read(world.engine)
     if kept.observed is None or kept.problem is not None or len(kept.observed.tables) != games:
         raise AssertionError(f"no whole picture was taken: {kept.problem}")
     return len(sent.at), took, most_in_a_second(sent.at)

@@ -9,7 +9,7 @@ import streamlit as st
 from app import access_asks, access_items, asking, confirm, header, looks, services, words
 from app.looks import Journal, OneOperation
 from app.services import Environment
-from grants.asking import KIND as ACCESS
+from grants.applying.proposals import KIND as ACCESS
 from pipeline.errors import Refused
 from pipeline.store.operations import Operation
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlsplit
 
 from grants.catalog import CatalogAway
-from grants.catalogs.pace import Clock, Patience, WallClock, pace_of
+from grants.catalogs.rate_limit import Clock, Patience, WallClock, pace_of
 from pipeline.errors import Refused
 
 _MOST_PAGES: Final = 10_000

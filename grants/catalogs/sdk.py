@@ -23,7 +23,7 @@ from databricks.sdk.errors.platform import (
 )
 
 from grants.catalog import CatalogAway, Denied, Gone, Stranger
-from grants.catalogs.pace import Clock
+from grants.catalogs.rate_limit import Clock
 from pipeline.errors import Refused, Transient
 
 _MOST_LETTERS: Final = 300  # of what a catalog says, as far as people see it

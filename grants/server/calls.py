@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from grants.server.troubles import Troubles
+from grants.server.fault_injection import Troubles
 
 MOST_BYTES: Final = 1_048_576  # of a body: some thousand columns
 _MOST_LETTERS: Final = 4_096  # of one text

@@ -24,9 +24,9 @@ from starlette.types import ASGIApp
 
 from grants.server import permissions, scim, securables, tokens
 from grants.server.calls import Call, Handler, World, broken, endpoint, invalid, no_such_endpoint
+from grants.server.fault_injection import Troubles, troubles_from
 from grants.server.gate import TROUBLES_PATH, Gate
 from grants.server.rows import open_rows
-from grants.server.troubles import Troubles, troubles_from
 from pipeline.errors import Refused
 
 HOST: Final = "127.0.0.1"

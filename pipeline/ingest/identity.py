@@ -1,7 +1,8 @@
 """Whether a source is still the one ingest has been reading, and what of it is gone before it was read.
 
-Pure values and comparisons: `topic`, `landing_log` and `checkpoint` bring what is there, `source_checks` and `adopt` act on
-the verdict. Each verdict is one sentence with exact ranges, and where reading could go on if that loss is accepted.
+Pure values and comparisons: `topic`, `landing_log` and `checkpoint` bring what is there, `source_checks` and `adopt`
+act on the verdict. Each verdict is one sentence with exact ranges, and where reading could go on if that loss is
+accepted.
 """
 
 import json

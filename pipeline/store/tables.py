@@ -299,7 +299,7 @@ access_items = Table(  # each request to the catalog that an operation makes, in
     Column("principal", Text, nullable=False),
     Column("adds", Text, nullable=False),  # JSON: privileges
     Column("removes", Text, nullable=False),  # JSON: privileges
-    Column("state", String(16), nullable=False),  # see `grants/ledger.py`
+    Column("state", String(16), nullable=False),  # see `grants/applying/ledger.py`
     Column("said", Text, nullable=False),  # one sentence; empty before there is one
     Column("changed_at", Float, nullable=False),
 )
@@ -308,7 +308,7 @@ access_change_sets = Table(  # what an operation does about access, so that it c
     "access_change_sets",
     metadata,
     Column("operation_id", String(32), ForeignKey("operations.operation_id"), primary_key=True),
-    Column("change_set", Text, nullable=False),  # JSON, see `grants/ledger.py`
+    Column("change_set", Text, nullable=False),  # JSON, see `grants/applying/ledger.py`
 )
 
 given_access = Table(  # what the catalog holds because of us; what is not here, turnout does not take
@@ -340,7 +340,7 @@ ignored_drift = Table(  # findings that somebody has decided to leave
     "ignored_drift",
     metadata,
     Column("finding", String(64), primary_key=True),  # SHA-256 of its mark
-    Column("mark", Text, nullable=False),  # see `grants/drift.py`
+    Column("mark", Text, nullable=False),  # see `grants/planning/drift.py`
     Column("reason", Text, nullable=False),
     Column("actor", Text, nullable=False),
     Column("ignored_at", Float, nullable=False),
@@ -350,7 +350,7 @@ catalog_pictures = Table(  # one row: the catalog as the controller last read it
     "catalog_pictures",
     metadata,
     Column("picture_id", Integer, primary_key=True, autoincrement=False),
-    Column("picture", Text),  # JSON, see `grants/picture.py`; null: it was never read
+    Column("picture", Text),  # JSON, see `grants/observing/snapshot.py`; null: it was never read
     Column("read_at", Float),
     Column("problem", Text),  # why the newest attempt failed; null: it did not
     Column("tried_at", Float, nullable=False),

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from grants import picture
 from grants.catalog import Change
 from grants.catalogs.embedded import Embedded
 from grants.catalogs.people import add
 from grants.catalogs.rest import Rest
 from grants.model import Securable
+from grants.observing import snapshot
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.engine import open_store
@@ -35,7 +35,7 @@ class Catalogued:
 
     def look(self) -> None:
         """Take the picture that the pages show, as the controller does."""
-        picture.keep(self.store, picture.observe(self.catalog, SCHEMA, time.time()))
+        snapshot.keep(self.store, snapshot.observe(self.catalog, SCHEMA, time.time()))
 
     def grant(self, principal: str, name: str, *, add: Sequence[str] = ("SELECT",), remove: Sequence[str] = ()) -> None:
         """Change a grant on a game's table beside turnout."""

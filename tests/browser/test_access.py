@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import update
 
-from grants import asking, ledger, requests
-from grants.entitlements import Wish
+from grants.applying import ledger, proposals, requests
+from grants.planning.entitlements import Wish
 from pipeline.names import game_key
 from pipeline.store import audit
 from pipeline.store.operations import Operation, ask, listed
@@ -127,7 +127,7 @@ def test_a_grant_is_seen_when_it_was_observed_and_so_is_its_end(page: Page, worl
 def test_what_is_given_for_a_while_ends_by_itself(page: Page, world: Catalogued) -> None:
     """When its time has come the controller takes it, and the cell that read does not any more."""
     wish = Wish(BOB, game_key("Go"), True, time.time() + 3600, "for an hour", "DATA-7")
-    prepared = asking.prepare(world.store, world.catalog, world.settings.access, [wish])
+    prepared = proposals.prepare(world.store, world.catalog, world.settings.access, [wish])
     ask(world.store, prepared.asked_by("eve", "for a while"))
     ended(world, BOB)
     why(page, "Go", BOB)

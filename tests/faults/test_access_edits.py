@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from grants import asking, ledger
+from grants.applying import ledger, proposals
 from grants.catalog import CatalogAway
 from grants.catalogs.embedded import Embedded
 from grants.catalogs.opening import embedded
 from grants.catalogs.people import add
-from grants.entitlements import Wish
 from grants.model import SELECT, Securable, folded
+from grants.planning.entitlements import Wish
 from pipeline.control.processes.child_processes import turnout
 from pipeline.errors import Refused
 from pipeline.names import game_key
@@ -139,7 +139,7 @@ def _asked(
 ) -> Operation | None:
     while True:
         try:
-            prepared = asking.prepare(engine, embedded(settings.access, paths), settings.access, wishes)
+            prepared = proposals.prepare(engine, embedded(settings.access, paths), settings.access, wishes)
             if prepared.plan.is_empty:
                 outcomes.tell("nothing to do")
                 return None
@@ -171,7 +171,7 @@ def test_no_edit_is_lost_whoever_is_killed(env: Path) -> None:
     settings, paths = load(env, {})
     engine = open_store(settings, paths)
     record_seen(engine, {key: f"Game {number}" for number, key in enumerate(KEYS)}, 1)
-    schema, outcomes, chance = asking.schema_of(settings.access), Outcomes(), random.Random(7)
+    schema, outcomes, chance = proposals.schema_of(settings.access), Outcomes(), random.Random(7)
 
     def client() -> Embedded:
         return embedded(settings.access, paths)
@@ -216,7 +216,7 @@ def test_no_edit_is_lost_whoever_is_killed(env: Path) -> None:
     assert not stale, [each.outcome for each in stale]
     assert granted == {(folded(each.principal), each.game_key) for each in ledger.held(engine)}
     assert granted == come_to(ended)
-    told = Counter((each.operation_id, each.phase) for each in audit.entries(engine) if each.action == asking.KIND)
+    told = Counter((each.operation_id, each.phase) for each in audit.entries(engine) if each.action == proposals.KIND)
     assert told == Counter((each.operation_id, phase) for each in ended for phase in ("begun", "ended"))
     verdict = audit.verify(engine)
     assert verdict.intact
@@ -233,6 +233,6 @@ def come_to(ended: list[Operation]) -> set[tuple[str, str]]:
     reads: set[tuple[str, str]] = set()
     for each in sorted(ended, key=lambda each: each.ended_at or 0.0):
         if each.state == "succeeded":
-            for wish in asking.wishes_of(each.parameters["wishes"]):
+            for wish in proposals.wishes_of(each.parameters["wishes"]):
                 (reads.add if wish.read else reads.discard)((folded(wish.principal), wish.key))
     return reads

@@ -11,13 +11,13 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import ArrayType, PrimitiveType, StructType
 from sqlalchemy import Engine
 
-from grants import asking
+from grants.applying import proposals
 from grants.catalogs.embedded import Embedded
 from grants.catalogs.opening import embedded
 from grants.catalogs.people import add
-from grants.entitlements import Wish
 from grants.model import Securable
-from grants.steward import Steward
+from grants.planning.entitlements import Wish
+from grants.reconciler import Steward
 from pipeline.control.operations.executor import World, tick
 from pipeline.names import game_key
 from pipeline.settings import load
@@ -43,7 +43,7 @@ class House:
 
     @property
     def schema(self) -> Securable:
-        return asking.schema_of(self.world.settings.access)
+        return proposals.schema_of(self.world.settings.access)
 
     def make_table(self, key: str) -> None:
         words = ArrayType(StructType([Field("word", PrimitiveType("string"))]), contains_null=True)
@@ -66,7 +66,7 @@ class House:
 
     def do(self, *wishes: Wish, actor: str = "eve") -> Operation:
         world = self.world
-        prepared = asking.prepare(world.engine, self.catalog, world.settings.access, wishes)
+        prepared = proposals.prepare(world.engine, self.catalog, world.settings.access, wishes)
         ask(world.engine, prepared.asked_by(actor, "numbers"))
         return self.finish()
 

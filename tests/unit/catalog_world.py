@@ -33,7 +33,7 @@ SCIM = "/api/2.0/preview/scim/v2"
 UC = "/api/2.1/unity-catalog"
 _SERVE = (
     "import json, sys; from pathlib import Path; from grants.server.serving import serve;"
-    "from grants.server.troubles import troubles_from; from pipeline.errors import Refused\n"
+    "from grants.server.fault_injection import troubles_from; from pipeline.errors import Refused\n"
     "try: serve(Path(sys.argv[1]), int(sys.argv[2]), troubles_from(json.loads(sys.argv[3])))\n"
     "except Refused as error: sys.exit(f'turnout: {error}')"
 )

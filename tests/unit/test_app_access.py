@@ -11,9 +11,10 @@ from streamlit.testing.v1 import AppTest
 
 from app import access, access_asks, access_matrix, services
 from app.services import Environment
-from grants import drifts, picture, requests
-from grants.entitlements import Wish
+from grants.applying import drift_store, requests
 from grants.model import Directory, GameTable, Observed, Principal, Securable, folded
+from grants.observing import snapshot
+from grants.planning.entitlements import Wish
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.store import members
@@ -137,10 +138,10 @@ def test_everybody_is_worked_out_once_for_a_look(world: Catalogued, opening: Ope
 
 def test_what_is_not_known_is_neither_yes_nor_no(world: Catalogued, opening: Opening) -> None:
     """A table whose grants were not read is unknown for everybody, counted, and kept where readers are asked for."""
-    observed = picture.observe(world.catalog, SCHEMA, time.time())
+    observed = snapshot.observe(world.catalog, SCHEMA, time.time())
     table = observed.tables[LUDO].securable
     direct = {where: held for where, held in observed.direct.items() if where != table}
-    picture.keep(world.store, replace(observed, direct=direct))
+    snapshot.keep(world.store, replace(observed, direct=direct))
     for show in ("all", "reads"):
         app = opening("access", show=show, why_game=LUDO, why_who=ANN)
         assert cells(app)[LUDO, ANN] == "? unknown"
@@ -194,7 +195,7 @@ def test_a_catalog_that_was_never_read_is_said_so(tmp_path: Path, world: Catalog
 def test_a_catalog_that_is_away_refuses_changes_and_nothing_else(world: Catalogued, opening: Opening) -> None:
     """What was read stays with its age and the problem; a preview is refused with a sentence, and nothing is asked."""
     world.server.kill()
-    picture.keep(world.store, None, "The catalog does not answer: connection refused.")
+    snapshot.keep(world.store, None, "The catalog does not answer: connection refused.")
     app = opening("access", view="change")
     assert "could not be read whole: The catalog does not answer" in warned(app)
     assert cells(app)[CHESS, ANN] == "✓ reads"
@@ -383,8 +384,8 @@ def test_drift_is_adopted_reverted_or_left_with_a_reason(world: Catalogued, open
     assert "1 extra: somebody was granted a game, and not by turnout" in texts(app)
     app.segmented_control(key="drift_act").set_value("ignore").run()
     assert f"extra: analysts · SELECT · {CHESS}" in app.multiselect(key="drift_chosen").options
-    found = drifts.look(world.store, world.catalog, world.settings.access).findings
-    (finding,) = [drifts.id_of(each) for each in found if each.kind == "extra"]
+    found = drift_store.look(world.store, world.catalog, world.settings.access).findings
+    (finding,) = [drift_store.id_of(each) for each in found if each.kind == "extra"]
     app.multiselect(key="drift_chosen").set_value([finding])
     app.button(key="preview_drift").click().run()
     assert "needs a reason" in warned(app)
@@ -411,8 +412,8 @@ def test_what_is_left_over_above_the_tables_can_be_reverted(world: Catalogued, o
     app = opening("access", view="drift")
     app.segmented_control(key="drift_act").set_value("revert").run()
     assert f"extra: {BOB} · USE_SCHEMA · games" in app.multiselect(key="drift_chosen").options
-    found = drifts.look(world.store, world.catalog, world.settings.access).findings
-    chosen = [drifts.id_of(each) for each in found if each.principal == BOB]
+    found = drift_store.look(world.store, world.catalog, world.settings.access).findings
+    chosen = [drift_store.id_of(each) for each in found if each.principal == BOB]
     app.multiselect(key="drift_chosen").set_value(chosen[:1])
     app.text_input(key="drift_reason").set_value("left over")
     app.button(key="preview_drift").click().run()
@@ -435,7 +436,7 @@ def test_500_games_and_60_principals_are_drawn_in_time(world: Catalogued, openin
     above = list(SCHEMA.chain())
     directory = Directory({each: Principal(each, "user") for each in who}, {})
     owners: dict[Securable, str | None] = dict.fromkeys([*direct, *above], "boss")
-    picture.keep(
+    snapshot.keep(
         world.store, Observed(SCHEMA, tables, owners, direct | {each: {} for each in above}, directory, time.time())
     )
     app = opening("fleet").switch_page("views/access.py")

@@ -20,7 +20,7 @@ from grants.catalogs.columns import described
 from grants.catalogs.databricks import Databricks
 from grants.catalogs.members import Members
 from grants.catalogs.opening import open_catalog
-from grants.catalogs.pace import Bucket, pace_of
+from grants.catalogs.rate_limit import Bucket, pace_of
 from grants.catalogs.rest import Rest, path_of
 from grants.catalogs.unity import SCIM as UNITY_SCIM
 from grants.catalogs.unity import Unity

@@ -19,8 +19,8 @@ from grants.catalog import CatalogAway, Change, Denied, Gone, Probe
 from grants.catalogs.embedded import Embedded
 from grants.catalogs.rest import Rest
 from grants.model import ALL_PRIVILEGES, SELECT, USE_CATALOG, USE_SCHEMA, GameTable, Securable, folded
-from grants.picture import observe
-from grants.resolver import Resolver
+from grants.observing.resolver import Resolver
+from grants.observing.snapshot import observe
 from pipeline.errors import Refused
 from tests.unit.catalog_world import (
     NEEDED,

@@ -6,11 +6,11 @@ from random import Random
 import pytest
 
 from grants.catalog import Change
-from grants.change_set import simulate
-from grants.drift import Drift, Finding, drift, wish
-from grants.entitlements import NO_GAME, NOTHING, Given, Managed, Wish
 from grants.model import Observed, Principal
-from grants.plan import plan
+from grants.planning.change_set import simulate
+from grants.planning.drift import Drift, Finding, drift, wish
+from grants.planning.entitlements import NO_GAME, NOTHING, Given, Managed, Wish
+from grants.planning.plan import plan
 from pipeline.errors import Refused
 from tests.unit.grants_world import CATALOG, SCHEMA, picture, random_picture, recreated, table_of
 

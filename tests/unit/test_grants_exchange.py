@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from grants import exchange_sql, exchange_terraform
-from grants.exchange import FORMATS, Format, Row, parse, parse_yaml, render, render_yaml
+from grants.formats import exchange_sql, exchange_terraform
+from grants.formats.exchange import FORMATS, Format, Row, parse, parse_yaml, render, render_yaml
+from grants.formats.policy import KINDS
+from grants.formats.yaml_nodes import MAX_BYTES
 from grants.model import KNOWN, PrincipalKind, Securable, folded
-from grants.policy import KINDS
-from grants.yaml_nodes import MAX_BYTES
 from pipeline.errors import Refused
 from pipeline.names import game_key
 

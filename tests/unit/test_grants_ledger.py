@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import Engine
 
-from grants import ledger
+from grants.applying import ledger
 from grants.catalog import Change
-from grants.change_set import ChangeSet
-from grants.entitlements import NOTHING, Entitlement, Given, Wish
 from grants.model import Securable
+from grants.planning.change_set import ChangeSet
+from grants.planning.entitlements import NOTHING, Entitlement, Given, Wish
 from pipeline.errors import Refused
 from pipeline.store import operations
 from pipeline.store.operations import Operation, Stale, ask, change

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from grants.matrix import matrix
 from grants.model import folded
-from grants.resolver import Resolver
+from grants.observing.matrix import matrix
+from grants.observing.resolver import Resolver
 from pipeline.errors import Refused
 from tests.unit.grants_world import CATALOG, SCHEMA, picture, random_picture, table_of
 

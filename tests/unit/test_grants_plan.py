@@ -6,13 +6,13 @@ from random import Random
 import pytest
 
 from grants.catalog import Change
-from grants.change_set import Draft, simulate
-from grants.entitlements import NOTHING, Entitlement, Given, Managed, Wish, expired, given_by
 from grants.model import GRANTABLE, Observed, Principal, folded
-from grants.plan import AccessPlan, plan
-from grants.resolver import Resolver
-from grants.undo import undo
-from grants.use import take
+from grants.observing.resolver import Resolver
+from grants.planning.change_set import Draft, simulate
+from grants.planning.entitlements import NOTHING, Entitlement, Given, Managed, Wish, expired, given_by
+from grants.planning.plan import AccessPlan, plan
+from grants.planning.undo import undo
+from grants.planning.usage_privileges import take
 from pipeline.errors import Refused
 from tests.unit.grants_world import CATALOG, SCHEMA, assignments, picture, random_picture, recreated, table_of
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grants.policy import MAX_CELLS, MAX_PATTERNS, Cell, cells, check_until, parse
-from grants.until import parse_until, spelled_until
-from grants.yaml_nodes import MAX_BYTES
+from grants.formats.expiry import parse_until, spelled_until
+from grants.formats.policy import MAX_CELLS, MAX_PATTERNS, Cell, cells, check_until, parse
+from grants.formats.yaml_nodes import MAX_BYTES
 from pipeline.errors import Refused
 from pipeline.names import game_key
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
-from grants import requests
+from grants.applying import requests
 from pipeline.errors import Refused
 from pipeline.store import audit
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from grants.model import GameTable, Observed
-from grants.resolver import Resolver
+from grants.observing.resolver import Resolver
 from pipeline.errors import Refused
 from tests.unit.grants_world import (
     CATALOG,

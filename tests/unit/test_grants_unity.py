@@ -11,12 +11,13 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
 from sqlalchemy import Engine
 
-from grants import asking, drifts, picture
+from grants.applying import drift_store, proposals
 from grants.catalog import Catalog, Change
 from grants.catalogs.opening import open_catalog
-from grants.entitlements import Wish
 from grants.model import SELECT, Securable
-from grants.steward import Steward
+from grants.observing import snapshot
+from grants.planning.entitlements import Wish
+from grants.reconciler import Steward
 from pipeline.control.operations.executor import World, tick
 from pipeline.names import game_key
 from pipeline.settings import load
@@ -40,9 +41,9 @@ class House:
         return open_catalog(self.world.settings.access, self.world.paths, os.environ)
 
     def table(self, key: str) -> Securable:
-        return Securable((*asking.schema_of(self.world.settings.access).path, key))
+        return Securable((*proposals.schema_of(self.world.settings.access).path, key))
 
-    def do(self, prepared: asking.Prepared) -> Operation:
+    def do(self, prepared: proposals.Prepared) -> Operation:
         """Ask for what was prepared, and bring it to its end."""
         ask(self.world.engine, prepared.asked_by("eve", "numbers"))
         while listed(self.world.engine, only_open=True):
@@ -50,7 +51,7 @@ class House:
         return max(listed(self.world.engine), key=lambda each: each.asked_at)
 
     def wish(self, *wishes: Wish) -> Operation:
-        return self.do(asking.prepare(self.world.engine, self.catalog, self.world.settings.access, wishes))
+        return self.do(proposals.prepare(self.world.engine, self.catalog, self.world.settings.access, wishes))
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def house(engine: Engine, tmp_path: Path) -> Iterator[House]:
 
 def test_access_goes_the_whole_way_on_a_real_server(house: House, tmp_path: Path) -> None:
     """Tables are registered; a grant is applied, seen and tried; a group's too; drift is seen; an undo takes it all."""
-    known = picture.read(house.world.engine)
+    known = snapshot.read(house.world.engine)
     assert (known.problem, set(known.observed.tables if known.observed else ())) == (None, {CHESS, GO})
     ann, bob = house.there.user(), house.there.user()
     team = house.there.user(fresh("Team"))  # a group is a user, told apart by its casing
@@ -83,18 +84,18 @@ def test_access_goes_the_whole_way_on_a_real_server(house: House, tmp_path: Path
     assert given.state == "succeeded", given.outcome
     assert "3 came to read" in (given.outcome or "")
     assert f"1 of them as {team}" in (given.outcome or "")
-    tables = house.catalog.tables(asking.schema_of(house.world.settings.access))
+    tables = house.catalog.tables(proposals.schema_of(house.world.settings.access))
     tried = {(who, key): house.catalog.probe(who, tables[key]) for who in (ann, bob) for key in (CHESS, GO)}
     assert [key for key, probe in tried.items() if probe.reads] == [(ann, CHESS), (bob, GO)]
     assert "says 403" in tried[bob, CHESS].said
 
     house.catalog.change(Change(house.table(GO), ann, add=(SELECT,)))
     house.catalog.change(Change(house.table(GO), team, remove=(SELECT,)))
-    drift = drifts.look(house.world.engine, house.catalog, house.world.settings.access)
+    drift = drift_store.look(house.world.engine, house.catalog, house.world.settings.access)
     found = {(each.kind, each.principal) for each in drift.findings if each.kind != "broader"}
     assert found == {("extra", ann), ("missing", team)}  # other tests leave SELECT on the whole catalog
 
-    back = house.do(asking.prepare_undo(house.world.engine, house.catalog, house.world.settings.access, given))
+    back = house.do(proposals.prepare_undo(house.world.engine, house.catalog, house.world.settings.access, given))
     assert back.state == "succeeded", back.outcome
     assert not house.catalog.probe(ann, tables[CHESS]).reads
     assert house.catalog.assignments(house.table(GO)) == {ann: {SELECT}}, "what turnout did not give it leaves"

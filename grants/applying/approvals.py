@@ -1,0 +1,72 @@
+"""Approves requests: the operation that comes of one begins only when the request names it."""
+
+from dataclasses import replace
+from typing import Final
+
+from sqlalchemy import Engine
+
+from grants.applying import proposals, requests
+from grants.applying.requests import Request
+from grants.catalog import Catalog
+from pipeline.control.roles import current, require
+from pipeline.errors import Refused, Transient
+from pipeline.settings import Settings
+from pipeline.store import operations
+
+_REQUEST: Final = "request_id"
+
+
+class Undecided(Transient):
+    """Whether the request was approved is not written yet."""
+
+
+def approval(
+    engine: Engine, catalog: Catalog, settings: Settings, wanted: Request, actor: str, reason: str
+) -> tuple[proposals.Prepared, operations.Wish]:
+    """Plan what a request comes to from how things are now, and return it with the operation to ask for.
+
+    Raises:
+        Refused: it was decided already, or the rules speak against it or against who approves.
+        CatalogAway: the catalog cannot be read.
+    """
+    require(current(settings, engine), actor, "decide about a request")
+    if wanted.state != "asked":
+        raise Refused(f"This request was {wanted.state} by {wanted.decided_by!r}.")
+    prepared = proposals.prepare(engine, catalog, settings.access, proposals.wishes_of(wanted.wishes))
+    why = reason or wanted.reason
+    wish = prepared.asked_by(actor, why, requested_by=wanted.requester, **{_REQUEST: wanted.request_id})
+    wish = replace(wish, idempotency_key=f"request {wanted.request_id}")
+    proposals.require_allowed(engine, settings, catalog, prepared, wish)
+    return prepared, wish
+
+
+def approved(engine: Engine, wanted: Request, wish: operations.Wish) -> operations.Operation:
+    """Ask for the operation of an approved request, then write the decision; of two who decide the first one counts.
+
+    Raises:
+        Refused: who asked decides, somebody else has decided meanwhile, or an access change of the same is open.
+    """
+    if wish.actor == wanted.requester:
+        raise Refused("Nobody decides about a request of their own: another access admin must.")
+    made = operations.ask(engine, wish)
+    requests.decide(engine, wanted, "approved", wish.actor, wish.reason, made.operation_id)
+    return made
+
+
+def require_approved(engine: Engine, operation: operations.Operation) -> None:
+    """Let an operation begin that came of no request, or of one which was approved for it.
+
+    Raises:
+        Undecided: nobody has written a decision yet.
+        Refused: it was not approved, or another operation came of it.
+    """
+    request_id = operation.parameters.get(_REQUEST)
+    if request_id is None:
+        return
+    wanted = requests.request(engine, request_id)
+    if wanted.state == "asked":
+        raise Undecided(f"Request {request_id[:8]} is not decided yet.")
+    if (wanted.state, wanted.operation_id) != ("approved", operation.operation_id):
+        raise Refused(f"Nothing was done: request {request_id[:8]} was {wanted.state} by {wanted.decided_by!r}.")
+    if wanted.requester != operation.parameters.get("requested_by") or wanted.decided_by != operation.actor:
+        raise Refused(f"Nothing was done: request {request_id[:8]} is of others than this operation says.")

@@ -1,0 +1,82 @@
+"""Drift as it is in this environment: read, found, recognised again, and left alone where somebody decided so."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import Engine, delete, insert, select
+
+from grants.applying import ledger, proposals
+from grants.catalog import Catalog
+from grants.model import Observed
+from grants.observing import snapshot
+from grants.planning.drift import Drift, Finding, drift
+from pipeline.control.roles import current, require
+from pipeline.errors import Refused
+from pipeline.settings import Access, Settings
+from pipeline.store import audit
+from pipeline.store.leases import store_now, store_time
+from pipeline.store.tables import ignored_drift
+
+_IGNORE: Final = "ignore drift"
+
+
+def look(engine: Engine, catalog: Catalog, access: Access) -> Drift:
+    """Read the whole catalog and return where it differs.
+
+    Raises:
+        CatalogAway: it cannot be read.
+    """
+    return in_picture(engine, snapshot.observe(catalog, proposals.schema_of(access), store_time(engine)))
+
+
+def in_picture(engine: Engine, observed: Observed) -> Drift:
+    """Return where a picture differs from what turnout keeps."""
+    return drift(observed, ledger.managed(engine), store_time(engine), ignored(engine))
+
+
+def ignored(engine: Engine) -> dict[str, str]:
+    """Return the findings that somebody decided to leave, mark → reason."""
+    with engine.connect() as connection:
+        rows = connection.execute(select(ignored_drift.c.mark, ignored_drift.c.reason, ignored_drift.c.actor)).all()
+    return {row.mark: f"{row.reason} ({row.actor})" for row in rows}
+
+
+def ignore(engine: Engine, settings: Settings, findings: Sequence[Finding], actor: str, reason: str) -> None:
+    """Leave findings as they are from now on, as the audit log tells; they stay counted.
+
+    Raises:
+        Refused: the actor may not, or no reason is given.
+    """
+    require(current(settings, engine), actor, _IGNORE)
+    if not reason.strip():
+        raise Refused("To ignore a finding needs a reason: whoever sees it next reads it.")
+    targets = tuple(proposals.target(each.principal or "deleted") for each in findings)
+    marks = [each.mark for each in findings]
+    act = audit.Act(actor, _IGNORE, targets, None, {"findings": marks, "reason": reason})
+    with engine.begin() as connection:
+        audit.hold(connection)
+        audit.begin(connection, act)
+        for each in findings:
+            connection.execute(delete(ignored_drift).where(ignored_drift.c.finding == id_of(each)))
+            row = {"finding": id_of(each), "mark": each.mark, "reason": reason, "actor": actor}
+            connection.execute(insert(ignored_drift).values(**row, ignored_at=store_now()))
+        audit.end(connection, act, "succeeded")
+
+
+def id_of(finding: Finding) -> str:
+    """Return a short name by which a finding is recognised when it is found again."""
+    return hashlib.sha256(finding.mark.encode()).hexdigest()
+
+
+def find(found: Drift, name: str) -> Finding:
+    """Return the finding whose id begins so.
+
+    Raises:
+        Refused: there is none, or there are several.
+    """
+    same = [each for each in found.findings if name and id_of(each).startswith(name)]
+    if len(same) != 1:
+        what = "There is no finding" if not same else "Several findings begin with"
+        raise Refused(f"{what} {name!r}. `turnout grants drift` shows those there are.")
+    return same[0]

@@ -1,0 +1,214 @@
+"""Changes of access as operations: looked at again, applied one by one, seen in the catalog, tried, and only then done.
+
+The work is done in threads of the controller, since a catalog may be slow. Each step may be begun again after a kill:
+what was applied is marked, and applying it twice is applying it once.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final
+
+from grants.applying import ledger, proposals
+from grants.applying.approvals import require_approved
+from grants.catalog import Catalog, CatalogAway, Probe
+from grants.model import Securable, folded
+from pipeline.control.operations.background_tasks import Works
+from pipeline.control.operations.executor import Kind, Progress, StepKind, World
+from pipeline.control.roles import CONTROLLER
+from pipeline.errors import Refused, Transient
+from pipeline.store.operations import Operation
+
+_STEP_SECONDS: Final = 900.0  # a catalog may be away for a while before a person is asked
+_OBSERVE_SECONDS: Final = 60.0  # reads of a workspace may lag so long
+_AT_ONCE: Final = 4  # principals whose changes are applied side by side
+_MOST_PROBES: Final = 20  # of those who gain, and of those who lose
+
+Open = Callable[[], Catalog]
+
+
+class Executor:
+    """Carries out operations of the kind `access` on one catalog."""
+
+    def __init__(
+        self,
+        open_catalog: Open,
+        stop: threading.Event,
+        observe_seconds: float = _OBSERVE_SECONDS,
+        seen: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Begin with nothing to do; `stop` ends waits between two reads, `seen` is called when changes were seen."""
+        self._open, self._stop, self._observe_seconds, self._seen = open_catalog, stop, observe_seconds, seen
+        self._works = Works()
+
+    def kind(self) -> Kind:
+        """Return the kind of operation it carries out."""
+        steps = (
+            StepKind("check", partial(self._in_thread, self._check), _STEP_SECONDS),
+            StepKind("apply", partial(self._in_thread, self._apply), _STEP_SECONDS),
+            StepKind("keep", self._keep, 60.0),
+            StepKind("observe", partial(self._in_thread, self._observe), _STEP_SECONDS, verifies=True, tells=True),
+            StepKind("probe", partial(self._in_thread, self._probe), _STEP_SECONDS, verifies=True, tells=True),
+            StepKind("judge", self._judge, 60.0, verifies=True),
+        )
+        return Kind(proposals.KIND, steps, lambda _, operation: operation.preview, _done)
+
+    def _in_thread(self, work: Callable[[World, Operation], str], world: World, operation: Operation) -> Progress:
+        name = f"{operation.operation_id} {work.__name__}"
+        if not self._works.has(name):
+            self._works.begin(name, partial(work, world, operation))
+        try:
+            said = self._works.take(name)
+        except Transient as away:
+            return Progress("waiting", str(away))
+        return Progress("waiting", "The catalog is being asked.") if said is None else Progress("done", said)
+
+    def _check(self, world: World, operation: Operation) -> str:
+        """Plan it anew, and go on only if that comes to what was shown, and may be.
+
+        Raises:
+            Refused: it does not, or may not.
+        """
+        require_approved(world.engine, operation)
+        access, catalog = world.settings.access, self._open()
+        planned = proposals.again(world.engine, catalog, access, operation)
+        if planned.plan.fingerprint != operation.preview.get("fingerprint"):
+            raise Refused("Nothing was done: it has changed since you looked. Look again, and ask again.")
+        proposals.require_allowed(world.engine, world.settings, catalog, planned, operation)
+        ledger.write(world.engine, operation, planned.plan.change_set)
+        return f"It is as it was shown: {len(planned.plan.changes)} changes to make."
+
+    def _apply(self, world: World, operation: Operation) -> str:
+        """Apply each change that is not applied yet; where USE_* fails, what rests on it is kept back."""
+        catalog = self._open()
+        by_principal: dict[str, list[ledger.Item]] = {}
+        for item in ledger.items(world.engine, operation.operation_id):
+            by_principal.setdefault(folded(item.change.principal), []).append(item)
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="apply") as pool:
+            for each in [pool.submit(_apply_to_one, world, operation, catalog, some) for some in by_principal.values()]:
+                each.result()
+        made = ledger.items(world.engine, operation.operation_id)
+        return f"{sum(each.is_done for each in made)} of {len(made)} applied."
+
+    def _keep(self, world: World, operation: Operation) -> Progress:
+        wishes = proposals.wishes_of(operation.parameters["wishes"])
+        ledger.keep(world.engine, operation, ledger.done(world.engine, operation.operation_id), wishes)
+        return Progress("done", "Written into the ledger.")
+
+    def _observe(self, world: World, operation: Operation) -> str:
+        """Read until every applied change is seen, or its time is over."""
+        catalog, until = self._open(), time.monotonic() + self._observe_seconds
+        pause = 0.1
+        while True:
+            waiting = [each for each in ledger.items(world.engine, operation.operation_id) if each.state == "applied"]
+            seen: dict[Securable, Mapping[str, frozenset[str]]] = {}
+            for item in waiting:
+                where = item.change.securable
+                if where not in seen:
+                    seen[where] = catalog.assignments(where)
+                if _is_seen(item, seen[where]):
+                    ledger.mark(world.engine, operation, item.number, "observed", "")
+                elif time.monotonic() >= until:
+                    said = f"No read has shown it within {self._observe_seconds:g} s."
+                    ledger.mark(world.engine, operation, item.number, "unseen", said)
+            made = ledger.items(world.engine, operation.operation_id)
+            if not any(each.state == "applied" for each in made):
+                observed = sum(each.state == "observed" for each in made)
+                if observed:  # what fails time and again makes nobody look time and again
+                    self._seen()
+                return f"{observed} of {len(made)} observed in the catalog."
+            if self._stop.wait(pause):
+                raise CatalogAway("The controller is stopping.")
+            pause = min(pause * 2, 5.0)
+
+    def _probe(self, world: World, operation: Operation) -> str:
+        """Try to read as those who gain and those who lose; what comes out is told, and judged at the end."""
+        catalog = self._open()
+        failed = {
+            folded(each.change.principal)
+            for each in ledger.items(world.engine, operation.operation_id)
+            if not each.is_done
+        }
+        effects = [each for each in operation.preview["effects"] if folded(each[0]) not in failed]
+        tables = catalog.tables(proposals.schema_of(world.settings.access))
+        tried: list[tuple[str, str, bool, Probe]] = []
+        for gains in (True, False):
+            cells = [(who, key) for who, key, was, then in effects if (then if gains else was) is True]
+            chosen = [(who, key) for who, key in cells if key in tables][:_MOST_PROBES]
+            tried += [(who, key, gains, catalog.probe(who, tables[key])) for who, key in chosen]
+        return _told_of(tried, parts_failed=bool(failed))
+
+    def _judge(self, world: World, operation: Operation) -> Progress:
+        """Say what was not done, if anything was not: a set of which a part has failed has not succeeded."""
+        made = ledger.items(world.engine, operation.operation_id)
+        failed = [each for each in made if each.state in {"failed", "planned", "unseen"}]
+        if not failed:
+            return Progress("done", "Nothing has failed.")
+        first = "; ".join(
+            f"{each.change.principal} on {each.change.securable.full_name}: {each.said}" for each in failed[:3]
+        )
+        more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
+        return Progress(
+            "failed", f"{len(made) - len(failed)} of {len(made)} changes are done. {len(failed)} not: {first}{more}"
+        )
+
+
+def _apply_to_one(world: World, operation: Operation, catalog: Catalog, mine: list[ledger.Item]) -> None:
+    kept_back = None
+    for item in mine:
+        if item.is_done:
+            continue
+        if kept_back is not None:
+            ledger.mark(world.engine, operation, item.number, "failed", kept_back)
+            continue
+        try:
+            catalog.change(item.change)
+        except CatalogAway:
+            raise  # nothing is known of it: it is tried again
+        except Refused as refused:
+            ledger.mark(world.engine, operation, item.number, "failed", str(refused))
+            if item.change.securable.type != "table":  # what is above tables is added before them, taken after them
+                kept_back = f"Not tried, since {item.change.securable.full_name} failed before."
+        else:
+            ledger.mark(world.engine, operation, item.number, "applied", "")
+
+
+def _is_seen(item: ledger.Item, there: Mapping[str, frozenset[str]]) -> bool:
+    who = folded(item.change.principal)
+    has = frozenset[str]().union(*(had for name, had in there.items() if folded(name) == who))
+    return has.issuperset(item.change.add) and has.isdisjoint(item.change.remove)
+
+
+def _told_of(tried: list[tuple[str, str, bool, Probe]], *, parts_failed: bool) -> str:
+    """Say what trying has shown.
+
+    Where parts have failed, who is concerned by them, such as members of a group, need not read as planned: the
+    operation fails by these parts, whose sentences say more.
+
+    Raises:
+        Refused: somebody who should read does not, or the other way round, and no part has failed.
+    """
+    if not tried:
+        return "Nobody gains or loses reading, so nothing was tried."
+    wrong = [(who, key, probe) for who, key, gains, probe in tried if probe.reads is (not gains)]
+    if wrong:
+        who, key, probe = wrong[0]
+        said = f"{who} {'reads' if probe.reads else 'does not read'} {key}: {probe.said}"
+        if not parts_failed:
+            raise Refused(f"Applied, but {said}")
+        return f"{len(wrong)} of {len(tried)} tried are not as planned, since parts have failed: {said}"
+    untried = [probe.said for *_, probe in tried if probe.reads is None]
+    proven = f"{len(tried) - len(untried)} tried: each reads or is refused as planned."
+    by_group = [probe.stand_in for *_, probe in tried if probe.reads and probe.stand_in]
+    if by_group:
+        proven += f" {len(by_group)} of them as {by_group[0]}: the catalog knows no groups, and refuses them by name."
+    return proven if not untried else f"{proven} {len(untried)} applied, not probed: {untried[0]}"
+
+
+def _done(operation: Operation) -> str:
+    effects: list[Any] = operation.preview["effects"]
+    gains, loses = sum(each[3] is True for each in effects), sum(each[2] is True for each in effects)
+    by = "" if operation.actor != CONTROLLER else "By itself: "
+    return f"{by}{gains} came to read, {loses} no longer do."

@@ -1,0 +1,273 @@
+"""What turnout did about access, and what it holds to be so.
+
+A catalog knows neither reasons nor times at which access ends, nor who gave it; that is here: entitlements, what was
+given for them, and of each operation its change set and how far each of its changes is.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
+
+from grants.catalog import Change
+from grants.model import Securable, folded, securable
+from grants.planning.change_set import ChangeSet
+from grants.planning.entitlements import Entitlement, Given, Managed, Wish
+from pipeline.errors import Refused
+from pipeline.store.leases import store_now
+from pipeline.store.operations import Operation, hold
+from pipeline.store.tables import access_change_sets, access_items, entitlements, given_access
+
+State = Literal["planned", "applied", "observed", "unseen", "failed"]
+"""`applied`: the catalog has taken it. `observed`: a read has shown it. `unseen`: reads did not show it in time."""
+
+DONE: Final[frozenset[State]] = frozenset({"applied", "observed", "unseen"})
+"""The states of an item that the catalog has taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One change of an operation, and how far it is."""
+
+    number: int  # from 1: their order
+    change: Change
+    state: State
+    said: str  # one sentence; empty before there is one
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the catalog has taken it."""
+        return self.state in DONE
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """That somebody was given a game's table to read, with all that is known of it."""
+
+    entitlement_id: int
+    principal: str  # as the catalog spells it
+    game_key: str
+    until: float | None  # Unix seconds; None: for good
+    reason: str
+    ticket: str
+    table_id: str  # of the table it was given on
+    operation_id: str
+    given_at: float
+    ended_at: float | None
+    ended_by: str | None
+
+    @property
+    def entitlement(self) -> Entitlement:
+        """It as plans know it."""
+        return Entitlement(self.principal, self.game_key, self.until, self.table_id)
+
+
+_HELD: Final = tuple(entitlements.c[name] for name in Held.__slots__)
+
+
+def write(engine: Engine, operation: Operation, change_set: ChangeSet) -> None:
+    """Write what an operation is going to do, unless that is written.
+
+    Raises:
+        Stale: somebody else has changed the operation since it was read.
+    """
+    with engine.begin() as connection:
+        hold(connection, operation)
+        mine = access_change_sets.c.operation_id == operation.operation_id
+        if connection.execute(select(access_change_sets.c.operation_id).where(mine)).first() is not None:
+            return
+        row = {"operation_id": operation.operation_id, "change_set": _as_json(change_set)}
+        connection.execute(insert(access_change_sets).values(row))
+        for number, each in enumerate(change_set.changes, 1):
+            connection.execute(
+                insert(access_items).values(
+                    operation_id=operation.operation_id, number=number, securable=each.securable.full_name,
+                    principal=each.principal, adds=json.dumps(each.add), removes=json.dumps(each.remove),
+                    state="planned", said="", changed_at=store_now(),
+                )
+            )  # fmt: skip
+
+
+def items(engine: Engine, operation_id: str) -> list[Item]:
+    """Return the changes of an operation in their order."""
+    query = select(access_items).where(access_items.c.operation_id == operation_id).order_by(access_items.c.number)
+    with engine.connect() as connection:
+        return [_item(row) for row in connection.execute(query)]
+
+
+def change_set(engine: Engine, operation_id: str) -> ChangeSet:
+    """Return what an operation set out to do.
+
+    Raises:
+        Refused: it did not come so far.
+    """
+    query = select(access_change_sets.c.change_set).where(access_change_sets.c.operation_id == operation_id)
+    with engine.connect() as connection:
+        text = connection.scalar(query)
+    if text is None:
+        raise Refused(f"Operation {operation_id[:8]} has planned nothing about access.")
+    return _from_json(text)
+
+
+def done(engine: Engine, operation_id: str) -> ChangeSet:
+    """Return that part of what an operation set out to do which the catalog has taken.
+
+    An entitlement belongs to it if nothing that it rests on has failed.
+
+    Raises:
+        Refused: it did not come so far.
+    """
+    planned, journal = change_set(engine, operation_id), items(engine, operation_id)
+    failed = [each.change for each in journal if not each.is_done]
+    tables = {(folded(each.principal), each.securable.path[-1]) for each in failed if each.securable.type == "table"}
+    above = {folded(each.principal) for each in failed if each.add and each.securable.type != "table"}
+    return replace(
+        planned,
+        changes=tuple(each.change for each in journal if each.is_done),
+        made=tuple(each for each in planned.made if each.cell not in tables and each.cell[0] not in above),
+        ended=tuple(each for each in planned.ended if each.cell not in tables),
+    )
+
+
+def mark(engine: Engine, operation: Operation, number: int, state: State, said: str) -> None:
+    """Write how an item stands.
+
+    Raises:
+        Stale: somebody else has changed the operation since it was read.
+    """
+    with engine.begin() as connection:
+        hold(connection, operation)
+        mine = (access_items.c.operation_id == operation.operation_id) & (access_items.c.number == number)
+        connection.execute(update(access_items).where(mine).values(state=state, said=said, changed_at=store_now()))
+
+
+def keep(engine: Engine, operation: Operation, done: ChangeSet, wishes: Iterable[Wish]) -> None:
+    """Write what turnout holds after a change set, or that part of it which the catalog has taken; twice is once.
+
+    Reasons and tickets are those of the wishes; an entitlement that comes back has the operation's.
+
+    Raises:
+        Stale: somebody else has changed the operation since it was read.
+    """
+    terms = {(each.cell, each.until): (each.reason, each.ticket) for each in wishes}
+    with engine.begin() as connection:
+        hold(connection, operation)
+        before = _managed(connection)
+        after = done.kept(before)
+        for each in before.given - after.given:
+            connection.execute(delete(given_access).where(_is_given(each)))
+        for each in sorted(after.given - before.given):
+            connection.execute(insert(given_access).values(**_given_row(each), operation_id=operation.operation_id))
+        for ended in before.entitlements - after.entitlements:
+            connection.execute(
+                update(entitlements)
+                .where(_is(ended), entitlements.c.ended_at.is_(None))
+                .values(ended_at=store_now(), ended_by=operation.operation_id)
+            )
+        for made in sorted(after.entitlements - before.entitlements, key=lambda each: (each.cell, each.until or 0.0)):
+            reason, ticket = terms.get((made.cell, made.until), (operation.reason, ""))
+            connection.execute(
+                insert(entitlements).values(
+                    principal=made.principal, game_key=made.key, until=made.until, table_id=made.table_id,
+                    reason=reason, ticket=ticket, operation_id=operation.operation_id, given_at=store_now(),
+                )
+            )  # fmt: skip
+
+
+def managed(engine: Engine) -> Managed:
+    """Return all that turnout holds of access, for a plan."""
+    with engine.connect() as connection:
+        return _managed(connection)
+
+
+def held(engine: Engine) -> list[Held]:
+    """Return the entitlements that hold, the oldest first."""
+    return _held(engine, entitlements.c.ended_at.is_(None))
+
+
+def history(engine: Engine, game_key: str) -> list[Held]:
+    """Return all entitlements there ever were of a game, the oldest first."""
+    return _held(engine, entitlements.c.game_key == game_key)
+
+
+def _managed(connection: Connection) -> Managed:
+    kept = connection.execute(select(*_HELD).where(entitlements.c.ended_at.is_(None)))
+    given = connection.execute(select(given_access))
+    return Managed(
+        frozenset(Held(*row).entitlement for row in kept),
+        frozenset(Given(_securable(row.securable), row.principal, row.privilege) for row in given),
+    )
+
+
+def _given_row(each: Given) -> dict[str, str]:
+    return {"securable": each.securable.full_name, "principal": each.principal, "privilege": each.privilege}
+
+
+def _is_given(each: Given) -> Any:
+    row = _given_row(each)
+    return (
+        (given_access.c.securable == row["securable"])
+        & (given_access.c.principal == row["principal"])
+        & (given_access.c.privilege == row["privilege"])
+    )
+
+
+def _is(each: Entitlement) -> Any:
+    until = entitlements.c.until.is_(None) if each.until is None else entitlements.c.until == each.until
+    same = (entitlements.c.principal == each.principal) & (entitlements.c.game_key == each.key)
+    return same & until & (entitlements.c.table_id == each.table_id)
+
+
+def _held(engine: Engine, where: Any) -> list[Held]:
+    query = select(*_HELD).where(where).order_by(entitlements.c.entitlement_id)
+    with engine.connect() as connection:
+        return [Held(*row) for row in connection.execute(query)]
+
+
+def _item(row: Row[Any]) -> Item:
+    return Item(
+        row.number,
+        _change(row.securable, row.principal, json.loads(row.adds), json.loads(row.removes)),
+        row.state,
+        row.said,
+    )
+
+
+def _change(securable: str, principal: str, add: Sequence[str], remove: Sequence[str]) -> Change:
+    return Change(_securable(securable), principal, tuple(add), tuple(remove))
+
+
+def _securable(full_name: str) -> Securable:
+    return securable(tuple(full_name.split(".")))
+
+
+def _as_json(done: ChangeSet) -> str:
+    tree = {
+        "changes": [[each.securable.full_name, each.principal, each.add, each.remove] for each in done.changes],
+        "made": [each._asdict() for each in done.made],
+        "ended": [each._asdict() for each in done.ended],
+        **{
+            name: [_given_row(each) for each in sorted(getattr(done, name))] for name in ("adopted", "ours", "disowned")
+        },
+        "brought": sorted(done.brought),
+    }
+    return json.dumps(tree, separators=(",", ":"))
+
+
+def _from_json(text: str) -> ChangeSet:
+    tree: Mapping[str, Any] = json.loads(text)
+    given = {
+        name: frozenset(
+            Given(_securable(each["securable"]), each["principal"], each["privilege"]) for each in tree[name]
+        )
+        for name in ("adopted", "ours", "disowned")
+    }
+    return ChangeSet(
+        changes=tuple(_change(*each) for each in tree["changes"]),
+        made=tuple(Entitlement(**each) for each in tree["made"]),
+        ended=tuple(Entitlement(**each) for each in tree["ended"]),
+        **given,
+        brought=frozenset((who, key) for who, key in tree["brought"]),
+    )

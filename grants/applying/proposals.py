@@ -1,0 +1,205 @@
+"""From wishes to one operation: what is read for it, what is planned, what people are shown, and what is asked for.
+
+The command line, the dashboard and the controller's expiry ask here, so all three show and refuse the same.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from sqlalchemy import Engine
+
+from grants.applying import ledger
+from grants.catalog import Catalog, Change
+from grants.model import Observed, Securable, folded
+from grants.observing import snapshot
+from grants.observing.resolver import Resolver
+from grants.planning import guardrails
+from grants.planning.entitlements import NO_GAME, Wish
+from grants.planning.guardrails import Case, Person
+from grants.planning.plan import AccessPlan, plan
+from grants.planning.undo import undo
+from pipeline.control.roles import current, may
+from pipeline.errors import Refused
+from pipeline.settings import Access, Settings
+from pipeline.store import operations
+from pipeline.store.games import known_games
+from pipeline.store.leases import store_time
+
+KIND: Final = "access"
+_FRESH_SECONDS: Final = 300.0  # so old may be what is known of tables that are not touched
+_TARGET: Final = 60  # characters of a principal that its target shows
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan from a picture that was just read, and what it was planned for."""
+
+    wishes: tuple[Wish, ...]
+    plan: AccessPlan
+    observed: Observed
+    undoes: str | None = None  # the operation it takes back
+
+    @property
+    def preview(self) -> dict[str, Any]:
+        """What must still be so when the controller begins, and what is to come of it."""
+        return {
+            "fingerprint": self.plan.fingerprint,
+            "changes": len(self.plan.changes),
+            "effects": [[each.principal, each.key, each.was, each.then] for each in self.plan.effects],
+        }
+
+    def asked_by(self, actor: str, reason: str, **more: str) -> operations.Wish:
+        """Return the operation to ask for; `more` is kept with it, such as who requested it."""
+        keys = {wish.key for wish in self.wishes} - {NO_GAME} | {each.key for each in self.plan.effects}
+        cells = [*(each.principal for each in self.plan.changes), *(wish.principal for wish in self.wishes)]
+        made = (*self.plan.change_set.made, *self.plan.change_set.ended)
+        who = {folded(each) for each in (*cells, *(each.principal for each in made))}
+        parameters = {"wishes": [asdict(each) for each in self.wishes], "games": sorted(keys), **more}
+        targets = tuple(sorted(target(each) for each in who)) if not self.plan.is_empty else ()
+        return operations.Wish(KIND, targets, actor, reason, parameters, self.preview, undoes=self.undoes)
+
+
+def schema_of(access: Access) -> Securable:
+    """Return the schema that the tables of games lie in."""
+    return Securable((access.catalog_name, access.schema_name))
+
+
+def principal_of(access: Access, actor: str) -> str:
+    """Return the principal that an actor is."""
+    return access.identities.get(actor, actor)
+
+
+def target(principal: str) -> str:
+    """Return what operations about a principal hold: one at a time, so that no two plans are made from one picture."""
+    name = folded(principal)
+    if len(name) <= _TARGET and name.isprintable():
+        return f"reader:{name}"
+    return f"reader:{hashlib.sha256(name.encode()).hexdigest()[:_TARGET]}"
+
+
+def prepare(engine: Engine, catalog: Catalog, access: Access, wishes: Sequence[Wish]) -> Prepared:
+    """Read what wishes are about, and plan them.
+
+    Raises:
+        Refused: see `plan`; or access is asked for longer than the setting access.max_days allows.
+        CatalogAway: the catalog cannot be read.
+    """
+    now = store_time(engine)
+    for wish in wishes:
+        if wish.read and wish.until is not None and wish.until - now > access.max_days * 86_400:
+            raise Refused(
+                f"{wish.principal} cannot be given {wish.key} for longer than {access.max_days:g} days: "
+                "choose an earlier end, or none. The setting access.max_days says how long."
+            )
+    everything = any(wish.key == NO_GAME for wish in wishes)  # whether nobody needs it is decided by all tables
+    observed = _look(engine, catalog, access, now, None if everything else [wish.key for wish in wishes])
+    return Prepared(tuple(wishes), plan(observed, wishes, ledger.managed(engine), now), observed)
+
+
+def prepare_undo(engine: Engine, catalog: Catalog, access: Access, done: operations.Operation) -> Prepared:
+    """Read what an operation was about, and plan its way back.
+
+    Raises:
+        Refused: it was not about access, is not over, or cannot be taken back any more.
+        CatalogAway: the catalog cannot be read.
+    """
+    name = done.operation_id[:8]
+    if done.kind != KIND:
+        raise Refused(f"Operation {name} is a {done.kind}: `turnout ops undo` takes it back, where that is possible.")
+    if done.is_open:
+        raise Refused(f"Operation {name} is {done.state}: it can be taken back when it is over.")
+    now = store_time(engine)
+    change_set = ledger.done(engine, done.operation_id)
+    observed = _look(engine, catalog, access, now, done.parameters["games"])
+    return Prepared((), undo(change_set, observed, ledger.managed(engine), now), observed, done.operation_id)
+
+
+def _look(engine: Engine, catalog: Catalog, access: Access, now: float, keys: Sequence[str] | None) -> Observed:
+    """Read the tables of these games anew, with None of all; the others are in it as they were read a short while ago.
+
+    Who comes to read what by USE_*, and whether somebody still needs it, follows from all tables; a catalog of hundreds
+    of tables is not read whole for every change.
+    """
+    schema = schema_of(access)
+    kept = None if keys is None else snapshot.read(engine).observed
+    if kept is None or kept.schema != schema or now - kept.read_at > _FRESH_SECONDS:
+        return snapshot.observe(catalog, schema, now)
+    return snapshot.with_fresh(kept, snapshot.observe(catalog, schema, now, keys))
+
+
+def again(engine: Engine, catalog: Catalog, access: Access, operation: operations.Operation) -> Prepared:
+    """Plan an operation anew from how things are now, for who is about to begin it.
+
+    Raises:
+        Refused: it cannot be done any more.
+        CatalogAway: the catalog cannot be read.
+    """
+    if operation.undoes is not None:
+        undone = operations.operation(engine, operation.undoes)
+        return prepare_undo(engine, catalog, access, undone)
+    return prepare(engine, catalog, access, wishes_of(operation.parameters["wishes"]))
+
+
+def require_allowed(
+    engine: Engine,
+    settings: Settings,
+    catalog: Catalog,
+    prepared: Prepared,
+    by: operations.Operation | operations.Wish,
+) -> None:
+    """Go on only where the rules allow a plan: who asked for it, who approved, who gets what.
+
+    Raises:
+        Refused: with a sentence for each thing that speaks against it.
+    """
+    resolver, roles = Resolver(prepared.observed), current(settings, engine)
+
+    def person(actor: str) -> Person:
+        name = principal_of(settings.access, actor)
+        return Person(name, resolver.closure(name), may(roles, actor, KIND))
+
+    requester = by.parameters.get("requested_by")
+    guardrails.require_allowed(
+        Case(
+            plan=prepared.plan,
+            actor=person(requester or by.actor),
+            approver=person(by.actor) if requester else None,
+            schema=schema_of(settings.access),
+            inventory=known_games(engine).keys(),
+            executor=catalog.executor,
+            directory=prepared.observed.directory,
+            given=ledger.managed(engine).given,
+            everyone_allowed=settings.access.allow_everyone,
+        )
+    )
+
+
+def wishes_of(tree: Iterable[Mapping[str, Any]]) -> list[Wish]:
+    """Return wishes from what was kept of them."""
+    return [Wish(**each) for each in tree]
+
+
+def lines(prepared: Prepared) -> list[str]:
+    """Return what a plan does and brings about, as lines for people."""
+    planned = prepared.plan
+    told = [each.sentence for each in planned.effects]
+    told += [each.sentence for each in planned.unmoved]
+    told += [f"Note: {each}" for each in planned.warnings]
+    changes = [f"  {each}" for change in planned.changes for each in statements(change)]
+    gains = sum(each.then is True for each in planned.effects)
+    loses = sum(each.was is True for each in planned.effects)
+    kept = len(planned.change_set.made), len(planned.change_set.ended)
+    comes = f"{gains} come to read, {loses} no longer do; {len(planned.changes)} changes of the catalog"
+    return [*told, *changes, f"{comes}; {kept[0]} entitlements begin, {kept[1]} end."]
+
+
+def statements(change: Change) -> list[str]:
+    """Return a change as SQL says it, for people to read."""
+    where = f"ON {change.securable.type.upper()} {change.securable.full_name}"
+    granted = [f"GRANT {', '.join(change.add)} {where} TO {change.principal}"] if change.add else []
+    return [
+        *granted,
+        *([f"REVOKE {', '.join(change.remove)} {where} FROM {change.principal}"] if change.remove else []),
+    ]

@@ -1,0 +1,78 @@
+"""`turnout catalog`: the embedded catalog; `turnout read`: a game's table, read only as far as the catalog allows."""
+
+import json
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+
+from grants.catalog import CatalogAway
+from grants.cli.options import opened
+from pipeline.cli.operation_options import keys_of
+from pipeline.errors import Refused
+from pipeline.settings import load
+
+_LOOK_SECONDS: Final = 0.2
+
+
+@click.group("catalog")
+def catalog_group() -> None:
+    """The embedded catalog, a server of this machine's own."""
+
+
+@catalog_group.command("serve")
+def serve(env_dir: Path) -> None:
+    """Serve the embedded catalog on loopback until it is stopped."""
+    from grants.server.fault_injection import Troubles
+    from grants.server.serving import serve as run
+
+    settings, paths = load(env_dir)
+    if settings.access.catalog != "embedded":
+        raise Refused(f"The setting access.catalog is {settings.access.catalog!r}: there is no embedded one to serve.")
+    run(paths.catalog, settings.access.port, Troubles())
+
+
+@catalog_group.command("add-user")
+@click.argument("names", nargs=-1, required=True)
+@click.option("--group", "groups", multiple=True, help="A group they are in, made where it is missing; repeatable.")
+@click.option("--wait", type=click.FloatRange(min=0), default=0.0, help="Seconds to wait for a catalog that starts.")
+def add_user(env_dir: Path, names: tuple[str, ...], groups: tuple[str, ...], wait: float) -> None:
+    """Make users NAMES in the embedded catalog, or put those that are there into groups."""
+    from grants.catalogs.opening import embedded
+    from grants.catalogs.people import add
+
+    there = opened(env_dir)
+    until = time.monotonic() + wait
+    while True:
+        try:
+            catalog = embedded(there.settings.access, there.paths)
+            for name in names:
+                add(catalog, name, groups)
+            break
+        except CatalogAway:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(_LOOK_SECONDS)
+    click.echo(f"{', '.join(names)}: there{', in ' + ', '.join(groups) if groups else ''}.")
+
+
+@click.command("read")
+@click.argument("game")
+@click.option("--as", "principal", required=True, help="The principal that reads.")
+@click.option("--first", type=click.IntRange(1, 1000), default=5, show_default=True, help="Rows to print.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row.")
+def read(env_dir: Path, game: str, principal: str, first: int, as_json: bool) -> None:
+    """Read GAME (name or key) as a principal, with a credential that the embedded catalog gives or refuses."""
+    from grants.cli.reading import rows
+
+    there = opened(env_dir)
+    (key,) = keys_of((game,), there.names())
+    names, found = rows(there.settings.access, there.paths, key, principal, first)
+    if not as_json:
+        click.echo("  ".join(names))
+    for row in found:
+        values = dict(zip(names, row, strict=True))
+        click.echo(json.dumps(values, default=str) if as_json else "  ".join(str(each) for each in row))
+    if not found:
+        click.echo("No rows.", err=True)

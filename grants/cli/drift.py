@@ -1,0 +1,70 @@
+"""`turnout grants drift`: where the catalog is not as turnout keeps it, and what to do about it."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from grants.applying import drift_store
+from grants.applying import proposals as desk
+from grants.cli.options import opened
+from grants.planning.drift import Drift, Finding
+from pipeline.cli.operation_options import How, asked, asking
+from pipeline.errors import Refused
+
+
+@click.command("drift")
+@click.option("--act", type=click.Choice(["adopt", "revert", "ignore"]), help="Do this about findings; see --finding.")
+@click.option("--finding", "chosen", multiple=True, help="The finding's id, or the beginning of it; repeatable.")
+@asking
+def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: How) -> None:
+    """Show where the catalog differs from what turnout gave, read right now; or adopt, revert or ignore findings."""
+    from grants.planning.drift import wish as about
+
+    there = opened(env_dir)
+    found = drift_store.look(there.engine, there.catalog(), there.settings.access)
+    if act is None:
+        if chosen:
+            raise Refused("--finding goes with --act.")
+        _show(found, how)
+        return
+    findings = [drift_store.find(found, each) for each in chosen]
+    if not findings:
+        raise Refused("Name what it is about: --finding ID, repeatable. Without --act all are shown.")
+    if act == "ignore":
+        for each in findings:
+            click.echo(f"{drift_store.id_of(each)[:8]}  {each.sentence}")
+        if not how.dry_run:
+            drift_store.ignore(there.engine, there.settings, findings, there.actor, how.reason)
+        return
+    wishes = [about(each, "adopt" if act == "adopt" else "revert", how.reason or f"drift: {act}") for each in findings]
+    prepared = there.prepared(wishes)
+    wish = prepared.asked_by(there.actor, how.reason or f"drift: {act}")
+    if not how.dry_run:
+        desk.require_allowed(there.engine, there.settings, there.catalog(), prepared, wish)
+    asked(there.settings, there.engine, wish, desk.lines(prepared), how)
+
+
+def _show(found: Drift, how: How) -> None:
+    if how.as_json:
+        listed = [_as_dict(each) for each in found.findings]
+        missing = [each.full_name for each in found.unread]
+        click.echo(json.dumps({"findings": listed, "unread": missing}, default=str))
+        return
+    for each in found.findings:
+        left = f"  (ignored: {each.ignored})" if each.ignored is not None else f"  [{', '.join(each.acts)}]"
+        click.echo(f"{drift_store.id_of(each)[:8]}  {each.kind:<10} {each.sentence}{left}")
+    said = ", ".join(f"{number} {kind}" for kind, number in sorted(found.counts.items())) or "no difference"
+    unread = f" Not read, so not known: {len(found.unread)}." if found.unread else ""
+    click.echo(f"{said}; {sum(found.ignored_counts.values())} ignored.{unread}")
+
+
+def _as_dict(finding: Finding) -> dict[str, Any]:
+    ours = finding.entitlement
+    return {
+        **asdict(finding),
+        "entitlement": None if ours is None else ours._asdict(),
+        "id": drift_store.id_of(finding),
+    }

@@ -1,0 +1,162 @@
+"""What the commands about access share: how a change is written as options, and what they open."""
+
+import getpass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from sqlalchemy import Engine
+
+from grants.applying import proposals as desk
+from grants.catalog import Catalog
+from grants.formats.rows import Row
+from grants.planning.entitlements import Wish
+from pipeline.cli.operation_options import keys_of
+from pipeline.cli.options import together
+from pipeline.errors import Refused
+from pipeline.settings import Paths, Settings, load
+
+WISHES: Final = together(
+    click.option("--policy", type=click.Path(dir_okay=False, path_type=Path), help="A policy file: who may read what."),
+    click.option("--prune", is_flag=True, help="With --policy: end what turnout gave and the policy does not name."),
+    click.option("--grant", "granted", multiple=True, metavar="GAME", help="A game (name or key) to give; repeatable."),
+    click.option("--revoke", "revoked", multiple=True, metavar="GAME", help="A game to take; repeatable."),
+    click.option("--principal", "principals", multiple=True, help="To or from whom; repeatable."),
+    click.option("--until", metavar="TIME", help="When access ends by itself: a day, or a time with its zone."),
+    click.option("--ticket", help="A ticket's number, for those who ask later."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a command works with."""
+
+    settings: Settings
+    paths: Paths
+    engine: Engine
+
+    @property
+    def actor(self) -> str:
+        """Who runs the command."""
+        return getpass.getuser()
+
+    def catalog(self) -> Catalog:
+        """Return the catalog's client.
+
+        Raises:
+            Refused: the environment does not say where it is.
+            CatalogAway: the embedded one was never started.
+        """
+        import os
+
+        from grants.catalogs.opening import open_catalog
+
+        return open_catalog(self.settings.access, self.paths, os.environ)
+
+    def names(self) -> dict[str, str]:
+        """Return the inventory: key → name of every game."""
+        from pipeline.store.games import known_games
+
+        return {str(key): name for key, name in known_games(self.engine).items()}
+
+    def prepared(self, wishes: Sequence[Wish]) -> desk.Prepared:
+        """Read what wishes are about, and plan them."""
+        return desk.prepare(self.engine, self.catalog(), self.settings.access, wishes)
+
+
+def opened(env_dir: Path) -> Opened:
+    """Open an environment."""
+    from pipeline.store.engine import open_store
+
+    settings, paths = load(env_dir)
+    return Opened(settings, paths, open_store(settings, paths))
+
+
+def wishes_from(there: Opened, policy: Path | None, prune: bool, reason: str, **single: Any) -> list[Wish]:
+    """Return what the options of `WISHES` ask for.
+
+    Raises:
+        Refused: they ask for nothing, or for things that do not go together; or the policy is wrong.
+    """
+    if policy is not None:
+        if any(single[name] for name in ("granted", "revoked", "principals", "until")):
+            raise Refused("A policy says it all: leave out --grant, --revoke, --principal and --until.")
+        return _of_policy(there, policy, prune, reason)
+    if prune:
+        raise Refused("--prune goes with --policy.")
+    if not single["principals"] or not (single["granted"] or single["revoked"]):
+        raise Refused("Say what to change: --policy FILE, or --grant GAME or --revoke GAME with --principal NAME.")
+    return singles(there.names(), **single, reason=reason)
+
+
+def singles(
+    names: Mapping[str, str], granted: Sequence[str], revoked: Sequence[str], principals: Sequence[str],
+    until: str | None, ticket: str | None, reason: str,
+) -> list[Wish]:  # fmt: skip
+    """Return the wishes that give and take these games for these principals.
+
+    Raises:
+        Refused: a game is not known, or the time cannot be read or is only for what is given.
+    """
+    from grants.formats.expiry import parse_until
+
+    if until is not None and not granted:
+        raise Refused("--until is for what is granted: what is revoked ends now.")
+    end = None if until is None else float(parse_until(until))
+    return [
+        *(
+            Wish(who, key, read=True, until=end, reason=reason, ticket=ticket or "")
+            for who in principals
+            for key in keys_of(granted, names)
+        ),
+        *(
+            Wish(who, key, read=False, reason=reason, ticket=ticket or "")
+            for who in principals
+            for key in keys_of(revoked, names)
+        ),
+    ]
+
+
+def _of_policy(there: Opened, file: Path, prune: bool, reason: str) -> list[Wish]:
+    from grants.applying import ledger
+    from grants.formats import policy
+    from grants.model import folded
+    from pipeline.store.leases import store_time
+
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"The policy {file} cannot be read: {error}.") from error
+    names, now = there.names(), store_time(there.engine)
+    parsed = policy.parse(text, names)
+    for warning in (*parsed.warnings, *policy.check_until(parsed, now)):
+        click.echo(f"Note: {warning}", err=True)
+    cells = [each for each in policy.cells(parsed, names) if each.until is None or each.until > now]
+    wishes = [
+        Wish(
+            each.principal,
+            each.key,
+            read=True,
+            until=each.until,
+            reason=each.reason,
+            ticket=each.ticket or "",
+            adopt=True,
+        )
+        for each in cells
+    ]
+    if prune:
+        named = {(folded(each.principal), each.key) for each in cells}
+        gone = {each.cell: each for each in ledger.managed(there.engine).entitlements if each.cell not in named}
+        why = reason or "the policy does not name it"
+        wishes += [Wish(each.principal, each.key, read=False, reason=why) for _, each in sorted(gone.items())]
+    return wishes
+
+
+def of_rows(rows: Sequence[Row], reason: str) -> list[Wish]:
+    """Return the wishes that make imported rows true."""
+    return [
+        Wish(each.principal, each.key, True, each.until, each.reason or reason, each.ticket or "", adopt=True)
+        for each in rows
+    ]

@@ -1,0 +1,39 @@
+"""Reads a game's table as somebody, only by what the catalog hands out to them: the way any reader goes."""
+
+from urllib.parse import unquote, urlsplit
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+from grants.applying import proposals
+from grants.catalogs.opening import embedded
+from pipeline.errors import Refused
+from pipeline.settings import Access, Paths
+
+Rows = list[tuple[object, ...]]
+
+
+def rows(access: Access, paths: Paths, key: str, principal: str, limit: int) -> tuple[list[str], Rows]:
+    """Return the columns' names and some rows of a game's table, read as a principal.
+
+    The catalog is asked with a token of that principal's; without the right it answers 403, and no file is opened.
+
+    Raises:
+        Denied: the principal may not read it; the sentence says what is missing.
+        Refused: there is no such principal, or no table of this game.
+        CatalogAway: the catalog cannot be reached.
+    """
+    catalog = embedded(access, paths)
+    schema = proposals.schema_of(access)
+    table = catalog.tables(schema).get(key)
+    if table is None:
+        raise Refused(f"The catalog has no table of {key} yet: the controller registers it when its first rows are in.")
+    location = catalog.location(catalog.token_of(principal), table.table_id)
+    place = unquote(urlsplit(location).path)
+    try:  # by Arrow's own file system: with delta-rs's, threads that read ahead crash or hang the process at its end
+        files = SubTreeFileSystem(place, LocalFileSystem())
+        found = DeltaTable(place).to_pyarrow_dataset(filesystem=files).head(limit)
+    except DeltaError as error:
+        raise Refused(f"The table at {location} cannot be read: {error}") from error
+    return found.column_names, [tuple(row.values()) for row in found.to_pylist()]

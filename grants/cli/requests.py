@@ -1,0 +1,74 @@
+"""`turnout grants requests|approve|reject|withdraw`: four eyes on the command line."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from grants.applying import proposals as desk
+from grants.applying.approvals import approval, approved
+from grants.applying.requests import Request, State, decide, listed
+from grants.applying.requests import request as find
+from grants.cli.options import Opened, opened
+from pipeline.cli.operation_options import How, asked, asking, moment
+from pipeline.control.roles import current, require
+
+
+@click.command("requests")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def requests(env_dir: Path, as_json: bool) -> None:
+    """List requests: first those that wait for a decision, the oldest on top."""
+    found = listed(opened(env_dir).engine)
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in found]))
+        return
+    for each in found:
+        click.echo(_line(each))
+
+
+@click.command("approve")
+@click.argument("request")
+@asking
+def approve(env_dir: Path, request: str, how: How) -> None:
+    """Approve REQUEST of somebody else: it is planned from how things are now, and done."""
+    there = opened(env_dir)
+    wanted = find(there.engine, request)
+    prepared, wish = approval(there.engine, there.catalog(), there.settings, wanted, there.actor, how.reason)
+    if not how.dry_run:
+        approved(there.engine, wanted, wish)
+    asked(there.settings, there.engine, wish, desk.lines(prepared), how)
+
+
+@click.command("reject")
+@click.argument("request")
+@click.option("--reason", help="Why; who asked reads it.")
+def reject(env_dir: Path, request: str, reason: str | None) -> None:
+    """Reject REQUEST of somebody else."""
+    there = opened(env_dir)
+    require(current(there.settings, there.engine), there.actor, "decide about a request")
+    _decided(there, request, "rejected", reason or "")
+
+
+@click.command("withdraw")
+@click.argument("request")
+def withdraw(env_dir: Path, request: str) -> None:
+    """Withdraw REQUEST of your own."""
+    _decided(opened(env_dir), request, "withdrawn", "")
+
+
+def _decided(there: Opened, request: str, state: State, reason: str) -> None:
+    click.echo(_line(decide(there.engine, find(there.engine, request), state, there.actor, reason)))
+
+
+def _line(request: Request) -> str:
+    some = [
+        f"{each['principal']} {'reads' if each['read'] else 'no longer reads'} {each['key']}"
+        for each in request.wishes[:3]
+    ]
+    more = f" and {len(request.wishes) - 3} more" if len(request.wishes) > 3 else ""
+    decided = f" by {request.decided_by}: {request.said}" if request.decided_by else ""
+    return (
+        f"{request.request_id[:8]}  {moment(request.asked_at)}  {request.state}{decided}  "
+        f"{request.requester}: {', '.join(some)}{more} ({request.reason})"
+    )

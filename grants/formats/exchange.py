@@ -1,0 +1,110 @@
+"""Who reads what as a file and back: YAML (the policy's own format), SQL, Terraform.
+
+Texts in and out; files are the caller's. What a format has no place for stands in comments that only turnout reads.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, get_args
+
+from grants.formats import exchange_sql, exchange_terraform, policy
+from grants.formats.exchange_terraform import Direct
+from grants.formats.expiry import spelled_until
+from grants.formats.rows import Row, in_order, quoted
+from grants.formats.yaml_nodes import MAX_BYTES
+from grants.model import EVERYONE, PrincipalKind, Securable, folded
+from pipeline.errors import Refused
+
+__all__ = ["FORMATS", "Format", "Row", "parse", "parse_yaml", "render", "render_yaml"]
+
+Format = Literal["yaml", "sql", "terraform"]
+FORMATS: Final[tuple[Format, ...]] = get_args(Format)
+_MOST_CHARACTERS: Final = 64_000_000
+
+
+def render(form: Format, rows: Iterable[Row], schema: Securable, direct: Direct | None = None) -> str:
+    """Return rows in a format; `schema` is the one that all tables of games lie in.
+
+    `direct` is what the catalog was read to hold: Terraform needs it, or it would take other privileges away.
+
+    Raises:
+        Refused: rows contradict each other, or the format cannot carry them.
+    """
+    if form == "yaml":
+        return render_yaml(rows)
+    if form == "sql":
+        return exchange_sql.render(rows, schema)
+    return exchange_terraform.render(rows, schema, direct)
+
+
+def parse(form: Format, text: str, schema: Securable, known_games: Mapping[str, str]) -> list[Row]:
+    """Return the rows of a text, sorted; `known_games` maps the keys of the inventory to names.
+
+    Raises:
+        Refused: naming everything that is wrong or not understood, each with its line.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        raise Refused(f"The file has {len(text):,} characters, {_MOST_CHARACTERS:,} are read; import it in parts.")
+    if form == "yaml":
+        return parse_yaml(text, known_games)
+    if form == "sql":
+        return exchange_sql.parse(text, schema, known_games)
+    return exchange_terraform.parse(text, schema, known_games)
+
+
+def render_yaml(rows: Iterable[Row], max_days: int = policy.MAX_DAYS) -> str:
+    """Return a policy of rows; what shares its terms and its games is one entry. Games stand there by their keys.
+
+    Raises:
+        Refused: rows contradict each other, or the policy would be longer than can be read.
+    """
+    ordered = in_order(rows)
+    everyone = any(folded(row.principal) == EVERYONE for row in ordered)
+    lines = [f"version: {policy.VERSION}", f"allow_everyone: {str(everyone).lower()}", f"max_days: {max_days}"]
+    lines.append("grants:" if ordered else "grants: []")
+    for principals, games in _shared(ordered):
+        lines.append("  - principals:")
+        for row in principals:
+            kind = f"{row.kind}: " if row.kind is not None else ""
+            lines.append(f"      - {kind}{quoted(row.principal)}")
+        lines.append("    games:")
+        lines += [f"      - {quoted(row.key)} # {quoted(row.game)}" for row in games]
+        terms = games[0]
+        if terms.until is not None:
+            lines.append(f"    until: {spelled_until(terms.until)}")
+        lines.append(f"    reason: {quoted(terms.reason)}")
+        if terms.ticket is not None:
+            lines.append(f"    ticket: {quoted(terms.ticket)}")
+    text = "\n".join(lines) + "\n"
+    if len(text.encode()) > MAX_BYTES:
+        said = f"The policy would have {len(text.encode()):,} bytes and {MAX_BYTES:,} are read"
+        raise Refused(f"{said}; export fewer games or principals, or SQL or Terraform.")
+    return text
+
+
+def parse_yaml(text: str, known_games: Mapping[str, str]) -> list[Row]:
+    """Return the rows of a policy, sorted.
+
+    Raises:
+        Refused: naming everything that is wrong with it, each with its line.
+    """
+    read = policy.parse(text, known_games)
+
+    def kind(principal: str) -> PrincipalKind | None:
+        return read.kinds.get(folded(principal))
+
+    return [
+        Row(cell.principal, kind(cell.principal), cell.key, known_games[cell.key], cell.until, cell.reason, cell.ticket)
+        for cell in policy.cells(read, known_games)
+    ]
+
+
+def _shared(rows: Iterable[Row]) -> list[tuple[list[Row], list[Row]]]:
+    """Return (a row per principal, a row per game) of each entry: all of the ones read all of the others."""
+    by_terms: dict[tuple[int | None, str, str | None, str], list[Row]] = {}
+    for row in rows:
+        by_terms.setdefault((row.until, row.reason, row.ticket, row.principal), []).append(row)
+    entries: dict[tuple[int | None, str, str | None, tuple[str, ...]], tuple[list[Row], list[Row]]] = {}
+    for (until, reason, ticket, _), games in by_terms.items():
+        keys = tuple(row.key for row in games)
+        entries.setdefault((until, reason, ticket, keys), ([], games))[0].append(games[0])
+    return list(entries.values())

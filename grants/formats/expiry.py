@@ -1,0 +1,51 @@
+"""Until when a grant is wanted: Unix seconds as people write and read them."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from grants.formats.problems import shown
+from pipeline.errors import Refused
+
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d(?::\d\d)?) ?(Z|z|[+-]\d\d:\d\d)?", re.ASCII)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY: Final = 86_400
+
+
+def parse_until(text: str) -> int:
+    """Return the Unix seconds of a date, which is its end in UTC, or of a date-time with zone.
+
+    Raises:
+        Refused: it is neither.
+    """
+    try:
+        if _DATE.fullmatch(text):
+            return _seconds(datetime.fromisoformat(text).replace(tzinfo=UTC) + timedelta(days=1))
+        found = _TIME.fullmatch(text)
+        if found is not None and found[3] is None:
+            raise Refused(f"{shown(text)} has no time zone; add Z or an offset such as +02:00")
+        if found is not None:
+            return _seconds(datetime.fromisoformat(f"{found[1]}T{found[2]}{found[3].upper()}"))
+    except (ValueError, OverflowError) as error:
+        raise Refused(f"{shown(text)} is no day there is") from error
+    raise Refused(f"{shown(text)} is no date such as 2026-12-31 and no time such as 2026-12-31T18:00:00Z")
+
+
+def spelled_until(until: int) -> str:
+    """Return Unix seconds as a policy has them: a date where it is the end of one in UTC, else a date-time.
+
+    Raises:
+        Refused: the calendar ends before.
+    """
+    try:
+        moment = _EPOCH + timedelta(seconds=until)
+        if until % _DAY == 0:
+            return (moment - timedelta(days=1)).date().isoformat()
+    except OverflowError as error:
+        raise Refused(f"{until} seconds is no time a calendar has; give Unix seconds.") from error
+    return moment.replace(tzinfo=None).isoformat() + "Z"
+
+
+def _seconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(seconds=1)

@@ -1,0 +1,286 @@
+"""`policy.yml`: who may read what, until when.
+
+Values and decisions only: the text, the inventory of games and the time are arguments. docs/access.md tells the format.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple, get_args
+
+import yaml
+
+from grants.formats import yaml_nodes
+from grants.formats.expiry import parse_until, spelled_until
+from grants.formats.problems import Problems, shown
+from grants.formats.yaml_nodes import line_of
+from grants.model import EVERYONE, PrincipalKind, folded
+from pipeline.errors import Refused
+
+VERSION: Final = 1
+MAX_DAYS: Final = 90
+"""How long a temporary grant may last at most where the policy does not say."""
+MAX_CELLS: Final = 200_000
+"""Games times principals that one policy may name: three times 500 games for 60 principals, and then some."""
+MAX_PATTERNS: Final = 2_000
+"""Different patterns of one policy; each is tried on every game."""
+
+KINDS: Final[tuple[PrincipalKind, ...]] = get_args(PrincipalKind)
+_PATTERN: Final = re.compile(r"[*?\[]")
+_LONGEST_DAYS: Final = 3_650
+
+
+class Written(NamedTuple):
+    """A game as the policy writes it: its key, its exact name, or a pattern of names."""
+
+    text: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One item of `grants`: each of its principals reads each of its games."""
+
+    principals: tuple[str, ...]
+    games: tuple[Written, ...]
+    until: int | None  # Unix seconds; from then on it is not wanted. None: for good
+    reason: str
+    ticket: str | None
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy that was understood wholly."""
+
+    entries: tuple[Entry, ...]
+    kinds: Mapping[str, PrincipalKind]  # folded principal → what the policy says it is; missing where it does not say
+    allow_everyone: bool = False
+    max_days: int = MAX_DAYS
+    warnings: tuple[str, ...] = ()  # sentences for people, with line numbers
+
+
+class Cell(NamedTuple):
+    """One principal may read one game."""
+
+    principal: str
+    key: str  # the game key
+    until: int | None  # Unix seconds
+    reason: str
+    ticket: str | None
+
+
+def parse(text: str, known_games: Mapping[str, str]) -> Policy:
+    """Read a policy; `known_games` maps the keys of the inventory to names.
+
+    Raises:
+        Refused: naming everything that is wrong, each with its line.
+    """
+    problems = Problems("the policy")
+    root = yaml_nodes.composed(text, problems)
+    problems.refuse()
+    if root is None:
+        raise Refused(f"The policy is empty: it needs at least 'version: {VERSION}' and 'grants: []'.")
+    reading = _Reading(problems)
+    policy = reading.policy(root)
+    warnings = _resolved(policy, known_games, problems)[1]
+    problems.refuse()
+    return Policy(policy.entries, policy.kinds, policy.allow_everyone, policy.max_days, tuple(warnings))
+
+
+def check_until(policy: Policy, now: float) -> tuple[str, ...]:
+    """Return a warning for each entry whose time is over; `now` is in Unix seconds.
+
+    Raises:
+        Refused: entries last longer than `max_days` from now.
+    """
+    problems = Problems("the policy")
+    warnings = []
+    for entry in policy.entries:
+        if entry.until is None:
+            continue
+        if entry.until > now + policy.max_days * 86_400:
+            said = f"until {spelled_until(entry.until)} is more than {policy.max_days} days ahead"
+            problems.add(entry.line, f"{said}; name an earlier day, or raise max_days")
+        elif entry.until <= now:
+            warnings.append(f"line {entry.line}: it is over since {spelled_until(entry.until)}; nobody reads by it.")
+    problems.refuse()
+    return tuple(warnings)
+
+
+def cells(policy: Policy, known_games: Mapping[str, str]) -> list[Cell]:
+    """Return who may read what, each principal and game once, by principal and then game key.
+
+    A principal is spelled as where it stands first. Entries whose time is over are in it: the caller has the clock.
+
+    Raises:
+        Refused: a game the policy names is not known any more, or two entries contradict each other now.
+    """
+    problems = Problems("the policy")
+    found, _ = _resolved(policy, known_games, problems)
+    problems.refuse()
+    return [found[cell] for cell in sorted(found)]
+
+
+class _Reading:
+    """Makes a policy of nodes; what does not fit is noted and left out."""
+
+    def __init__(self, problems: Problems) -> None:
+        self._problems = problems
+        self._kinds: dict[str, PrincipalKind] = {}
+        self._everyone: list[int] = []  # the lines that name everybody
+
+    def policy(self, root: yaml.Node) -> Policy:
+        found = yaml_nodes.fields(
+            root, "the policy", ("version", "allow_everyone", "max_days", "grants"), self._problems
+        )
+        if isinstance(root, yaml.MappingNode):
+            self._version(root, found.get("version"))
+        everyone, days = found.get("allow_everyone"), found.get("max_days")
+        allowed = yaml_nodes.truth(everyone, "allow_everyone", self._problems) if everyone is not None else False
+        longest = yaml_nodes.number(days, "max_days", _LONGEST_DAYS, self._problems) if days is not None else MAX_DAYS
+        entries = self._entries(root, found.get("grants"))
+        for line in [] if allowed else self._everyone:
+            self._problems.add(line, f"'{EVERYONE}' is everybody; say allow_everyone: true if that is meant")
+        return Policy(entries, self._kinds, bool(allowed), longest or MAX_DAYS)
+
+    def _version(self, root: yaml.Node, node: yaml.Node | None) -> None:
+        if node is None:
+            self._problems.add(line_of(root), f"version is missing; write version: {VERSION}")
+        elif not (isinstance(node, yaml.ScalarNode) and node.tag.endswith(":int") and node.value == str(VERSION)):
+            self._problems.add(line_of(node), f"version must be {VERSION}; this turnout reads no other")
+
+    def _entries(self, root: yaml.Node, node: yaml.Node | None) -> tuple[Entry, ...]:
+        if node is None:
+            if isinstance(root, yaml.MappingNode):
+                self._problems.add(line_of(root), "grants is missing; write grants: [] if nobody may read anything")
+            return ()
+        if isinstance(node, yaml.SequenceNode) and not node.value:
+            return ()
+        return tuple(self._entry(item) for item in self._items(node, "grants"))
+
+    def _entry(self, node: yaml.Node) -> Entry:
+        known = ("principals", "games", "until", "reason", "ticket")
+        found = yaml_nodes.fields(node, "a grant", known, self._problems)
+        for name in ("principals", "games", "reason") if isinstance(node, yaml.MappingNode) else ():
+            if name not in found:
+                self._problems.add(line_of(node), f"{name} is missing")
+        principals = (
+            [self._principal(item) for item in self._items(found["principals"], "principals")]
+            if "principals" in found
+            else []
+        )
+        games = (
+            [(self._text(item, "a game"), line_of(item)) for item in self._items(found["games"], "games")]
+            if "games" in found
+            else []
+        )
+        return Entry(
+            principals=tuple(dict.fromkeys(each for each in principals if each is not None)),
+            games=tuple(Written(name, line) for name, line in games if name is not None),
+            until=self._until(found.get("until")),
+            reason=self._text(found.get("reason"), "reason") or "",
+            ticket=self._text(found.get("ticket"), "ticket"),
+            line=line_of(node),
+        )
+
+    def _text(self, node: yaml.Node | None, what: str) -> str | None:
+        return yaml_nodes.text(node, what, self._problems) if node is not None else None
+
+    def _items(self, node: yaml.Node, what: str) -> list[yaml.Node]:
+        return yaml_nodes.items(node, what, self._problems)
+
+    def _principal(self, node: yaml.Node) -> str | None:
+        named, kind = node, None
+        if isinstance(node, yaml.MappingNode):
+            found = yaml_nodes.fields(node, "a principal", KINDS, self._problems)
+            given = [(found[each], each) for each in KINDS if each in found]
+            if len(given) != 1:
+                self._problems.add(line_of(node), f"a principal is a name, or one of {', '.join(KINDS)} with a name")
+                return None
+            named, kind = given[0]
+        name = self._text(named, "a principal")
+        if name is None:
+            return None
+        if kind is not None and self._kinds.setdefault(folded(name), kind) != kind:
+            other = self._kinds[folded(name)]
+            self._problems.add(line_of(node), f"{shown(name)} is a {kind} here and a {other} above; it can be one only")
+        if folded(name) == EVERYONE:
+            self._everyone.append(line_of(node))
+        return name
+
+    def _until(self, node: yaml.Node | None) -> int | None:
+        text = self._text(node, "until")
+        if node is None or text is None:
+            return None
+        try:
+            return parse_until(text)
+        except Refused as refused:
+            self._problems.add(line_of(node), f"until: {refused}")
+            return None
+
+
+def _resolved(
+    policy: Policy, known_games: Mapping[str, str], problems: Problems
+) -> tuple[dict[tuple[str, str], Cell], list[str]]:
+    """Return the cells by folded principal and key, and warnings about games; what contradicts is a problem."""
+    keys_of = {name: key for key, name in known_games.items()}
+    patterns = {text for entry in policy.entries for text, _ in entry.games if _PATTERN.search(text)}
+    if len(patterns) > MAX_PATTERNS:
+        said = f"the policy has {len(patterns):,} patterns; {MAX_PATTERNS:,} are read"
+        problems.add(policy.entries[0].line, f"{said}; write fewer and wider ones")
+        return {}, []
+    chosen = [_keys(entry, known_games, keys_of, problems) for entry in policy.entries]
+    named = sum(len(entry.principals) * len(keys) for entry, (keys, _) in zip(policy.entries, chosen, strict=True))
+    if named > MAX_CELLS:
+        said = f"the policy names {named:,} times a game for a principal; {MAX_CELLS:,} are read"
+        problems.add(policy.entries[0].line, f"{said}; use groups")
+        return {}, []
+    found: dict[tuple[str, str], tuple[Cell, int]] = {}
+    spelling: dict[str, str] = {}
+    for entry, (keys, _) in zip(policy.entries, chosen, strict=True):
+        against: dict[int, list[Cell]] = {}  # line of another entry → the cells both name
+        for principal in entry.principals:
+            spelled = spelling.setdefault(folded(principal), principal)
+            for key in keys:
+                cell = Cell(spelled, key, entry.until, entry.reason, entry.ticket)
+                before, line = found.setdefault((folded(principal), key), (cell, entry.line))
+                if before != cell:
+                    against.setdefault(line, []).append(cell)
+        for line, both in against.items():
+            first = f"{shown(known_games[both[0].key])} for {shown(both[0].principal)}"
+            more = f" and {len(both) - 1} more" if len(both) > 1 else ""
+            said = f"{first}{more} stands in line {line} already, with another until, reason or ticket"
+            problems.add(entry.line, f"{said}; keep one of them")
+    return {place: cell for place, (cell, _) in found.items()}, [said for _, warnings in chosen for said in warnings]
+
+
+def _keys(
+    entry: Entry, known_games: Mapping[str, str], keys_of: Mapping[str, str], problems: Problems
+) -> tuple[list[str], list[str]]:
+    """Return the keys of an entry's games, each once, and warnings."""
+    keys: dict[str, None] = {}
+    warnings = []
+    for text, line in entry.games:
+        named = keys_of.get(text)
+        if _PATTERN.search(text):
+            matching = [key for key, name in known_games.items() if fnmatchcase(name, text)]
+            keys.update(dict.fromkeys(matching))
+            if not matching:
+                warnings.append(f"line {line}: the pattern {shown(text)} matches no game.")
+            if named is not None:
+                taken = f"{shown(text)} is taken as a pattern though a game has that very name"
+                warnings.append(f"line {line}: {taken}; if you mean that game, write its key {named}.")
+        elif text in known_games:
+            keys[text] = None
+            if named not in {None, text}:
+                taken = f"{text} is taken as the key of {shown(known_games[text])}, and is the name of another game too"
+                warnings.append(f"line {line}: {taken}; if you mean that one, write its key {named}.")
+        elif named is not None:
+            keys[named] = None
+        else:
+            problems.add(
+                line, f"there is no game {shown(text)}; write its exact name, its key, or a pattern such as game_*"
+            )
+    return list(keys), warnings

@@ -1,0 +1,141 @@
+"""Who reads what as rows, and the structured comments that carry what a format has no place for.
+
+Values only. `grants/formats/exchange.py` has the formats; all of them ask here, so that all refuse and keep the same.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from grants.formats.expiry import spelled_until
+from grants.formats.policy import KINDS
+from grants.formats.problems import Problems, shown
+from grants.model import PrincipalKind, Securable, folded
+from pipeline.errors import Refused
+
+MARK: Final = "turnout:"
+"""Begins a comment that holds the terms of the statement below it; other comments mean nothing."""
+
+_TERMS: Final = ("principal", "kind", "game", "until", "reason", "ticket")
+KEPT: Final = "kept"
+"""The term of privileges that stand in a file though turnout does not give them."""
+
+_RISKY: Final = frozenset("`;$")  # tools that look for these do not know what a comment is
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One principal may read one game.
+
+    Raises:
+        Refused: a text is empty or holds NUL or half a surrogate pair, the key can be no table's name, or `until` is
+            outside of the calendar.
+    """
+
+    principal: str
+    kind: PrincipalKind | None  # None: nobody said
+    key: str  # the game key
+    game: str  # its name
+    until: int | None  # Unix seconds; None: for good
+    reason: str
+    ticket: str | None
+
+    def __post_init__(self) -> None:
+        Securable((self.key,))
+        for what, text in (("principal", self.principal), ("reason", self.reason), ("ticket", self.ticket)):
+            if text is not None and not text.strip():
+                raise Refused(f"A grant of {shown(self.game)} has an empty {what}; say one.")
+        for text in (self.principal, self.game, self.reason, self.ticket or ""):
+            if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+                raise Refused(
+                    f"{shown(text)} holds a character that no file can carry; correct it where it comes from."
+                )
+        if self.until is not None:
+            spelled_until(self.until)
+
+    @property
+    def order(self) -> tuple[str, str]:
+        """What rows are sorted by, and what no two of a file have in common: the principal without case, the key."""
+        return folded(self.principal), self.key
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    """Return rows sorted, each once.
+
+    Raises:
+        Refused: two rows of one principal and game differ, or a principal is spelled or said to be two things.
+    """
+    found: dict[tuple[str, str], Row] = {}
+    who: dict[str, Row] = {}
+    for row in rows:
+        one, other = row, who.setdefault(folded(row.principal), row)
+        if (one.principal, one.kind) != (other.principal, other.kind):
+            both = f"{shown(one.principal)} ({one.kind}) and {shown(other.principal)} ({other.kind})"
+            raise Refused(f"{both} are one principal: spell it one way, and say one kind.")
+        if found.setdefault(row.order, row) != row:
+            raise Refused(f"{shown(row.game)} for {shown(row.principal)} stands twice with other terms; keep one.")
+    return [found[order] for order in sorted(found)]
+
+
+def quoted(text: str) -> str:
+    r"""Return a text in double quotes as both YAML and HCL read it; what cannot be seen is written as \u or \U."""
+    return '"' + "".join(_escaped(char) for char in text) + '"'
+
+
+def comment(row: Row | None, kept: Iterable[str] = ()) -> str:
+    """Return the text of a structured comment, always one line: a row's terms, privileges that turnout only keeps."""
+    terms: dict[str, Any] = {}
+    if row is not None:
+        until = None if row.until is None else spelled_until(row.until)
+        values = (row.principal, row.kind, row.game, until, row.reason, row.ticket)
+        terms = {name: value for name, value in zip(_TERMS, values, strict=True) if value is not None}
+    if kept:
+        terms[KEPT] = sorted(kept)
+    said = json.dumps(terms, ensure_ascii=False)
+    return f"{MARK} " + "".join(json.dumps(c)[1:-1] if not c.isprintable() else _hidden(c) for c in said)
+
+
+def parse_comment(text: str, line: int, problems: Problems) -> dict[str, Any] | None:
+    """Return the terms of a comment's text; None where it is not one of ours."""
+    if not text.strip().startswith(MARK):
+        return None
+    try:
+        found = json.loads(text.strip().removeprefix(MARK), object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        problems.add(line, f"the comment after '{MARK}' is not valid JSON: {error}")
+        return {}
+    if not isinstance(found, dict):
+        problems.add(line, f"the comment after '{MARK}' must be a JSON object with {', '.join(_TERMS)}")
+        return {}
+    terms: dict[str, Any] = {}
+    for name, value in found.items():
+        if name == KEPT and isinstance(value, list) and all(isinstance(each, str) for each in value):
+            terms[name] = value
+        elif name not in _TERMS:
+            problems.add(line, f"{shown(name)} is no term; there are {', '.join(_TERMS)}")
+        elif not isinstance(value, str) or (name == "kind" and value not in KINDS):
+            problems.add(line, f"{name} cannot be {shown(json.dumps(value))}")
+        else:
+            terms[name] = value
+    return terms
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a JSON object of pairs."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a field stands twice")
+    return found
+
+
+def _hidden(char: str) -> str:
+    return f"\\u{ord(char):04x}" if char in _RISKY else char
+
+
+def _escaped(char: str) -> str:
+    if char in {'"', "\\"}:
+        return f"\\{char}"
+    if char.isprintable():
+        return char
+    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"

@@ -1,0 +1,225 @@
+"""Where a catalog is not as turnout keeps it: findings in classes, each with what can be done. It never acts itself."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from grants.model import ALL_PRIVILEGES, KNOWN, SELECT, Observed, Securable, folded
+from grants.observing.resolver import Resolver
+from grants.observing.verdict import place
+from grants.planning.entitlements import NO_GAME, Cell, Entitlement, Given, Managed, Wish
+from grants.planning.usage_privileges import idle, readers_by, uses
+from pipeline.errors import Refused
+
+Class = Literal["extra", "missing", "expired", "recreated", "gone", "broader", "unknown"]
+Act = Literal["adopt", "revert", "ignore"]
+"""To adopt is to keep what is there as what shall be, to revert is to make it as it shall be."""
+
+CLASSES: Final[Mapping[Class, str]] = {
+    "extra": "somebody was granted a game, and not by turnout; or turnout's USE_* outlived their game",
+    "missing": "a grant of turnout's is not there, or not enough to read by",
+    "expired": "the time of a grant has come, and it is still there",
+    "recreated": "a table was made anew since, and lost its grants",
+    "gone": "somebody who has a grant is not in the directory, or not active",
+    "broader": "a grant above the tables, or of all privileges, lets somebody read more than was declared",
+    "unknown": "a privilege of which nobody here knows what it allows",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One difference."""
+
+    kind: Class
+    principal: str  # as the catalog spells it; empty: somebody who was deleted
+    securable: Securable
+    privileges: tuple[str, ...]
+    sentence: str
+    acts: tuple[Act, ...]
+    entitlement: Entitlement | None = None  # the one that is not fulfilled, or is over
+    ignored: str | None = None  # why somebody decided to leave it as it is
+
+    @property
+    def mark(self) -> str:
+        """What it is recognised by when it is found again."""
+        until = "" if self.entitlement is None or self.entitlement.until is None else f" {self.entitlement.until}"
+        rights = "+".join(self.privileges)
+        return f"{self.kind} {self.securable.full_name} {rights}{until} {folded(self.principal)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """All that was found, and where nobody could look."""
+
+    findings: tuple[Finding, ...]
+    unread: tuple[Securable, ...]  # of these it is not known whether they have drifted
+
+    @property
+    def open(self) -> tuple[Finding, ...]:
+        """What nobody decided to ignore."""
+        return tuple(each for each in self.findings if each.ignored is None)
+
+    @property
+    def counts(self) -> Counter[Class]:
+        """How many there are of each class, ignored ones too."""
+        return Counter(each.kind for each in self.findings)
+
+    @property
+    def ignored_counts(self) -> Counter[Class]:
+        """How many of them are ignored."""
+        return Counter(each.kind for each in self.findings if each.ignored is not None)
+
+
+def drift(observed: Observed, managed: Managed, now: float, ignored: Mapping[str, str]) -> Drift:
+    """Return where the catalog differs from what turnout keeps; `ignored` are reasons by `Finding.mark`."""
+    resolver = Resolver(observed)
+    by_cell: dict[Cell, list[Entitlement]] = {}
+    for each in managed.entitlements:
+        by_cell.setdefault(each.cell, []).append(each)
+    found = [*_of_entitlements(resolver, by_cell, now), *_of_assignments(resolver, managed, by_cell)]
+    ordered = sorted(found, key=lambda each: (list(CLASSES).index(each.kind), each.securable, each.mark))
+    securables = (*observed.schema.chain(), *(table.securable for table in observed.tables.values()))
+    unread = tuple(sorted(each for each in securables if each not in observed.direct))
+    return Drift(tuple(replace(each, ignored=ignored.get(each.mark)) for each in ordered), unread)
+
+
+def wish(finding: Finding, act: Act, reason: str, ticket: str = "") -> Wish:
+    """Return the wish that does an act about a finding; to ignore is none, its reason is kept by `Finding.mark`.
+
+    Raises:
+        Refused: the act is not possible for it.
+    """
+    if act == "ignore" or act not in finding.acts:
+        raise Refused(f"{finding.mark}: there is no plan to {act} that. Possible: {', '.join(finding.acts)}.")
+    who, key, ours = finding.principal, finding.securable.path[-1], finding.entitlement
+    if finding.kind == "extra" and SELECT not in finding.privileges:
+        return Wish(who, NO_GAME, read=False, reason=reason, ticket=ticket)
+    if finding.kind == "extra":
+        given = act == "adopt"
+        return Wish(who, key, read=given, reason=reason, ticket=ticket, adopt=given, revert=not given)
+    if ours is None:
+        return Wish(who, key, read=False, reason=reason, ticket=ticket, revert=True)
+    if finding.kind == "recreated" and not finding.privileges:
+        return Wish(who, key, read=True, until=ours.until, reason=reason, ticket=ticket, adopt=True)
+    read = act == "revert" and finding.kind in {"missing", "recreated"}
+    return Wish(who, key, read=read, until=ours.until, reason=reason, ticket=ticket)
+
+
+def _of_entitlements(resolver: Resolver, by_cell: Mapping[Cell, list[Entitlement]], now: float) -> Iterator[Finding]:
+    use = {who: _lacks_use(resolver, who) for who in {who for who, _ in by_cell}}
+    selected = {who: resolver.selected_by_itself(who) for who in use}
+    for (who, key), entitlements in by_cell.items():
+        where = resolver.observed.table(key)
+        lacks = [SELECT] if key not in selected[who] and where in resolver.observed.direct else []
+        live = [each for each in entitlements if not each.is_over(now)]
+        for each in entitlements:
+            if resolver.standing(who) != "active":
+                yield _gone(resolver, each)
+            elif each.is_over(now):
+                if not live and resolver.holds(where, who, SELECT):
+                    yield _expired(resolver, each)
+            else:
+                yield from _unfulfilled(resolver, each, (*lacks, *use[who]))
+
+
+def _lacks_use(resolver: Resolver, who: str) -> list[str]:
+    return [need for need, above in uses(resolver.observed) if resolver.has(who, need, above) is False]
+
+
+def _gone(resolver: Resolver, ours: Entitlement) -> Finding:
+    state = "is not active" if resolver.standing(ours.principal) == "inactive" else "is not in the directory any more"
+    said = f"{ours.principal}, who was given {ours.key}, {state}: take the grant, or ignore it if they come back."
+    return Finding(
+        "gone", ours.principal, resolver.observed.table(ours.key), (SELECT,), said, ("revert", "ignore"), ours
+    )
+
+
+def _expired(resolver: Resolver, ours: Entitlement) -> Finding:
+    said = f"{ours.principal} still has SELECT on {ours.key}, and the time of that has come: revoke it."
+    return Finding(
+        "expired", ours.principal, resolver.observed.table(ours.key), (SELECT,), said, ("revert", "ignore"), ours
+    )
+
+
+def _unfulfilled(resolver: Resolver, ours: Entitlement, lacks: tuple[str, ...]) -> Iterator[Finding]:
+    who, where, there = ours.principal, resolver.observed.table(ours.key), resolver.observed.tables.get(ours.key)
+    if there is None:
+        said = f"{who} was given {ours.key}, and the catalog has no such table: register it, or give the grant up."
+        yield Finding("missing", who, where, (SELECT,), said, ("adopt", "ignore"), ours)
+    elif there.table_id != ours.table_id:
+        what = f"lost {' and '.join(lacks)}" if lacks else "was granted it again since, by whom is not known"
+        said = f"The table of {ours.key} was made anew since {who} was given it: {who} {what}."
+        acts: tuple[Act, ...] = ("adopt", "revert", "ignore") if lacks else ("adopt", "ignore")
+        yield Finding("recreated", who, where, lacks, said, acts, ours)
+    elif lacks:
+        reads = resolver.reading(who).of(ours.key)
+        still = "still reads it by another way" if reads else "does not read it"
+        still = "may or may not read it" if reads is None else still
+        said = f"{who} was given {ours.key}, and {' and '.join(lacks)} of that is not there: {who} {still}."
+        yield Finding("missing", who, where, lacks, said, ("adopt", "revert", "ignore"), ours)
+
+
+def _of_assignments(
+    resolver: Resolver, managed: Managed, by_cell: Mapping[Cell, list[Entitlement]]
+) -> Iterator[Finding]:
+    observed = resolver.observed
+    keys = {table.securable: key for key, table in observed.tables.items()}
+    entitled = {who for who, _ in by_cell}
+    declared = Counter(who for who, _ in by_cell)
+    for where, direct in observed.direct.items():
+        for principal, privileges in direct.items():
+            cell = (folded(principal), keys.get(where, ""))
+            holder = principal or "Somebody deleted"
+            for privilege in sorted(privileges - KNOWN):
+                said = f"{holder} holds {privilege} on {place(where)}: what that allows is not known."
+                yield Finding("unknown", principal, where, (privilege,), said, ("ignore",))
+            if resolver.standing(principal) == "gone" or not principal:
+                if cell not in by_cell and (where in keys or cell[0] not in entitled):
+                    yield _gone_holder(principal, where, privileges, is_table=where in keys)
+                continue
+            yield from _broader(resolver, principal, where, privileges, declared[cell[0]])
+            if where in keys and SELECT in privileges and cell not in by_cell:
+                said = f"{principal} has SELECT on {place(where)}, and turnout knows no grant of it."
+                yield Finding("extra", principal, where, (SELECT,), said, ("adopt", "revert", "ignore"))
+    above = set(uses(observed))
+    for given in managed.given:
+        if given.principal not in entitled and (given.privilege, given.securable) in above and resolver.holds(*given):
+            yield from _left_over(resolver, given)
+
+
+def _gone_holder(principal: str, where: Securable, privileges: frozenset[str], *, is_table: bool) -> Finding:
+    rights = tuple(sorted(privileges))
+    who = principal or "Somebody deleted"
+    acts: tuple[Act, ...] = ("revert", "ignore") if is_table and principal else ("ignore",)
+    said = f"{who} holds {' and '.join(rights)} on {place(where)}, and the directory does not know them."
+    return Finding("gone", principal, where, rights, said, acts)
+
+
+def _broader(
+    resolver: Resolver, principal: str, where: Securable, privileges: frozenset[str], declared: int
+) -> Iterator[Finding]:
+    tables = len(resolver.observed.tables)
+    for privilege in sorted(privileges & {SELECT, ALL_PRIVILEGES}):
+        if where.type != "table":
+            said = (
+                f"{principal} holds {privilege} on {place(where)}: that counts for all {tables} games, and {declared} "
+                "were declared. Whoever owns it can revoke it there; turnout does not."
+            )
+            yield Finding("broader", principal, where, (privilege,), said, ("ignore",))
+        elif privilege == ALL_PRIVILEGES:
+            said = f"{principal} holds {privilege} on {place(where)}: more than reading. Its owner can revoke it."
+            yield Finding("broader", principal, where, (privilege,), said, ("ignore",))
+
+
+def _left_over(resolver: Resolver, given: Given) -> Iterator[Finding]:
+    if not idle(resolver, {given.principal}):
+        return
+    who, readers = resolver.name(given.principal), readers_by(resolver, given)
+    said = f"{who} still has {given.privilege} on {place(given.securable)}, and turnout gives it no game any more"
+    if readers:
+        name, key = min(readers)
+        more = f" ({len(readers)} cells in all)" if len(readers) > 1 else ""
+        said += f". {resolver.name(name)} reads {key} by it{more}: it can be taken when nobody does"
+    acts: tuple[Act, ...] = ("ignore",) if readers else ("revert", "ignore")
+    yield Finding("extra", who, given.securable, (given.privilege,), f"{said}.", acts)

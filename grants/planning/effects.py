@@ -1,0 +1,148 @@
+"""What a plan brings about: who comes to read what, who no longer does, and where that is not what was asked for."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from grants.catalog import Change
+from grants.model import EVERYONE, SELECT, folded
+from grants.observing.resolver import Resolver
+from grants.observing.verdict import OWNERSHIP, Way, place
+from grants.planning.entitlements import NO_GAME, Cell, Entitlement, Wish
+from grants.planning.usage_privileges import uses
+
+_WORDS: Final[Mapping[bool | None, str]] = {True: "reads", False: "does not read", None: "not known"}
+
+
+class Effect(NamedTuple):
+    """That somebody's reading of a game changes."""
+
+    principal: str
+    key: str
+    was: bool | None  # None: not known
+    then: bool | None
+
+    @property
+    def sentence(self) -> str:
+        """It for a person."""
+        return f"{self.principal}, {self.key}: {_WORDS[self.was]} → {_WORDS[self.then]}"
+
+
+class Unmoved(NamedTuple):
+    """A wish by which nothing changes for its cell, or not what was asked for."""
+
+    wish: Wish
+    reads: bool | None  # after the plan; None: not known
+    sentence: str
+
+    @property
+    def as_wished(self) -> bool:
+        """Whether it is as it was wished, and was before."""
+        return self.reads is self.wish.read
+
+
+def effects(before: Resolver, after: Resolver, changes: Iterable[Change]) -> Iterator[Effect]:
+    """Yield all changes of reading, of those who are changed and all they count for."""
+    for who in before.members({folded(each.principal) for each in changes}):
+        name, was, then = before.name(who), before.reading(who), after.reading(who)
+        for key in sorted((was.reads ^ then.reads) | (was.unknown ^ then.unknown)):
+            yield Effect(name, key, was.of(key), then.of(key))
+
+
+def unmoved(
+    before: Resolver, after: Resolver, wishes: Iterable[Wish], left: Mapping[Cell, Sequence[Entitlement]]
+) -> Iterator[Unmoved]:
+    """Yield each wish that changes nothing of who reads, with the reason and what would."""
+    tables = after.observed.tables
+    for principal, theirs in groupby(wishes, key=attrgetter("principal")):
+        first, last = before.reading(principal), after.reading(principal)
+        for wish in theirs:
+            then = last.of(wish.key)
+            if wish.key == NO_GAME:
+                yield from _left(after, wish)
+            elif wish.key not in tables:
+                yield Unmoved(
+                    wish, reads=False, sentence=f"{wish.key} has no table in the catalog: nothing to take there."
+                )
+            elif then is not wish.read:
+                yield Unmoved(wish, then, _why_not(after, wish, then, left.get(wish.cell, ())))
+            elif then is first.of(wish.key):
+                yield Unmoved(wish, then, f"{principal} {_WORDS[then]} {wish.key} already.")
+
+
+def warnings(before: Resolver, after: Resolver, wishes: Sequence[Wish], changes: Iterable[Change]) -> Iterator[str]:
+    """Yield what somebody should think about before they apply a plan, one sentence each."""
+    by_principal: dict[tuple[str, bool], list[Wish]] = defaultdict(list)
+    for wish in wishes:
+        by_principal[folded(wish.principal), wish.read].append(wish)
+    for (who, gives), asked in sorted(by_principal.items()):
+        yield from _about_giving(before, who, asked) if gives else _about_taking(after, who, asked)
+    above = {where for _, where in uses(before.observed)}
+    for change in changes:
+        if change.remove and change.securable in above:
+            what = f"{' and '.join(change.remove)} on {place(change.securable)}"
+            yield f"{change.principal} loses {what}, also for what lies there and is no game: that is not seen here."
+
+
+def _about_giving(before: Resolver, who: str, asked: Sequence[Wish]) -> Iterator[str]:
+    known = before.observed.directory.principals.get(who)
+    if known is not None and known.kind == "user":
+        yield f"{known.name} is a user: prefer a group, whose members come and go without new grants."
+    if before.apart and known is not None and known.kind == "group":
+        yield f"The catalog knows no groups: it lets in {known.name} itself, and refuses its members by name."
+    if who == folded(EVERYONE):
+        yield f"{EVERYONE} is everybody: each of them will read {len(asked)} of these games."
+    reads = before.reading(who).reads
+    selected = before.selected_by_itself(who)
+    covered = [wish for wish in asked if wish.key in reads and wish.key not in selected]
+    if covered:
+        ways = _select_ways(before, covered[0])
+        yield f"{before.name(who)} reads {len(covered)} of these games already: {covered[0].key} by {ways[0].words}."
+
+
+def _about_taking(after: Resolver, who: str, asked: Sequence[Wish]) -> Iterator[str]:
+    could = [wish for wish in asked if wish.key in after.reading(who).could]
+    if could:
+        way = after.verdict(who, could[0].key).granting[0]
+        yield f"{after.name(who)} could grant itself {len(could)} of these games again, by {way.words}."
+
+
+def _left(after: Resolver, wish: Wish) -> Iterator[Unmoved]:
+    """Yield what somebody keeps above the tables where all of it that nobody needs was to be taken."""
+    who = after.name(wish.principal)
+    for need, where in uses(after.observed):
+        if need in (after.directly(who, where) or ()):
+            why = "turnout did not give it, or somebody has a game that needs it"
+            yield Unmoved(wish, None, f"{who} keeps {need} on {place(where)}: {why}.")
+
+
+def _select_ways(resolver: Resolver, wish: Wish) -> tuple[Way, ...]:
+    return resolver.verdict(wish.principal, wish.key).needs[0].ways
+
+
+def _why_not(after: Resolver, wish: Wish, then: bool | None, left: Sequence[Entitlement]) -> str:
+    who, key = after.name(wish.principal), wish.key
+    if then is None or wish.read:
+        verdict = after.verdict(who, key)
+        if verdict.standing == "inactive":
+            return f"{who} does not read {key} yet: it is not active. Activate it where people are kept."
+        return verdict.sentence
+    if left:
+        kept = "a permanent grant" if any(each.permanent for each in left) else "a grant that lasts longer"
+        return f"{who} still reads {key} by {kept}. Take that too if it shall not."
+    fixes = dict.fromkeys(_fix(after, wish, way) for way in _select_ways(after, wish))
+    return f"{who} still reads {key} {'; and '.join(fixes)}."
+
+
+def _fix(after: Resolver, wish: Wish, way: Way) -> str:
+    words = f"by {way.words}"
+    if way.by == OWNERSHIP:
+        return f"{words}: make somebody else the owner"
+    if way.by == SELECT and way.securable == after.table(wish.key).securable:
+        if way.groups:
+            return f"{words}: revoke it from that group, or take {after.name(wish.principal)} out of it"
+        return f"{words}, which turnout did not give: revert it, or adopt it first"
+    out = ", or take it out of the group" if way.groups else ""
+    return f"{words}: revoke there, which turnout does not do{out}"

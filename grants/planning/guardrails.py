@@ -1,0 +1,183 @@
+"""What the executor refuses, whoever asks and whatever a page has shown: catalogs themselves would allow most of it.
+
+Each rule looks at one case and yields a sentence for each thing that is wrong; none trusts the planner.
+"""
+
+import unicodedata
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from grants.model import BROWSE, EVERYONE, GRANTABLE, SELECT, USE_CATALOG, USE_SCHEMA, Directory, Securable, folded
+from grants.planning.entitlements import Given, given_by
+from grants.planning.plan import AccessPlan
+from pipeline.errors import Refused
+
+_LONGEST: Final = 255
+_FITS: Final = {
+    "table": frozenset({SELECT, BROWSE}),
+    "schema": frozenset({USE_SCHEMA, BROWSE}),
+    "catalog": frozenset({USE_CATALOG, BROWSE}),
+}
+"""What is given where: SELECT on a schema would reach tables that are no games, and games that do not exist yet."""
+_EVERYONE: Final = folded(EVERYONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who asks or approves, as the catalog's directory has them now."""
+
+    name: str
+    closure: Collection[str]  # folded names of themselves and of all groups they are in: `Resolver.closure`
+    is_admin: bool
+
+    def is_one_of(self, principals: Collection[str]) -> bool:
+        """Return whether some of these folded names are theirs, or of a group they are in."""
+        return any(folded(each) in principals for each in (self.name, *self.closure))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that is judged."""
+
+    plan: AccessPlan
+    actor: Person
+    approver: Person | None
+    schema: Securable  # the configured one
+    inventory: Collection[str]  # keys of games
+    executor: str
+    directory: Directory
+    given: Collection[Given]
+    everyone_allowed: bool = False  # a policy says that everybody may be granted games
+
+    @property
+    def beneficiaries(self) -> frozenset[str]:
+        """The folded names of all that get something, be it only more time."""
+        adds = {folded(each.principal) for each in self.plan.changes if each.add}
+        return frozenset(adds | {folded(each.principal) for each in self.plan.change_set.made})
+
+    @property
+    def principals(self) -> tuple[str, ...]:
+        """All that get or lose something, as they are spelled."""
+        made = (*self.plan.change_set.made, *self.plan.change_set.ended)
+        return tuple(
+            dict.fromkeys((*(each.principal for each in self.plan.changes), *(each.principal for each in made)))
+        )
+
+
+def require_allowed(case: Case) -> None:
+    """Let a case pass.
+
+    Raises:
+        Refused: with the sentences of all rules that it breaks.
+    """
+    said = refusals(case)
+    if said:
+        raise Refused(" ".join(said))
+
+
+def refusals(case: Case) -> tuple[str, ...]:
+    """Return one sentence for each thing that speaks against a case; none: it may be done."""
+    return tuple(dict.fromkeys(sentence for rule in RULES for sentence in rule(case)))
+
+
+def is_name(principal: str) -> bool:
+    """Return whether a text can be a principal's name: an e-mail, a display name or an id.
+
+    That is 1 to 255 characters that can be seen, with blanks only between them.
+    """
+    if not 1 <= len(principal) <= _LONGEST or principal != principal.strip():
+        return False
+    return all(each == " " or unicodedata.category(each)[0] not in "CZ" for each in principal)
+
+
+def _only_grantable(case: Case) -> Iterator[str]:
+    for change in case.plan.changes:
+        for privilege in (*change.add, *change.remove):
+            if privilege not in GRANTABLE:
+                yield f"{privilege} is not turnout's to give or take: only {', '.join(sorted(GRANTABLE))} are."
+            elif privilege not in _FITS[change.securable.type]:
+                yield f"{privilege} is not given or taken on a {change.securable.type}: games are granted one by one."
+        both = sorted(set(change.add) & set(change.remove))
+        if both:
+            yield f"{' and '.join(both)} would be given and taken in one: plan again."
+
+
+def _only_games(case: Case) -> Iterator[str]:
+    above = set(case.schema.chain())
+    for change in case.plan.changes:
+        where = change.securable
+        is_game = where.path[:-1] == case.schema.path and where.path[-1] in case.inventory
+        if where not in above and not is_game:
+            yield f"{where.full_name} is no game's table in {case.schema.full_name}: turnout grants nothing else."
+    for made in case.plan.change_set.made:
+        if made.key not in case.inventory:
+            yield f"{made.key} is no game that turnout knows: register it first."
+
+
+def _names(case: Case) -> Iterator[str]:
+    gaining = case.beneficiaries
+    for principal in case.principals:
+        if not is_name(principal):
+            yield f"{principal!r} cannot be a principal's name: 1 to {_LONGEST} visible characters."
+            continue
+        known = case.directory.principals.get(folded(principal))
+        if folded(principal) not in gaining or folded(principal) == _EVERYONE:
+            continue
+        if known is None:
+            yield f"The directory knows no {principal!r}: only what they have can be taken."
+        elif not known.active:
+            yield f"{principal} is not active: activate them first, or only take what they have."
+
+
+def _never_oneself(case: Case) -> Iterator[str]:
+    if case.approver is None and case.actor.is_one_of(case.beneficiaries):
+        yield f"{case.actor.name} would give to themselves or a group they are in: another admin must approve."
+
+
+def _four_eyes(case: Case) -> Iterator[str]:
+    approver = case.approver
+    if approver is None:
+        return
+    if not approver.is_admin:
+        yield f"{approver.name} cannot approve: they are no admin of access."
+    if folded(approver.name) == folded(case.actor.name):
+        yield f"{approver.name} cannot approve what they asked for themselves: another admin must."
+    if approver.is_one_of(case.beneficiaries - {_EVERYONE}):
+        yield f"{approver.name} cannot approve what they or a group they are in get: another admin must."
+
+
+def _admins_only(case: Case) -> Iterator[str]:
+    if not case.actor.is_admin and case.approver is None:
+        yield f"{case.actor.name} is no admin of access: ask for it, and an admin must approve."
+
+
+def _never_the_executor(case: Case) -> Iterator[str]:
+    if folded(case.executor) in {folded(each) for each in case.principals}:
+        yield f"{case.executor} is who carries this out: it never gets or loses anything through turnout."
+
+
+def _never_everyone(case: Case) -> Iterator[str]:
+    if _EVERYONE in case.beneficiaries and not case.everyone_allowed:
+        yield f"{EVERYONE} is everybody: that needs a policy that allows it."
+
+
+def _only_ours_is_taken(case: Case) -> Iterator[str]:
+    reverted = {wish.cell for wish in case.plan.wishes if wish.revert}
+    for change in case.plan.changes:
+        where = change.securable
+        for given in given_by(change, change.remove):
+            is_reverted = where.type == "table" and (given.principal, where.path[-1]) in reverted
+            if given not in case.given and not is_reverted:
+                yield f"{given.privilege} of {change.principal} on {where.full_name} is not from turnout: revert it."
+
+
+def _a_reason(case: Case) -> Iterator[str]:
+    if any(not wish.reason.strip() for wish in case.plan.wishes):
+        yield "Each change of access needs a reason."
+
+
+RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
+    _only_grantable, _only_games, _names, _admins_only, _never_oneself, _four_eyes, _never_the_executor,
+    _never_everyone, _only_ours_is_taken, _a_reason,
+)  # fmt: skip

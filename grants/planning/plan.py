@@ -1,0 +1,288 @@
+"""Plans who may read what: the fewest changes that make wishes true, what comes of them, and what they depend on.
+
+Pure, as all of its kind: `now` is an argument. What turnout did not give it does not take, unless a wish says so.
+"""
+
+import gc
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final
+
+from grants.catalog import Change
+from grants.model import BROWSE, SELECT, Observed, Securable, folded
+from grants.observing.resolver import Resolver
+from grants.observing.verdict import place
+from grants.planning.change_set import ChangeSet, Draft, Spellings, ours_of, simulate
+from grants.planning.effects import Effect, Unmoved, effects, unmoved, warnings
+from grants.planning.entitlements import NO_GAME, NOTHING, Cell, Entitlement, Given, Managed, Wish
+from grants.planning.usage_privileges import give, idle, take, uses
+from pipeline.errors import Refused
+from pipeline.store.operations import hash_of
+
+_TAKEN: Final = frozenset({SELECT})
+_REVERTED: Final = frozenset({SELECT, BROWSE})
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPlan:
+    """What is done, what comes of it and what it depends on; applied and planned again it is empty."""
+
+    wishes: tuple[Wish, ...] = ()
+    change_set: ChangeSet = field(default_factory=ChangeSet)
+    managed: Managed = NOTHING  # what was kept before it
+    effects: tuple[Effect, ...] = ()
+    unmoved: tuple[Unmoved, ...] = ()
+    warnings: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What must still be so when it is applied, as JSON takes it."""
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes, in the order in which they must be applied."""
+        return self.change_set.changes
+
+    @property
+    def after(self) -> Managed:
+        """What is kept when all changes are applied; of fewer, ask `ChangeSet.kept` of those."""
+        return self.change_set.kept(self.managed)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do and nothing to keep."""
+        return self.change_set.is_empty
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the facts: planned again from a newer picture it is another one only if they have changed."""
+        return hash_of(self.facts)
+
+
+@dataclass(slots=True)
+class Cells:
+    """The entitlements of cells while they are planned."""
+
+    then: dict[Cell, list[Entitlement]]
+    made: list[Entitlement] = field(default_factory=list)
+    ended: list[Entitlement] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, entitlements: Iterable[Entitlement]) -> "Cells":
+        """Return those there are."""
+        then: dict[Cell, list[Entitlement]] = {}
+        for each in entitlements:
+            then.setdefault(each.cell, []).append(each)
+        return cls(then)
+
+    def make(self, new: Entitlement) -> None:
+        """Make one; it takes the place of the one of its kind, and leaves the one of the other kind alone."""
+        there = self.then.get(new.cell, ())
+        if new not in there:
+            for old in [each for each in there if each.permanent == new.permanent]:
+                self.end(old)
+            self.then.setdefault(new.cell, []).append(new)
+            self.made.append(new)
+
+    def end(self, old: Entitlement) -> None:
+        """End one."""
+        cell = old.cell
+        self.then[cell].remove(old)
+        if not self.then[cell]:
+            del self.then[cell]
+        self.ended.append(old)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How far a plan is thought through."""
+
+    changes: tuple[Change, ...]
+    resolver: Resolver  # of the picture after these
+
+    def then(self, draft: Draft) -> "Stage":
+        """Return what comes after a draft too."""
+        more = draft.ordered()
+        return Stage((*self.changes, *more), Resolver(simulate(self.resolver.observed, more))) if more else self
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep the garbage collector away from work that makes many objects and no garbage: it would take a third of it."""
+    is_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_on:  # else who turned it off turns it on again, be it another thread with a plan
+            gc.enable()
+
+
+@uncollected()
+def plan(observed: Observed, wishes: Sequence[Wish], managed: Managed, now: float) -> AccessPlan:
+    """Plan what makes wishes true.
+
+    Raises:
+        Refused: a game that shall be read has no table, a principal is not known, a time has passed, two wishes
+            contradict each other, or something that decides was not read.
+    """
+    before = Resolver(observed)
+    asked = _checked(before, wishes, now)
+    cells = _entitled(before, asked, managed)
+    draft, adopted, vanished = Draft(), set[Given](), set[Given]()
+    selected = {who: before.selected_by_itself(who) for who in {wish.cell[0] for wish in asked}}
+    spelled = Spellings(observed)
+    for key, theirs in _by_key(wish for wish in asked if wish.key != NO_GAME).items():
+        where = observed.table(key)
+        granted = before.granted(where) or {}
+        for wish in theirs:
+            cell = who, _ = wish.cell
+            held = SELECT in granted.get(who, ())
+            if wish.read:
+                if key not in selected[who]:
+                    draft.add(where, wish.principal, SELECT)
+                elif wish.adopt and held:
+                    adopted.add(Given(where, who, SELECT))
+            elif cell not in cells.then:
+                is_ours = Given(where, who, SELECT) in managed.given
+                if is_ours and not held:
+                    vanished.add(Given(where, who, SELECT))  # somebody else took it
+                if wish.revert or is_ours:
+                    takes = _REVERTED if wish.revert else _TAKEN
+                    for spelling, privileges in spelled.of(where, who):
+                        for privilege in takes & privileges:
+                            draft.remove(where, spelling, privilege)
+    give(draft, before, {wish.principal for wish in asked if wish.read})
+    on_tables = Stage((), before).then(draft)
+    done = on_tables.then(_use_left_over(on_tables.resolver, asked, managed, cells))
+    return assembled(before, done, asked, cells, managed, adopted - managed.given, vanished)
+
+
+def assembled(
+    before: Resolver,
+    done: Stage,
+    wishes: tuple[Wish, ...],
+    cells: Cells,
+    managed: Managed,
+    adopted: Iterable[Given] = (),
+    disowned: Iterable[Given] = (),
+) -> AccessPlan:
+    """Return the plan of what is thought through, with all that comes of it."""
+    changes, after = done.changes, done.resolver
+    change_set = ChangeSet(
+        changes, tuple(cells.made), tuple(cells.ended), frozenset(adopted), ours_of(changes, managed),
+        frozenset(disowned), frozenset(_brought(before, changes)),
+    )  # fmt: skip
+    return AccessPlan(
+        wishes, change_set, managed, tuple(effects(before, after, changes)),
+        tuple(unmoved(before, after, wishes, cells.then)), tuple(warnings(before, after, wishes, changes)),
+        _facts(before, wishes, change_set, managed),
+    )  # fmt: skip
+
+
+def _checked(before: Resolver, wishes: Sequence[Wish], now: float) -> tuple[Wish, ...]:
+    observed = before.observed
+    asked: dict[tuple[Cell, bool], Wish] = {}
+    for raw in wishes:
+        name = before.name(raw.principal)
+        wish = raw if name == raw.principal else replace(raw, principal=name)
+        _require_known(before, wish, now)
+        cell, permanent = wish.cell, wish.until is None
+        same = asked.setdefault((cell, permanent), wish)
+        other = asked.get((cell, not permanent), wish)
+        if same.until != wish.until or same.read is not wish.read or other.read is not wish.read:
+            raise Refused(f"{wish.principal} and {wish.key} are asked for twice, and not for the same: ask for one.")
+    if asked:
+        keys = dict.fromkeys(wish.key for wish in asked.values())
+        tables = [observed.tables[key].securable for key in keys if key in observed.tables]
+        for where in (*observed.schema.chain(), *tables):
+            if where not in observed.direct:
+                raise Refused(f"The grants on {place(where)} were not read, so nothing can be planned. Read again.")
+    return tuple(asked.values())
+
+
+def _require_known(before: Resolver, wish: Wish, now: float) -> None:
+    if not wish.read:
+        return
+    before.table(wish.key)
+    if before.standing(wish.principal) == "gone":
+        raise Refused(f"The directory knows no {wish.principal!r}. Is it spelled right?")
+    if wish.until is not None and wish.until <= now:
+        raise Refused(f"{wish.principal} cannot be given {wish.key} until a time that has passed.")
+
+
+def _entitled(before: Resolver, wishes: Iterable[Wish], managed: Managed) -> Cells:
+    cells = Cells.of(managed.entitlements)
+    for wish in wishes:
+        if wish.read:
+            table_id = before.table(wish.key).table_id
+            cells.make(Entitlement(wish.principal, wish.key, wish.until, table_id))
+            continue
+        for each in tuple(cells.then.get(wish.cell, ())):
+            if wish.until is None or each.is_over(wish.until):
+                cells.end(each)
+    return cells
+
+
+def _use_left_over(resolver: Resolver, wishes: Iterable[Wish], managed: Managed, cells: Cells) -> Draft:
+    """Take what turnout gave above the tables from those who need it for nothing any more."""
+    losing = {folded(wish.principal) for wish in wishes if not wish.read} - {who for who, _ in cells.then}
+    given = {Given(where, who, need) for who in idle(resolver, losing) for need, where in uses(resolver.observed)}
+    draft = Draft()
+    take(draft, resolver, given & managed.given)
+    return draft
+
+
+def _brought(before: Resolver, changes: Sequence[Change]) -> Iterable[Cell]:
+    """Yield who comes to read what by the USE_* of these changes alone, as far as anything is known."""
+    above = set(before.observed.schema.chain())
+    use = [each for each in changes if each.add and each.securable in above]
+    if use:
+        after = Resolver(simulate(before.observed, use))
+        for who in before.members({folded(each.principal) for each in use}):
+            was, then = before.reach(who), after.reach(who)
+            yield from ((who, key) for key in (then.reads | then.unknown) - was.reads)
+
+
+def _facts(before: Resolver, wishes: Iterable[Wish], done: ChangeSet, managed: Managed) -> dict[str, Any]:
+    """Return what the plan depends on: no assignment of anybody else, and no securable that it does not touch."""
+    observed, above = before.observed, tuple(before.observed.schema.chain())
+    touched: dict[Securable, set[str]] = defaultdict(set)
+    for key, theirs in _by_key(wishes).items():
+        where = observed.schema if key == NO_GAME else observed.table(key)
+        touched[where] |= {folded(each.principal) for each in theirs}
+    for where, changes in groupby(done.changes, key=attrgetter("securable")):
+        touched[where] |= {folded(each.principal) for each in changes}
+    who = set[str]().union(*touched.values())
+    touched |= dict.fromkeys(above, who)
+    entitled = defaultdict(set, {where.path[-1]: set(names) for where, names in touched.items()})
+    for each in (*done.made, *done.ended):
+        entitled[each.key].add(folded(each.principal))
+    ours: dict[Securable, set[str]] = defaultdict(set)
+    for given in managed.given:
+        ours[given.securable].add(given.principal)
+    return {
+        "changes": [(each.principal, each.securable.path, each.add, each.remove) for each in done.changes],
+        "direct": {
+            where.full_name: {
+                name: (*sorted(held), name in ours[where]) for name in names if (held := before.directly(name, where))
+            }
+            for where, names in touched.items()
+        },
+        "groups": {each: [before.standing(each), *sorted(before.closure(each))] for each in sorted(who)},
+        "tables": {table.key: table.table_id for table in observed.tables.values() if table.securable in touched},
+        "entitlements": sorted(
+            f"{each.principal} {each.key} {each.until} {each.table_id}"
+            for each in managed.entitlements
+            if folded(each.principal) in entitled.get(each.key, ())
+        ),
+    }
+
+
+def _by_key(wishes: Iterable[Wish]) -> Mapping[str, list[Wish]]:
+    found: dict[str, list[Wish]] = defaultdict(list)
+    for wish in wishes:
+        found[wish.key].append(wish)
+    return found

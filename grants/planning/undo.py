@@ -1,0 +1,117 @@
+"""Takes back what a change set did, and only that: what was there before, and what came since, stays."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from grants.catalog import Change
+from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, Observed, folded
+from grants.observing.resolver import Resolver
+from grants.observing.verdict import place
+from grants.planning.change_set import ChangeSet, Draft, Spellings
+from grants.planning.entitlements import Given, Managed, added_by, given_by
+from grants.planning.plan import AccessPlan, Cells, Stage, assembled, uncollected
+from grants.planning.usage_privileges import take
+from pipeline.errors import Refused
+
+_USE: Final = frozenset({USE_SCHEMA, USE_CATALOG})
+
+
+@uncollected()
+def undo(done: ChangeSet, observed: Observed, managed: Managed, now: float) -> AccessPlan:
+    """Plan the way back of a change set, from how things are now.
+
+    What it gave is taken, unless a newer entitlement or somebody else's reading rests on it; what it took is given
+    again, unless its time has come meanwhile. Where that is not the exact inverse a warning says so.
+
+    Raises:
+        Refused: an entitlement that it made was changed since, or a newer one stands where it ended one.
+    """
+    before = Resolver(observed)
+    cells = Cells.of(managed.entitlements)
+    notes = list(_take_back(cells, done, now))
+    draft, spelled, wanted = Draft(), Spellings(observed), _wanted(done, cells)
+    for change in done.changes:
+        notes += _remove(draft, before, spelled, change, managed, cells)
+        notes += _add(draft, before, change, wanted)
+    use = [each for each in done.changes if not _USE.isdisjoint(each.add)]
+    gave = {given for given in added_by(use) if given.privilege in _USE}
+    allowed = done.brought - cells.then.keys()
+    first, above = Stage((), before).then(draft), Draft()
+    for each in sorted(take(above, first.resolver, gave & managed.given, allowed)):
+        notes.append(f"{before.name(each.principal)} keeps {each.privilege} on {place(each.securable)}: it is needed.")
+    anew = set(added_by(first.changes)) - done.ours
+    planned = assembled(before, first.then(above), (), cells, managed, (), done.adopted | anew)
+    return replace(planned, warnings=(*notes, *planned.warnings))
+
+
+def _take_back(cells: Cells, done: ChangeSet, now: float) -> Iterator[str]:
+    for each in done.made:
+        if each in cells.then.get(each.cell, ()):
+            cells.end(each)
+        elif not each.is_over(now):
+            raise Refused(f"What {each.principal} may do with {each.key} was changed since: undo that first.")
+    for each in done.ended:
+        if any(other.permanent == each.permanent for other in cells.then.get(each.cell, ())):
+            raise Refused(f"{each.principal} was given {each.key} anew since: undo that first.")
+        if each.is_over(now):
+            yield f"{each.principal} does not get {each.key} back: its time has come meanwhile."
+        else:
+            cells.make(each)
+
+
+def _remove(
+    draft: Draft, before: Resolver, spelled: Spellings, change: Change, managed: Managed, cells: Cells
+) -> Iterator[str]:
+    """Take what the change added to a table; what is above the tables waits until nobody reads by it."""
+    who, where = folded(change.principal), change.securable
+    for given in given_by(change, change.add):
+        if given.privilege in _USE:
+            continue
+        if (who, where.path[-1]) in cells.then:
+            yield f"{_what(change, given)} stays: another grant of turnout's rests on it."
+        elif not before.holds(*given):
+            yield f"{_what(change, given)} is gone already."
+        elif given not in managed.given:
+            yield f"{_what(change, given)} stays: it is not turnout's any more."
+        else:
+            for spelling, privileges in spelled.of(where, who):
+                if given.privilege in privileges:
+                    draft.remove(where, spelling, given.privilege)
+
+
+def _add(draft: Draft, before: Resolver, change: Change, wanted: Callable[[Given], bool]) -> Iterator[str]:
+    """Give again what the change took."""
+    for given in given_by(change, change.remove):
+        held = before.directly(given.principal, given.securable)
+        if held is None:
+            yield f"{_what(change, given)} cannot be given again: it is not there any more, or was not read."
+        elif before.standing(given.principal) == "gone":
+            yield f"{_what(change, given)} cannot be given again: the directory does not know it any more."
+        elif given.privilege in held:
+            yield f"{_what(change, given)} is there again already."
+        elif wanted(given):
+            draft.add(given.securable, change.principal, given.privilege)
+
+
+def _wanted(done: ChangeSet, cells: Cells) -> Callable[[Given], bool]:
+    """Return what tells whether something taken is for an entitlement that stands again.
+
+    What turnout had given is given again only for one; what it had not, always is.
+    """
+    ended = {each.cell for each in done.ended}
+    lost, entitled = {who for who, _ in ended}, {who for who, _ in cells.then}
+
+    def wanted(given: Given) -> bool:
+        if given not in done.ours:
+            return True
+        cell = given.principal, given.securable.path[-1]
+        if given.privilege == SELECT:
+            return cell in cells.then or cell not in ended
+        return given.principal in entitled or given.principal not in lost
+
+    return wanted
+
+
+def _what(change: Change, given: Given) -> str:
+    return f"{given.privilege} of {change.principal} on {place(change.securable)}"

@@ -1,0 +1,83 @@
+"""USE_SCHEMA and USE_CATALOG: given with the first game somebody needs them for, taken when nobody needs them any more.
+
+They are shared by all games, and by all members of a group, so taking them can hurt somebody nobody spoke of.
+"""
+
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+
+from grants.model import BROWSE, USE_CATALOG, USE_SCHEMA, Observed, Securable, folded
+from grants.observing.resolver import Holding, Resolver
+from grants.planning.change_set import Draft, Spellings
+from grants.planning.entitlements import Cell, Given
+
+_IDLE = frozenset({BROWSE, USE_SCHEMA, USE_CATALOG})  # what needs no USE_* to be of use
+
+
+def uses(observed: Observed) -> Iterator[tuple[str, Securable]]:
+    """Yield what is needed above a table, from the inside out, and on what."""
+    yield USE_SCHEMA, observed.schema
+    if observed.schema.parent is not None:
+        yield USE_CATALOG, observed.schema.parent
+
+
+def give(draft: Draft, resolver: Resolver, principals: Iterable[str]) -> None:
+    """Give those who lack them what is needed above tables; who is in a group that gets it gets it by that."""
+    coming: set[Holding] = set()
+    for who in sorted({folded(each) for each in principals}, key=lambda each: (len(resolver.closure(each)), each)):
+        for need, where in uses(resolver.observed):
+            by_group = any((where, holder, need) in coming for holder in resolver.together(who))
+            if not by_group and not resolver.has(who, need, where):
+                draft.add(where, resolver.name(who), need)
+                coming.add((where, who, need))
+
+
+def take(
+    draft: Draft, resolver: Resolver, given: Iterable[Given], allowed: AbstractSet[Cell] = frozenset()
+) -> set[Given]:
+    """Take of these what is there and nobody reads by; return what stays since somebody does.
+
+    The resolver's picture is the one in which everything else of the plan is done. `allowed` may lose by it.
+    """
+    gone: set[Holding] = set()
+    kept: set[Given] = set()
+    spelled = Spellings(resolver.observed)
+    for each in sorted(given, key=lambda each: (-len(each.securable.path), each)):
+        if each.privilege not in (resolver.directly(each.principal, each.securable) or ()):
+            continue
+        holding = (each.securable, each.principal, each.privilege)
+        if any(cell not in allowed for cell in _losses(resolver, gone, holding)):
+            kept.add(each)
+            continue
+        gone.add(holding)
+        for spelling, privileges in spelled.of(each.securable, each.principal):
+            if each.privilege in privileges:
+                draft.remove(each.securable, spelling, each.privilege)
+    return kept
+
+
+def readers_by(resolver: Resolver, given: Given) -> set[Cell]:
+    """Return who would not read what, or who may read what, without one assignment."""
+    return set(_losses(resolver, set(), (given.securable, given.principal, given.privilege)))
+
+
+def idle(resolver: Resolver, principals: AbstractSet[str]) -> set[str]:
+    """Return who of these folded names is known to have nothing directly that USE_* is needed for."""
+    observed, left = resolver.observed, set(principals)
+    for where in (*observed.schema.chain(), *(table.securable for table in observed.tables.values())):
+        granted = resolver.granted(where)
+        if granted is None or not left:
+            return set()
+        left -= {who for who in left & granted.keys() if granted[who] - _IDLE}
+        if where.type != "catalog":
+            left -= {resolver.owner(where)}
+    return left
+
+
+def _losses(resolver: Resolver, gone: set[Holding], holding: Holding) -> Iterator[Cell]:
+    """Yield who would not read what without one more assignment; what may be read counts as read."""
+    for who in resolver.members({holding[1]}):
+        if resolver.apart or resolver.has(who, holding[2], holding[0], {*gone, holding}) is not True:
+            before, after = resolver.reach(who, gone), resolver.reach(who, {*gone, holding})
+            lost = (before.reads - after.reads) | (before.unknown - after.unknown)
+            yield from ((who, key) for key in lost)

@@ -1,0 +1,144 @@
+"""The controller's part of access: carries out operations, and round after round looks after the catalog.
+
+A round registers the tables of new games, takes the picture that pages show, and asks for the end of what has run out.
+It is due time and again, and as soon as changes of an operation were seen in the catalog: pages shall show them. It
+runs in a thread of its own: a catalog that is slow or away holds up nobody.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from grants.applying import ledger, proposals
+from grants.applying.executor import Executor
+from grants.applying.table_registration import register_missing
+from grants.catalog import Catalog, CatalogAway
+from grants.catalogs.opening import open_catalog
+from grants.model import MANAGE, folded
+from grants.observing import snapshot
+from grants.observing.resolver import Resolver
+from grants.planning.entitlements import expired
+from pipeline.control.operations.executor import Kind, World
+from pipeline.control.roles import CONTROLLER, groups_of
+from pipeline.errors import Refused
+from pipeline.store import members
+from pipeline.store.leases import store_time
+from pipeline.store.operations import ask, open_on
+
+_log: Final = logging.getLogger("turnout")
+
+
+class Steward:
+    """Looks after access in the controller's process."""
+
+    def __init__(self, world: World, environ: Mapping[str, str] = os.environ) -> None:
+        """Begin with a round at the first tick; `environ` has addresses and tokens of catalogs that are not ours."""
+        self._world, self._environ = world, environ
+        self._stop = threading.Event()
+        self._seen = threading.Event()  # a change was, since the newest round began
+        self._executor = Executor(self._open, self._stop, seen=self._seen.set)
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="access")
+        self._round: Future[None] | None = None
+        self._due_at = 0.0
+        self._problem: str | None = None  # why the catalog could not be read, as it was last told
+        self._broken: str | None = None
+        kind = self._executor.kind()
+        self.kinds: Mapping[str, Kind] = {kind.name: kind}
+
+    def tick(self) -> str | None:
+        """Begin a round where one is due and none runs; return what broke in the newest one.
+
+        A catalog that is away is told with the picture, and is no alarm of the controller.
+        """
+        if self._round is not None and self._round.done():
+            error = self._round.exception()
+            if error is not None:
+                _log.error("access: a round failed: %s", error, exc_info=error)
+                self._broken = f"access: {type(error).__name__}: {error}"
+            else:
+                self._broken = None
+            self._round, self._due_at = None, time.monotonic() + self._world.settings.access.refresh_seconds
+        is_due = self._seen.is_set() or time.monotonic() >= self._due_at
+        if self._round is None and is_due and not self._stop.is_set():
+            self._seen.clear()  # before it begins: what is seen while it runs may have come too late for it
+            self._round = self._pool.submit(self.look_after)
+        return self._broken
+
+    def stop(self) -> None:
+        """Begin no round any more; one that runs ends by itself."""
+        self._stop.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _open(self) -> Catalog:
+        return open_catalog(self._world.settings.access, self._world.paths, self._environ)
+
+    def look_after(self) -> None:
+        """Do one round, and tell how it went; a tick has it done in a thread."""
+        try:
+            self._round_of(self._open())
+        except (CatalogAway, Refused) as problem:
+            self._tell(str(problem))
+            snapshot.keep(self._world.engine, None, str(problem))
+        except SQLAlchemyError as error:
+            _log.warning("the control store is away, access waits: %s", error)
+        else:
+            self._tell(None)
+
+    def _round_of(self, catalog: Catalog) -> None:
+        world = self._world
+        schema = proposals.schema_of(world.settings.access)
+        refused = register_missing(world, catalog, schema)
+        observed = snapshot.observe(catalog, schema, store_time(world.engine))
+        problems = [*refused, *_blind(Resolver(observed), catalog.executor)]
+        snapshot.keep(world.engine, observed, "; ".join(problems) or None)
+        if groups := groups_of(world.settings.roles):
+            members.keep(world.engine, {each: _active_in(Resolver(observed), each) for each in groups})
+        self._end_what_ran_out(catalog)
+
+    def _end_what_ran_out(self, catalog: Catalog) -> None:
+        """Ask for the end of what has run out, principal by principal, so that one which is held keeps no other one."""
+        world = self._world
+        wishes = expired(ledger.managed(world.engine).entitlements, store_time(world.engine))
+        busy = open_on(world.engine, sorted({proposals.target(each.principal) for each in wishes}))
+        for who in sorted({each.cell[0] for each in wishes}):
+            mine = [each for each in wishes if each.cell[0] == who]
+            if proposals.target(mine[0].principal) in busy:
+                continue
+            prepared = proposals.prepare(world.engine, catalog, world.settings.access, mine)
+            if prepared.plan.is_empty:
+                continue
+            ask(world.engine, prepared.asked_by(CONTROLLER, "The time of it has come."))
+
+    def _tell(self, problem: str | None) -> None:
+        if problem is not None and problem != self._problem:
+            _log.warning("access: %s", problem)
+        if problem is None and self._problem is not None:
+            _log.info("access: the catalog answers again")
+        self._problem = problem
+
+
+def _active_in(resolver: Resolver, group: str) -> list[str]:
+    """Return who is in a group, directly or not, and can act."""
+    inside = [resolver.name(each) for each in resolver.members({folded(group)}) if each != folded(group)]
+    return [each for each in inside if resolver.standing(each) == "active"]
+
+
+def _blind(resolver: Resolver, executor: str) -> Iterator[str]:
+    """Say where the executor may be shown its own grants only: a catalog does not tell that there are more."""
+    closure, schema = resolver.closure(executor), resolver.observed.schema
+    for where in schema.chain():
+        owner = resolver.observed.owners.get(where)
+        if owner is None or folded(owner) in closure:  # not told counts for it: open-source servers do not tell
+            return
+        if any(MANAGE in (resolver.directly(each, where) or ()) for each in closure):
+            return
+    yield (
+        f"{executor}, whose rights turnout uses, neither owns {schema.full_name} or what it lies in nor holds MANAGE "
+        "there: unless it is the metastore's admin, it sees its own grants only. Give it MANAGE on the schema"
+    )

@@ -1,0 +1,298 @@
+"""Access as operations, on a real embedded catalog: applied, seen and tried before it is said to be done."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from grants.applying import ledger, proposals
+from grants.applying.executor import Executor
+from grants.catalog import Catalog, CatalogAway, Change, Denied, Probe
+from grants.catalogs.embedded import Embedded
+from grants.catalogs.people import add
+from grants.catalogs.rest import Rest
+from grants.model import GameTable, Securable
+from grants.planning.entitlements import NOTHING, Wish
+from pipeline.control.operations.executor import World, tick
+from pipeline.errors import Refused
+from pipeline.names import game_key
+from pipeline.settings import load
+from pipeline.store import audit
+from pipeline.store.games import record_seen
+from pipeline.store.operations import Operation, ask, operation
+from tests.unit.catalog_world import Server, served
+
+CHESS, GO = game_key("Chess"), game_key("Go")
+ANN, BOB = "ann@example.com", "bob@example.com"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with served(tmp_path_factory.mktemp("catalog")) as made:
+        yield made
+
+
+@dataclass
+class Desk:
+    """An environment with two games, two people, and a catalog."""
+
+    world: World
+    catalog: Embedded
+    stop: threading.Event
+    looks: list[str] = field(default_factory=list)  # each time somebody was to look at the whole catalog
+
+    def ask(self, *wishes: Wish, actor: str = "eve") -> Operation:
+        prepared = proposals.prepare(self.world.engine, self.catalog, self.world.settings.access, wishes)
+        return ask(self.world.engine, prepared.asked_by(actor, "numbers"))
+
+    def finish(self, asked: Operation, catalog: Catalog | None = None, observe_seconds: float = 5.0) -> Operation:
+        """Let a controller bring everything on until the operation has ended."""
+        executor = Executor(
+            lambda: catalog or self.catalog, self.stop, observe_seconds, lambda: self.looks.append("now")
+        )
+        kinds = {proposals.KIND: executor.kind()}
+        pause = threading.Event()
+        for _ in range(2_000):
+            tick(self.world, kinds)
+            found = operation(self.world.engine, asked.operation_id)
+            if not found.is_open or found.state == "needs_human":
+                return found
+            pause.wait(0.01)  # the catalog is another process
+        raise AssertionError(f"it does not end: {found}")
+
+
+@pytest.fixture
+def desk(engine: Engine, server: Server, tmp_path: Path) -> Iterator[Desk]:
+    settings, paths = load(tmp_path, {})
+    schema = f"games_{tmp_path.name.replace('-', '_')}"
+    settings = replace(settings, access=replace(settings.access, schema_name=schema))
+    record_seen(engine, {CHESS: "Chess", GO: "Go"}, 1)
+    catalog = Embedded(Rest(server.url, server.token))
+    for key in (CHESS, GO):
+        catalog.register(Securable(("turnout", schema, key)), (tmp_path / key).as_uri(), [("seq", "long")])
+    for name in (ANN, BOB):
+        add(catalog, name, [])
+    stop = threading.Event()
+    yield Desk(World(settings, engine, paths), catalog, stop)
+    stop.set()
+    for principal in (ANN, BOB, "readers"):
+        for where in proposals.schema_of(settings.access).chain():
+            had = catalog.assignments(where).get(principal)
+            if had:
+                catalog.change(Change(where, principal, remove=tuple(had)))
+
+
+def give(*cells: tuple[str, str], **more: Any) -> list[Wish]:
+    return [Wish(who, key, read=True, reason="numbers", **more) for who, key in cells]
+
+
+def take(*cells: tuple[str, str]) -> list[Wish]:
+    return [Wish(who, key, read=False, reason="done") for who, key in cells]
+
+
+def reads(desk: Desk, who: str, key: str) -> bool | None:
+    table = desk.catalog.tables(proposals.schema_of(desk.world.settings.access))[key]
+    return desk.catalog.probe(who, table).reads
+
+
+def test_access_is_given_seen_tried_and_taken(desk: Desk) -> None:
+    """A grant is done when who got it reads and nobody else does; taken, nothing of it is left in the catalog."""
+    done = desk.finish(desk.ask(*give((ANN, CHESS))))
+    assert done.state == "succeeded", done.outcome
+    assert "1 tried: each reads or is refused as planned" in (done.outcome or "")
+    assert (reads(desk, ANN, CHESS), reads(desk, ANN, GO), reads(desk, BOB, CHESS)) == (True, False, False)
+    assert [each.state for each in ledger.items(desk.world.engine, done.operation_id)] == ["observed"] * 3
+    taken = desk.finish(desk.ask(*take((ANN, CHESS))))
+    assert taken.state == "succeeded", taken.outcome
+    assert reads(desk, ANN, CHESS) is False
+    schema = proposals.schema_of(desk.world.settings.access)
+    assert all(ANN not in desk.catalog.assignments(where) for where in schema.chain())
+    assert ledger.managed(desk.world.engine) == NOTHING
+
+
+def test_an_undo_takes_back_that_and_no_more(desk: Desk) -> None:
+    """The inverse of a change set leaves what was there before, and what was given since."""
+    first = desk.finish(desk.ask(*give((ANN, CHESS))))
+    desk.finish(desk.ask(*give((ANN, GO))))
+    world = desk.world
+    back = proposals.prepare_undo(world.engine, desk.catalog, world.settings.access, first)
+    undone = desk.finish(ask(world.engine, back.asked_by("eve", "wrong game")))
+    assert undone.state == "succeeded", undone.outcome
+    assert (reads(desk, ANN, CHESS), reads(desk, ANN, GO)) == (False, True)
+
+
+def test_what_changed_since_the_look_is_not_done(desk: Desk) -> None:
+    """A plan is pinned to what was read: a change of the same by somebody else in between makes it stale."""
+    asked = desk.ask(*give((ANN, CHESS)))
+    schema = proposals.schema_of(desk.world.settings.access)
+    desk.catalog.change(Change(schema, ANN, add=("USE_SCHEMA",)))
+    done = desk.finish(asked)
+    assert done.state == "failed"
+    assert "changed since you looked" in (done.outcome or "")
+    assert reads(desk, ANN, CHESS) is False
+
+
+def test_nobody_gives_access_to_themselves(desk: Desk) -> None:
+    """The executor refuses what a page may have let through: an actor's own name, or a group they are in."""
+    add(desk.catalog, ANN, ["readers"])
+    for who in (ANN, "readers"):
+        done = desk.finish(desk.ask(*give((who, CHESS)), actor=ANN))
+        assert done.state == "failed"
+        assert "another admin must approve" in (done.outcome or "")
+    assert reads(desk, ANN, CHESS) is False
+
+
+class Failing:
+    """A real catalog whose changes fail where somebody says so."""
+
+    def __init__(self, inner: Catalog, fails: Callable[[Change], Exception | None]) -> None:
+        self._inner, self._fails = inner, fails
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def change(self, change: Change) -> None:
+        error = self._fails(change)
+        if error is not None:
+            raise error
+        self._inner.change(change)
+
+
+def test_each_change_has_its_own_outcome(desk: Desk) -> None:
+    """Where some fail the others are done, each is told, nothing that rests on a failed one is held to be given."""
+
+    def fails(change: Change) -> Exception | None:
+        return Denied("not today") if (change.principal, change.securable.path[-1]) == (BOB, CHESS) else None
+
+    asked = desk.ask(*give((ANN, CHESS), (BOB, CHESS), (BOB, GO)))
+    done = desk.finish(asked, Failing(desk.catalog, fails))
+    assert done.state == "failed"
+    assert "1 not: bob@example.com" in (done.outcome or "")
+    assert "not today" in (done.outcome or "")
+    assert (reads(desk, ANN, CHESS), reads(desk, BOB, CHESS)) == (True, False)
+    held = {(each.principal, each.game_key) for each in ledger.held(desk.world.engine)}
+    assert (ANN, CHESS) in held
+    assert (BOB, CHESS) not in held
+
+
+def test_a_groups_failed_change_is_told_as_that(desk: Desk) -> None:
+    """Where a group could not be given a game, the outcome says so, and not that a member of it does not read."""
+    add(desk.catalog, ANN, ["readers"])
+
+    def fails(change: Change) -> Exception | None:
+        return Denied("not today") if change.principal == "readers" and change.securable.type == "table" else None
+
+    done = desk.finish(desk.ask(*give(("readers", CHESS))), Failing(desk.catalog, fails))
+    assert done.state == "failed"
+    assert "1 not: readers on" in (done.outcome or "")
+    assert "not today" in (done.outcome or "")
+
+
+def test_a_failed_use_keeps_back_what_rests_on_it(desk: Desk) -> None:
+    """Without USE_* a SELECT lets nobody read, so it is not left behind as half of something."""
+
+    def fails(change: Change) -> Exception | None:
+        return Denied("no") if change.securable.type == "catalog" else None
+
+    asked = desk.ask(*give((ANN, CHESS)))
+    done = desk.finish(asked, Failing(desk.catalog, fails))
+    assert done.state == "failed"
+    schema = proposals.schema_of(desk.world.settings.access)
+    assert ANN not in desk.catalog.assignments(schema)
+    assert ledger.held(desk.world.engine) == []
+
+
+def test_only_what_was_seen_has_the_catalog_looked_at(desk: Desk) -> None:
+    """A change that was seen asks for a new picture; one that failed does not, else what always fails never rests."""
+    failing = Failing(desk.catalog, lambda _: Denied("no"))
+    assert desk.finish(desk.ask(*give((ANN, CHESS))), failing).state == "failed"
+    assert desk.looks == []
+    assert desk.finish(desk.ask(*give((ANN, CHESS)))).state == "succeeded"
+    assert desk.looks == ["now"]
+
+
+def test_a_catalog_that_is_away_is_waited_for(desk: Desk) -> None:
+    """Nothing is known of a request without an answer: it is made again, and the whole is done once."""
+    answers = iter([CatalogAway("gone for a moment"), None, CatalogAway("again")])
+
+    def fails(_: Change) -> Exception | None:
+        return next(answers, None)
+
+    done = desk.finish(desk.ask(*give((ANN, CHESS))), Failing(desk.catalog, fails))
+    assert done.state == "succeeded", done.outcome
+    assert reads(desk, ANN, CHESS) is True
+
+
+class Blind(Failing):
+    """A real catalog whose reads of grants show none."""
+
+    def __init__(self, inner: Catalog) -> None:
+        super().__init__(inner, lambda _: None)
+
+    def assignments(self, _: Securable) -> Mapping[str, frozenset[str]]:
+        return {}
+
+
+class Lax(Failing):
+    """A real catalog that lets everybody or nobody read, or does not say."""
+
+    def __init__(self, inner: Catalog, reads: bool | None, stand_in: str = "") -> None:
+        super().__init__(inner, lambda _: None)
+        self._probe = Probe(reads, "tried", stand_in)
+
+    def probe(self, _: str, __: GameTable) -> Probe:
+        return self._probe
+
+
+def test_applied_is_not_observed(desk: Desk) -> None:
+    """A change that no read shows in time is not said to be done, though the catalog has taken it."""
+    asked = desk.ask(*give((ANN, CHESS)))
+    done = desk.finish(asked, Blind(desk.catalog), observe_seconds=0.2)
+    assert done.state == "failed"
+    assert "No read has shown it" in (done.outcome or "")
+    assert {each.state for each in ledger.items(desk.world.engine, done.operation_id)} == {"unseen"}
+
+
+def test_a_catalog_that_does_not_enforce_is_found_out(desk: Desk) -> None:
+    """Where who was given a game cannot read it after all, the change has not succeeded; not tried is told as that."""
+    done = desk.finish(desk.ask(*give((ANN, CHESS))), Lax(desk.catalog, False))
+    assert done.state == "failed"
+    assert f"Applied, but {ANN} does not read {CHESS}" in (done.outcome or "")
+    done = desk.finish(desk.ask(*give((BOB, CHESS))), Lax(desk.catalog, None))
+    assert done.state == "succeeded"
+    assert "1 applied, not probed: tried" in (done.outcome or "")
+
+
+def test_who_was_let_in_for_somebody_is_told(desk: Desk) -> None:
+    """Where a catalog knows no groups and let in the group instead, nobody is told that it let in the member."""
+    done = desk.finish(desk.ask(*give((ANN, CHESS))), Lax(desk.catalog, True, "analysts"))
+    assert "1 of them as analysts: the catalog knows no groups, and refuses them by name." in (done.outcome or "")
+
+
+def test_every_change_of_access_is_in_the_audit_log_once(desk: Desk) -> None:
+    """H8: one begun and one ended entry per change set, by the person; none is left open."""
+    done = [desk.finish(desk.ask(*wishes)) for wishes in (give((ANN, CHESS)), take((ANN, CHESS)))]
+    told = [each for each in audit.entries(desk.world.engine) if each.action == proposals.KIND]
+    assert [(each.operation_id, each.phase, each.actor) for each in told] == [
+        (each.operation_id, phase, "eve") for each in done for phase in ("begun", "ended")
+    ]
+    verdict = audit.verify(desk.world.engine)
+    assert verdict.intact
+    assert verdict.unended == ()
+
+
+def test_two_changes_of_one_principal_do_not_run_at_once(desk: Desk) -> None:
+    """Plans of one principal are made one after the other, so that none takes USE_* which another one counts on."""
+    desk.ask(*give((ANN, CHESS)))
+    with pytest.raises(Refused, match="another operation"):
+        desk.ask(*give((ANN, GO)))
+
+
+def test_access_cannot_be_given_for_longer_than_the_setting_allows(desk: Desk) -> None:
+    """A term beyond access.max_days is refused before anything is asked for."""
+    with pytest.raises(Refused, match=r"access\.max_days"):
+        desk.ask(*give((ANN, CHESS), until=4e9))

@@ -1,0 +1,258 @@
+"""The controller's part of access, on a real embedded catalog: tables are registered, pictures taken, terms ended."""
+
+import os
+import threading
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import text, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from grants.applying import drift_store, proposals
+from grants.applying.approvals import approval, approved
+from grants.applying.requests import ask as ask_for
+from grants.applying.requests import decide, request
+from grants.catalog import Change, Denied
+from grants.cli.reading import rows
+from grants.model import Securable
+from grants.observing import snapshot
+from grants.planning.drift import wish
+from grants.planning.entitlements import Wish
+from grants.reconciler import Steward
+from pipeline.control.roles import CONTROLLER
+from pipeline.errors import Refused
+from pipeline.settings import Roles
+from pipeline.store.operations import ask, listed, operation
+from pipeline.store.tables import entitlements
+from tests.unit.access_world import ANN, BOB, CHESS, GO, House
+
+
+def test_tables_of_games_are_registered_as_they_come(house: House) -> None:
+    """A game's table is in the catalog one round after it is there; a game without one is not; twice is once."""
+    house.make_table(CHESS)
+    house.rounds()
+    house.rounds()
+    assert set(house.catalog.tables(house.schema)) == {CHESS}
+    house.make_table(GO)
+    house.rounds()
+    assert set(house.catalog.tables(house.schema)) == {CHESS, GO}
+    known = snapshot.read(house.world.engine)
+    assert known.problem is None
+    assert known.observed is not None
+    assert set(known.observed.tables) == {CHESS, GO}
+
+
+def next_picture(house: House, after: float) -> float:
+    """Let the controller tick until there is a newer picture than one that was read then; return when it was read."""
+    pause = threading.Event()
+    for _ in range(1_000):
+        assert house.steward.tick() is None
+        known = snapshot.read(house.world.engine).observed
+        if known is not None and known.read_at > after:
+            return known.read_at
+        pause.wait(0.01)  # the round runs in a thread
+    raise AssertionError("no newer picture")
+
+
+def test_a_change_that_was_seen_is_in_a_picture_at_once(house: House) -> None:
+    """After an operation the next tick takes a picture with it, however far off the next round is."""
+    far = replace(house.world.settings.access, refresh_seconds=3600.0)
+    house.world = replace(house.world, settings=replace(house.world.settings, access=far))
+    house.steward = Steward(house.world, os.environ)
+    house.make_table(CHESS)
+    first = next_picture(house, 0.0)
+    house.do(Wish(ANN, CHESS, True, None, "numbers"))
+    second = next_picture(house, first)
+    known = snapshot.read(house.world.engine).observed
+    assert known is not None
+    assert "SELECT" in known.direct[known.tables[CHESS].securable][ANN]
+    house.do(Wish(ANN, CHESS, False, reason="over"))
+    assert house.steward.tick() is None, "its round begins"
+    house.do(Wish(BOB, CHESS, True, None, "numbers"))  # seen while the round runs, or after it: it needs another one
+    next_picture(house, next_picture(house, second))
+
+
+def test_a_table_that_lies_elsewhere_is_told_of(house: House) -> None:
+    """A name that is taken by another table is not quietly adopted: the picture says so, the rest goes on."""
+    taken = Securable((*house.schema.path, CHESS))
+    house.catalog.register(taken, "file:///somewhere/else", [("seq", "long")])
+    house.catalog.rest.write("DELETE", f"/api/2.1/unity-catalog/tables/{taken.full_name}", {})
+    house.catalog.register(Securable((*house.schema.path, "other")), house.world.paths.table(CHESS).as_uri(), [])
+    house.make_table(CHESS)
+    house.make_table(GO)
+    house.rounds()
+    assert GO in house.catalog.tables(house.schema)
+    assert CHESS in (snapshot.read(house.world.engine).problem or "")
+
+
+def test_a_catalog_that_is_away_leaves_the_last_picture(house: House) -> None:
+    """What was read stays, with its age, and why it is old is told."""
+    house.make_table(CHESS)
+    house.rounds()
+    house.server.kill()
+    house.rounds()
+    known = snapshot.read(house.world.engine)
+    assert known.observed is not None
+    assert known.problem is not None
+    assert "does not answer" in known.problem
+
+
+def test_what_has_run_out_is_taken_by_itself(house: House) -> None:
+    """A term that is over ends without a person, in the name of the controller; one without an end stays."""
+    house.make_table(CHESS)
+    house.rounds()
+    now = snapshot.read(house.world.engine).observed
+    assert now is not None
+    house.do(Wish(ANN, CHESS, True, now.read_at + 3600, "numbers"), Wish(BOB, CHESS, True, None, "numbers"))
+    with house.world.engine.begin() as connection:  # its time comes
+        over = entitlements.c.until.is_not(None)
+        connection.execute(update(entitlements).where(over).values(until=now.read_at - 1))
+    house.rounds()
+    done = house.finish()
+    assert (done.actor, done.state) == (CONTROLLER, "succeeded"), done.outcome
+    table = house.catalog.tables(house.schema)[CHESS]
+    assert (house.catalog.probe(ANN, table).reads, house.catalog.probe(BOB, table).reads) == (False, True)
+    house.rounds()
+    assert len(listed(house.world.engine)) == 2
+
+
+def test_a_reader_reads_what_was_given_and_nothing_else(house: House) -> None:
+    """A table is read only by a credential of the catalog; without the right that says 403 and what is missing."""
+    house.make_table(CHESS)
+    house.rounds()
+    house.do(Wish(ANN, CHESS, True, None, "numbers"))
+    access, paths = house.world.settings.access, house.world.paths
+    assert rows(access, paths, CHESS, ANN, 5)[0] == ["_seq", "words"]
+    with pytest.raises(Denied, match=r"403.*SELECT"):
+        rows(access, paths, CHESS, BOB, 5)
+
+
+def test_a_change_by_hand_is_seen_as_drift_and_not_undone(house: House) -> None:
+    """H14: what somebody revokes in the catalog is shown within a round, and not given again by itself."""
+    house.make_table(CHESS)
+    house.rounds()
+    house.do(Wish(ANN, CHESS, True, None, "numbers"))
+    where = Securable((*house.schema.path, CHESS))
+    house.catalog.change(Change(where, ANN, remove=("SELECT",)))
+    house.catalog.change(Change(where, BOB, add=("SELECT",)))
+    for _ in range(2):
+        house.rounds()
+        seen = snapshot.read(house.world.engine).observed
+        assert seen is not None
+        kinds = {(each.kind, each.principal) for each in drift_store.in_picture(house.world.engine, seen).findings}
+        assert kinds == {("missing", ANN), ("extra", BOB)}
+    assert len(listed(house.world.engine)) == 1
+
+
+def test_use_that_is_left_over_is_taken_by_a_revert(house: House) -> None:
+    """USE_* that outlived its game, because somebody's own grant held it, is drift that one operation takes."""
+    house.make_table(CHESS)
+    house.make_table(GO)
+    house.rounds()
+    house.do(Wish(ANN, CHESS, True, None, "numbers"))
+    by_hand = Securable((*house.schema.path, GO))
+    house.catalog.change(Change(by_hand, ANN, add=("SELECT",)))
+    house.rounds()
+    house.do(Wish(ANN, CHESS, False, reason="over"))
+    house.catalog.change(Change(by_hand, ANN, remove=("SELECT",)))
+    house.rounds()
+    world = house.world
+    left = drift_store.look(world.engine, house.catalog, world.settings.access).findings
+    assert [(each.kind, each.privileges) for each in left] == [("extra", ("USE_CATALOG",)), ("extra", ("USE_SCHEMA",))]
+    house.catalog.change(Change(by_hand, ANN, add=("SELECT",)))
+    meant = [wish(each, "revert", "left over") for each in left]
+    needed = proposals.prepare(world.engine, house.catalog, world.settings.access, meant)
+    assert needed.plan.is_empty, "the picture that is kept does not know of this grant"
+    house.catalog.change(Change(by_hand, ANN, remove=("SELECT",)))
+    done = house.do(*meant)
+    assert (done.state, done.parameters["games"]) == ("succeeded", []), done.outcome
+    assert all(ANN not in house.catalog.assignments(each) for each in house.schema.chain())
+    assert drift_store.look(world.engine, house.catalog, world.settings.access).findings == ()
+
+
+def test_what_was_ignored_stays_counted(house: House) -> None:
+    """To ignore a finding needs a reason and the role; it is found again, and named as ignored, not hidden."""
+    house.make_table(CHESS)
+    house.rounds()
+    house.catalog.change(Change(Securable((*house.schema.path, CHESS)), BOB, add=("SELECT",)))
+    world = house.world
+    (found,) = drift_store.look(world.engine, house.catalog, world.settings.access).findings
+    guarded = replace(world.settings, roles=Roles(access_admins=("eve",)))
+    with pytest.raises(Refused, match="access_admin"):
+        drift_store.ignore(world.engine, guarded, [found], "mallory", "fine")
+    with pytest.raises(Refused, match="reason"):
+        drift_store.ignore(world.engine, guarded, [found], "eve", " ")
+    drift_store.ignore(world.engine, guarded, [found], "eve", "until the audit")
+    after = drift_store.look(world.engine, house.catalog, world.settings.access)
+    assert [each.ignored for each in after.findings] == ["until the audit (eve)"]
+    assert after.open == ()
+
+
+def test_a_request_is_done_when_another_one_approves(house: House) -> None:
+    """Four eyes: who asks does not approve, who approves does not gain, and nothing is done before."""
+    house.make_table(CHESS)
+    house.rounds()
+    world = house.world
+    guarded = replace(world.settings, roles=Roles(access_admins=("eve", ANN)))
+    wishes = [{"principal": ANN, "key": CHESS, "read": True, "reason": "numbers"}]
+    asked = ask_for(world.engine, ANN, wishes, "numbers")
+    with pytest.raises(Refused, match="approve"):
+        approval(world.engine, house.catalog, guarded, asked, ANN, "")
+    with pytest.raises(Refused, match="access_admin"):
+        approval(world.engine, house.catalog, guarded, asked, "mallory", "")
+    _, wish = approval(world.engine, house.catalog, guarded, asked, "eve", "")
+    made = approved(world.engine, asked, wish)
+    house.world = replace(world, settings=guarded)
+    house.steward = Steward(house.world, os.environ)
+    assert house.finish().state == "succeeded"
+    done = operation(world.engine, made.operation_id)
+    assert (done.actor, done.parameters["requested_by"]) == ("eve", ANN)
+    assert request(world.engine, asked.request_id).operation_id == made.operation_id
+
+
+def test_an_operation_of_a_rejected_request_does_nothing(house: House) -> None:
+    """Between an approval's two writes somebody may reject: then what was asked for does not begin."""
+    house.make_table(CHESS)
+    house.rounds()
+    world = house.world
+    wishes = [{"principal": ANN, "key": CHESS, "read": True, "reason": "numbers"}]
+    asked = ask_for(world.engine, ANN, wishes, "numbers")
+    _, wish = approval(world.engine, house.catalog, world.settings, asked, "eve", "")
+    ask(world.engine, wish)
+    decide(world.engine, asked, "rejected", "bob", "no")
+    done = house.finish()
+    assert done.state == "failed"
+    assert "rejected by 'bob'" in (done.outcome or "")
+    assert house.catalog.probe(ANN, house.catalog.tables(house.schema)[CHESS]).reads is False
+
+
+def test_without_the_audit_log_nothing_is_changed_and_all_can_be_read(house: House) -> None:
+    """H10: where the audit log cannot be written no change is asked for; who reads what is still answered."""
+    house.make_table(CHESS)
+    house.rounds()
+    world = house.world
+    prepared = proposals.prepare(
+        world.engine, house.catalog, world.settings.access, [Wish(ANN, CHESS, True, None, "n")]
+    )
+    with world.engine.begin() as connection:
+        connection.execute(text("ALTER TABLE audit RENAME TO audit_away"))
+    with pytest.raises(SQLAlchemyError):
+        ask(world.engine, prepared.asked_by("eve", "numbers"))
+    assert listed(world.engine) == []
+    assert prepared.plan.effects[0].then is True
+    table = house.catalog.tables(house.schema)[CHESS]
+    assert house.catalog.probe(ANN, table).reads is False
+
+
+def test_an_executor_that_may_see_too_little_is_told_of(house: House) -> None:
+    """Without ownership or MANAGE a catalog shows only one's own grants: the picture says that it may be so."""
+    house.make_table(CHESS)
+    house.rounds()
+    assert snapshot.read(house.world.engine).problem is None
+    for kind, where in (("schemas", house.schema), ("catalogs", Securable(house.schema.path[:1]))):
+        house.catalog.rest.write("PATCH", f"/api/2.1/unity-catalog/{kind}/{where.full_name}", {"owner": ANN})
+    house.rounds()
+    assert "sees its own grants only" in (snapshot.read(house.world.engine).problem or "")
+    house.catalog.change(Change(house.schema, "turnout-executor", add=("MANAGE",)))
+    house.rounds()
+    assert snapshot.read(house.world.engine).problem is None
