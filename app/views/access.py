@@ -5,9 +5,12 @@ from typing import Final
 
 import streamlit as st
 
-from app import access, access_drift, access_forms, access_matrix, access_why, header, links, services, words
-from app.access import Known, Look
-from app.services import Environment
+from app import formatting
+from app.access import drift, explain, forms, matrix, queries
+from app.access.queries import Known, Look
+from app.components import header, links
+from app.state import services
+from app.state.services import Environment
 
 _VIEW: Final = "access_view"
 _VIEWS: Final[Mapping[str, str]] = {
@@ -32,28 +35,28 @@ def _page() -> None:
 
 
 def _live(environment: Environment) -> None:
-    look = header.draw(environment, access.look, "access")
+    look = header.draw(environment, queries.look, "access")
     if look is None:
         return
     _draw_headline(environment, look)
     _draw_state(environment, look)
-    linked = {"view": _VIEW, **access_matrix.LINKED}
-    unknown = {"view": links.take("view", _VIEW, _VIEWS, default="why"), **access_matrix.take_filters()}
+    linked = {"view": _VIEW, **matrix.LINKED}
+    unknown = {"view": links.take("view", _VIEW, _VIEWS, default="why"), **matrix.take_filters()}
     view = str(st.session_state.get(_VIEW) or "why")
     if view == "why":
-        linked |= access_why.LINKED
-        unknown["why_game"] = links.take("why_game", access_why.GAME, _games(look))
-        unknown["why_who"] = links.take("why_who", access_why.WHO, look.everybody)
+        linked |= explain.LINKED
+        unknown["why_game"] = links.take("why_game", explain.GAME, _games(look))
+        unknown["why_who"] = links.take("why_who", explain.WHO, look.everybody)
     if view == "change":
-        linked |= access_forms.LINKED
-        unknown["do"] = links.take("do", access_forms.DO, access_forms.DOES, default="give")
-        unknown["of_games"] = links.take("of_games", access_forms.GAMES, look.names, many=True)
-        unknown["to"] = links.take("to", access_forms.WHO, look.everybody, many=True)
+        linked |= forms.LINKED
+        unknown["do"] = links.take("do", forms.DO, forms.DOES, default="give")
+        unknown["of_games"] = links.take("of_games", forms.GAMES, look.names, many=True)
+        unknown["to"] = links.take("to", forms.WHO, look.everybody, many=True)
     links.draw_unknown(unknown, linked)
     if look.known is not None:
-        asked = access_matrix.draw_filters()
-        prefill = access_matrix.Prefill(access_why.GAME, access_why.WHO, _VIEW, "why")
-        access_matrix.draw(look, look.known, asked, prefill)
+        asked = matrix.draw_filters()
+        prefill = matrix.Prefill(explain.GAME, explain.WHO, _VIEW, "why")
+        matrix.draw(look, look.known, asked, prefill)
     st.segmented_control(
         "View", list(_VIEWS), key=_VIEW, format_func=_VIEWS.__getitem__, required=True, label_visibility="collapsed"
     )
@@ -63,17 +66,17 @@ def _live(environment: Environment) -> None:
 
 def _draw_view(environment: Environment, look: Look, view: str) -> None:
     if view == "change":
-        access_forms.draw_change(environment, look)
+        forms.draw_change(environment, look)
     elif view == "requests":
-        access_forms.draw_requests(environment, look)
+        forms.draw_requests(environment, look)
     elif view == "ending":
-        access_drift.draw_ending(look)
+        drift.draw_ending(look)
     elif look.known is None:
         st.info("The catalog was not read yet, so nothing is known of it.")
     elif view == "drift":
-        access_drift.draw(environment, look.known)
+        drift.draw(environment, look.known)
     else:
-        access_why.draw(environment, look, look.known)
+        explain.draw(environment, look, look.known)
 
 
 def _games(look: Look) -> set[str]:
@@ -85,7 +88,7 @@ def _draw_headline(environment: Environment, look: Look) -> None:
         header.headline("The catalog was never read: who reads what is not known", trouble=True)
         return
     header.headline(
-        access_matrix.sentence(look, look.known),
+        matrix.sentence(look, look.known),
         trouble=look.problem is not None or _is_late(environment, look.known, look),
     )
 
@@ -100,7 +103,8 @@ def _draw_state(environment: Environment, look: Look) -> None:
     if look.problem is not None:
         kept = "" if look.known is None else " What is shown is the last that could be read."
         st.warning(
-            words.escaped(f"The catalog could not be read whole: {look.problem}{kept}"), icon=":material/cloud_off:"
+            formatting.escaped(f"The catalog could not be read whole: {look.problem}{kept}"),
+            icon=":material/cloud_off:",
         )
     if look.known is None:
         st.info(f"{_WHERE[kind]} Fleet and the other pages do not need it.", icon=":material/cloud_off:")
@@ -117,7 +121,7 @@ def _draw_state(environment: Environment, look: Look) -> None:
         if kind == "embedded":
             st.caption(
                 "On a laptop the file system is the real boundary: who can read the folder reads the tables, "
-                f"whatever the catalog says. Folder: {words.escaped(str(environment.paths.root))}"
+                f"whatever the catalog says. Folder: {formatting.escaped(str(environment.paths.root))}"
             )
 
 
@@ -125,8 +129,8 @@ def _told(environment: Environment, look: Look) -> str:
     told = []
     if look.known is not None:
         at = look.known.observed.read_at
-        every = words.age(environment.settings.access.refresh_seconds)
-        told.append(f"Catalog read {words.age(look.read_at - at)} ago, at {words.clock(at)}; every {every}")
+        every = formatting.age(environment.settings.access.refresh_seconds)
+        told.append(f"Catalog read {formatting.age(look.read_at - at)} ago, at {formatting.clock(at)}; every {every}")
     if look.on_the_way:
         number = len(look.on_the_way)
         told.append(f"{number} change{'' if number == 1 else 's'} on the way: cells show it once it was seen")

@@ -6,10 +6,12 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app import header, looks, words
-from app.looks import Log, Question
-from app.services import Environment
-from app.spreadsheet import as_csv
+from app import formatting
+from app.components import header
+from app.components.audit_csv import as_csv
+from app.state import control_queries
+from app.state.control_queries import Log, Question
+from app.state.services import Environment
 from pipeline.errors import Refused
 from pipeline.store.audit import Entry
 
@@ -40,7 +42,7 @@ def _live(environment: Environment) -> None:
     header.headline("Who did what", trouble=False)
     _draw_verdict(environment)
     asked = _draw_filters()
-    log = header.show(environment, lines, partial(looks.audit_log, asked=asked), "audit", repr(asked))
+    log = header.show(environment, lines, partial(control_queries.audit_log, asked=asked), "audit", repr(asked))
     if log is not None:
         _draw_log(log)
 
@@ -51,16 +53,16 @@ def _draw_verdict(environment: Environment) -> None:
         st.button("Verify the log", key="verify", on_click=_verify, help="Reads all of it, and checks every hash.")
         return
     try:
-        verdict, at = looks.verify_audit(environment)
+        verdict, at = control_queries.verify_audit(environment)
     except Refused as refused:
-        st.error(words.escaped(str(refused)), icon=":material/database_off:")
+        st.error(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
     with st.container(border=True, gap=None, key="verdict_intact" if verdict.intact else "verdict_broken"):
         how = "✓ Intact" if verdict.intact else "✕ NOT intact"
-        st.text(f"{how}: {words.count(verdict.entries)} entries, as looked at {words.clock(at)}")
-        st.text(f"newest hash {verdict.head or words.UNKNOWN_VALUE}")
+        st.text(f"{how}: {formatting.count(verdict.entries)} entries, as looked at {formatting.clock(at)}")
+        st.text(f"newest hash {verdict.head or formatting.UNKNOWN_VALUE}")
         for defect in verdict.defects[:_DEFECTS]:
-            st.text(f"✕ {words.shown(defect)}")
+            st.text(f"✕ {formatting.shown(defect)}")
         if len(verdict.defects) > _DEFECTS:
             st.text(f"… and {len(verdict.defects) - _DEFECTS} more; `turnout audit verify` prints all")
         if verdict.unended:
@@ -71,7 +73,7 @@ def _draw_verdict(environment: Environment) -> None:
 
 def _verify() -> None:
     st.session_state[_VERIFIED] = True
-    looks.forget_verdict()
+    control_queries.forget_verdict()
 
 
 def _draw_filters() -> Question:
@@ -100,10 +102,11 @@ def _draw_log(log: Log) -> None:
         alt="Entries of the audit log, newest first.",
         key="audit_table",
     )
-    kept = "" if len(log.entries) == log.matched else f"; the file holds the newest {words.count(len(log.entries))}"
-    st.caption(
-        f"{words.count(len(shown))} of {words.count(log.matched)} entries, newest first{kept}. All times are UTC."
+    kept = (
+        "" if len(log.entries) == log.matched else f"; the file holds the newest {formatting.count(len(log.entries))}"
     )
+    counted = f"{formatting.count(len(shown))} of {formatting.count(log.matched)} entries"
+    st.caption(f"{counted}, newest first{kept}. All times are UTC.")
     st.download_button(
         "Download as CSV", partial(as_csv, log), "audit.csv", "text/csv", key="csv", icon=":material/download:"
     )
@@ -112,15 +115,15 @@ def _draw_log(log: Log) -> None:
 def _row(entry: Entry, log: Log) -> dict[str, str | None]:
     reason = str(entry.detail.get("reason") or "")
     return {
-        "at": words.moment(entry.at),
+        "at": formatting.moment(entry.at),
         "place": entry.place,
-        "actor": words.shown(entry.actor, 60),
-        "action": words.shown(entry.action, 40),
-        "phase": f"{entry.phase}: {words.operation_text(entry.outcome)}" if entry.outcome else entry.phase,
-        "targets": words.targets_text(entry.targets, log.names),
+        "actor": formatting.shown(entry.actor, 60),
+        "action": formatting.shown(entry.action, 40),
+        "phase": f"{entry.phase}: {formatting.operation_text(entry.outcome)}" if entry.outcome else entry.phase,
+        "targets": formatting.targets_text(entry.targets, log.names),
         "page": f"operations?operation={entry.operation_id}" if entry.operation_id else None,
-        "reason": words.shown(reason, 160) if reason else words.UNKNOWN_VALUE,
-        "executor": words.shown(entry.executor, 80),
+        "reason": formatting.shown(reason, 160) if reason else formatting.UNKNOWN_VALUE,
+        "executor": formatting.shown(entry.executor, 80),
     }
 
 

@@ -4,8 +4,10 @@ from collections import Counter
 
 import streamlit as st
 
-from app import charts, header, services, words, worst_first
-from app.services import Environment
+from app import formatting
+from app.components import charts, fleet_table, header
+from app.state import services
+from app.state.services import Environment
 from listeners.sample import STATUSES
 from pipeline.store.fleet import Driver, Fleet, GameRow
 
@@ -26,8 +28,8 @@ def _live(environment: Environment) -> None:
         _draw_nothing_yet(fleet)
         _draw_drivers(fleet)
         return
-    sentence = words.headline(fleet)
-    header.headline(sentence, trouble=sentence != words.all_well(fleet))
+    sentence = formatting.headline(fleet)
+    header.headline(sentence, trouble=sentence != formatting.all_well(fleet))
     _draw_drivers(fleet)
     _draw_counts(fleet)
     rows = _draw_filters(fleet)
@@ -38,11 +40,11 @@ def _live(environment: Environment) -> None:
     _draw_grid(fleet, rows)
     shown = rows[:_MOST_ROWS]
     st.dataframe(
-        worst_first.table(fleet, shown),
+        fleet_table.table(fleet, shown),
         hide_index=True,
         height=min(36 * (len(shown) + 1), 720),
-        column_config=worst_first.COLUMNS,
-        placeholder=words.UNKNOWN_VALUE,
+        column_config=fleet_table.COLUMNS,
+        placeholder=formatting.UNKNOWN_VALUE,
         alt="All games that match the filters, worst first. The key links to the game's page.",
         key="games",
     )
@@ -70,24 +72,24 @@ def _draw_drivers(fleet: Fleet) -> None:
     with st.container(horizontal=True, key="driver_strip", gap="small"):
         for number, (kind, name) in enumerate([("ingest", None), *(("group", group) for group in fleet.groups)]):
             found = [driver for driver in fleet.drivers if driver.kind == kind and name in (None, driver.name)]
-            title = "ingest" if name is None else f"group {words.shown(name, 40)}"
+            title = "ingest" if name is None else f"group {formatting.shown(name, 40)}"
             bad = not found or any(driver.silence(fleet.read_at) is not None for driver in found)
             with st.container(border=True, width=250, gap=None, key=f"tile_{'bad' if bad else 'well'}_{number}"):
                 for driver in found:
                     _draw_driver(fleet, title, driver)
                 if not found:
                     st.text(f"○ {title}: never started", help="Its driver has never reported to the control store.")
-                    st.text(f"heartbeat {words.UNKNOWN_VALUE} · frontier {words.UNKNOWN_VALUE}")
+                    st.text(f"heartbeat {formatting.UNKNOWN_VALUE} · frontier {formatting.UNKNOWN_VALUE}")
 
 
 def _draw_driver(fleet: Fleet, title: str, driver: Driver) -> None:
     silent = driver.silence(fleet.read_at) is not None
     gone = silent and driver.state not in ("failed", "stopped")
     st.text(f"{'✕' if silent else '●'} {title}: {'silent' if gone else driver.state}")
-    frontier = words.UNKNOWN_VALUE if driver.frontier_seq is None else words.count(driver.frontier_seq)
-    st.text(f"heartbeat {words.age(fleet.read_at - driver.heartbeat_at)} ago · frontier {frontier}")
+    frontier = formatting.UNKNOWN_VALUE if driver.frontier_seq is None else formatting.count(driver.frontier_seq)
+    st.text(f"heartbeat {formatting.age(fleet.read_at - driver.heartbeat_at)} ago · frontier {frontier}")
     if driver.error:
-        st.text(words.shown(driver.error, 200))
+        st.text(formatting.shown(driver.error, 200))
 
 
 def _draw_counts(fleet: Fleet) -> None:
@@ -98,7 +100,7 @@ def _draw_counts(fleet: Fleet) -> None:
         for status in reversed(STATUSES):
             if counts[status]:
                 st.button(
-                    f"{words.LOOKS[status].glyph} {counts[status]} {words.LOOKS[status].word}",
+                    f"{formatting.LOOKS[status].glyph} {counts[status]} {formatting.LOOKS[status].word}",
                     key=f"count_{status}",
                     type="primary" if chosen == [status] else "secondary",
                     on_click=_toggle_status,
@@ -150,7 +152,7 @@ def _draw_filters(fleet: Fleet) -> tuple[GameRow, ...]:
         for row in fleet.rows
         if (not statuses or row.verdict.status in statuses)
         and (not chosen or (row.group or _NO_GROUP) in chosen)
-        and (wanted in words.shown(row.game).casefold() or wanted in row.game_key)
+        and (wanted in formatting.shown(row.game).casefold() or wanted in row.game_key)
         and (row.in_trouble or not trouble)
     )
 
@@ -161,7 +163,7 @@ def _draw_grid(fleet: Fleet, rows: tuple[GameRow, ...]) -> None:
         key="grid",
         on_select="rerun",
         selection_mode=charts.GRID_PICK,
-        alt=f"One cell per game, by cluster group. {words.headline(fleet)}.",
+        alt=f"One cell per game, by cluster group. {formatting.headline(fleet)}.",
     )
     picked = event["selection"].get(charts.GRID_PICK) or []
     if picked:

@@ -7,10 +7,12 @@ import pandas as pd
 import pyarrow as pa
 import streamlit as st
 
-from app import asking, cards, charts, confirm, header, looks, services, words
-from app.looks import Steering
-from app.services import Environment
-from app.trends import Trend
+from app import formatting
+from app.components import cards, charts, confirm, header
+from app.state import control_queries, previews, services
+from app.state.control_queries import Steering
+from app.state.services import Environment
+from app.state.trends import Trend
 from pipeline.errors import Refused
 from pipeline.store.fleet import Fleet, GameRow
 
@@ -25,7 +27,7 @@ def _page() -> None:
 
 
 def _live(environment: Environment) -> None:
-    steering = header.draw(environment, looks.steering, "steering")
+    steering = header.draw(environment, control_queries.steering, "steering")
     if steering is None:
         return
     fleet = steering.fleet
@@ -34,14 +36,14 @@ def _live(environment: Environment) -> None:
     if row is None:
         _draw_unknown(environment, game_key)
         return
-    header.headline(words.shown(row.game), trouble=row.in_trouble)
+    header.headline(formatting.shown(row.game), trouble=row.in_trouble)
     with st.container(key="verdict", gap=None):
-        st.text(f"{words.LOOKS[row.verdict.status].glyph} {words.verdict_sentence(row, fleet)}")
+        st.text(f"{formatting.LOOKS[row.verdict.status].glyph} {formatting.verdict_sentence(row, fleet)}")
         st.text(f"key {row.game_key}")
     error = row.told.last_error if row.told is not None else None
     if error:
         st.caption("Last error")
-        st.code(words.shown(error, 2000), language=None, wrap_lines=True)
+        st.code(formatting.shown(error, 2000), language=None, wrap_lines=True)
     _draw_actions(environment, steering, row)
     evidence = st.container(gap="small")
     trend = _read_trend(environment, row.game_key)
@@ -60,9 +62,9 @@ def _draw_actions(environment: Environment, steering: Steering, row: GameRow) ->
     """Draw what can be done with the game, and below it the preview that was asked for."""
     key = row.game_key
     try:
-        facts = looks.facts(environment, [key]).get(key)
+        facts = control_queries.facts(environment, [key]).get(key)
     except Refused as refused:
-        st.warning(words.escaped(str(refused)), icon=":material/database_off:")
+        st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
     if facts is None:
         return
@@ -86,25 +88,25 @@ def _choose_group(steering: Steering, row: GameRow) -> None:
         groups,
         key=f"to_{row.game_key}",
         index=None,
-        format_func=words.shown,
+        format_func=formatting.shown,
         placeholder="to group",
         label_visibility="collapsed",
     )
 
 
 def _offer(environment: Environment, key: str, group: str | None, kind: str) -> None:
-    make: Callable[[], asking.Preview]
+    make: Callable[[], previews.Preview]
     if kind == "move":
         target = st.session_state.get(f"to_{key}")
-        make = partial(asking.preview_move, environment, [key], None if target is None else str(target))
+        make = partial(previews.preview_move, environment, [key], None if target is None else str(target))
     elif kind in ("pause", "resume"):
-        make = partial(asking.preview_decision, environment, kind, [key])
+        make = partial(previews.preview_decision, environment, kind, [key])
     elif kind in ("retire", "restore"):
-        make = partial(asking.preview_retirement, environment, kind, [key])
+        make = partial(previews.preview_retirement, environment, kind, [key])
     elif kind == "restart":
-        make = partial(asking.preview_groups, environment, kind, [] if group is None else [group])
+        make = partial(previews.preview_groups, environment, kind, [] if group is None else [group])
     else:
-        make = partial(asking.preview_repair, environment, kind, [key])
+        make = partial(previews.preview_repair, environment, kind, [key])
     confirm.offer(f"game_{key}", make)
 
 
@@ -116,14 +118,14 @@ def _draw_unknown(environment: Environment, game_key: str) -> None:
     try:
         registered = services.schemas(environment, game_key)
     except Refused as refused:
-        st.error(words.escaped(str(refused)))
+        st.error(formatting.escaped(str(refused)))
         return
     if registered:
         st.info("This game is registered, but no event of it has arrived yet. Check that its producer is running.")
-        st.text(f"{words.shown(registered[-1].game)} (key {game_key})")
+        st.text(f"{formatting.shown(registered[-1].game)} (key {game_key})")
     else:
         st.warning("The control store knows no game with this key. Check the link, or look for it on the Fleet page.")
-        st.code(words.shown(game_key, 100), language=None)
+        st.code(formatting.shown(game_key, 100), language=None)
 
 
 def _read_trend(environment: Environment, game_key: str) -> Trend | Refused:
@@ -149,23 +151,27 @@ def _draw_evidence(fleet: Fleet, row: GameRow, trend: Trend | None) -> None:
     committed = told.last_commit_at if told is not None else None
     p50, p95, p99 = trend.latency_seconds if trend is not None else (None, None, None)
     facts = {
-        "Status": words.status_text(row.verdict.status),
-        "Since": words.clock(row.verdict.since),
-        "Group": words.shown(row.group) if row.group is not None else words.UNKNOWN_VALUE,
-        "Lane": live.lane if live is not None else words.UNKNOWN_VALUE,
-        "Lag": words.duration(live.backlog_age_seconds if live is not None else None),
-        "Rows/s": words.rate(live.rows_per_second if live is not None else None),
-        "Latency p50": words.duration(p50),
-        "Latency p95": words.duration(p95),
-        "Latency p99": words.duration(p99),
-        "Cursor (seq)": words.count(told.cursor_seq if told is not None else None),
-        "Last seq in bronze": words.count(row.last_seq),
-        "Group's frontier": words.count(driver.frontier_seq if driver is not None else None),
-        "Last commit": f"{words.age(fleet.read_at - committed)} ago" if committed is not None else words.UNKNOWN_VALUE,
-        "Rows": words.count(told.rows_total if told is not None else None),
-        "Rejects": words.count(told.rejects_total if told is not None else None),
+        "Status": formatting.status_text(row.verdict.status),
+        "Since": formatting.clock(row.verdict.since),
+        "Group": formatting.shown(row.group) if row.group is not None else formatting.UNKNOWN_VALUE,
+        "Lane": live.lane if live is not None else formatting.UNKNOWN_VALUE,
+        "Lag": formatting.duration(live.backlog_age_seconds if live is not None else None),
+        "Rows/s": formatting.rate(live.rows_per_second if live is not None else None),
+        "Latency p50": formatting.duration(p50),
+        "Latency p95": formatting.duration(p95),
+        "Latency p99": formatting.duration(p99),
+        "Cursor (seq)": formatting.count(told.cursor_seq if told is not None else None),
+        "Last seq in bronze": formatting.count(row.last_seq),
+        "Group's frontier": formatting.count(driver.frontier_seq if driver is not None else None),
+        "Last commit": f"{formatting.age(fleet.read_at - committed)} ago"
+        if committed is not None
+        else formatting.UNKNOWN_VALUE,
+        "Rows": formatting.count(told.rows_total if told is not None else None),
+        "Rejects": formatting.count(told.rejects_total if told is not None else None),
         "Generation": str(row.generation),
-        "Last told": f"{words.age(fleet.read_at - told.updated_at)} ago" if told is not None else words.UNKNOWN_VALUE,
+        "Last told": f"{formatting.age(fleet.read_at - told.updated_at)} ago"
+        if told is not None
+        else formatting.UNKNOWN_VALUE,
     }
     with st.container(horizontal=True, key="evidence", gap="small"):
         for name, value in facts.items():
@@ -180,10 +186,12 @@ def _draw_evidence(fleet: Fleet, row: GameRow, trend: Trend | None) -> None:
 
 def _draw_charts(environment: Environment, trend: Trend | Refused) -> None:
     if isinstance(trend, Refused):
-        st.info(words.escaped(str(trend)), icon=":material/history_toggle_off:")
+        st.info(formatting.escaped(str(trend)), icon=":material/history_toggle_off:")
         return
     if trend.failed_passes:
-        st.warning(f"{words.count(trend.failed_passes)} passes in this time committed nothing because of an error.")
+        st.warning(
+            f"{formatting.count(trend.failed_passes)} passes in this time committed nothing because of an error."
+        )
     if not trend.points:
         st.info(
             "Nothing was committed for this game in this time. Choose a longer time.", icon=":material/hourglass_empty:"
@@ -198,11 +206,13 @@ def _draw_charts(environment: Environment, trend: Trend | Refused) -> None:
     ]
     for column, (title, chart) in zip(st.columns(4), drawn, strict=True):
         with column:
-            st.caption(f"{title}, per {words.age(trend.slice_seconds)}")
-            st.altair_chart(chart, alt=f"{title} over time, {words.clock(trend.since)} to {words.clock(trend.until)}.")
+            st.caption(f"{title}, per {formatting.age(trend.slice_seconds)}")
+            st.altair_chart(
+                chart, alt=f"{title} over time, {formatting.clock(trend.since)} to {formatting.clock(trend.until)}."
+            )
     if trend.rejects:
         reasons = ", ".join(
-            f"{words.shown(reason, 40)} {words.count(number)}" for reason, number in trend.rejects.items()
+            f"{formatting.shown(reason, 40)} {formatting.count(number)}" for reason, number in trend.rejects.items()
         )
         st.text(f"Rejects by reason in this time: {reasons}")
 
@@ -212,7 +222,7 @@ def _draw_transitions(environment: Environment, game_key: str) -> None:
     try:
         table = services.game_transitions(environment, game_key, _DAY)
     except Refused as refused:
-        st.info(words.escaped(str(refused)), icon=":material/history_toggle_off:")
+        st.info(formatting.escaped(str(refused)), icon=":material/history_toggle_off:")
         return
     if table.num_rows == 0:
         st.info("No change of status in the last 24 h.")
@@ -223,10 +233,10 @@ def _draw_transitions(environment: Environment, game_key: str) -> None:
 def _transitions(table: pa.Table) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "at": words.moment(change["at"].timestamp()),
+            "at": formatting.moment(change["at"].timestamp()),
             "from": _word(change["from_status"]),
             "to": _word(change["to_status"]),
-            "detail": words.shown(change["detail"], 200) if change["detail"] else words.UNKNOWN_VALUE,
+            "detail": formatting.shown(change["detail"], 200) if change["detail"] else formatting.UNKNOWN_VALUE,
         }
         for change in table.to_pylist()
     )
@@ -234,8 +244,8 @@ def _transitions(table: pa.Table) -> pd.DataFrame:
 
 def _word(status: str | None) -> str:
     if status is None:
-        return words.UNKNOWN_VALUE
-    return words.status_text(status) if status in words.LOOKS else words.shown(status, 20)
+        return formatting.UNKNOWN_VALUE
+    return formatting.status_text(status) if status in formatting.LOOKS else formatting.shown(status, 20)
 
 
 def _draw_schemas(environment: Environment, game_key: str) -> None:
@@ -243,7 +253,7 @@ def _draw_schemas(environment: Environment, game_key: str) -> None:
     try:
         versions = services.schemas(environment, game_key)
     except Refused as refused:
-        st.error(words.escaped(str(refused)))
+        st.error(formatting.escaped(str(refused)))
         return
     if not versions:
         st.info("No schema is registered for this game: ingest refuses its rows as unknown_game until one is.")
@@ -254,8 +264,8 @@ def _draw_schemas(environment: Environment, game_key: str) -> None:
                 "version": version.version,
                 "schema id": version.schema_id,
                 "format": version.format,
-                "message": words.shown(version.message, 120),
-                "registered": words.moment(version.created_at),
+                "message": formatting.shown(version.message, 120),
+                "registered": formatting.moment(version.created_at),
             }
             for version in reversed(versions)
         ),
@@ -265,7 +275,7 @@ def _draw_schemas(environment: Environment, game_key: str) -> None:
 
 
 def _draw_neighbours(fleet: Fleet, row: GameRow) -> None:
-    st.subheader(f"Neighbours in group {words.escaped(row.group)}" if row.group else "Neighbours", anchor=False)
+    st.subheader(f"Neighbours in group {formatting.escaped(row.group)}" if row.group else "Neighbours", anchor=False)
     others = [other for other in fleet.rows if other.group == row.group and other.game_key != row.game_key]
     if row.group is None or not others:
         st.info("No other game is in its group." if row.group else "No cluster group carries this game.")
@@ -275,10 +285,10 @@ def _draw_neighbours(fleet: Fleet, row: GameRow) -> None:
     st.dataframe(
         pd.DataFrame(
             {
-                "status": words.status_text(other.verdict.status),
-                "game": words.shown(other.game, 60),
+                "status": formatting.status_text(other.verdict.status),
+                "game": formatting.shown(other.game, 60),
                 "page": f"game?game={other.game_key}",
-                "lag": words.duration(other.live.backlog_age_seconds if other.live is not None else None),
+                "lag": formatting.duration(other.live.backlog_age_seconds if other.live is not None else None),
             }
             for other in others
         ),

@@ -6,9 +6,11 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app import asking, cards, confirm, group_forms, header, links, looks, services, words
-from app.looks import Steering
-from app.services import Environment
+from app import formatting
+from app.components import cards, confirm, group_forms, header, links
+from app.state import control_queries, previews, services
+from app.state.control_queries import Steering
+from app.state.services import Environment
 from listeners.sample import STATUSES
 from pipeline.control.group_changes import STARTED_BY
 from pipeline.store.fleet import Driver, Fleet
@@ -43,7 +45,7 @@ def _page() -> None:
 
 
 def _live(environment: Environment) -> None:
-    steering = header.draw(environment, looks.steering, "steering")
+    steering = header.draw(environment, control_queries.steering, "steering")
     if steering is None:
         return
     fleet = steering.fleet
@@ -78,7 +80,7 @@ def _take_link(steering: Steering) -> None:
 def _draw_controller(steering: Steering) -> None:
     """Draw what alarms the controller, or that none runs: then nothing that is asked for is done."""
     if steering.alarm is not None:
-        st.warning(words.escaped(steering.alarm), icon=":material/crisis_alert:")
+        st.warning(formatting.escaped(steering.alarm), icon=":material/crisis_alert:")
     if steering.controller_runs is False:
         st.warning(
             "No controller runs: what is asked for waits, and no driver that dies is started again. "
@@ -100,7 +102,7 @@ def _sentence(count: int, silent: list[str], stopped: int) -> str:
         )
     if not silent:
         return "The only group's driver is alive" if count == 1 else f"All {count} groups' drivers are alive"
-    names = ", ".join(words.shown(name, 40) for name in silent[:3])
+    names = ", ".join(formatting.shown(name, 40) for name in silent[:3])
     more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
     return f"{len(silent)} of {count} groups without a living driver: {names}{more}"
 
@@ -129,21 +131,21 @@ def _row(steering: Steering, name: str) -> dict[str, str]:
     fleet, group = steering.fleet, steering.groups.get(name)
     driver = fleet.driver("group", name)
     return {
-        "group": words.shown(name, 40),
+        "group": formatting.shown(name, 40),
         "driver": _state(fleet, driver),
-        "heartbeat": f"{words.age(fleet.read_at - driver.heartbeat_at)} ago"
+        "heartbeat": f"{formatting.age(fleet.read_at - driver.heartbeat_at)} ago"
         if driver is not None
-        else words.UNKNOWN_VALUE,
-        "games": words.count(sum(row.group == name for row in fleet.rows)),
+        else formatting.UNKNOWN_VALUE,
+        "games": formatting.count(sum(row.group == name for row in fleet.rows)),
         "how": _worst(fleet, name),
         **_load(steering.loads, name),
         "deaths": _deaths(steering, name),
-        "desired": words.shown(group.desired, 20) if group is not None else words.UNKNOWN_VALUE,
-        "backend": STARTED_BY.get(group.backend, words.shown(group.backend, 20))
+        "desired": formatting.shown(group.desired, 20) if group is not None else formatting.UNKNOWN_VALUE,
+        "backend": STARTED_BY.get(group.backend, formatting.shown(group.backend, 20))
         if group is not None
-        else words.UNKNOWN_VALUE,
-        "priority": words.shown(group.priority, 20) if group is not None else words.UNKNOWN_VALUE,
-        "error": words.shown(error, 120) if (error := _error(group, driver)) else words.UNKNOWN_VALUE,
+        else formatting.UNKNOWN_VALUE,
+        "priority": formatting.shown(group.priority, 20) if group is not None else formatting.UNKNOWN_VALUE,
+        "error": formatting.shown(error, 120) if (error := _error(group, driver)) else formatting.UNKNOWN_VALUE,
     }
 
 
@@ -157,12 +159,12 @@ def _load(loads: Loads, name: str) -> dict[str, str]:
     """Say how full a group is; what is not limited has no share, and what was not measured is marked."""
     group = loads.groups.get(name)
     if group is None:
-        return dict.fromkeys(("load", "share", "headroom"), words.UNKNOWN_VALUE)
+        return dict.fromkeys(("load", "share", "headroom"), formatting.UNKNOWN_VALUE)
     about = "" if all(each.is_known for each in loads.games if each.group == name) else "~"
     limit = group.capacity_cores
     return {
         "load": f"{about}{group.cores:.2f} {'cores' if limit is None else f'of {limit:g} cores'}",
-        "share": words.UNKNOWN_VALUE if limit is None else f"{about}{group.share:.0%}",
+        "share": formatting.UNKNOWN_VALUE if limit is None else f"{about}{group.share:.0%}",
         "headroom": "not limited" if group.headroom is None else f"{about}{group.headroom:.2f} cores",
     }
 
@@ -171,15 +173,15 @@ def _deaths(steering: Steering, name: str) -> str:
     """Count how often a group's driver died; nobody counts those of a group that somebody else starts."""
     died, group = steering.deaths.get(name, ()), steering.groups.get(name)
     if not died:
-        return words.UNKNOWN_VALUE if group is None or group.backend == "none" else "0"
-    return f"{len(died)}: {words.shown(died[0].said or 'nobody knows how', 80)}"
+        return formatting.UNKNOWN_VALUE if group is None or group.backend == "none" else "0"
+    return f"{len(died)}: {formatting.shown(died[0].said or 'nobody knows how', 80)}"
 
 
 def _state(fleet: Fleet, driver: Driver | None) -> str:
     if driver is None:
         return "○ never started"
     if driver.silence(fleet.read_at) is None:
-        return f"● {words.shown(driver.state, 20)}"
+        return f"● {formatting.shown(driver.state, 20)}"
     return f"✕ {driver.state if driver.state in ('failed', 'stopped') else 'silent'}"
 
 
@@ -188,11 +190,13 @@ def _worst(fleet: Fleet, name: str) -> str:
     counts = Counter(row.verdict.status for row in fleet.rows if row.group == name)
     bad = Counter(row.verdict.status for row in fleet.rows if row.group == name and row.in_trouble)
     if not counts:
-        return words.UNKNOWN_VALUE
+        return formatting.UNKNOWN_VALUE
     if not bad:
         return "● all well"
     return ", ".join(
-        f"{words.LOOKS[each].glyph} {bad[each]} {words.LOOKS[each].word}" for each in reversed(STATUSES) if bad[each]
+        f"{formatting.LOOKS[each].glyph} {bad[each]} {formatting.LOOKS[each].word}"
+        for each in reversed(STATUSES)
+        if bad[each]
     )
 
 
@@ -202,12 +206,18 @@ def _draw_group(environment: Environment, steering: Steering) -> None:
         st.markdown("**Steer a whole group**")
         names = steering.fleet.groups
         st.selectbox(
-            "Group", names, key=_GROUP, format_func=words.shown, index=None, placeholder="choose a group", width=320
+            "Group",
+            names,
+            key=_GROUP,
+            format_func=formatting.shown,
+            index=None,
+            placeholder="choose a group",
+            width=320,
         )
         chosen = st.session_state.get(_GROUP)
         if chosen in names:
             found = cards.of_group(str(chosen), steering, partial(services.barred, environment))
-            title = f"Group {words.shown(str(chosen), 40)} and its games"
+            title = f"Group {formatting.shown(str(chosen), 40)} and its games"
             cards.draw({3: title}, found, on_click=_offer_group, args=(environment, str(chosen)))
         confirm.panel(environment, _PLACE_GROUP)
         if chosen in names:
@@ -216,14 +226,14 @@ def _draw_group(environment: Environment, steering: Steering) -> None:
 
 def _offer_group(environment: Environment, group: str, kind: str) -> None:
     if kind == "drain":
-        confirm.offer(_PLACE_GROUP, partial(asking.preview_drain, environment, group))
+        confirm.offer(_PLACE_GROUP, partial(previews.preview_drain, environment, group))
     else:
-        confirm.offer(_PLACE_GROUP, partial(asking.preview_groups, environment, kind, [group]))
+        confirm.offer(_PLACE_GROUP, partial(previews.preview_groups, environment, kind, [group]))
 
 
 def _draw_move(environment: Environment, steering: Steering) -> None:
     """Draw the plan of a move: games by their names, never by a place in a table."""
-    names = {key: words.game_text(key, seat.game) for key, seat in sorted(steering.seats.items())}
+    names = {key: formatting.game_text(key, seat.game) for key, seat in sorted(steering.seats.items())}
     barred = services.barred(environment, "move")
     with st.container(border=True, key="plan_move", gap="small"):
         st.markdown("**Move games to another group**")
@@ -239,7 +249,7 @@ def _draw_move(environment: Environment, steering: Steering) -> None:
                 "To group",
                 steering.fleet.groups,
                 key=_TO,
-                format_func=words.shown,
+                format_func=formatting.shown,
                 index=None,
                 placeholder="choose",
                 width=220,
@@ -258,7 +268,7 @@ def _draw_move(environment: Environment, steering: Steering) -> None:
 def _offer(environment: Environment) -> None:
     games = [str(key) for key in st.session_state.get(_GAMES) or []]
     group = st.session_state.get(_TO)
-    confirm.offer(_PLACE, partial(asking.preview_move, environment, games, None if group is None else str(group)))
+    confirm.offer(_PLACE, partial(previews.preview_move, environment, games, None if group is None else str(group)))
 
 
 def _draw_proposed(environment: Environment) -> None:
@@ -271,7 +281,7 @@ def _draw_proposed(environment: Environment) -> None:
             "Propose",
             key="preview_even",
             on_click=confirm.offer,
-            args=(_PLACE_EVEN, partial(asking.preview_proposed, environment)),
+            args=(_PLACE_EVEN, partial(previews.preview_proposed, environment)),
             disabled=barred is not None,
         )
         _draw_barred(barred)
@@ -280,7 +290,7 @@ def _draw_proposed(environment: Environment) -> None:
 
 def _draw_barred(barred: str | None) -> None:
     if barred is not None:
-        st.caption(words.escaped(barred))
+        st.caption(formatting.escaped(barred))
 
 
 _page()

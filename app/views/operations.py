@@ -6,9 +6,13 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app import access_asks, access_items, asking, confirm, header, looks, services, words
-from app.looks import Journal, OneOperation
-from app.services import Environment
+from app import formatting
+from app.access import operation_items
+from app.access import previews as access_previews
+from app.components import confirm, header
+from app.state import control_queries, previews, services
+from app.state.control_queries import Journal, OneOperation
+from app.state.services import Environment
 from grants.applying.proposals import KIND as ACCESS
 from pipeline.errors import Refused
 from pipeline.store.operations import Operation
@@ -44,7 +48,7 @@ def _live(environment: Environment) -> None:
     if operation_id:
         _draw_one(environment, operation_id)
         return
-    journal = header.draw(environment, looks.journal, "journal")
+    journal = header.draw(environment, control_queries.journal, "journal")
     if journal is not None:
         _draw_all(journal)
 
@@ -92,30 +96,30 @@ def _draw_card(operation: Operation, journal: Journal) -> None:
     state = "stuck" if operation.state == "needs_human" else "open"
     with st.container(border=True, gap=None, key=f"operation_{state}_{operation.operation_id}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.text(words.operation_text(operation.state))
+            st.text(formatting.operation_text(operation.state))
             confirm.operation_link(operation.operation_id, operation.operation_id[:8])
-            targets = words.targets_text(operation.targets, journal.names)
-            st.text(f"{words.shown(operation.kind, 24)} of {targets}", width="stretch")
-            took = words.age(journal.read_at - operation.asked_at)
-            st.text(f"by {words.shown(operation.actor, 40)}, {took} ago")
+            targets = formatting.targets_text(operation.targets, journal.names)
+            st.text(f"{formatting.shown(operation.kind, 24)} of {targets}", width="stretch")
+            took = formatting.age(journal.read_at - operation.asked_at)
+            st.text(f"by {formatting.shown(operation.actor, 40)}, {took} ago")
         if operation.reason:
-            st.text(f"Why: {words.shown(operation.reason, 200)}")
+            st.text(f"Why: {formatting.shown(operation.reason, 200)}")
         if operation.outcome:
-            st.text(words.shown(operation.outcome))
+            st.text(formatting.shown(operation.outcome))
 
 
 def _row(operation: Operation, journal: Journal) -> dict[str, str]:
     took = (operation.ended_at or journal.read_at) - operation.asked_at
     return {
-        "state": words.operation_text(operation.state),
+        "state": formatting.operation_text(operation.state),
         "page": f"operations?operation={operation.operation_id}",
-        "kind": words.shown(operation.kind, 24),
-        "targets": words.targets_text(operation.targets, journal.names),
-        "actor": words.shown(operation.actor, 40),
-        "reason": words.shown(operation.reason, 120) if operation.reason else words.UNKNOWN_VALUE,
-        "asked": words.moment(operation.asked_at),
-        "took": words.duration(took),
-        "outcome": words.shown(operation.outcome, 200) if operation.outcome else words.UNKNOWN_VALUE,
+        "kind": formatting.shown(operation.kind, 24),
+        "targets": formatting.targets_text(operation.targets, journal.names),
+        "actor": formatting.shown(operation.actor, 40),
+        "reason": formatting.shown(operation.reason, 120) if operation.reason else formatting.UNKNOWN_VALUE,
+        "asked": formatting.moment(operation.asked_at),
+        "took": formatting.duration(took),
+        "outcome": formatting.shown(operation.outcome, 200) if operation.outcome else formatting.UNKNOWN_VALUE,
     }
 
 
@@ -123,23 +127,24 @@ def _row(operation: Operation, journal: Journal) -> dict[str, str]:
 
 
 def _draw_one(environment: Environment, operation_id: str) -> None:
-    read = partial(looks.one_operation, operation_id=operation_id)
+    read = partial(control_queries.one_operation, operation_id=operation_id)
     seen = header.draw(environment, read, "operation", operation_id)
     if seen is None:
         st.page_link("views/operations.py", label="All operations", icon=":material/arrow_back:")
         return
     operation = seen.operation
-    targets = words.targets_text(operation.targets, seen.names)
+    targets = formatting.targets_text(operation.targets, seen.names)
     header.headline(
-        f"{words.shown(operation.kind, 24).capitalize()} of {targets}",
+        f"{formatting.shown(operation.kind, 24).capitalize()} of {targets}",
         trouble=operation.state in {"needs_human", "failed"},
     )
     with st.container(key="verdict", gap=None):
-        st.text(f"{words.operation_text(operation.state)}{f': {words.shown(_waits(seen))}' if _waits(seen) else ''}")
+        waits = _waits(seen)
+        st.text(formatting.operation_text(operation.state) + (f": {formatting.shown(waits)}" if waits else ""))
     confirm.draw_controller(operation, seen.controller_runs)
     _draw_facts(seen)
     if operation.kind == ACCESS:
-        access_items.draw(environment, operation)
+        operation_items.draw(environment, operation)
     _draw_steps(seen)
     _draw_targets(seen)
     _draw_buttons(environment, seen)
@@ -158,11 +163,11 @@ def _draw_facts(seen: OneOperation) -> None:
     operation = seen.operation
     facts = {
         "Operation": operation.operation_id[:8],
-        "Asked by": words.shown(operation.actor, 40),
-        "At": words.moment(operation.asked_at),
-        "Ended": words.moment(operation.ended_at),
-        "Took": words.duration((operation.ended_at or seen.read_at) - operation.asked_at),
-        "Undoes": operation.undoes[:8] if operation.undoes else words.UNKNOWN_VALUE,
+        "Asked by": formatting.shown(operation.actor, 40),
+        "At": formatting.moment(operation.asked_at),
+        "Ended": formatting.moment(operation.ended_at),
+        "Took": formatting.duration((operation.ended_at or seen.read_at) - operation.asked_at),
+        "Undoes": operation.undoes[:8] if operation.undoes else formatting.UNKNOWN_VALUE,
     }
     with st.container(horizontal=True, key="evidence", gap="small"):
         for name, value in facts.items():
@@ -171,7 +176,7 @@ def _draw_facts(seen: OneOperation) -> None:
                 st.text(value)
     with st.container(gap=None):
         st.caption("Why")
-        st.text(words.shown(operation.reason, 500) if operation.reason else words.UNKNOWN_VALUE)
+        st.text(formatting.shown(operation.reason, 500) if operation.reason else formatting.UNKNOWN_VALUE)
 
 
 def _draw_steps(seen: OneOperation) -> None:
@@ -182,11 +187,11 @@ def _draw_steps(seen: OneOperation) -> None:
     st.dataframe(
         pd.DataFrame(
             {
-                "step": f"{step.number} {words.shown(step.name, 40)}",
-                "state": words.step_text(step.state),
-                "begun": words.moment(step.begun_at),
-                "took": words.duration((step.ended_at or seen.read_at) - step.begun_at),
-                "detail": words.shown(step.detail) if step.detail else words.UNKNOWN_VALUE,
+                "step": f"{step.number} {formatting.shown(step.name, 40)}",
+                "state": formatting.step_text(step.state),
+                "begun": formatting.moment(step.begun_at),
+                "took": formatting.duration((step.ended_at or seen.read_at) - step.begun_at),
+                "detail": formatting.shown(step.detail) if step.detail else formatting.UNKNOWN_VALUE,
             }
             for step in seen.steps
         ),
@@ -205,10 +210,10 @@ def _draw_targets(seen: OneOperation) -> None:
         for target in targets:
             kind, _, key = target.partition(":")
             if kind == "game" and key in seen.names:
-                label = words.escaped(words.game_text(key, seen.names[key]))
+                label = formatting.escaped(formatting.game_text(key, seen.names[key]))
                 st.page_link("views/game.py", label=label, query_params={"game": key})
             else:
-                st.text(words.target_text(target, seen.names))
+                st.text(formatting.target_text(target, seen.names))
 
 
 def _about(targets: tuple[str, ...]) -> str:
@@ -226,11 +231,11 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
     elif not operation.is_open:
         with st.container(border=True, key="undo_box", gap="xsmall"):
             st.markdown("**Undo**")
-            st.text(words.shown(seen.why_no_undo or "Asks for the inverse, checked like anything else."))
+            st.text(formatting.shown(seen.why_no_undo or "Asks for the inverse, checked like anything else."))
             place = f"undo_{operation.operation_id}"
-            plan = access_asks.preview_undo if operation.kind == ACCESS else asking.preview_undo
+            plan = access_previews.preview_undo if operation.kind == ACCESS else previews.preview_undo
             undo = partial(plan, environment, operation.operation_id)
-            barred = services.barred(environment, asking.inverse_of(operation.kind))
+            barred = services.barred(environment, previews.inverse_of(operation.kind))
             st.button(
                 "Undo…",
                 disabled=(seen.why_no_undo or barred) is not None,
@@ -239,11 +244,11 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
                 key="undo",
             )
             if barred is not None and seen.why_no_undo is None:
-                st.caption(words.escaped(barred))
-            confirm.panel(environment, place)
+                st.caption(formatting.escaped(barred))
+            confirm.panel(environment, place, operation_items.draw if operation.kind == ACCESS else None)
     said = st.session_state.get(_note_of(operation.operation_id))
     if said is not None and said[1] is not None:
-        st.warning(words.escaped(said[1]), icon=":material/block:")
+        st.warning(formatting.escaped(said[1]), icon=":material/block:")
 
 
 def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:
@@ -256,7 +261,7 @@ def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:
     ):
         st.markdown("**Let it go on**")
         last = seen.steps[-1].name if seen.steps else "its first step"
-        st.text(f"It tries {words.shown(last, 40)} again, and asks a person again if that does not come.")
+        st.text(f"It tries {formatting.shown(last, 40)} again, and asks a person again if that does not come.")
         st.text_input("Why (may be empty)", key=_reason_of(operation, "why"), max_chars=500)
         _draw_act("Resume", _resume, environment, operation, barred["resume operation"])
     with (
@@ -274,18 +279,18 @@ def _draw_act(
 ) -> None:
     st.form_submit_button(label, on_click=act, args=(environment, operation), disabled=barred is not None)
     if barred is not None:
-        st.caption(words.escaped(barred))
+        st.caption(formatting.escaped(barred))
 
 
 def _resume(environment: Environment, operation: Operation) -> None:
     reason = str(st.session_state.get(_reason_of(operation, "why")) or "").strip()
-    _act(operation, partial(asking.resume, environment, operation, reason))
+    _act(operation, partial(previews.resume, environment, operation, reason))
 
 
 def _close(environment: Environment, operation: Operation) -> None:
     reason = str(st.session_state.get(_reason_of(operation)) or "").strip()
     if reason:
-        _act(operation, partial(asking.close, environment, operation, reason))
+        _act(operation, partial(previews.close, environment, operation, reason))
     else:
         st.session_state[_note_of(operation.operation_id)] = (
             None,
@@ -304,7 +309,7 @@ def _act(operation: Operation, act: Callable[[], Operation]) -> None:
         st.session_state[note] = (operation.version, str(refused))
     else:
         st.session_state[note] = (operation.version, None)
-        looks.forget()
+        control_queries.forget()
 
 
 def _note_of(operation_id: str) -> str:

@@ -7,9 +7,11 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from app import asking, confirm, header, links, looks, services, words
-from app.looks import Steering
-from app.services import Environment
+from app import formatting
+from app.components import confirm, header, links
+from app.state import control_queries, previews, services
+from app.state.control_queries import Steering
+from app.state.services import Environment
 from pipeline.control.capabilities import Facts, capabilities
 from pipeline.control.operations import repairs
 from pipeline.delta.quarantine import REASONS
@@ -64,7 +66,7 @@ def _page() -> None:
 
 
 def _live(environment: Environment) -> None:
-    steering = header.draw(environment, looks.steering, "steering")
+    steering = header.draw(environment, control_queries.steering, "steering")
     if steering is None:
         return
     rows = [row for row in steering.fleet.rows if row.in_trouble or _is_stopped(steering, row)]
@@ -80,9 +82,9 @@ def _live(environment: Environment) -> None:
 def _draw_table(environment: Environment, steering: Steering, rows: list[GameRow]) -> None:
     found: Mapping[str, Facts] = {}
     try:
-        found = looks.facts(environment, sorted(row.game_key for row in rows))
+        found = control_queries.facts(environment, sorted(row.game_key for row in rows))
     except Refused as refused:
-        st.warning(words.escaped(str(refused)), icon=":material/database_off:")
+        st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
     st.dataframe(
         pd.DataFrame(_row(steering, row, found.get(row.game_key)) for row in rows),
         hide_index=True,
@@ -110,40 +112,46 @@ def _row(steering: Steering, row: GameRow, facts: Facts | None) -> dict[str, str
     told = row.told.last_error if row.told is not None else None
     evidence = made.evidence or told or row.verdict.reason
     return {
-        "status": words.status_text(row.verdict.status),
-        "game": words.shown(row.game, 80),
+        "status": formatting.status_text(row.verdict.status),
+        "game": formatting.shown(row.game, 80),
         "page": f"game?game={row.game_key}",
-        "group": words.shown(row.group, 40) if row.group is not None else words.UNKNOWN_VALUE,
+        "group": formatting.shown(row.group, 40) if row.group is not None else formatting.UNKNOWN_VALUE,
         "how": _how(made, now),
         "possible": _possible(facts),
-        "class": _CLASSES.get(made.failure_class or "", words.UNKNOWN_VALUE),
-        "evidence": words.shown(evidence, 200) if evidence else words.UNKNOWN_VALUE,
-        "failures": words.count(made.failures) if made.failures else words.UNKNOWN_VALUE,
-        "last": f"{words.age(now - made.failed_at)} ago" if made.failed_at is not None else words.UNKNOWN_VALUE,
+        "class": _CLASSES.get(made.failure_class or "", formatting.UNKNOWN_VALUE),
+        "evidence": formatting.shown(evidence, 200) if evidence else formatting.UNKNOWN_VALUE,
+        "failures": formatting.count(made.failures) if made.failures else formatting.UNKNOWN_VALUE,
+        "last": f"{formatting.age(now - made.failed_at)} ago"
+        if made.failed_at is not None
+        else formatting.UNKNOWN_VALUE,
     }
 
 
 def _how(made: Decision, now: float) -> str:
     if made.parked_at is not None:
-        return f"parked {words.age(now - made.parked_at)} ago"
+        return f"parked {formatting.age(now - made.parked_at)} ago"
     if made.failures:
-        return f"next attempt in {words.age(made.retry_at - now)}" if made.retry_at > now else "tries at its next pass"
-    return words.UNKNOWN_VALUE
+        return (
+            f"next attempt in {formatting.age(made.retry_at - now)}"
+            if made.retry_at > now
+            else "tries at its next pass"
+        )
+    return formatting.UNKNOWN_VALUE
 
 
 def _possible(facts: Facts | None) -> str:
     """Name what may be done for a game now, the gentlest first; its page has the reasons."""
     if facts is None:
-        return words.UNKNOWN_VALUE
+        return formatting.UNKNOWN_VALUE
     if facts.busy is not None:
-        return f"✕ busy: {words.shown(facts.busy, 40)}"
+        return f"✕ busy: {formatting.shown(facts.busy, 40)}"
     names = [each.name for each in capabilities(facts) if each.possible]
     return f"✓ {', '.join(names)}" if names else "✕ nothing"
 
 
 def _draw_repair(environment: Environment, steering: Steering) -> None:
     """Draw the plan of a repair: games by their names, never by a place in the table."""
-    names = {row.game_key: words.game_text(row.game_key, row.game) for row in steering.fleet.rows}
+    names = {row.game_key: formatting.game_text(row.game_key, row.game) for row in steering.fleet.rows}
     with st.container(border=True, key="plan_repair", gap="small"):
         st.markdown("**Repair streams**")
         _take_link(names)
@@ -170,7 +178,7 @@ def _draw_repair(environment: Environment, steering: Steering) -> None:
             )
         links.keep(_LINKED if kind == "replay" else {param: _LINKED[param] for param in ("repair", "games")})
         if barred is not None:
-            st.caption(words.escaped(barred))
+            st.caption(formatting.escaped(barred))
         confirm.panel(environment, _PLACE)
 
 
@@ -203,7 +211,7 @@ def _draw_choice() -> None:
     try:
         _choice()
     except Refused as refused:
-        st.caption(f":material/block: {words.escaped(str(refused))}")
+        st.caption(f":material/block: {formatting.escaped(str(refused))}")
 
 
 def _choice() -> dict[str, str | None]:
@@ -224,13 +232,13 @@ def _offer(environment: Environment) -> None:
     confirm.offer(_PLACE, partial(_planned, environment, kind, games))
 
 
-def _planned(environment: Environment, kind: str, games: list[str]) -> asking.Preview:
+def _planned(environment: Environment, kind: str, games: list[str]) -> previews.Preview:
     if kind != "replay":
-        return asking.preview_repair(environment, kind, games)
+        return previews.preview_repair(environment, kind, games)
     choice = _choice()
     if st.session_state.get(_OF) == "all":
-        return asking.preview_replay_of_all(environment, choice)
-    return asking.preview_repair(environment, kind, games, choice)
+        return previews.preview_replay_of_all(environment, choice)
+    return previews.preview_repair(environment, kind, games, choice)
 
 
 _page()

@@ -13,7 +13,8 @@ from sqlalchemy import Engine
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import PageLink
 
-from app import access, looks
+from app.access import queries
+from app.state import control_queries
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import stream_control
@@ -45,8 +46,8 @@ def pages_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Openin
 
 def again(app: AppTest) -> AppTest:
     """Look again, at what the store holds now."""
-    looks.forget()
-    access.forget()
+    control_queries.forget()
+    queries.forget()
     app.run()
     assert not app.exception
     return app

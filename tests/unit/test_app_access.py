@@ -9,8 +9,9 @@ import pytest
 from sqlalchemy import Engine, insert
 from streamlit.testing.v1 import AppTest
 
-from app import access, access_asks, access_matrix, services
-from app.services import Environment
+from app.access import matrix, previews, queries
+from app.state import services
+from app.state.services import Environment
 from grants.applying import drift_store, requests
 from grants.model import Directory, GameTable, Observed, Principal, Securable, folded
 from grants.observing import snapshot
@@ -131,7 +132,7 @@ def test_each_cell_has_one_verdict_and_its_why(world: Catalogued, opening: Openi
 def test_everybody_is_worked_out_once_for_a_look(world: Catalogued, opening: Opening) -> None:
     """Lists ask for each label of hundreds by it: it is one object as long as the look is."""
     opening("access")
-    seen = access.look(environment_of(world))
+    seen = queries.look(environment_of(world))
     assert ANN in seen.everybody
     assert seen.everybody is seen.everybody
 
@@ -168,8 +169,8 @@ def test_filters_stand_in_the_url(world: Catalogued, opening: Opening) -> None:
 def test_hostile_names_are_text_everywhere(world: Catalogued, opening: Opening) -> None:
     """H4: names of games and principals act nowhere, in no view, and one that hides characters is marked."""
     requests.ask(world.store, "eve", [asdict(Wish(ODD, game_key(HOSTILE[0]), True, None, HOSTILE[1]))], HOSTILE[1])
-    assert "spelled oddly" in access.Who(TURNED, "user").label
-    assert "\u202e" not in access.Who(TURNED, "user").label
+    assert "spelled oddly" in queries.Who(TURNED, "user").label
+    assert "\u202e" not in queries.Who(TURNED, "user").label
     for view in ("why", "change", "requests", "drift", "ending"):
         app = opening("access", view=view, why_game=game_key(HOSTILE[0]), why_who=folded(ODD))
         if view == "change":
@@ -214,10 +215,10 @@ def test_a_click_on_a_cell_only_fills_in_names(world: Catalogued, opening: Openi
     app = opening("access", who_text="bob")
     shown = app.session_state["access_drawn"]
     assert shown.who == (BOB,)
-    assert access_matrix.chosen(shown, (0, "p0")) == (shown.keys[0], BOB)
-    assert access_matrix.chosen(shown, (99, "p7")) == (None, None)
-    assert access_matrix.chosen(shown, (0, "game")) == (shown.keys[0], None)
-    filled = access_matrix.Prefill("game", "who", "view", "why")
+    assert matrix.chosen(shown, (0, "p0")) == (shown.keys[0], BOB)
+    assert matrix.chosen(shown, (99, "p7")) == (None, None)
+    assert matrix.chosen(shown, (0, "game")) == (shown.keys[0], None)
+    filled = matrix.Prefill("game", "who", "view", "why")
     assert filled.of(shown, (0, "p0")) == {"game": shown.keys[0], "who": BOB, "view": "why"}
     assert filled.of(shown, (0, "game")) == {"game": shown.keys[0]}
     assert filled.of(shown, (99, "p0")) == {"who": BOB}
@@ -293,7 +294,7 @@ def test_without_the_role_it_becomes_a_request_that_an_admin_approves(
     app = opening("access", view="change")
     assert "needs the role access_admin" in texts(app).replace("\\", "")
     with pytest.raises(Refused, match="no admin of access"):
-        access_asks.preview_change(environment_of(world), [Wish(BOB, CHESS, True, None, "forged")], "forged")
+        previews.preview_change(environment_of(world), [Wish(BOB, CHESS, True, None, "forged")], "forged")
     preview(plan(app, "give", [CHESS], [BOB]), "preview_request")
     confirmed(app)
     (waits,) = requests.listed(world.store)
@@ -301,7 +302,7 @@ def test_without_the_role_it_becomes_a_request_that_an_admin_approves(
     app = opening("access", view="requests")
     assert [each for each in app.button if str(each.key).startswith("approve_")] == []
     with pytest.raises(Refused, match="role access_admin"):
-        access_asks.decide(environment_of(world), waits, "rejected", "no")
+        previews.decide(environment_of(world), waits, "rejected", "no")
     monkeypatch.setattr(services, "actor", lambda: "carl")
     app = opening("access", view="requests")
     app.button(key=f"approve_{waits.request_id}").click().run()
@@ -335,7 +336,7 @@ def test_a_role_given_to_a_group_counts_on_the_page(
     assert requests.request(world.store, approved.request_id).state == "approved"
     members.keep(world.store, {"stewards": []})
     with pytest.raises(Refused, match="role access_admin"):
-        access_asks.decide(environment_of(world), late, "rejected", "no")
+        previews.decide(environment_of(world), late, "rejected", "no")
 
 
 def test_a_request_is_rejected_with_a_reason_or_withdrawn_by_who_asked(world: Catalogued, opening: Opening) -> None:
@@ -364,7 +365,7 @@ def test_forged_values_meet_the_rules(key: str, who: str, said: str, world: Cata
     """What no widget offers is refused when it is planned, whatever a browser sends, and nothing is asked for."""
     del opening
     with pytest.raises(Refused, match=said):
-        access_asks.preview_change(environment_of(world), [Wish(who, key, True, None, "forged")], "forged")
+        previews.preview_change(environment_of(world), [Wish(who, key, True, None, "forged")], "forged")
     assert asked(world.store) == []
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, delete, insert, update
 
-from app import asking, cards, looks, services
-from app.services import Environment
+from app.components import cards
+from app.state import control_queries, previews, services
+from app.state.services import Environment
 from pipeline.control.capabilities import read_facts
 from pipeline.control.operations import pauses
 from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
@@ -51,17 +52,17 @@ def set_games(store: Engine, name: str, **values: Any) -> None:
 
 
 def of_game(environment: Environment, name: str) -> Mapping[str, cards.Card]:
-    looks.forget()
-    seen = looks.steering(environment)
+    control_queries.forget()
+    seen = control_queries.steering(environment)
     row = seen.fleet.row(KEY[name])
     assert row is not None
-    facts = looks.facts(environment, [KEY[name]])[KEY[name]]
+    facts = control_queries.facts(environment, [KEY[name]])[KEY[name]]
     return {card.name: card for card in cards.of_game(row, seen, facts, anybody)}
 
 
 def of_group(environment: Environment, name: str) -> Mapping[str, cards.Card]:
-    looks.forget()
-    return {card.name: card for card in cards.of_group(name, looks.steering(environment), anybody)}
+    control_queries.forget()
+    return {card.name: card for card in cards.of_group(name, control_queries.steering(environment), anybody)}
 
 
 def possible(found: Mapping[str, cards.Card]) -> set[str]:
@@ -174,14 +175,14 @@ def test_a_forged_call_is_refused_by_what_writes_and_not_by_a_button(environment
     nobody = replace(environment, settings=Settings(roles=Roles(operators=("bob",), movers=("ann",))))
     forged = Wish("move", (f"game:{KEY['Chess']}",), "ann", "mine", {"assignments": {KEY["Chess"]: "b"}})
     with pytest.raises(Refused, match="may not move: it needs the role mover"):
-        asking.ask(operator, forged)
+        previews.ask(operator, forged)
     stuck = change(store, ask_store(store, Wish("pause", (f"game:{KEY['Go']}",), "ann")), "needs_human", "why")
     with pytest.raises(Refused, match="may not resume operation"):
-        asking.resume(nobody, stuck)
+        previews.resume(nobody, stuck)
     with pytest.raises(Refused, match="may not close"):
-        asking.close(nobody, stuck, "x")
+        previews.close(nobody, stuck, "x")
     assert [each.state for each in listed(store)] == ["needs_human"]
-    asked = asking.ask(operator, Wish("pause", (f"game:{KEY['Chess']}",), "ann"))
+    asked = previews.ask(operator, Wish("pause", (f"game:{KEY['Chess']}",), "ann"))
     assert asked.actor == services.actor()
 
 

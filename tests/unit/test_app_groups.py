@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import Engine, delete, insert
 from streamlit.testing.v1 import AppTest
 
-from app import group_wishes, services
-from app.services import Environment
+from app.state import group_proposals, services
+from app.state.services import Environment
 from pipeline.errors import Refused
 from pipeline.settings import Roles, Settings
 from pipeline.store import audit, tables
@@ -246,11 +246,11 @@ def test_who_has_not_the_role_sees_it_and_cannot_do_it(store: Engine, opening: O
 def test_a_forged_write_is_refused_by_what_writes(environment: Environment, store: Engine) -> None:
     """The role is checked where it is written, whatever the page has shown before."""
     operator = replace(environment, settings=Settings(roles=Roles(operators=(services.actor(),), movers=("ann",))))
-    made = group_wishes.preview_make(environment, Group("c"))
+    made = group_proposals.preview_make(environment, Group("c"))
     seen = wanted(store)["a"]
-    changed = group_wishes.preview_change(environment, seen, replace(seen, priority="high"))
+    changed = group_proposals.preview_change(environment, seen, replace(seen, priority="high"))
     for proposal, kind in ((made, "create a group"), (changed, "change a group")):
         with pytest.raises(Refused, match=f"may not {kind}: it needs the role mover"):
-            group_wishes.write(operator, proposal, "forged")
+            group_proposals.write(operator, proposal, "forged")
     assert set(wanted(store)) == {"a", "b"}
     assert wanted(store)["a"] == seen

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine
 from streamlit.testing.v1 import AppTest
 
-from app import confirm
+from app.components import confirm
 from pipeline.store.games import register_group
 from pipeline.store.groups import Group, create
 from pipeline.store.operations import Wish, listed

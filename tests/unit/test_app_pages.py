@@ -13,7 +13,7 @@ import streamlit as st
 from sqlalchemy import insert
 from streamlit.testing.v1 import AppTest
 
-from app import services
+from app.state import services
 from listeners.metrics_schema import STREAM_BATCH
 from pipeline.errors import Refused
 from pipeline.names import game_key
@@ -163,7 +163,15 @@ def test_hostile_names_are_inert(name: str, tmp_path: Path, opening: Opening) ->
     """A game's raw name reaches a page only as plain text, without invisible characters and beside its key."""
     seed(tmp_path, [Seeded(name, "a", {}), Seeded("other", "a", {})], now=time.time(), history=False)
     for app in (opening(), opening("game", game=game_key(name))):
-        acting = [*app.markdown, *app.caption, *app.title, *app.header, *app.subheader, *app.info, *app.warning]
+        acting = [
+            *app.markdown,
+            *app.caption,
+            *app.title,
+            *app.components.header,
+            *app.subheader,
+            *app.info,
+            *app.warning,
+        ]
         drawn = "".join(element.value for element in acting if not element.value.startswith("<style>"))
         assert not any(part in drawn for part in ("<script", "**bold**", "javascript", "spoof"))
         assert "\u202e" not in texts(app)
@@ -224,16 +232,15 @@ def test_the_environment_must_be_named() -> None:
 
 def test_the_app_never_loads_pyspark() -> None:
     """No module of the app imports pyspark, directly or not: the dashboard needs no JVM."""
-    code = "import sys, app.services, app.charts, app.header, app.worst_first; sys.exit('pyspark' in sys.modules)"
+    modules = ("app.state.services", "app.components.charts", "app.components.header", "app.components.fleet_table")
+    code = f"import sys, {', '.join(modules)}; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
 def test_no_module_of_the_app_hides_another() -> None:
     """Streamlit puts `app/` first on the path, so no module there has the name of a package of ours or of Python's."""
     taken = set(sys.stdlib_module_names) | {path.name for path in ROOT.iterdir() if path.is_dir()}
-    assert not taken & {
-        path.stem for path in (ROOT / "app").iterdir() if path.suffix == ".py" and path.stem != "__init__"
-    }
+    assert not taken & {path.stem for path in (ROOT / "app").iterdir() if path.stem not in {"__init__", "__pycache__"}}
 
 
 def test_the_server_is_closed_by_default() -> None:

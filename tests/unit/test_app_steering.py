@@ -9,8 +9,10 @@ import streamlit as st
 from sqlalchemy import Engine, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import access, asking, confirm, looks, services
-from app.spreadsheet import as_csv
+from app.access import queries
+from app.components import confirm
+from app.components.audit_csv import as_csv
+from app.state import control_queries, previews, services
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import pauses
 from pipeline.control.operations.executor import World, tick
@@ -67,10 +69,10 @@ def test_what_disturbs_more_must_be_confirmed_more(asked: Wish, level: int, game
 def test_a_wish_touches_all_games_of_the_groups_it_is_about(store: Engine) -> None:
     """Games are counted once, whether they are named or stand in a group that is; a group without any counts none."""
     there = seats(store)
-    assert asking.touched(wish("restart", "group:a"), there) == 2
-    assert asking.touched(wish("restart", "group:a", "group:b", "group:empty"), there) == 4
-    assert asking.touched(wish("move", f"game:{KEY['Chess']}", "group:a"), there) == 2
-    assert asking.touched(wish("move", f"game:{KEY['Chess']}", "game:gone"), there) == 2
+    assert previews.touched(wish("restart", "group:a"), there) == 2
+    assert previews.touched(wish("restart", "group:a", "group:b", "group:empty"), there) == 4
+    assert previews.touched(wish("move", f"game:{KEY['Chess']}", "group:a"), there) == 2
+    assert previews.touched(wish("move", f"game:{KEY['Chess']}", "game:gone"), there) == 2
 
 
 # ------------------------------------------------------------------------------------------------- empty, full, hostile
@@ -130,7 +132,7 @@ def test_a_page_keeps_what_it_had_when_the_store_goes_away(page: str, store: Eng
         for table in (tables.operation_targets, tables.operation_steps, tables.operations, tables.audit, tables.games):
             table.drop(connection)
     st.cache_data.clear()
-    access.forget()
+    queries.forget()
     app.run()
     assert not app.exception
     assert "no such table" in app.error[0].value
@@ -183,10 +185,10 @@ def test_another_preview_is_another_wish(store: Engine, opening: Opening) -> Non
     confirm_key = f"offer_game_{KEY['Chess']}"
     first = app.session_state[confirm_key].preview
     environment = services.open_environment([], {"TURNOUT_ENV_DIR": str(Path(str(store.url.database)).parent)})
-    second = asking.preview_decision(environment, "pause", [KEY["Chess"]])
+    second = previews.preview_decision(environment, "pause", [KEY["Chess"]])
     assert second.wish.idempotency_key != first.wish.idempotency_key
     with pytest.raises(Refused, match="1 of 1 targets belong to another operation"):
-        asking.ask(environment, second.wish)
+        previews.ask(environment, second.wish)
 
 
 def test_a_table_that_is_sorted_anew_does_not_change_the_target(store: Engine, opening: Opening) -> None:
@@ -338,7 +340,7 @@ def test_an_operation_is_resumed_once(store: Engine, opening: Opening) -> None:
     change(store, resumed, "needs_human", "Again.")
     environment = services.open_environment([], {"TURNOUT_ENV_DIR": str(Path(str(store.url.database)).parent)})
     with pytest.raises(Refused, match="Somebody else has changed this operation"):
-        asking.resume(environment, seen)
+        previews.resume(environment, seen)
     assert operation(store, seen.operation_id).state == "needs_human"
 
 
@@ -408,4 +410,4 @@ def test_no_cell_of_the_export_is_a_formula(store: Engine) -> None:
     """What a spreadsheet would run is quoted in the file, whoever chose the name."""
     ask_store(store, Wish("pause", (f"game:{KEY['Chess']}",), "=cmd()", "why"))
     newest = tuple(audit.entries(store))
-    assert ",'=cmd()," in as_csv(looks.Log({}, newest, 1, 0.0))
+    assert ",'=cmd()," in as_csv(control_queries.Log({}, newest, 1, 0.0))

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from app.trends import BINS, trend
+from app.state.trends import BINS, trend
 from listeners.metrics_schema import STREAM_BATCH
 from listeners.sample import LATENCY_EDGES_SECONDS
 

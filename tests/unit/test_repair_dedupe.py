@@ -421,8 +421,8 @@ def test_a_table_that_was_repaired_meanwhile_is_looked_at_again_first(world: Wor
 
 def test_a_page_submits_the_very_operation(world: World) -> None:
     """What is confirmed under Repairs is what the command submits, though a page does not read the table."""
-    from app.asking import preview_repair
-    from app.services import Environment
+    from app.state.previews import preview_repair
+    from app.state.services import Environment
 
     doubled(world)
     environment = Environment(world.settings, world.paths, "test")

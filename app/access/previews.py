@@ -10,9 +10,11 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Final, Literal
 
-from app import access, services, words
-from app.asking import Preview, writing
-from app.services import Environment
+from app import formatting
+from app.access import queries
+from app.state import services
+from app.state.previews import Preview, writing
+from app.state.services import Environment
 from grants.applying import approvals, drift_store, proposals, requests
 from grants.applying.proposals import Prepared
 from grants.applying.requests import Request
@@ -132,7 +134,7 @@ def _ask(environment: Environment, prepared: Prepared, wish: operations.Wish) ->
         store, catalog = services.engine(environment), services.catalog(environment)
         proposals.require_allowed(store, settings, catalog, prepared, mine)
         made = operations.ask(store, mine)
-    access.forget()
+    queries.forget()
     return made
 
 
@@ -150,7 +152,7 @@ def _request(environment: Environment, prepared: Prepared, reason: str, _: opera
     with writing():
         wishes = [asdict(each) for each in prepared.wishes]
         made = requests.ask(services.engine(environment), services.actor(), wishes, reason)
-    access.forget()
+    queries.forget()
     return requests.told(made)
 
 
@@ -160,7 +162,7 @@ def _approve(environment: Environment, wanted: Request, wish: operations.Wish) -
     require(_roles_now(), mine.actor, _DECIDE)
     with writing():
         made = approvals.approved(services.engine(environment), wanted, mine)
-    access.forget()
+    queries.forget()
     return made
 
 
@@ -168,7 +170,7 @@ def _ignore(environment: Environment, findings: Sequence[Finding], wish: operati
     with writing():
         store = services.engine(environment)
         drift_store.ignore(store, _settings_now(), findings, services.actor(), wish.reason)
-    access.forget()
+    queries.forget()
     return f"{len(findings)} left as {'it is' if len(findings) == 1 else 'they are'}, and counted as ignored."
 
 
@@ -184,7 +186,7 @@ def _preview(
     needs: str = proposals.KIND,
 ) -> Preview:  # fmt: skip
     planned = prepared.plan
-    seen = access.look(environment)
+    seen = queries.look(environment)
     unmoved = [each.sentence for each in planned.unmoved]
     if planned.is_empty:
         raise Refused("\n".join(["Nothing to change.", *_some(unmoved)]))
@@ -193,10 +195,10 @@ def _preview(
     other = [each for each in planned.effects if each.then is not True and each.was is not True]
 
     def cells(effects: Sequence[Effect]) -> tuple[str, ...]:
-        return tuple(f"{words.principal_text(each.principal)}: {seen.game(each.key)}" for each in effects)
+        return tuple(f"{formatting.principal_text(each.principal)}: {seen.game(each.key)}" for each in effects)
 
     made, ended = planned.change_set.made, planned.change_set.ended
-    lines = [f"{words.count(len(gains))} cells come to read, {words.count(len(loses))} no longer do."]
+    lines = [f"{formatting.count(len(gains))} cells come to read, {formatting.count(len(loses))} no longer do."]
     if made or ended:
         lines.append(f"turnout keeps {len(made)} new entitlements, and ends {len(ended)}.")
     if wish.parameters["wishes"]:
@@ -223,7 +225,7 @@ _LABELS: Final = {_REQUEST: "Request it", _DECIDE: "Approve it"}
 
 def _terms(prepared: Prepared) -> str:
     first = prepared.wishes[0]
-    until = "" if not first.read else f"; until {words.moment(first.until)}" if first.until else "; for good"
+    until = "" if not first.read else f"; until {formatting.moment(first.until)}" if first.until else "; for good"
     ticket = f"; ticket {first.ticket}" if first.ticket else ""
     return f"Why: {first.reason}{ticket}{until}"
 

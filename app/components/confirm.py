@@ -9,15 +9,17 @@ from typing import Final, Literal
 
 import streamlit as st
 
-from app import access_items, asking, looks, services, words
-from app.asking import Preview
-from app.services import Environment
+from app import formatting
+from app.state import control_queries, previews, services
+from app.state.previews import Preview
+from app.state.services import Environment
 from grants.applying.proposals import KIND as ACCESS
 from pipeline.errors import Refused
 from pipeline.repair.replay import KILLS_WORKER
 from pipeline.store.operations import Operation, Wish
 
 Level = Literal[1, 2, 3]
+Items = Callable[[Environment, Operation], None]
 _GENTLE: Final = frozenset({"pause", "resume", "retry", "replay", "restore"})  # taken back at once, or only adds
 IGNORE: Final = "ignore drift"
 _TALL: Final = 8  # lines of a preview; more scroll
@@ -92,8 +94,11 @@ def offer(place: str, make: Callable[[], Preview]) -> None:
         st.session_state[_slot(place)] = _Offer(refused=str(refused))
 
 
-def panel(environment: Environment, place: str) -> None:
-    """Draw what was offered at this place: why not, the preview to confirm, or the operation it has become."""
+def panel(environment: Environment, place: str, items: Items | None = None) -> None:
+    """Draw what was offered at this place: why not, the preview to confirm, or the operation it has become.
+
+    `items` draws the parts of such an operation, where it has any.
+    """
     kept: _Offer | None = st.session_state.get(_slot(place))
     if kept is None:
         return
@@ -103,9 +108,9 @@ def panel(environment: Environment, place: str) -> None:
         if kept.refused is not None:
             draw_refused(kept.refused)
         if kept.asked is not None:
-            _draw_asked(environment, kept.asked)
+            _draw_asked(environment, kept.asked, items)
         if kept.done is not None:
-            st.text(f"✓ {words.shown(kept.done)}")
+            st.text(f"✓ {formatting.shown(kept.done)}")
         if kept.preview is None or kept.is_over:
             st.button("Put away", key=f"drop_{place}", on_click=_drop, args=(place,))
 
@@ -113,7 +118,7 @@ def panel(environment: Environment, place: str) -> None:
 def draw_refused(refused: str) -> None:
     """Draw why not: its first line, and below it what is told of single games."""
     first, *more = refused.splitlines() or [""]
-    st.warning(words.escaped(first), icon=":material/block:")
+    st.warning(formatting.escaped(first), icon=":material/block:")
     draw_lines(more)
 
 
@@ -121,7 +126,7 @@ def draw_lines(lines: Sequence[str]) -> None:
     """Draw lines that hold foreign names, as text; many of them scroll."""
     with st.container(height=260 if len(lines) > _TALL else "content", border=False, gap=None):
         for line in lines:
-            st.text(words.shown(line, 400))
+            st.text(formatting.shown(line, 400))
 
 
 def operation_link(operation_id: str, label: str) -> None:
@@ -133,7 +138,7 @@ def operation_link(operation_id: str, label: str) -> None:
 
 def _draw_preview(environment: Environment, place: str, preview: Preview) -> None:
     wish = preview.wish
-    st.caption(f"What {verb(wish)} would do, as seen at {words.clock(preview.seen_at)}. Nothing is done yet.")
+    st.caption(f"What {verb(wish)} would do, as seen at {formatting.clock(preview.seen_at)}. Nothing is done yet.")
     draw_lines(preview.lines)
     for title, lines in preview.sections.items():
         _draw_section(title, lines)
@@ -154,7 +159,7 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
             )
             st.form_submit_button("Drop it", key=f"dropped_{place}", on_click=_drop, args=(place,), type="tertiary")
     if barred is not None:
-        st.caption(words.escaped(barred))
+        st.caption(formatting.escaped(barred))
 
 
 def _barred(environment: Environment, preview: Preview) -> str | None:
@@ -167,7 +172,7 @@ def _draw_section(title: str, lines: Sequence[str]) -> None:
     """Draw lines that may be many as one text, in which no name acts."""
     st.caption(title)
     with st.container(height=180 if len(lines) > _TALL else "content", border=False):
-        st.code("\n".join(words.shown(line, 400) for line in lines), language=None, wrap_lines=True)
+        st.code("\n".join(formatting.shown(line, 400) for line in lines), language=None, wrap_lines=True)
 
 
 def _confirm(environment: Environment, place: str, preview: Preview) -> None:
@@ -181,13 +186,13 @@ def _confirm(environment: Environment, place: str, preview: Preview) -> None:
     if refused is None:
         try:
             wish = replace(preview.wish, reason=reason.strip())
-            made = preview.ask(wish) if preview.ask is not None else asking.ask(environment, wish)
+            made = preview.ask(wish) if preview.ask is not None else previews.ask(environment, wish)
         except Refused as why:
             refused = str(why)
         else:
             over = _Offer(preview, done=made) if isinstance(made, str) else _Offer(preview, asked=made.operation_id)
             st.session_state[_slot(place)] = over
-            looks.forget()
+            control_queries.forget()
             return
     st.session_state[_slot(place)] = _Offer(preview, refused=refused)
 
@@ -196,24 +201,24 @@ def _drop(place: str) -> None:
     st.session_state.pop(_slot(place), None)
 
 
-def _draw_asked(environment: Environment, operation_id: str) -> None:
+def _draw_asked(environment: Environment, operation_id: str, items: Items | None) -> None:
     """Say that it was asked for, which is not that it was done, and how it stands now."""
     operation_link(operation_id, f"Asked for: operation {operation_id[:8]}")
     try:
-        seen = looks.one_operation(environment, operation_id)
+        seen = control_queries.one_operation(environment, operation_id)
     except Refused as refused:
-        st.warning(words.escaped(str(refused)), icon=":material/database_off:")
+        st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
-    st.text(f"{words.operation_text(seen.operation.state)}{_said(seen)}")
+    st.text(f"{formatting.operation_text(seen.operation.state)}{_said(seen)}")
     draw_controller(seen.operation, seen.controller_runs)
-    if seen.operation.kind == ACCESS:
-        access_items.draw(environment, seen.operation)
+    if items is not None:
+        items(environment, seen.operation)
 
 
-def _said(seen: looks.OneOperation) -> str:
+def _said(seen: control_queries.OneOperation) -> str:
     if seen.operation.outcome:
-        return f": {words.shown(seen.operation.outcome)}"
-    return f": {words.shown(seen.steps[-1].detail)}" if seen.steps and seen.steps[-1].detail else ""
+        return f": {formatting.shown(seen.operation.outcome)}"
+    return f": {formatting.shown(seen.steps[-1].detail)}" if seen.steps and seen.steps[-1].detail else ""
 
 
 def draw_controller(operation: Operation, runs: bool | None) -> None:

@@ -8,8 +8,8 @@ from typing import Any, Final
 import altair as alt
 import pandas as pd
 
-from app import words
-from app.trends import Trend
+from app import formatting
+from app.state.trends import Trend
 from pipeline.store.fleet import Fleet, GameRow
 
 Layered = alt.LayerChart | alt.FacetChart  # what Altair says that `layer` returns
@@ -62,7 +62,7 @@ def _layout(fleet: Fleet, rows: tuple[GameRow, ...]) -> tuple[pd.DataFrame, pd.D
     for group, members in blocks.items():
         whole = [row for row in fleet.rows if (row.group or _NO_GROUP) == group]  # a filter hides games, not trouble
         bad = sum(row.in_trouble for row in whole)
-        title = group if group == _NO_GROUP else f"group {words.shown(group)}"
+        title = group if group == _NO_GROUP else f"group {formatting.shown(group)}"
         labels.append({"line": line, "label": f"{title}: {len(whole) - bad} of {len(whole)} well"})
         for place, row in enumerate(members):
             cells.append({"line": line + 1 + place // width, "column": place % width, **_cell(fleet, row)})
@@ -71,16 +71,16 @@ def _layout(fleet: Fleet, rows: tuple[GameRow, ...]) -> tuple[pd.DataFrame, pd.D
 
 
 def _cell(fleet: Fleet, row: GameRow) -> dict[str, str]:
-    look = words.LOOKS[row.verdict.status]
+    look = formatting.LOOKS[row.verdict.status]
     since = row.verdict.since
     return {
         "key": row.game_key,
-        "game": words.shown(row.game, 80),
-        "status": words.status_text(row.verdict.status),
-        "since": f"{words.age(fleet.read_at - since)} ago" if since is not None else words.UNKNOWN_VALUE,
-        "group": words.shown(row.group) if row.group is not None else _NO_GROUP,
-        "lane": row.live.lane if row.live is not None else words.UNKNOWN_VALUE,
-        "lag": words.duration(row.live.backlog_age_seconds if row.live is not None else None),
+        "game": formatting.shown(row.game, 80),
+        "status": formatting.status_text(row.verdict.status),
+        "since": f"{formatting.age(fleet.read_at - since)} ago" if since is not None else formatting.UNKNOWN_VALUE,
+        "group": formatting.shown(row.group) if row.group is not None else _NO_GROUP,
+        "lane": row.live.lane if row.live is not None else formatting.UNKNOWN_VALUE,
+        "lag": formatting.duration(row.live.backlog_age_seconds if row.live is not None else None),
         "glyph": look.glyph,
         "colour": look.colour,
         "ink": look.ink,

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import services, words
-from app.services import Environment
+from app import formatting
+from app.state import services
+from app.state.services import Environment
 from pipeline.control import controller
 from pipeline.control.capabilities import Capability, capabilities, read_all_facts
 from pipeline.control.operations import dedupes, drains, groups, moves, pauses, repairs, retirement
@@ -335,4 +336,4 @@ def _some(lines: Sequence[str]) -> list[str]:
 def _named(line: str, there: Mapping[str, Seat]) -> str:
     """Put a game's name before a line that begins with its key."""
     key = line.partition(":")[0]
-    return f"{words.shown(there[key].game, 60)} · {line}" if key in there else line
+    return f"{formatting.shown(there[key].game, 60)} · {line}" if key in there else line

@@ -7,10 +7,13 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from app import access, access_asks, confirm, services, words
-from app.access import Known, Look
-from app.asking import Preview
-from app.services import Environment
+from app import formatting
+from app.access import operation_items, previews, queries
+from app.access.queries import Known, Look
+from app.components import confirm
+from app.state import services
+from app.state.previews import Preview
+from app.state.services import Environment
 from grants.applying import drift_store
 from grants.applying.ledger import Held
 from grants.observing.verdict import place
@@ -44,14 +47,14 @@ _ENDING: Final = {
 def draw(environment: Environment, known: Known) -> None:
     """Draw the findings by class, worst first as they come, and the way to do something about them."""
     try:
-        found = access.drift(environment, known)
+        found = queries.drift(environment, known)
     except Refused as refused:
-        st.warning(words.escaped(str(refused)), icon=":material/database_off:")
+        st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
     if found.unread:
         some = ", ".join(each.full_name for each in found.unread[:4])
         more = f" and {len(found.unread) - 4} more" if len(found.unread) > 4 else ""
-        st.warning(words.escaped(f"Not read, so it is not known whether they have drifted: {some}{more}."))
+        st.warning(formatting.escaped(f"Not read, so it is not known whether they have drifted: {some}{more}."))
     if not found.findings:
         st.info("The catalog is as turnout keeps it." if not found.unread else "No difference in what was read.")
         return
@@ -66,7 +69,7 @@ def draw(environment: Environment, known: Known) -> None:
         key="drift_table",
     )
     if len(listed) > _MOST_SHOWN:
-        st.caption(f"{_MOST_SHOWN} of {words.count(len(listed))} are shown; `turnout grants drift` lists all.")
+        st.caption(f"{_MOST_SHOWN} of {formatting.count(len(listed))} are shown; `turnout grants drift` lists all.")
     _draw_acts(environment, listed[:_MOST_SHOWN])
 
 
@@ -89,11 +92,11 @@ def _draw_counts(found: Drift) -> None:
 def _row(each: Finding) -> dict[str, str]:
     return {
         "kind": each.kind,
-        "who": words.principal_text(each.principal) if each.principal else "(deleted)",
-        "where": words.shown(place(each.securable), 160),
-        "sentence": words.shown(each.sentence, 400),
+        "who": formatting.principal_text(each.principal) if each.principal else "(deleted)",
+        "where": formatting.shown(place(each.securable), 160),
+        "sentence": formatting.shown(each.sentence, 400),
         "acts": ", ".join(each.acts),
-        "ignored": words.shown(each.ignored, 200) if each.ignored is not None else words.UNKNOWN_VALUE,
+        "ignored": formatting.shown(each.ignored, 200) if each.ignored is not None else formatting.UNKNOWN_VALUE,
     }
 
 
@@ -117,12 +120,12 @@ def _draw_acts(environment: Environment, found: Sequence[Finding]) -> None:
                 key="preview_drift",
             )  # fmt: skip
         if barred is not None:
-            st.caption(words.escaped(barred))
-        confirm.panel(environment, _PLACE)
+            st.caption(formatting.escaped(barred))
+        confirm.panel(environment, _PLACE, operation_items.draw)
 
 
 def _label(each: Finding) -> str:
-    who = words.principal_text(each.principal) if each.principal else "(deleted)"
+    who = formatting.principal_text(each.principal) if each.principal else "(deleted)"
     return f"{each.kind}: {who} · {'+'.join(each.privileges)} · {each.securable.path[-1]}"
 
 
@@ -136,18 +139,18 @@ def _planned(environment: Environment) -> Preview:
     Raises:
         Refused: something is missing, or cannot be.
     """
-    known, act = access.look(environment).known, st.session_state.get(_ACT)
+    known, act = queries.look(environment).known, st.session_state.get(_ACT)
     barred = services.barred(environment, "access")
     if barred is not None:
         raise Refused(barred)
     if known is None or act not in _ACTS:
         raise Refused("Choose what to do: adopt, revert, or leave it as it is.")
-    by_id = {drift_store.id_of(each): each for each in access.drift(environment, known).findings}
+    by_id = {drift_store.id_of(each): each for each in queries.drift(environment, known).findings}
     chosen = [str(each) for each in st.session_state.get(_CHOSEN) or []]
     if any(each not in by_id for each in chosen):
         raise Refused("Something that is chosen is not found any more. Look again.")
     reason = str(st.session_state.get(_REASON) or "").strip()
-    return access_asks.preview_findings(environment, [by_id[each] for each in chosen], act, reason)
+    return previews.preview_findings(environment, [by_id[each] for each in chosen], act, reason)
 
 
 def draw_ending(look: Look) -> None:
@@ -171,11 +174,11 @@ def draw_ending(look: Look) -> None:
 def _ends(each: Held, look: Look) -> dict[str, str]:
     left = (each.until or 0.0) - look.read_at
     return {
-        "in": words.age(left) if left > 0 else "▲ due now",
-        "until": words.moment(each.until),
-        "who": words.principal_text(each.principal),
+        "in": formatting.age(left) if left > 0 else "▲ due now",
+        "until": formatting.moment(each.until),
+        "who": formatting.principal_text(each.principal),
         "game": look.game(each.game_key),
-        "why": words.shown(each.reason, 160) if each.reason else words.UNKNOWN_VALUE,
-        "ticket": words.shown(each.ticket, 60) if each.ticket else words.UNKNOWN_VALUE,
+        "why": formatting.shown(each.reason, 160) if each.reason else formatting.UNKNOWN_VALUE,
+        "ticket": formatting.shown(each.ticket, 60) if each.ticket else formatting.UNKNOWN_VALUE,
         "page": f"operations?operation={each.operation_id}",
     }

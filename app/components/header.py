@@ -8,8 +8,9 @@ from typing import Final, Protocol, TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import looks, services, words
-from app.services import Environment
+from app import formatting
+from app.state import control_queries, services
+from app.state.services import Environment
 from pipeline.errors import Refused
 
 _MISSED_REFRESHES = 3
@@ -69,7 +70,7 @@ def environment_or_stop() -> Environment:
         return services.open_environment()
     except Refused as refused:
         st.title("turnout", anchor=False)
-        st.warning(words.escaped(str(refused)), icon=":material/database_off:")
+        st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         st.stop()
 
 
@@ -91,7 +92,7 @@ def lines(environment: Environment) -> Lines:
     st.html(_STYLE)
     counted, unread = _count(environment)
     with st.container(horizontal=True, vertical_alignment="center", key="header"):
-        who = words.shown(services.who(environment), 80)
+        who = formatting.shown(services.who(environment), 80)
         st.text(f"turnout · environment {environment.settings.environment} · you are {who}", width="stretch")
         if counted is not None and counted.need_a_person:
             one = counted.need_a_person == 1
@@ -103,7 +104,7 @@ def lines(environment: Environment) -> Lines:
         )
     with st.container(horizontal=True, key="pages", gap="small"):
         for title, page in _PAGES.items():
-            uncounted = words.escaped(str(unread)) if unread is not None and title == "Operations" else None
+            uncounted = formatting.escaped(str(unread)) if unread is not None and title == "Operations" else None
             st.page_link(f"views/{page}.py", label=_label(title, counted), help=uncounted)
     return Lines(age_place, paused)
 
@@ -120,22 +121,22 @@ def show(
         _draw_age(drawn.age_place, seen, environment, drawn.paused)
     if refused is not None:
         kept = " What is shown below is the last that could be read." if seen is not None else ""
-        st.error(words.escaped(str(refused)) + kept, icon=":material/database_off:")
+        st.error(formatting.escaped(str(refused)) + kept, icon=":material/database_off:")
     return seen
 
 
-def _count(environment: Environment) -> tuple[looks.Waiting | None, Refused | None]:
+def _count(environment: Environment) -> tuple[control_queries.Waiting | None, Refused | None]:
     """Return how many operations are open, or why nobody knows."""
     try:
-        return looks.waiting(environment), None
+        return control_queries.waiting(environment), None
     except Refused as refused:
         return None, refused
 
 
-def _label(title: str, counted: looks.Waiting | None) -> str:
+def _label(title: str, counted: control_queries.Waiting | None) -> str:
     if title != "Operations":
         return title
-    return f"{title} ({words.UNKNOWN_VALUE if counted is None else counted.open})"
+    return f"{title} ({formatting.UNKNOWN_VALUE if counted is None else counted.open})"
 
 
 def _read(
@@ -159,9 +160,9 @@ def _draw_age(place: DeltaGenerator, seen: Look, environment: Environment, pause
     """Draw how old the data is; amber once three refreshes were missed, for whatever reason."""
     old = time.time() - seen.read_at
     late = old > _MISSED_REFRESHES * environment.settings.dashboard.refresh_seconds
-    text = f"data as of {words.clock(seen.read_at)} ({words.age(old)} ago{', paused' if paused else ''})"
+    text = f"data as of {formatting.clock(seen.read_at)} ({formatting.age(old)} ago{', paused' if paused else ''})"
     icon = ":material/warning:" if late else ":material/schedule:"
-    place.badge(words.escaped(text), icon=icon, color="orange" if late else "gray")
+    place.badge(formatting.escaped(text), icon=icon, color="orange" if late else "gray")
 
 
 def headline(sentence: str, *, trouble: bool) -> None:

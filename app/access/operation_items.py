@@ -6,8 +6,9 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from app import access, words
-from app.services import Environment
+from app import formatting
+from app.access import queries
+from app.state.services import Environment
 from grants.applying.ledger import Item, State
 from grants.observing.verdict import place
 from pipeline.errors import Refused
@@ -34,9 +35,9 @@ _COLUMNS: Final = {
 def draw(environment: Environment, operation: Operation) -> None:
     """Draw the changes of an operation with their outcomes; nothing where it has not come so far."""
     try:
-        found = access.items(environment, operation.operation_id)
+        found = queries.items(environment, operation.operation_id)
     except Refused as refused:
-        st.warning(words.escaped(str(refused)), icon=":material/database_off:")
+        st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
     if not found:
         return
@@ -73,8 +74,8 @@ def _row(item: Item, *, is_open: bool) -> dict[str, str]:
     what = [f"{verb} {', '.join(some)}" for verb, some in (("grant", change.add), ("revoke", change.remove)) if some]
     return {
         "state": _text(item.state, is_open=is_open),
-        "who": words.principal_text(change.principal),
-        "what": words.shown("; ".join(what), 120),
-        "where": words.shown(place(change.securable), 160),
-        "said": words.shown(said, 300) if said else words.UNKNOWN_VALUE,
+        "who": formatting.principal_text(change.principal),
+        "what": formatting.shown("; ".join(what), 120),
+        "where": formatting.shown(place(change.securable), 160),
+        "said": formatting.shown(said, 300) if said else formatting.UNKNOWN_VALUE,
     }

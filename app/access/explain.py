@@ -5,10 +5,11 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from app import access, words
-from app.access import Known, Look, Past
-from app.access_matrix import STATES
-from app.services import Environment
+from app import formatting
+from app.access import queries
+from app.access.matrix import STATES
+from app.access.queries import Known, Look, Past
+from app.state.services import Environment
 from grants.observing.matrix import CellState
 from grants.observing.verdict import Need, Verdict, place
 from pipeline.errors import Refused
@@ -54,7 +55,7 @@ def draw(environment: Environment, look: Look, known: Known) -> None:
     try:
         verdict = known.resolver.verdict(name, str(key))
     except Refused as refused:
-        st.text(words.shown(f"? {refused}", 600))
+        st.text(formatting.shown(f"? {refused}", 600))
     else:
         _draw_verdict(known, verdict)
     _draw_history(environment, str(key), str(who))
@@ -71,14 +72,14 @@ def state_of(verdict: Verdict) -> CellState:
 
 def _draw_verdict(known: Known, verdict: Verdict) -> None:
     with st.container(key="verdict", gap=None):
-        st.text(f"{STATES[state_of(verdict)]}: {words.shown(verdict.sentence, 900)}")
+        st.text(f"{STATES[state_of(verdict)]}: {formatting.shown(verdict.sentence, 900)}")
     badges = list(verdict.badges)
     if known.observed.directory.emulated_groups:
         badges.append("groups are emulated: the server itself does not know them")
     if badges:
         with st.container(horizontal=True, gap="small"):
             for each in badges:
-                st.badge(words.escaped(each), icon=":material/visibility_off:", color="gray")
+                st.badge(formatting.escaped(each), icon=":material/visibility_off:", color="gray")
     st.dataframe(
         pd.DataFrame(_need(each) for each in verdict.needs),
         hide_index=True,
@@ -88,10 +89,10 @@ def _draw_verdict(known: Known, verdict: Verdict) -> None:
     )
     could = {True: f"Could grant itself: yes, by {verdict.granting[0].words}" if verdict.granting else "yes",
              False: "Could grant itself: no", None: "Could grant itself: ? not known"}  # fmt: skip
-    st.text(words.shown(could[verdict.could_grant_itself], 400))
+    st.text(formatting.shown(could[verdict.could_grant_itself], 400))
     for odd in verdict.unknown:
         said = f"? {odd.holder} holds {odd.privilege} on {place(odd.securable)}: what that allows is not known here."
-        st.text(words.shown(said, 400))
+        st.text(formatting.shown(said, 400))
 
 
 def _need(need: Need) -> dict[str, str]:
@@ -100,18 +101,18 @@ def _need(need: Need) -> dict[str, str]:
     told = "; ".join([*ways[:4], *([f"and {len(ways) - 4} more ways"] if len(ways) > 4 else []), *unread])
     return {
         "need": need.privilege,
-        "on": words.shown(place(need.securable), 160),
+        "on": formatting.shown(place(need.securable), 160),
         "met": _MET[need.met],
-        "by": words.shown(told, 600) if told else "no way was found",
+        "by": formatting.shown(told, 600) if told else "no way was found",
     }
 
 
 def _draw_history(environment: Environment, key: str, who: str) -> None:
     st.subheader("What turnout gave and took here", anchor=False)
     try:
-        past = access.history(environment, key, who)
+        past = queries.history(environment, key, who)
     except Refused as refused:
-        st.warning(words.escaped(str(refused)), icon=":material/database_off:")
+        st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
     if not past:
         st.info("Nothing: what is read here was given by somebody else, or by a group.")
@@ -129,11 +130,11 @@ def _draw_history(environment: Environment, key: str, who: str) -> None:
 def _row(past: Past) -> dict[str, str]:
     held = past.held
     return {
-        "given": words.moment(held.given_at),
-        "by": words.shown(past.given_by, 60),
-        "until": "for good" if held.until is None else words.moment(held.until),
-        "why": words.shown(held.reason, 160) if held.reason else words.UNKNOWN_VALUE,
-        "ticket": words.shown(held.ticket, 60) if held.ticket else words.UNKNOWN_VALUE,
-        "ended": words.moment(held.ended_at) if held.ended_at is not None else "holds",
-        "ender": words.shown(past.ended_by, 60) if past.ended_by else words.UNKNOWN_VALUE,
+        "given": formatting.moment(held.given_at),
+        "by": formatting.shown(past.given_by, 60),
+        "until": "for good" if held.until is None else formatting.moment(held.until),
+        "why": formatting.shown(held.reason, 160) if held.reason else formatting.UNKNOWN_VALUE,
+        "ticket": formatting.shown(held.ticket, 60) if held.ticket else formatting.UNKNOWN_VALUE,
+        "ended": formatting.moment(held.ended_at) if held.ended_at is not None else "holds",
+        "ender": formatting.shown(past.ended_by, 60) if past.ended_by else formatting.UNKNOWN_VALUE,
     }

@@ -12,8 +12,8 @@ from typing import Final
 import streamlit as st
 from sqlalchemy import Engine, select
 
-from app import words
-from app.services import Environment, engine, reading
+from app import formatting
+from app.state.services import Environment, engine, reading
 from grants.applying import drift_store, ledger, proposals, requests
 from grants.applying.ledger import Held, Item
 from grants.applying.requests import Request
@@ -49,7 +49,7 @@ class Who:
     def label(self) -> str:
         """It for a list to choose from."""
         kind = "not in the directory" if self.kind is None else KINDS[self.kind]
-        return f"{words.principal_text(self.name)} · {kind}{'' if self.active else ', not active'}"
+        return f"{formatting.principal_text(self.name)} · {kind}{'' if self.active else ', not active'}"
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,15 @@ class Look:
     def game(self, key: str) -> str:
         """Return a game by the name people know it by, with its key."""
         return (
-            words.game_text(key, self.names[key]) if key in self.names else f"{words.shown(key, 60)} · no game of ours"
+            formatting.game_text(key, self.names[key])
+            if key in self.names
+            else f"{formatting.shown(key, 60)} · no game of ours"
         )
 
     def label(self, principal: str) -> str:
         """Return a principal, by the folded name, for a list to choose from."""
         found = self.everybody.get(principal)
-        return words.shown(principal, 80) if found is None else found.label
+        return formatting.shown(principal, 80) if found is None else found.label
 
     @cached_property  # each entry of each list asks for its label by it
     def everybody(self) -> Mapping[str, Who]:

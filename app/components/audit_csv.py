@@ -5,8 +5,8 @@ import io
 import json
 from typing import Final
 
-from app import words
-from app.looks import Log
+from app import formatting
+from app.state.control_queries import Log
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take for the beginning of a formula
 
@@ -18,7 +18,7 @@ def as_csv(log: Log) -> str:
     writer.writerow(_FIELDS)
     for entry in log.entries:
         detail = json.dumps(dict(entry.detail), sort_keys=True, ensure_ascii=False)
-        values = (entry.day, str(entry.number), words.moment(entry.at), entry.actor, entry.executor, entry.action)
+        values = (entry.day, str(entry.number), formatting.moment(entry.at), entry.actor, entry.executor, entry.action)
         more = (" ".join(entry.targets), entry.operation_id or "", entry.phase, entry.outcome or "", detail, entry.hash)
         writer.writerow([f"'{value}" if value.startswith(_FORMULA) else value for value in (*values, *more)])
     return text.getvalue()

@@ -12,7 +12,7 @@ from typing import Final
 import streamlit as st
 from sqlalchemy import Engine
 
-from app.services import Environment, engine, reading
+from app.state.services import Environment, engine, reading
 from grants.applying.proposals import KIND as ACCESS
 from pipeline.control.capabilities import Facts, read_all_facts
 from pipeline.control.operations.executor import require_undoable

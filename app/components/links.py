@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import streamlit as st
 
-from app import words
+from app import formatting
 
 _MOST_SAID = 4
 _LONGEST = 40  # characters of one that is told of
@@ -86,7 +86,7 @@ def draw_unknown(unknown: Mapping[str, tuple[str, ...]], widgets: Mapping[str, s
     said = "; ".join(f"{param} {_some(values)}" for param, values in named.items())
     with st.container(horizontal=True, vertical_alignment="center", key="unknown_link"):
         st.warning(
-            words.escaped(f"The link names what is not here, so it is not chosen: {said}."),
+            formatting.escaped(f"The link names what is not here, so it is not chosen: {said}."),
             icon=":material/link_off:",
         )
         st.button(
@@ -99,7 +99,7 @@ def draw_unknown(unknown: Mapping[str, tuple[str, ...]], widgets: Mapping[str, s
 
 def _some(values: tuple[str, ...]) -> str:
     more = f" and {len(values) - _MOST_SAID} more" if len(values) > _MOST_SAID else ""
-    return ", ".join(f"“{words.shown(value, _LONGEST)}”" for value in values[:_MOST_SAID]) + more
+    return ", ".join(f"“{formatting.shown(value, _LONGEST)}”" for value in values[:_MOST_SAID]) + more
 
 
 def _forget(places: list[tuple[str, str]]) -> None:

@@ -6,10 +6,13 @@ from typing import Final, Literal
 
 import streamlit as st
 
-from app import access, access_asks, confirm, looks, services, words
-from app.access import Look
-from app.asking import Preview
-from app.services import Environment
+from app import formatting
+from app.access import operation_items, previews, queries
+from app.access.queries import Look
+from app.components import confirm
+from app.state import control_queries, services
+from app.state.previews import Preview
+from app.state.services import Environment
 from grants.applying.requests import Request
 from grants.formats.expiry import parse_until
 from grants.planning.entitlements import Wish
@@ -56,8 +59,8 @@ def draw_change(environment: Environment, look: Look) -> None:
                     help="An access admin who is somebody else decides about it.",
                 )  # fmt: skip
         if barred is not None:
-            st.caption(words.escaped(f"{barred} You can request it: an access admin decides."))
-        confirm.panel(environment, _PLACE)
+            st.caption(formatting.escaped(f"{barred} You can request it: an access admin decides."))
+        confirm.panel(environment, _PLACE, operation_items.draw)
 
 
 def _offer(environment: Environment, *, as_request: bool = False) -> None:
@@ -77,7 +80,7 @@ def _planned(environment: Environment, *, as_request: bool) -> Preview:
         barred = services.barred(environment, "access")
         if barred is not None:
             raise Refused(barred)
-    look, until = access.look(environment), st.session_state.get(_UNTIL)
+    look, until = queries.look(environment), st.session_state.get(_UNTIL)
     reason = str(st.session_state.get(_REASON) or "").strip()
     ticket = str(st.session_state.get(_TICKET) or "").strip()
     end = float(parse_until(until.isoformat())) if does == "give" and isinstance(until, date) else None
@@ -87,7 +90,7 @@ def _planned(environment: Environment, *, as_request: bool) -> Preview:
         for who in st.session_state.get(WHO) or []
         for key in st.session_state.get(GAMES) or []
     ]
-    return access_asks.preview_change(environment, wishes, reason, as_request=as_request)
+    return previews.preview_change(environment, wishes, reason, as_request=as_request)
 
 
 # ------------------------------------------------------------------------------------------------------------- requests
@@ -101,7 +104,7 @@ def draw_requests(environment: Environment, look: Look) -> None:
     if not look.waiting:
         st.info("No request waits for a decision.")
     if others and barred is not None:
-        st.caption(words.escaped(f"{len(others)} requests of others wait for an access admin. {barred}"))
+        st.caption(formatting.escaped(f"{len(others)} requests of others wait for an access admin. {barred}"))
     for each in (others if barred is None else [])[:_MOST_SHOWN]:
         _draw_waiting(environment, look, each)
     if barred is None and len(others) > _MOST_SHOWN:
@@ -113,7 +116,7 @@ def draw_requests(environment: Environment, look: Look) -> None:
         st.subheader("Decided", anchor=False)
         confirm.draw_lines([_decided(each, look) for each in decided[:_MOST_SHOWN]])
     for said in st.session_state.get(_NOTES, {}).values():
-        st.warning(words.escaped(said), icon=":material/block:")
+        st.warning(formatting.escaped(said), icon=":material/block:")
 
 
 def _draw_waiting(environment: Environment, look: Look, each: Request) -> None:
@@ -121,7 +124,7 @@ def _draw_waiting(environment: Environment, look: Look, each: Request) -> None:
     with st.container(border=True, gap="small", key=f"operation_stuck_{each.request_id}"):
         _draw_request(look, each)
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            approve = partial(access_asks.preview_approval, environment, each.request_id)
+            approve = partial(previews.preview_approval, environment, each.request_id)
             st.button("Approve…", key=f"approve_{each.request_id}", on_click=confirm.offer, args=(place, approve))
             said = f"said_{each.request_id}"
             st.text_input("Why not", key=said, max_chars=500, label_visibility="collapsed", placeholder="why not")
@@ -129,7 +132,7 @@ def _draw_waiting(environment: Environment, look: Look, each: Request) -> None:
                 "Reject", key=f"reject_{each.request_id}", on_click=_decide, args=(environment, each, "rejected", said),
                 type="tertiary",
             )  # fmt: skip
-        confirm.panel(environment, place)
+        confirm.panel(environment, place, operation_items.draw)
 
 
 def _draw_own(environment: Environment, look: Look, each: Request) -> None:
@@ -142,10 +145,9 @@ def _draw_own(environment: Environment, look: Look, each: Request) -> None:
 
 
 def _draw_request(look: Look, each: Request) -> None:
-    st.text(
-        f"{words.shown(each.requester, 60)} asks, {words.age(look.read_at - each.asked_at)} ago: {_cells(each, look)}"
-    )
-    st.text(f"Why: {words.shown(each.reason, 300)}")
+    ago = formatting.age(look.read_at - each.asked_at)
+    st.text(f"{formatting.shown(each.requester, 60)} asks, {ago} ago: {_cells(each, look)}")
+    st.text(f"Why: {formatting.shown(each.reason, 300)}")
 
 
 def _decide(environment: Environment, each: Request, state: Literal["rejected", "withdrawn"], field: str) -> None:
@@ -153,24 +155,24 @@ def _decide(environment: Environment, each: Request, state: Literal["rejected", 
     notes.pop(each.request_id, None)
     said = str(st.session_state.get(field) or "").strip() if field else ""
     try:
-        access_asks.decide(environment, each, state, said)
+        previews.decide(environment, each, state, said)
     except Refused as refused:
         notes[each.request_id] = str(refused)
-    access.forget()
-    looks.forget()
+    queries.forget()
+    control_queries.forget()
 
 
 def _decided(each: Request, look: Look) -> str:
     why = f": {each.said}" if each.said else ""
     return (
-        f"{words.moment(each.decided_at)}  {each.state} by {words.shown(each.decided_by or '', 40)}{why}  "
+        f"{formatting.moment(each.decided_at)}  {each.state} by {formatting.shown(each.decided_by or '', 40)}{why}  "
         f"({each.requester}: {_cells(each, look)})"
     )
 
 
 def _cells(each: Request, look: Look, most: int = 3) -> str:
     some = [
-        f"{words.principal_text(str(wish['principal']))} {'reads' if wish['read'] else 'no longer reads'} "
+        f"{formatting.principal_text(str(wish['principal']))} {'reads' if wish['read'] else 'no longer reads'} "
         f"{look.game(str(wish['key']))}{_until(wish.get('until'))}"
         for wish in each.wishes[:most]
     ]
@@ -179,4 +181,4 @@ def _cells(each: Request, look: Look, most: int = 3) -> str:
 
 
 def _until(until: object) -> str:
-    return f" until {words.moment(float(until))}" if isinstance(until, (int, float)) else ""
+    return f" until {formatting.moment(float(until))}" if isinstance(until, (int, float)) else ""

@@ -9,11 +9,12 @@ from typing import Final
 
 import streamlit as st
 
-from app import group_wishes, looks, services, words
-from app.confirm import draw_lines, draw_refused
-from app.group_wishes import Proposal
-from app.looks import Steering
-from app.services import Environment
+from app import formatting
+from app.components.confirm import draw_lines, draw_refused
+from app.state import control_queries, group_proposals, services
+from app.state.control_queries import Steering
+from app.state.group_proposals import Proposal
+from app.state.services import Environment
 from pipeline.control.group_changes import STARTED_BY, told
 from pipeline.errors import Refused
 from pipeline.store.groups import BACKENDS, Group
@@ -34,7 +35,7 @@ class _Offer:
 
 def draw_make(environment: Environment) -> None:
     """Draw the form in which a group is made."""
-    barred = services.barred(environment, group_wishes.MAKE)
+    barred = services.barred(environment, group_proposals.MAKE)
     with st.expander("Make a group", icon=":material/add_circle:", key="make_group"):
         st.caption("It is made known: nothing moves by itself. Its driver is started by whom you choose.")
         with st.form("form_make_group", enter_to_submit=False, border=False):
@@ -55,13 +56,13 @@ def draw_change(environment: Environment, steering: Steering, name: str) -> None
     group = steering.groups.get(name)
     if group is None:
         return  # its driver was told of, and nobody has registered it
-    barred = services.barred(environment, group_wishes.CHANGE)
+    barred = services.barred(environment, group_proposals.CHANGE)
     seen: Group | None = st.session_state.get(_OPENED)
     with st.container(border=True, key="card_wanted", gap="small"):
-        st.markdown(f"**What is wanted of group {words.escaped(words.shown(name, 40))}**")
+        st.markdown(f"**What is wanted of group {formatting.escaped(formatting.shown(name, 40))}**")
         if seen is None or seen.name != name:
             values = told(group, environment.settings.spark.master).items()
-            st.text(" · ".join(f"{what}: {words.shown(value, 120)}" for what, value in values))
+            st.text(" · ".join(f"{what}: {formatting.shown(value, 120)}" for what, value in values))
             st.button("Change…", key="open_change", on_click=_open, args=(group,), disabled=barred is not None)
         else:
             _draw_form(environment, seen, group, barred)
@@ -72,7 +73,7 @@ def draw_change(environment: Environment, steering: Steering, name: str) -> None
 def _draw_form(environment: Environment, seen: Group, now: Group, barred: str | None) -> None:
     place = _place(seen.name)
     if now.version > seen.version:
-        lines = group_wishes.what_changed(seen, now, environment.settings.spark.master)
+        lines = group_proposals.what_changed(seen, now, environment.settings.spark.master)
         st.warning("Somebody else has changed this group since you opened this form.", icon=":material/group:")
         draw_lines(lines)
     with st.form(f"form_{place}", enter_to_submit=False, border=False):
@@ -129,7 +130,7 @@ def _draw_fields(prefix: str, group: Group, environment: Environment) -> None:
         value=group.spark_master or "",
         key=f"{prefix}_master",
         max_chars=300,
-        placeholder=f"the setting's, {words.shown(environment.settings.spark.master, 40)}",
+        placeholder=f"the setting's, {formatting.shown(environment.settings.spark.master, 40)}",
         width=300,
         autocomplete="off",
         help="Its own Spark master. Empty: the setting spark.master counts.",
@@ -164,13 +165,13 @@ def _plan_make(environment: Environment) -> None:
         name = str(st.session_state.get("make_name") or "").strip()
         if not name:
             raise Refused("Give the group a name: 1 to 40 of a-z, 0-9 and '-', not starting with '-'.")
-        return group_wishes.preview_make(environment, _filled("make", Group(name)))
+        return group_proposals.preview_make(environment, _filled("make", Group(name)))
 
     _offer(_MAKE, make)
 
 
 def _plan_change(environment: Environment, seen: Group) -> None:
-    _offer(_place(seen.name), lambda: group_wishes.preview_change(environment, seen, _filled(_fields(seen), seen)))
+    _offer(_place(seen.name), lambda: group_proposals.preview_change(environment, seen, _filled(_fields(seen), seen)))
 
 
 def _offer(place: str, make: Callable[[], Proposal]) -> None:
@@ -196,7 +197,7 @@ def _draw_offer(environment: Environment, place: str) -> None:
         return
     with st.container(border=True, key=f"confirm_{place}", gap="small"):
         if kept.done is not None:
-            st.text(f"✓ {words.shown(kept.done)}")
+            st.text(f"✓ {formatting.shown(kept.done)}")
         elif kept.proposal is not None:
             _draw_proposal(environment, place, kept.proposal)
         if kept.refused is not None:
@@ -206,7 +207,7 @@ def _draw_offer(environment: Environment, place: str) -> None:
 
 
 def _draw_proposal(environment: Environment, place: str, proposal: Proposal) -> None:
-    st.caption(f"What would be written, as seen at {words.clock(proposal.seen_at)}. Nothing is done yet.")
+    st.caption(f"What would be written, as seen at {formatting.clock(proposal.seen_at)}. Nothing is done yet.")
     draw_lines(proposal.lines)
     barred = services.barred(environment, proposal.kind)
     verb = "Make" if proposal.seen is None else "Change"
@@ -215,7 +216,7 @@ def _draw_proposal(environment: Environment, place: str, proposal: Proposal) -> 
         st.text_input(f"Reason{optional}", key=_reason(proposal), max_chars=500)
         with st.container(horizontal=True):
             st.form_submit_button(
-                f"{verb} group {words.escaped(proposal.then.name)}",
+                f"{verb} group {formatting.escaped(proposal.then.name)}",
                 key=f"write_{place}",
                 on_click=_write,
                 args=(environment, place, proposal),
@@ -233,13 +234,13 @@ def _write(environment: Environment, place: str, proposal: Proposal) -> None:
     refused, done = proposal.lacking(reason), None
     if refused is None:
         try:
-            done = group_wishes.write(environment, proposal, reason)
+            done = group_proposals.write(environment, proposal, reason)
         except Refused as why:
             if _is_done(place, proposal):
                 return  # by another click, meanwhile
             refused = str(why)
     st.session_state[_slot(place)] = _Offer(proposal, done, refused)
-    looks.forget()
+    control_queries.forget()
     if done is not None:
         _clear(proposal)
 
@@ -263,7 +264,7 @@ def _drop(place: str) -> None:
 
 def _draw_barred(barred: str | None) -> None:
     if barred is not None:
-        st.caption(words.escaped(barred))
+        st.caption(formatting.escaped(barred))
 
 
 def _place(name: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app import words
+from app import formatting
 from listeners.sample import STATUSES
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
@@ -25,11 +25,11 @@ def fleet_of(folder: Path, *games: Seeded, heartbeat_ages: dict[str, float] | No
 
 def test_every_status_has_a_look_of_its_own() -> None:
     """Each status has its own glyph and word, and only trouble and work in progress have a colour."""
-    assert set(STATUSES) == set(words.LOOKS)
-    assert len(STATUSES) == len({look.glyph for look in words.LOOKS.values()})
-    assert len(STATUSES) == len({look.word for look in words.LOOKS.values()})
-    quiet = words.LOOKS["RUNNING"].colour
-    assert all(words.LOOKS[status].colour != quiet for status in TROUBLE)
+    assert set(STATUSES) == set(formatting.LOOKS)
+    assert len(STATUSES) == len({look.glyph for look in formatting.LOOKS.values()})
+    assert len(STATUSES) == len({look.word for look in formatting.LOOKS.values()})
+    quiet = formatting.LOOKS["RUNNING"].colour
+    assert all(formatting.LOOKS[status].colour != quiet for status in TROUBLE)
 
 
 @pytest.mark.parametrize(
@@ -48,28 +48,28 @@ def test_every_status_has_a_look_of_its_own() -> None:
 )
 def test_ages_are_human(expected: str, seconds: float | None) -> None:
     """An age is told in the largest units that matter, and an unknown one is a dash."""
-    assert expected == words.age(seconds)
+    assert expected == formatting.age(seconds)
 
 
 def test_unknown_numbers_are_dashes() -> None:
     """No unknown number is shown as 0."""
-    assert {words.UNKNOWN_VALUE} == {
-        words.duration(None),
-        words.count(None),
-        words.rate(None),
-        words.clock(None),
-        words.moment(None),
+    assert {formatting.UNKNOWN_VALUE} == {
+        formatting.duration(None),
+        formatting.count(None),
+        formatting.rate(None),
+        formatting.clock(None),
+        formatting.moment(None),
     }
-    assert words.duration(1.6) == "1.6 s"
-    assert words.rate(0.04) != "0.0"
-    assert words.clock(NOW) == "08:00:00 UTC"
+    assert formatting.duration(1.6) == "1.6 s"
+    assert formatting.rate(0.04) != "0.0"
+    assert formatting.clock(NOW) == "08:00:00 UTC"
 
 
 @given(st.text())
 @example("\u202egnihton\u202c \u2066spoof\u2069\nsecond \u200bline\x1b[31m")
 def test_shown_text_has_no_invisible_power(text: str) -> None:
     """Nothing that reverses, hides or breaks a line survives in a foreign text."""
-    seen = words.shown(text)
+    seen = formatting.shown(text)
     assert seen
     assert len(seen) <= 300
     assert not set(seen) & set("\n\r\t\x00\x1b\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -77,7 +77,10 @@ def test_shown_text_has_no_invisible_power(text: str) -> None:
 
 def test_markdown_is_escaped() -> None:
     """A foreign text in a Markdown place keeps its letters and loses its meaning."""
-    assert words.escaped("[x](javascript:y) :red[z] <b> **n**") == r"\[x\]\(javascript\:y\) \:red\[z\] \<b\> \*\*n\*\*"
+    assert (
+        formatting.escaped("[x](javascript:y) :red[z] <b> **n**")
+        == r"\[x\]\(javascript\:y\) \:red\[z\] \<b\> \*\*n\*\*"
+    )
 
 
 @pytest.mark.parametrize(("text", "written"), [
@@ -88,57 +91,59 @@ def test_markdown_is_escaped() -> None:
 ])  # fmt: skip
 def test_an_address_becomes_no_link(text: str, written: str) -> None:
     """Markdown links addresses that a backslash does not hide from it; each is parted by what is not seen."""
-    assert written == words.escaped(text)
-    assert text == re.sub(r"\\(.)", r"\1", words.escaped(text).replace(":small[]", ""))
+    assert written == formatting.escaped(text)
+    assert text == re.sub(r"\\(.)", r"\1", formatting.escaped(text).replace(":small[]", ""))
 
 
 def test_the_headline_counts_trouble_worst_first(tmp_path: Path) -> None:
     """The sentence on top names each kind of trouble with its number, worst first, and nothing that is well."""
     fleet = fleet_of(tmp_path, *fleet_of_forty())
-    assert words.headline(fleet) == "2 failed, 1 stalled, 1 lagging, 1 at risk"
+    assert formatting.headline(fleet) == "2 failed, 1 stalled, 1 lagging, 1 at risk"
 
 
 def test_the_headline_names_a_degraded_group(tmp_path: Path) -> None:
     """A group of which at least half is in trouble is told as one incident."""
     games = [Seeded(f"g{n}", "b", {"status": "STALLED"} if n < 18 else {}) for n in range(20)]
-    assert words.headline(fleet_of(tmp_path, *games)) == "18 stalled, group b degraded (18 of 20)"
+    assert formatting.headline(fleet_of(tmp_path, *games)) == "18 stalled, group b degraded (18 of 20)"
 
 
 def test_the_headline_names_a_silent_driver(tmp_path: Path) -> None:
     """A dead driver makes its games unknown, and the sentence says which driver and for how long."""
     games = [Seeded("one", "a", {}), Seeded("two", "b", {})]
     fleet = fleet_of(tmp_path, *games, heartbeat_ages={"ingest": 1, "a": 1, "b": 180})
-    assert words.headline(fleet) == "1 unknown, driver of group b silent for 3 min"
+    assert formatting.headline(fleet) == "1 unknown, driver of group b silent for 3 min"
 
 
 def test_the_headline_names_a_group_that_never_started(tmp_path: Path) -> None:
     """A group that has games but never had a driver is named."""
     fleet = fleet_of(tmp_path, Seeded("one", "a", {}), Seeded("two", "c", None), heartbeat_ages={"ingest": 1, "a": 1})
-    assert words.headline(fleet) == "1 unknown, group c was never started"
+    assert formatting.headline(fleet) == "1 unknown, group c was never started"
 
 
 def test_a_fleet_that_is_fed_nothing_is_not_well(tmp_path: Path) -> None:
     """All streams may be well while ingest is dead: the sentence says so."""
     fleet = fleet_of(tmp_path, Seeded("one", "a", {}), Seeded("two", "a", {}), heartbeat_ages={"ingest": 130, "a": 1})
-    assert words.headline(fleet) == "All 2 streams are well, but ingest silent for 2 min"
+    assert formatting.headline(fleet) == "All 2 streams are well, but ingest silent for 2 min"
     never = replace(fleet, drivers=tuple(driver for driver in fleet.drivers if driver.kind == "group"))
-    assert words.headline(never) == "All 2 streams are well, but ingest was never started"
+    assert formatting.headline(never) == "All 2 streams are well, but ingest was never started"
 
 
 def test_all_well_is_said_plainly(tmp_path: Path) -> None:
     """When nothing is wrong the sentence says so, and what is paused or catching up is told beside it."""
     games = [Seeded("one", "a", {}), Seeded("two", "a", {"status": "PAUSED"}), Seeded("three", "a", {})]
-    assert words.headline(fleet_of(tmp_path, *games)) == "All 3 streams are well (1 paused)"
+    assert formatting.headline(fleet_of(tmp_path, *games)) == "All 3 streams are well (1 paused)"
 
 
 def test_the_verdict_tells_stream_from_group(tmp_path: Path) -> None:
     """The verdict says whether the neighbours share the trouble, which tells where to look."""
     well = [Seeded(f"w{n}", "a", {}) for n in range(3)]
     alone = fleet_of(tmp_path / "alone", *well, Seeded("sick", "a", {"status": "STALLED", "status_since_age": 360.0}))
-    assert "the 3 other games of group a are well: it is this stream" in words.verdict_sentence(alone.rows[0], alone)
-    assert words.verdict_sentence(alone.rows[0], alone).startswith("Stalled for 6 min; last commit ")
+    assert "the 3 other games of group a are well: it is this stream" in formatting.verdict_sentence(
+        alone.rows[0], alone
+    )
+    assert formatting.verdict_sentence(alone.rows[0], alone).startswith("Stalled for 6 min; last commit ")
     sick = [Seeded(f"s{n}", "a", {"status": "STALLED"}) for n in range(3)]
     shared = fleet_of(tmp_path / "shared", *sick, Seeded("w", "a", {}))
-    assert "2 of 3 others of group a are in trouble too: look at the group" in words.verdict_sentence(
+    assert "2 of 3 others of group a are in trouble too: look at the group" in formatting.verdict_sentence(
         shared.rows[0], shared
     )

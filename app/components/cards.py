@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import streamlit as st
 
-from app import words
-from app.confirm import Level
-from app.looks import Steering
+from app import formatting
+from app.components.confirm import Level
+from app.state.control_queries import Steering
 from pipeline.control.capabilities import Capability, Facts, capabilities
 from pipeline.control.operations import drains, groups
 from pipeline.errors import Refused
@@ -77,7 +77,7 @@ def _obstacles(row: GameRow, steering: Steering, facts: Facts) -> tuple[dict[str
     """Return why each of `_OWN` cannot be, and what is instead."""
     other = steering.busy.get(f"game:{row.game_key}")
     if other is not None:
-        said = f"Operation {other.operation_id[:8]}, a {words.shown(other.kind, 20)}, is about it now."
+        said = f"Operation {other.operation_id[:8]}, a {formatting.shown(other.kind, 20)}, is about it now."
         return dict.fromkeys(_OWN, said), dict.fromkeys(_OWN, _INSTEAD_OF_BUSY)
     if facts.retired:
         others = [name for name in _OWN if name != "restore"]
@@ -125,7 +125,7 @@ def _obstacle(kind: str, name: str, steering: Steering) -> tuple[str | None, str
     other = next((steering.busy[each] for each in (f"group:{name}", *sorted(mine)) if each in steering.busy), None)
     if other is not None:
         about = "it" if f"group:{name}" in other.targets else "games of it"
-        why = f"Operation {other.operation_id[:8]}, a {words.shown(other.kind, 20)}, is about {about} now."
+        why = f"Operation {other.operation_id[:8]}, a {formatting.shown(other.kind, 20)}, is about {about} now."
         return why, _INSTEAD_OF_BUSY
     if name not in steering.groups:
         return "Nobody has registered this group.", "Make it known, with this name, under “Make a group”."
@@ -176,7 +176,7 @@ def draw(
         for radius, title in titles.items():
             mine = [card for card in cards if card.radius == radius]
             with st.container(border=True, key=f"reach_{radius}", gap="small"):
-                st.markdown(f"**{words.escaped(title)}** · :gray[{_CONFIRMED_BY[radius]}]")
+                st.markdown(f"**{formatting.escaped(title)}** · :gray[{_CONFIRMED_BY[radius]}]")
                 for card in mine:
                     if card.possible:
                         _draw_possible(card, on_click, args, (before or {}).get(card.name))
@@ -197,12 +197,12 @@ def _draw_possible(
             width=110,
         )
         with st.container(gap=None):
-            took = "" if card.seconds is None else f" The last took {words.age(card.seconds)}."
-            st.text(f"{words.shown(card.touches)}{took}")
+            took = "" if card.seconds is None else f" The last took {formatting.age(card.seconds)}."
+            st.text(f"{formatting.shown(card.touches)}{took}")
             if card.before is not None:
-                st.text(f"△ {words.shown(card.before)}")
+                st.text(f"△ {formatting.shown(card.before)}")
             if card.barred is not None:
-                st.text(f"✕ {words.shown(card.barred)}")
+                st.text(f"✕ {formatting.shown(card.barred)}")
             elif before is not None:
                 before()
 
@@ -213,8 +213,8 @@ def _draw_impossible(cards: Sequence[Card]) -> None:
     for card in cards:
         alike.setdefault(replace(card, name="", touches="", seconds=None), []).append(card.name)
     for card, names in alike.items():
-        instead = "" if card.instead is None else f" → {words.shown(card.instead)}"
-        needs = "" if card.barred is None else f" {words.shown(card.barred)}"
-        about = None if card.about_it is None else words.escaped(card.about_it)
-        why = words.shown(card.why_not or "Nobody can say why not.")
+        instead = "" if card.instead is None else f" → {formatting.shown(card.instead)}"
+        needs = "" if card.barred is None else f" {formatting.shown(card.barred)}"
+        about = None if card.about_it is None else formatting.escaped(card.about_it)
+        why = formatting.shown(card.why_not or "Nobody can say why not.")
         st.text(f"✕ {', '.join(names).capitalize()}: {why}{instead}{needs}", help=about)

@@ -1,7 +1,7 @@
 """Everything the pages read, wired once: the environment, the control store, the metrics history.
 
 Readers are cached for a few seconds and shared by all viewers. Nothing here draws, writes or holds a viewer's state;
-what the steering pages read is in `app/looks.py`, what people ask for in `app/asking.py`.
+what the steering pages read is in `app/state/control_queries.py`, what people ask for in `app/state/previews.py`.
 """
 
 import getpass
@@ -24,7 +24,7 @@ from deltalake.exceptions import DeltaError
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.trends import Trend, trend
+from app.state.trends import Trend, trend
 from grants.catalog import Catalog, CatalogAway
 from listeners import history
 from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable

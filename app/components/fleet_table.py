@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 from pandas.io.formats.style import Styler
 
-from app import words
+from app import formatting
 from listeners.sample import STATUSES
 from pipeline.store.fleet import Fleet, GameRow
 
@@ -39,18 +39,18 @@ def table(fleet: Fleet, rows: tuple[GameRow, ...]) -> Styler:
     frame = pd.DataFrame([_row(fleet, row) for row in rows])
     style = frame.style
     for column, text in _SHOWN.items():
-        style = style.format(_number(text), subset=[column], na_rep=words.UNKNOWN_VALUE)
-    colours = {words.status_text(status): words.LOOKS[status] for status in STATUSES}
+        style = style.format(_number(text), subset=[column], na_rep=formatting.UNKNOWN_VALUE)
+    colours = {formatting.status_text(status): formatting.LOOKS[status] for status in STATUSES}
     return style.map(lambda text: _paint(colours[text]), subset=["status"])
 
 
 _SHOWN: Final[dict[str, Callable[[float | None], str]]] = {
-    "since": words.age,
-    "last commit": words.age,
-    "lag": words.duration,
-    "p95 latency": words.duration,
-    "rows/s": words.rate,
-    "rejects": words.count,
+    "since": formatting.age,
+    "last commit": formatting.age,
+    "lag": formatting.duration,
+    "p95 latency": formatting.duration,
+    "rows/s": formatting.rate,
+    "rejects": formatting.count,
 }
 
 
@@ -58,7 +58,7 @@ def _number(text: Callable[[float | None], str]) -> Callable[[object], str]:
     return lambda value: text(value if isinstance(value, (int, float)) else None)
 
 
-def _paint(look: words.Look) -> str:
+def _paint(look: formatting.Look) -> str:
     return f"background-color: {look.colour}; color: {look.ink}" if look.ink != "#888888" else ""
 
 
@@ -67,16 +67,16 @@ def _row(fleet: Fleet, row: GameRow) -> dict[str, str | float | None]:
     since, committed = row.verdict.since, told.last_commit_at if told is not None else None
     trouble = "; last error: ".join(text for text in (row.verdict.reason, told.last_error if told else None) if text)
     return {
-        "status": words.status_text(row.verdict.status),
+        "status": formatting.status_text(row.verdict.status),
         "since": fleet.read_at - since if since is not None else None,
-        "game": words.shown(row.game, 80),
+        "game": formatting.shown(row.game, 80),
         "page": f"game?game={row.game_key}",
-        "group": words.shown(row.group) if row.group is not None else None,
+        "group": formatting.shown(row.group) if row.group is not None else None,
         "lane": live.lane if live is not None else None,
         "lag": live.backlog_age_seconds if live is not None else None,
         "rows/s": live.rows_per_second if live is not None else None,
         "p95 latency": live.latency_p95_seconds if live is not None else None,
         "last commit": fleet.read_at - committed if committed is not None else None,
         "rejects": told.rejects_total if told is not None else None,
-        "last error": words.shown(trouble, 160) if trouble else None,
+        "last error": formatting.shown(trouble, 160) if trouble else None,
     }

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app import services
-from app.asking import writing
-from app.services import Environment
+from app.state import services
+from app.state.previews import writing
+from app.state.services import Environment
 from pipeline.control import group_changes
 from pipeline.control.roles import require
 from pipeline.errors import Refused

@@ -11,8 +11,9 @@ from typing import Any, Final
 import pyarrow as pa
 import streamlit as st
 
-from app import links, words
-from app.access import KINDS, Known, Look, Who
+from app import formatting
+from app.access.queries import KINDS, Known, Look, Who
+from app.components import links
 from grants.observing.matrix import CellState
 
 STATES: Final[Mapping[CellState, str]] = {
@@ -138,7 +139,7 @@ def draw(look: Look, known: Known, asked: Asked, prefill: Prefill) -> None:
 
 
 def _legend(known: Known, shown: Part) -> str:
-    meaning = ", ".join(f"{words.escaped(text)}" for text in STATES.values())
+    meaning = ", ".join(f"{formatting.escaped(text)}" for text in STATES.values())
     whole = len(shown.keys) == len(known.matrix.keys) and len(shown.who) == len(known.who)
     of = "" if whole else f" of {len(known.matrix.keys)} × {len(known.who)}"
     return f"{len(shown.keys)} games × {len(shown.who)} principals{of}. {meaning}. A cell tells why when it is chosen."
@@ -155,7 +156,7 @@ def _config(known: Known, who: Sequence[str]) -> dict[str, Any]:
 
 def _heading(who: Who) -> str:
     what = {"group": " (group)", "service_principal": " (service)"}.get(who.kind or "", "")
-    return f"{words.principal_text(who.name)}{what}{'' if who.active else ' (not active)'}"
+    return f"{formatting.principal_text(who.name)}{what}{'' if who.active else ' (not active)'}"
 
 
 def _prefill(prefill: Prefill) -> None:
@@ -180,11 +181,11 @@ def sentence(look: Look, known: Known) -> str:
     counts = known.matrix.counts
     columns = known.matrix.by_principal.values()
     readers = f"{sum(each['reads'] > 0 for each in columns)} of {len(columns)} principals read games"
-    told = [f"{readers}: {words.count(counts['reads'])} of {words.count(sum(counts.values()))} cells"]
+    told = [f"{readers}: {formatting.count(counts['reads'])} of {formatting.count(sum(counts.values()))} cells"]
     if counts["could"]:
-        told.append(f"{words.count(counts['could'])} could grant themselves")
+        told.append(f"{formatting.count(counts['could'])} could grant themselves")
     if counts["unknown"]:
-        told.append(f"{words.count(counts['unknown'])} are not known")
+        told.append(f"{formatting.count(counts['unknown'])} are not known")
     lacking = len(look.names.keys() - known.observed.tables.keys())
     if lacking:
         told.append(f"{lacking} games have no table in the catalog yet")
