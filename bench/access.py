@@ -19,7 +19,7 @@ from grants.observing.matrix import matrix
 from grants.observing.resolver import Resolver
 from grants.planning.change_set import simulate
 from grants.planning.drift import drift
-from grants.planning.entitlements import NOTHING, Managed, Wish
+from grants.planning.entitlements import NOTHING, AccessIntent, Managed
 from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
 
@@ -68,7 +68,7 @@ def measure(games: int, principals: int, runs: int) -> dict[str, list[float]]:
         found[what], result = measured(runs, work)
         return result
 
-    def planned(picture: Observed, wishes: Sequence[Wish], managed: Managed) -> AccessPlan:
+    def planned(picture: Observed, wishes: Sequence[AccessIntent], managed: Managed) -> AccessPlan:
         made = plan(picture, wishes, managed, 0.0)
         if not made.fingerprint:
             raise AssertionError("what is shown is pinned to it, so it belongs to the time of a plan")
@@ -76,8 +76,8 @@ def measure(games: int, principals: int, runs: int) -> dict[str, list[float]]:
 
     there, names = observed(games, principals, _FILLED)
     empty, _ = observed(games, principals, 0.0)
-    gives = [Wish(name, key, read=True, reason="bench") for name in names for key in there.tables]
-    takes = [Wish(name, key, read=False, reason="bench") for name in names for key in there.tables]
+    gives = [AccessIntent(name, key, read=True, reason="bench") for name in names for key in there.tables]
+    takes = [AccessIntent(name, key, read=False, reason="bench") for name in names for key in there.tables]
     told("matrix, first look at a picture", lambda: matrix(Resolver(there)))
     told(f"plan, {len(gives):,} cells, a fifth is there", lambda: planned(there, gives, NOTHING))
     given = told(f"plan, {len(gives):,} cells, nothing is there", lambda: planned(empty, gives, NOTHING))

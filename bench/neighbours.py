@@ -37,7 +37,7 @@ from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import operations
-from pipeline.store.assignments import group_seats, seats
+from pipeline.store.assignments import read_assignments, read_group_drivers
 from pipeline.store.engine import open_store
 from pipeline.store.games import known_games
 from pipeline.store.stream_control import ask
@@ -265,9 +265,9 @@ class _Disturber:
 
     def _move(self, load: Load, sending: "Future[Any]") -> None:
         """Move the game to the other group or back, as `turnout move` does, until the controller has seen it there."""
-        there = seats(self.engine)
+        there = read_assignments(self.engine)
         target = GROUP if there[self._victim].group == _OTHER else _OTHER
-        plan = moves.plan({self._victim: target}, there, group_seats(self.engine), time.time())
+        plan = moves.plan({self._victim: target}, there, read_group_drivers(self.engine), time.time())
         asked = operations.ask(self.engine, plan.wish("bench", ""))
         while (now := operations.operation(self.engine, asked.operation_id)).is_open:
             self.hold(load, sending, time.time() + _LOOK_SECONDS)

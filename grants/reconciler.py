@@ -24,12 +24,12 @@ from grants.model import MANAGE, folded
 from grants.observing import snapshot
 from grants.observing.resolver import Resolver
 from grants.planning.entitlements import expired
-from pipeline.control.operations.executor import Kind, World
+from pipeline.control.operations.executor import ControlContext, OperationDefinition
 from pipeline.control.roles import CONTROLLER, groups_of
 from pipeline.errors import Refused
 from pipeline.store import members
 from pipeline.store.leases import store_time
-from pipeline.store.operations import ask, open_on
+from pipeline.store.operations import ask, open_by_target
 
 _log: Final = logging.getLogger("turnout")
 
@@ -37,7 +37,7 @@ _log: Final = logging.getLogger("turnout")
 class Steward:
     """Looks after access in the controller's process."""
 
-    def __init__(self, world: World, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, world: ControlContext, environ: Mapping[str, str] = os.environ) -> None:
         """Begin with a round at the first tick; `environ` has addresses and tokens of catalogs that are not ours."""
         self._world, self._environ = world, environ
         self._stop = threading.Event()
@@ -49,7 +49,7 @@ class Steward:
         self._problem: str | None = None  # why the catalog could not be read, as it was last told
         self._broken: str | None = None
         kind = self._executor.kind()
-        self.kinds: Mapping[str, Kind] = {kind.name: kind}
+        self.kinds: Mapping[str, OperationDefinition] = {kind.name: kind}
 
     def tick(self) -> str | None:
         """Begin a round where one is due and none runs; return what broke in the newest one.
@@ -105,7 +105,7 @@ class Steward:
         """Ask for the end of what has run out, principal by principal, so that one which is held keeps no other one."""
         world = self._world
         wishes = expired(ledger.managed(world.engine).entitlements, store_time(world.engine))
-        busy = open_on(world.engine, sorted({proposals.target(each.principal) for each in wishes}))
+        busy = open_by_target(world.engine, sorted({proposals.target(each.principal) for each in wishes}))
         for who in sorted({each.cell[0] for each in wishes}):
             mine = [each for each in wishes if each.cell[0] == who]
             if proposals.target(mine[0].principal) in busy:

@@ -15,7 +15,7 @@ from app.state.previews import Preview
 from app.state.services import Environment
 from grants.applying.requests import Request
 from grants.formats.expiry import parse_until
-from grants.planning.entitlements import Wish
+from grants.planning.entitlements import AccessIntent
 from pipeline.errors import Refused
 
 _PLACE: Final = "access_change"
@@ -86,7 +86,9 @@ def _planned(environment: Environment, *, as_request: bool) -> Preview:
     end = float(parse_until(until.isoformat())) if does == "give" and isinstance(until, date) else None
     names = {folded: who.name for folded, who in look.everybody.items()}
     wishes = [
-        Wish(names.get(str(who), str(who)), str(key), read=does == "give", until=end, reason=reason, ticket=ticket)
+        AccessIntent(
+            names.get(str(who), str(who)), str(key), read=does == "give", until=end, reason=reason, ticket=ticket
+        )
         for who in st.session_state.get(WHO) or []
         for key in st.session_state.get(GAMES) or []
     ]

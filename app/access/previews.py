@@ -21,7 +21,7 @@ from grants.applying.requests import Request
 from grants.planning.drift import Finding
 from grants.planning.drift import wish as wish_about
 from grants.planning.effects import Effect
-from grants.planning.entitlements import Wish
+from grants.planning.entitlements import AccessIntent
 from pipeline.control.roles import require
 from pipeline.errors import Refused
 from pipeline.settings import Roles, Settings
@@ -33,7 +33,7 @@ _REQUEST, _DECIDE, _IGNORE = "request access", "decide about a request", "ignore
 
 
 def preview_change(
-    environment: Environment, wishes: Sequence[Wish], reason: str, *, as_request: bool = False
+    environment: Environment, wishes: Sequence[AccessIntent], reason: str, *, as_request: bool = False
 ) -> Preview:
     """Plan to give or to take, to be done, or to be asked of an access admin.
 
@@ -106,7 +106,7 @@ def preview_findings(
     if not reason.strip():
         raise Refused("To ignore a finding needs a reason: whoever sees it next reads it.")
     lines = ["Left as it is from now on; it stays counted.", *(each.sentence for each in findings)]
-    wish = operations.Wish(_IGNORE, (), services.actor(), reason.strip())
+    wish = operations.Intent(_IGNORE, (), services.actor(), reason.strip())
     ask = partial(_ignore, environment, tuple(findings))
     return Preview(wish, tuple(lines), len(findings), time.time(), ask=ask, label="Leave as it is")
 
@@ -126,7 +126,7 @@ def decide(environment: Environment, wanted: Request, state: Literal["rejected",
 # ----------------------------------------------------------------------------------------------------------- the asking
 
 
-def _ask(environment: Environment, prepared: Prepared, wish: operations.Wish) -> Operation:
+def _ask(environment: Environment, prepared: Prepared, wish: operations.Intent) -> Operation:
     """Write the operation, if who acts may; asked again with the same wish it is the same one."""
     mine, settings = replace(wish, actor=services.actor()), _settings_now()
     require(_roles_now(), mine.actor, mine.kind)
@@ -148,7 +148,7 @@ def _roles_now() -> Roles:
     return services.roles(services.open_environment())
 
 
-def _request(environment: Environment, prepared: Prepared, reason: str, _: operations.Wish) -> str:
+def _request(environment: Environment, prepared: Prepared, reason: str, _: operations.Intent) -> str:
     with writing():
         wishes = [asdict(each) for each in prepared.wishes]
         made = requests.ask(services.engine(environment), services.actor(), wishes, reason)
@@ -156,7 +156,7 @@ def _request(environment: Environment, prepared: Prepared, reason: str, _: opera
     return requests.told(made)
 
 
-def _approve(environment: Environment, wanted: Request, wish: operations.Wish) -> Operation:
+def _approve(environment: Environment, wanted: Request, wish: operations.Intent) -> Operation:
     """Ask for what a request comes to as it was shown, and write that it was approved."""
     mine = replace(wish, actor=services.actor())
     require(_roles_now(), mine.actor, _DECIDE)
@@ -166,7 +166,7 @@ def _approve(environment: Environment, wanted: Request, wish: operations.Wish) -
     return made
 
 
-def _ignore(environment: Environment, findings: Sequence[Finding], wish: operations.Wish) -> str:
+def _ignore(environment: Environment, findings: Sequence[Finding], wish: operations.Intent) -> str:
     with writing():
         store = services.engine(environment)
         drift_store.ignore(store, _settings_now(), findings, services.actor(), wish.reason)
@@ -177,12 +177,12 @@ def _ignore(environment: Environment, findings: Sequence[Finding], wish: operati
 # ------------------------------------------------------------------------------------------------------------- previews
 
 
-def _wish(prepared: Prepared, reason: str) -> operations.Wish:
+def _wish(prepared: Prepared, reason: str) -> operations.Intent:
     return prepared.asked_by(services.actor(), reason.strip())
 
 
 def _preview(
-    environment: Environment, prepared: Prepared, wish: operations.Wish, ask: partial[Operation] | partial[str],
+    environment: Environment, prepared: Prepared, wish: operations.Intent, ask: partial[Operation] | partial[str],
     needs: str = proposals.KIND,
 ) -> Preview:  # fmt: skip
     planned = prepared.plan

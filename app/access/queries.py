@@ -25,7 +25,7 @@ from grants.planning.drift import Drift
 from pipeline.errors import Refused
 from pipeline.store.games import known_games
 from pipeline.store.leases import is_held
-from pipeline.store.operations import Operation, listed, operation
+from pipeline.store.operations import Operation, list_operations, operation
 from pipeline.store.tables import catalog_pictures
 
 KINDS: Final[Mapping[PrincipalKind, str]] = {
@@ -170,7 +170,9 @@ def _look(store: str, _environment: Environment) -> Look:
     there = engine(_environment)
     with reading():
         read_at, problem = _newest(there)
-        opened = [each for each in listed(there, only_open=True, limit=_MOST_OPEN) if each.kind == proposals.KIND]
+        opened = [
+            each for each in list_operations(there, only_open=True, limit=_MOST_OPEN) if each.kind == proposals.KIND
+        ]
         runs = is_held(there, "controller", "main") if _environment.settings.store.leases else None
         return Look(
             names=known_games(there),

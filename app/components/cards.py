@@ -104,7 +104,7 @@ def _of_capability(each: Capability) -> Card:
 
 def of_group(name: str, steering: Steering, barred: Barred) -> tuple[Card, ...]:
     """Return what can be done with a cluster group, that which disturbs least first."""
-    games = sum(seat.group == name for seat in steering.seats.values())
+    games = sum(seat.group == name for seat in steering.assignments.values())
     them = "Its only game stands" if games == 1 else f"Its {games} games stand"
     touches = {
         "drain": f"Moves its {games} games to groups that have room, and gives it no more. No stream restarts.",
@@ -121,7 +121,7 @@ def of_group(name: str, steering: Steering, barred: Barred) -> tuple[Card, ...]:
 
 def _obstacle(kind: str, name: str, steering: Steering) -> tuple[str | None, str | None]:
     """Return why something cannot be done with a group, and what is instead."""
-    mine = {f"game:{key}" for key, seat in steering.seats.items() if seat.group == name} if kind == "drain" else set()
+    mine = {f"game:{key}" for key, seat in steering.assignments.items() if seat.group == name} if kind == "drain" else set()
     other = next((steering.busy[each] for each in (f"group:{name}", *sorted(mine)) if each in steering.busy), None)
     if other is not None:
         about = "it" if f"group:{name}" in other.targets else "games of it"
@@ -135,7 +135,7 @@ def _obstacle(kind: str, name: str, steering: Steering) -> tuple[str | None, str
         )
     try:
         if kind == "drain":
-            plan = drains.drain(name, steering.seats, steering.group_seats, steering.read_at, steering.loads)
+            plan = drains.drain(name, steering.assignments, steering.group_drivers, steering.read_at, steering.loads)
             nothing = not plan.moves and not plan.desired
         else:
             nothing = not groups.plan(kind, [name], steering.groups)

@@ -16,7 +16,7 @@ from app.state.services import Environment
 from grants.applying.proposals import KIND as ACCESS
 from pipeline.errors import Refused
 from pipeline.repair.replay import KILLS_WORKER
-from pipeline.store.operations import Operation, Wish
+from pipeline.store.operations import Intent, Operation
 
 Level = Literal[1, 2, 3]
 Items = Callable[[Environment, Operation], None]
@@ -25,7 +25,7 @@ IGNORE: Final = "ignore drift"
 _TALL: Final = 8  # lines of a preview; more scroll
 
 
-def level(wish: Wish) -> Level:
+def level(wish: Intent) -> Level:
     """Return how much a wish may disturb: 1 a game, gently; 2 a game; 3 several games, or more than a game."""
     if wish.kind == ACCESS:
         return _level_of_access(wish)
@@ -37,7 +37,7 @@ def level(wish: Wish) -> Level:
     return 1 if wish.kind in _GENTLE and not deadly else 2
 
 
-def _level_of_access(wish: Wish) -> Level:
+def _level_of_access(wish: Intent) -> Level:
     """Return 1 where one cell is given, 2 where one is taken, 3 where it is several, or a group with its members."""
     known = sum(True in each[2:] for each in wish.preview["effects"])  # who comes to read, or no longer does
     if max(len(wish.parameters["wishes"]), known) > 1:
@@ -45,7 +45,7 @@ def _level_of_access(wish: Wish) -> Level:
     return 1 if verb(wish) == "grant" else 2
 
 
-def verb(wish: Wish) -> str:
+def verb(wish: Intent) -> str:
     """Return what people call a wish: a move that empties groups is a drain, access is granted or revoked."""
     if wish.kind == ACCESS:
         gives = {bool(each["read"]) for each in wish.parameters["wishes"]}
@@ -55,12 +55,12 @@ def verb(wish: Wish) -> str:
     return "drain" if drains else wish.kind
 
 
-def words_to_type(wish: Wish, games: int) -> str | None:
+def words_to_type(wish: Intent, games: int) -> str | None:
     """Return what must be typed to confirm a wish that touches so many games, such as `RESTART 12`; None: nothing."""
     return f"{verb(wish).upper()} {games}" if level(wish) == 3 else None
 
 
-def lacking(wish: Wish, games: int, reason: str, typed: str) -> str | None:
+def lacking(wish: Intent, games: int, reason: str, typed: str) -> str | None:
     """Say what is missing for a wish to be asked for; None when nothing is."""
     if level(wish) > 1 and not reason.strip():
         return "A reason is needed: those who ask later will want it."
@@ -234,6 +234,6 @@ def _slot(place: str) -> str:
     return f"offer_{place}"
 
 
-def _field(name: str, wish: Wish) -> str:
+def _field(name: str, wish: Intent) -> str:
     """Name a field of one preview, so that the next preview's is empty."""
     return f"{name}_{wish.idempotency_key}"

@@ -15,7 +15,7 @@ from app.state import control_queries, group_proposals, services
 from app.state.control_queries import Steering
 from app.state.group_proposals import Proposal
 from app.state.services import Environment
-from pipeline.control.group_changes import STARTED_BY, told
+from pipeline.control.group_changes import STARTED_BY, describe
 from pipeline.errors import Refused
 from pipeline.store.groups import BACKENDS, Group
 from pipeline.store.placing import PRIORITIES
@@ -61,7 +61,7 @@ def draw_change(environment: Environment, steering: Steering, name: str) -> None
     with st.container(border=True, key="card_wanted", gap="small"):
         st.markdown(f"**What is wanted of group {formatting.escaped(formatting.shown(name, 40))}**")
         if seen is None or seen.name != name:
-            values = told(group, environment.settings.spark.master).items()
+            values = describe(group, environment.settings.spark.master).items()
             st.text(" · ".join(f"{what}: {formatting.shown(value, 120)}" for what, value in values))
             st.button("Change…", key="open_change", on_click=_open, args=(group,), disabled=barred is not None)
         else:

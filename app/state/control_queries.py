@@ -19,16 +19,16 @@ from pipeline.control.operations.executor import require_undoable
 from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
 from pipeline.errors import Refused
 from pipeline.store import audit
-from pipeline.store.assignments import GroupSeat, Seat, group_seats, seats
+from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
 from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.games import known_games
-from pipeline.store.groups import Group, Run, ended_runs, wanted
+from pipeline.store.groups import Group, Run, ended_runs, read_groups
 from pipeline.store.leases import is_held, store_time
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import Operation, Step, listed, steps
+from pipeline.store.operations import Operation, Step, list_operations, steps
 from pipeline.store.operations import operation as find
 from pipeline.store.placing import Loads
-from pipeline.store.stream_control import Decision, decided
+from pipeline.store.stream_control import StreamControl, decided
 
 _MOST_OPEN: Final = 1_000
 _LATEST: Final = 200  # operations that have ended
@@ -40,10 +40,10 @@ class Steering:
     """What a page that steers games looks at, read at one moment (Unix seconds)."""
 
     fleet: Fleet
-    seats: Mapping[str, Seat]  # by game key
-    decisions: Mapping[str, Decision]  # by game key; no entry: nothing was decided
+    assignments: Mapping[str, GameAssignment]  # by game key
+    decisions: Mapping[str, StreamControl]  # by game key; no entry: nothing was decided
     groups: Mapping[str, Group]  # by name; no entry: it is not registered
-    group_seats: Mapping[str, GroupSeat]  # likewise
+    group_drivers: Mapping[str, GroupDriver]  # likewise
     loads: Loads
     deaths: Mapping[str, Sequence[Run]]  # by group: the runs of the last hour that died, the newest first
     busy: Mapping[str, Operation]  # by target, such as game:KEY: the open operation it belongs to
@@ -203,10 +203,10 @@ def _steering(store: str, _environment: Environment) -> Steering:  # noqa: ARG00
         ended = ended_runs(there, store_time(there) - WINDOW_SECONDS)
         return Steering(
             fleet=seen,
-            seats=seats(there),
+            assignments=read_assignments(there),
             decisions=decided(there),
-            groups=wanted(there),
-            group_seats=group_seats(there),
+            groups=read_groups(there),
+            group_drivers=read_group_drivers(there),
             loads=read_loads(there, seen.read_at, most),
             deaths={name: [run for run in runs if run.died] for name, runs in ended.items()},
             busy={target: each for each in _open(there) for target in each.targets},
@@ -227,7 +227,7 @@ def _journal(store: str, _environment: Environment) -> Journal:  # noqa: ARG001 
     with reading():
         opened = _open(there)
         known = {each.operation_id for each in opened}
-        ended = [each for each in listed(there, limit=_LATEST) if each.operation_id not in known]
+        ended = [each for each in list_operations(there, limit=_LATEST) if each.operation_id not in known]
         runs = _controller_runs(_environment, there)
         return Journal((*opened, *ended), known_games(there), runs, time.time())
 
@@ -278,7 +278,7 @@ def _verify_audit(store: str, _environment: Environment) -> tuple[audit.Verdict,
 
 
 def _open(store: Engine) -> list[Operation]:
-    return listed(store, only_open=True, limit=_MOST_OPEN)
+    return list_operations(store, only_open=True, limit=_MOST_OPEN)
 
 
 def _controller_runs(environment: Environment, store: Engine) -> bool | None:

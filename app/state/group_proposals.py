@@ -14,8 +14,8 @@ from app.state.services import Environment
 from pipeline.control import group_changes
 from pipeline.control.roles import require
 from pipeline.errors import Refused
-from pipeline.store.assignments import seats
-from pipeline.store.groups import Group, change, create, require_possible, require_sense, wanted
+from pipeline.store.assignments import read_assignments
+from pipeline.store.groups import Group, change, create, read_groups, require_possible, require_sense
 from pipeline.store.loads import read_loads
 
 MAKE: Final = "create a group"
@@ -55,9 +55,9 @@ def preview_make(environment: Environment, group: Group) -> Proposal:
     require_possible(group)
     with services.reading():
         store = services.engine(environment)
-        if group.name in wanted(store):
+        if group.name in read_groups(store):
             raise Refused(f"There is a group {group.name} already. Choose it above to change it.")
-        waiting = sum(each.group is None and each.retired_at is None for each in seats(store).values())
+        waiting = sum(each.group is None and each.retired_at is None for each in read_assignments(store).values())
     lines = [f"group {group.name}", *group_changes.rendered(None, group, environment.settings.spark.master)]
     lines.append(
         "The controller starts its driver."
@@ -80,7 +80,7 @@ def preview_change(environment: Environment, seen: Group, then: Group) -> Propos
     require_sense(then)
     with services.reading():
         store = services.engine(environment)
-        now = wanted(store).get(seen.name)
+        now = read_groups(store).get(seen.name)
         loads = read_loads(store, time.time(), environment.settings.placement.most_games)
     master = environment.settings.spark.master
     if now is None or now.version != seen.version:

@@ -24,10 +24,10 @@ from pipeline.control.placement.planner import lines_of, proposed
 from pipeline.control.roles import require
 from pipeline.errors import Refused
 from pipeline.store import operations
-from pipeline.store.assignments import Seat, group_seats, seats
-from pipeline.store.groups import wanted
+from pipeline.store.assignments import GameAssignment, read_assignments, read_group_drivers
+from pipeline.store.groups import read_groups
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import Operation, Stale, Wish
+from pipeline.store.operations import Intent, Operation, Stale
 from pipeline.store.placing import Loads
 from pipeline.store.stream_control import decided
 
@@ -39,17 +39,17 @@ _MOST_SAID = 12  # of games that are left out
 class Preview:
     """What would be asked for, and what a person is shown of it."""
 
-    wish: Wish
+    wish: Intent
     lines: tuple[str, ...]  # raw names are in them: draw them as text
     games: int  # that it touches, those of its groups included; of a change of access the cells
     seen_at: float  # Unix seconds
     sections: Mapping[str, Sequence[str]] = field(default_factory=dict)  # more lines, which may be many, under a title
-    ask: Callable[[Wish], Operation | str] | None = None  # how it is asked for; None: by `ask`. A text: what was done
+    ask: Callable[[Intent], Operation | str] | None = None  # how it is asked for; None: by `ask`. A text: what was done
     needs: str | None = None  # the act whose role it takes; None: the wish's kind. Empty: anybody may
     label: str | None = None  # of the button that asks for it
 
 
-def touched(wish: Wish, there: Mapping[str, Seat]) -> int:
+def touched(wish: Intent, there: Mapping[str, GameAssignment]) -> int:
     """Count the games that a wish touches: those it is about, and all of the groups it is about."""
     about = {target.partition(":")[2] for target in wish.targets if target.startswith("game:")}
     names = {target.partition(":")[2] for target in wish.targets if target.startswith("group:")}
@@ -69,8 +69,8 @@ def preview_move(environment: Environment, keys: Sequence[str], group: str | Non
         raise Refused("Choose what to move, and the group that shall carry it.")
     with services.reading():
         store, now = services.engine(environment), time.time()
-        there, loads = seats(store), _loads(environment, store, now)
-        plan = moves.plan(dict.fromkeys(keys, group), there, group_seats(store), now, loads)
+        there, loads = read_assignments(store), _loads(environment, store, now)
+        plan = moves.plan(dict.fromkeys(keys, group), there, read_group_drivers(store), now, loads)
     if not plan.moves:
         raise Refused(f"Nothing to move: choose games that are not in group {group} already.")
     left = sorted(set(keys) - {each.game_key for each in plan.moves})
@@ -87,8 +87,8 @@ def preview_drain(environment: Environment, group: str) -> Preview:
     """
     with services.reading():
         store, now = services.engine(environment), time.time()
-        there, loads = seats(store), _loads(environment, store, now)
-        plan = drains.drain(group, there, group_seats(store), now, loads)
+        there, loads = read_assignments(store), _loads(environment, store, now)
+        plan = drains.drain(group, there, read_group_drivers(store), now, loads)
     wish = plan.wish(services.actor(), "")
     if not wish.targets:
         raise Refused(f"Nothing to drain: group {group} takes no games, and has none.")
@@ -104,11 +104,11 @@ def preview_proposed(environment: Environment) -> Preview:
     trigger = environment.settings.demux.trigger_seconds
     with services.reading():
         store, now = services.engine(environment), time.time()
-        there, loads = seats(store), _loads(environment, store, now)
+        there, loads = read_assignments(store), _loads(environment, store, now)
         placed, even = proposed(loads)
         # Who waits for its first group gets it from the controller, and from ingest: that is no move.
         found = [each for each in (*placed.placements, *even.placements) if each.source is not None]
-        plan = moves.plan({each.game_key: each.target for each in found}, there, group_seats(store), now, loads)
+        plan = moves.plan({each.game_key: each.target for each in found}, there, read_group_drivers(store), now, loads)
     lines = lines_of(placed, even, trigger)
     if not plan.moves:
         told = [_named(line, there) for line in lines]
@@ -126,8 +126,8 @@ def preview_groups(environment: Environment, kind: str, names: Sequence[str]) ->
     """
     with services.reading():
         store = services.engine(environment)
-        there = seats(store)
-        facts = groups.plan(kind, names, wanted(store))
+        there = read_assignments(store)
+        facts = groups.plan(kind, names, read_groups(store))
     if not facts:
         raise Refused(f"Nothing to {kind}: {', '.join(names) or 'no group'} is so already.")
     counts = Counter(each.group for each in there.values() if each.group is not None)
@@ -145,7 +145,7 @@ def preview_decision(environment: Environment, kind: str, keys: Sequence[str]) -
     """
     with services.reading():
         store = services.engine(environment)
-        there = seats(store)
+        there = read_assignments(store)
         facts = pauses.plan(kind, keys, there, decided(store))
     return _of_games(kind, keys, facts, pauses.wish, pauses.rendered, there)
 
@@ -157,7 +157,7 @@ def preview_retirement(environment: Environment, kind: str, keys: Sequence[str])
         Refused: a game does not exist, nothing would change, or the control store cannot be read.
     """
     with services.reading():
-        there = seats(services.engine(environment))
+        there = read_assignments(services.engine(environment))
         facts = retirement.plan(kind, keys, there)
     return _of_games(kind, keys, facts, retirement.wish, retirement.rendered, there)
 
@@ -179,7 +179,7 @@ def preview_repair(
         store, paths = services.engine(environment), environment.paths
         if kind == "rebuild" and not paths.bronze.exists():
             raise Refused(f"There is nothing to rebuild from: {paths.bronze} does not exist. Start ingest first.")
-        there, count = seats(store), kind == "replay" and len(keys) <= _MOST_COUNTED
+        there, count = read_assignments(store), kind == "replay" and len(keys) <= _MOST_COUNTED
         found = read_all_facts(store, paths, keys, time.time(), count=count, rows=rows)
         can = {key: next(each for each in capabilities(facts) if each.name == kind) for key, facts in found.items()}
         chosen = [key for key, capability in can.items() if capability.possible]
@@ -226,8 +226,8 @@ def _why_not(capability: Capability) -> str:
 
 
 def _of_games(
-    kind: str, keys: Sequence[str], facts: Mapping[str, object], wish: Callable[..., Wish],
-    rendered: Callable[..., list[str]], there: Mapping[str, Seat],
+    kind: str, keys: Sequence[str], facts: Mapping[str, object], wish: Callable[..., Intent],
+    rendered: Callable[..., list[str]], there: Mapping[str, GameAssignment],
 ) -> Preview:  # fmt: skip
     left = [f"{key} {_UNCHANGED[kind]}" for key in sorted(set(keys) - facts.keys())]
     if not facts:
@@ -257,7 +257,7 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
         store, most = services.engine(environment), environment.settings.placement.most_games
         done = operations.operation(store, operation_id)
         wish, lines = controller.undo(store, done, services.actor(), "", time.time(), most)
-        there = seats(store)
+        there = read_assignments(store)
     if not wish.targets:
         raise Refused(f"Nothing to undo: operation {done.operation_id[:8]} has no effect any more.")
     return _preview(wish, lines, there)
@@ -268,7 +268,7 @@ def inverse_of(kind: str) -> str:
     return {**pauses.INVERSE, **groups.INVERSE, **retirement.INVERSE}.get(kind, kind)
 
 
-def ask(environment: Environment, wish: Wish) -> Operation:
+def ask(environment: Environment, wish: Intent) -> Operation:
     """Write one operation, as the wish of who acts here; asked again with the same wish it is the same one.
 
     Raises:
@@ -323,7 +323,7 @@ def _loads(environment: Environment, store: Engine, now: float) -> Loads:
     return read_loads(store, now, environment.settings.placement.most_games)
 
 
-def _preview(wish: Wish, lines: Sequence[str], there: Mapping[str, Seat]) -> Preview:
+def _preview(wish: Intent, lines: Sequence[str], there: Mapping[str, GameAssignment]) -> Preview:
     first = sorted(lines, key=lambda line: line.partition(":")[0] in there)  # what it comes to, then each game
     return Preview(wish, tuple(_named(line, there) for line in first), touched(wish, there), time.time())
 
@@ -333,7 +333,7 @@ def _some(lines: Sequence[str]) -> list[str]:
     return [*lines[:_MOST_SAID], *more]
 
 
-def _named(line: str, there: Mapping[str, Seat]) -> str:
+def _named(line: str, there: Mapping[str, GameAssignment]) -> str:
     """Put a game's name before a line that begins with its key."""
     key = line.partition(":")[0]
     return f"{formatting.shown(there[key].game, 60)} · {line}" if key in there else line

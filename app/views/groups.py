@@ -71,7 +71,7 @@ def _take_link(steering: Steering) -> None:
     """Choose what the link names, and tell of what is not here."""
     unknown = {
         "steer": links.take("steer", _GROUP, steering.fleet.groups),
-        "games": links.take("games", _GAMES, steering.seats, many=True),
+        "games": links.take("games", _GAMES, steering.assignments, many=True),
         "to": links.take("to", _TO, steering.fleet.groups),
     }
     links.draw_unknown(unknown, _LINKED)
@@ -233,7 +233,7 @@ def _offer_group(environment: Environment, group: str, kind: str) -> None:
 
 def _draw_move(environment: Environment, steering: Steering) -> None:
     """Draw the plan of a move: games by their names, never by a place in a table."""
-    names = {key: formatting.game_text(key, seat.game) for key, seat in sorted(steering.seats.items())}
+    names = {key: formatting.game_text(key, seat.game) for key, seat in sorted(steering.assignments.items())}
     barred = services.barred(environment, "move")
     with st.container(border=True, key="plan_move", gap="small"):
         st.markdown("**Move games to another group**")

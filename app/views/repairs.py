@@ -18,7 +18,7 @@ from pipeline.delta.quarantine import REASONS
 from pipeline.errors import Refused
 from pipeline.repair.quarantined import moment
 from pipeline.store.fleet import GameRow
-from pipeline.store.stream_control import Decision
+from pipeline.store.stream_control import StreamControl
 
 _PLACE = "repairs_repair"
 _GAMES, _KIND, _OF = "repair", "repair_kind", "replay_of"
@@ -57,7 +57,7 @@ _COLUMNS = {
     "failures": st.column_config.TextColumn("Failures", width=75, help="In a row."),
     "last": st.column_config.TextColumn("Last failed", width=95),
 }
-_NOTHING = Decision()
+_NOTHING = StreamControl()
 
 
 def _page() -> None:
@@ -127,7 +127,7 @@ def _row(steering: Steering, row: GameRow, facts: Facts | None) -> dict[str, str
     }
 
 
-def _how(made: Decision, now: float) -> str:
+def _how(made: StreamControl, now: float) -> str:
     if made.parked_at is not None:
         return f"parked {formatting.age(now - made.parked_at)} ago"
     if made.failures:

@@ -22,7 +22,7 @@ class Undecided(Transient):
 
 def approval(
     engine: Engine, catalog: Catalog, settings: Settings, wanted: Request, actor: str, reason: str
-) -> tuple[proposals.Prepared, operations.Wish]:
+) -> tuple[proposals.Prepared, operations.Intent]:
     """Plan what a request comes to from how things are now, and return it with the operation to ask for.
 
     Raises:
@@ -40,7 +40,7 @@ def approval(
     return prepared, wish
 
 
-def approved(engine: Engine, wanted: Request, wish: operations.Wish) -> operations.Operation:
+def approved(engine: Engine, wanted: Request, wish: operations.Intent) -> operations.Operation:
     """Ask for the operation of an approved request, then write the decision; of two who decide the first one counts.
 
     Raises:

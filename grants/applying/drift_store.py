@@ -55,7 +55,7 @@ def ignore(engine: Engine, settings: Settings, findings: Sequence[Finding], acto
     marks = [each.mark for each in findings]
     act = audit.Act(actor, _IGNORE, targets, None, {"findings": marks, "reason": reason})
     with engine.begin() as connection:
-        audit.hold(connection)
+        audit.lock_log(connection)
         audit.begin(connection, act)
         for each in findings:
             connection.execute(delete(ignored_drift).where(ignored_drift.c.finding == id_of(each)))

@@ -15,8 +15,8 @@ from grants.applying import ledger, proposals
 from grants.applying.approvals import require_approved
 from grants.catalog import Catalog, CatalogAway, Probe
 from grants.model import Securable, folded
-from pipeline.control.operations.background_tasks import Works
-from pipeline.control.operations.executor import Kind, Progress, StepKind, World
+from pipeline.control.operations.background_tasks import BackgroundTasks
+from pipeline.control.operations.executor import ControlContext, OperationDefinition, StepDefinition, StepResult
 from pipeline.control.roles import CONTROLLER
 from pipeline.errors import Refused, Transient
 from pipeline.store.operations import Operation
@@ -41,31 +41,35 @@ class Executor:
     ) -> None:
         """Begin with nothing to do; `stop` ends waits between two reads, `seen` is called when changes were seen."""
         self._open, self._stop, self._observe_seconds, self._seen = open_catalog, stop, observe_seconds, seen
-        self._works = Works()
+        self._works = BackgroundTasks()
 
-    def kind(self) -> Kind:
+    def kind(self) -> OperationDefinition:
         """Return the kind of operation it carries out."""
         steps = (
-            StepKind("check", partial(self._in_thread, self._check), _STEP_SECONDS),
-            StepKind("apply", partial(self._in_thread, self._apply), _STEP_SECONDS),
-            StepKind("keep", self._keep, 60.0),
-            StepKind("observe", partial(self._in_thread, self._observe), _STEP_SECONDS, verifies=True, tells=True),
-            StepKind("probe", partial(self._in_thread, self._probe), _STEP_SECONDS, verifies=True, tells=True),
-            StepKind("judge", self._judge, 60.0, verifies=True),
+            StepDefinition("check", partial(self._in_thread, self._check), _STEP_SECONDS),
+            StepDefinition("apply", partial(self._in_thread, self._apply), _STEP_SECONDS),
+            StepDefinition("keep", self._keep, 60.0),
+            StepDefinition(
+                "observe", partial(self._in_thread, self._observe), _STEP_SECONDS, verifies=True, tells=True
+            ),
+            StepDefinition("probe", partial(self._in_thread, self._probe), _STEP_SECONDS, verifies=True, tells=True),
+            StepDefinition("judge", self._judge, 60.0, verifies=True),
         )
-        return Kind(proposals.KIND, steps, lambda _, operation: operation.preview, _done)
+        return OperationDefinition(proposals.KIND, steps, lambda _, operation: operation.preview, _done)
 
-    def _in_thread(self, work: Callable[[World, Operation], str], world: World, operation: Operation) -> Progress:
+    def _in_thread(
+        self, work: Callable[[ControlContext, Operation], str], world: ControlContext, operation: Operation
+    ) -> StepResult:
         name = f"{operation.operation_id} {work.__name__}"
         if not self._works.has(name):
             self._works.begin(name, partial(work, world, operation))
         try:
             said = self._works.take(name)
         except Transient as away:
-            return Progress("waiting", str(away))
-        return Progress("waiting", "The catalog is being asked.") if said is None else Progress("done", said)
+            return StepResult("waiting", str(away))
+        return StepResult("waiting", "The catalog is being asked.") if said is None else StepResult("done", said)
 
-    def _check(self, world: World, operation: Operation) -> str:
+    def _check(self, world: ControlContext, operation: Operation) -> str:
         """Plan it anew, and go on only if that comes to what was shown, and may be.
 
         Raises:
@@ -80,7 +84,7 @@ class Executor:
         ledger.write(world.engine, operation, planned.plan.change_set)
         return f"It is as it was shown: {len(planned.plan.changes)} changes to make."
 
-    def _apply(self, world: World, operation: Operation) -> str:
+    def _apply(self, world: ControlContext, operation: Operation) -> str:
         """Apply each change that is not applied yet; where USE_* fails, what rests on it is kept back."""
         catalog = self._open()
         by_principal: dict[str, list[ledger.Item]] = {}
@@ -92,12 +96,12 @@ class Executor:
         made = ledger.items(world.engine, operation.operation_id)
         return f"{sum(each.is_done for each in made)} of {len(made)} applied."
 
-    def _keep(self, world: World, operation: Operation) -> Progress:
+    def _keep(self, world: ControlContext, operation: Operation) -> StepResult:
         wishes = proposals.wishes_of(operation.parameters["wishes"])
         ledger.keep(world.engine, operation, ledger.done(world.engine, operation.operation_id), wishes)
-        return Progress("done", "Written into the ledger.")
+        return StepResult("done", "Written into the ledger.")
 
-    def _observe(self, world: World, operation: Operation) -> str:
+    def _observe(self, world: ControlContext, operation: Operation) -> str:
         """Read until every applied change is seen, or its time is over."""
         catalog, until = self._open(), time.monotonic() + self._observe_seconds
         pause = 0.1
@@ -123,7 +127,7 @@ class Executor:
                 raise CatalogAway("The controller is stopping.")
             pause = min(pause * 2, 5.0)
 
-    def _probe(self, world: World, operation: Operation) -> str:
+    def _probe(self, world: ControlContext, operation: Operation) -> str:
         """Try to read as those who gain and those who lose; what comes out is told, and judged at the end."""
         catalog = self._open()
         failed = {
@@ -140,22 +144,22 @@ class Executor:
             tried += [(who, key, gains, catalog.probe(who, tables[key])) for who, key in chosen]
         return _told_of(tried, parts_failed=bool(failed))
 
-    def _judge(self, world: World, operation: Operation) -> Progress:
+    def _judge(self, world: ControlContext, operation: Operation) -> StepResult:
         """Say what was not done, if anything was not: a set of which a part has failed has not succeeded."""
         made = ledger.items(world.engine, operation.operation_id)
         failed = [each for each in made if each.state in {"failed", "planned", "unseen"}]
         if not failed:
-            return Progress("done", "Nothing has failed.")
+            return StepResult("done", "Nothing has failed.")
         first = "; ".join(
             f"{each.change.principal} on {each.change.securable.full_name}: {each.said}" for each in failed[:3]
         )
         more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
-        return Progress(
+        return StepResult(
             "failed", f"{len(made) - len(failed)} of {len(made)} changes are done. {len(failed)} not: {first}{more}"
         )
 
 
-def _apply_to_one(world: World, operation: Operation, catalog: Catalog, mine: list[ledger.Item]) -> None:
+def _apply_to_one(world: ControlContext, operation: Operation, catalog: Catalog, mine: list[ledger.Item]) -> None:
     kept_back = None
     for item in mine:
         if item.is_done:

@@ -14,10 +14,10 @@ from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 from grants.catalog import Change
 from grants.model import Securable, folded, securable
 from grants.planning.change_set import ChangeSet
-from grants.planning.entitlements import Entitlement, Given, Managed, Wish
+from grants.planning.entitlements import AccessIntent, Entitlement, Given, Managed
 from pipeline.errors import Refused
 from pipeline.store.leases import store_now
-from pipeline.store.operations import Operation, hold
+from pipeline.store.operations import Operation, lock_operation
 from pipeline.store.tables import access_change_sets, access_items, entitlements, given_access
 
 State = Literal["planned", "applied", "observed", "unseen", "failed"]
@@ -74,7 +74,7 @@ def write(engine: Engine, operation: Operation, change_set: ChangeSet) -> None:
         Stale: somebody else has changed the operation since it was read.
     """
     with engine.begin() as connection:
-        hold(connection, operation)
+        lock_operation(connection, operation)
         mine = access_change_sets.c.operation_id == operation.operation_id
         if connection.execute(select(access_change_sets.c.operation_id).where(mine)).first() is not None:
             return
@@ -138,12 +138,12 @@ def mark(engine: Engine, operation: Operation, number: int, state: State, said: 
         Stale: somebody else has changed the operation since it was read.
     """
     with engine.begin() as connection:
-        hold(connection, operation)
+        lock_operation(connection, operation)
         mine = (access_items.c.operation_id == operation.operation_id) & (access_items.c.number == number)
         connection.execute(update(access_items).where(mine).values(state=state, said=said, changed_at=store_now()))
 
 
-def keep(engine: Engine, operation: Operation, done: ChangeSet, wishes: Iterable[Wish]) -> None:
+def keep(engine: Engine, operation: Operation, done: ChangeSet, wishes: Iterable[AccessIntent]) -> None:
     """Write what turnout holds after a change set, or that part of it which the catalog has taken; twice is once.
 
     Reasons and tickets are those of the wishes; an entitlement that comes back has the operation's.
@@ -153,7 +153,7 @@ def keep(engine: Engine, operation: Operation, done: ChangeSet, wishes: Iterable
     """
     terms = {(each.cell, each.until): (each.reason, each.ticket) for each in wishes}
     with engine.begin() as connection:
-        hold(connection, operation)
+        lock_operation(connection, operation)
         before = _managed(connection)
         after = done.kept(before)
         for each in before.given - after.given:

@@ -16,7 +16,7 @@ from grants.model import Observed, Securable, folded
 from grants.observing import snapshot
 from grants.observing.resolver import Resolver
 from grants.planning import guardrails
-from grants.planning.entitlements import NO_GAME, Wish
+from grants.planning.entitlements import NO_GAME, AccessIntent
 from grants.planning.guardrails import Case, Person
 from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
@@ -36,7 +36,7 @@ _TARGET: Final = 60  # characters of a principal that its target shows
 class Prepared:
     """A plan from a picture that was just read, and what it was planned for."""
 
-    wishes: tuple[Wish, ...]
+    wishes: tuple[AccessIntent, ...]
     plan: AccessPlan
     observed: Observed
     undoes: str | None = None  # the operation it takes back
@@ -50,7 +50,7 @@ class Prepared:
             "effects": [[each.principal, each.key, each.was, each.then] for each in self.plan.effects],
         }
 
-    def asked_by(self, actor: str, reason: str, **more: str) -> operations.Wish:
+    def asked_by(self, actor: str, reason: str, **more: str) -> operations.Intent:
         """Return the operation to ask for; `more` is kept with it, such as who requested it."""
         keys = {wish.key for wish in self.wishes} - {NO_GAME} | {each.key for each in self.plan.effects}
         cells = [*(each.principal for each in self.plan.changes), *(wish.principal for wish in self.wishes)]
@@ -58,7 +58,7 @@ class Prepared:
         who = {folded(each) for each in (*cells, *(each.principal for each in made))}
         parameters = {"wishes": [asdict(each) for each in self.wishes], "games": sorted(keys), **more}
         targets = tuple(sorted(target(each) for each in who)) if not self.plan.is_empty else ()
-        return operations.Wish(KIND, targets, actor, reason, parameters, self.preview, undoes=self.undoes)
+        return operations.Intent(KIND, targets, actor, reason, parameters, self.preview, undoes=self.undoes)
 
 
 def schema_of(access: Access) -> Securable:
@@ -79,7 +79,7 @@ def target(principal: str) -> str:
     return f"reader:{hashlib.sha256(name.encode()).hexdigest()[:_TARGET]}"
 
 
-def prepare(engine: Engine, catalog: Catalog, access: Access, wishes: Sequence[Wish]) -> Prepared:
+def prepare(engine: Engine, catalog: Catalog, access: Access, wishes: Sequence[AccessIntent]) -> Prepared:
     """Read what wishes are about, and plan them.
 
     Raises:
@@ -147,7 +147,7 @@ def require_allowed(
     settings: Settings,
     catalog: Catalog,
     prepared: Prepared,
-    by: operations.Operation | operations.Wish,
+    by: operations.Operation | operations.Intent,
 ) -> None:
     """Go on only where the rules allow a plan: who asked for it, who approved, who gets what.
 
@@ -176,9 +176,9 @@ def require_allowed(
     )
 
 
-def wishes_of(tree: Iterable[Mapping[str, Any]]) -> list[Wish]:
+def wishes_of(tree: Iterable[Mapping[str, Any]]) -> list[AccessIntent]:
     """Return wishes from what was kept of them."""
-    return [Wish(**each) for each in tree]
+    return [AccessIntent(**each) for each in tree]
 
 
 def lines(prepared: Prepared) -> list[str]:

@@ -55,7 +55,7 @@ def ask(engine: Engine, requester: str, wishes: Sequence[Mapping[str, Any]], rea
     request_id, asked = uuid.uuid4().hex, _cells(wishes)
     act = audit.Act(requester, "request access", _targets(wishes), None, {"request": request_id, "reason": reason})
     with engine.begin() as connection:
-        audit.hold(connection)
+        audit.lock_log(connection)
         mine = (access_requests.c.requester == requester) & (access_requests.c.state == "asked")
         waiting = [_read(row) for row in connection.execute(select(access_requests).where(mine))]
         for each in waiting:
@@ -107,7 +107,7 @@ def decide(
         "version": request.version + 1,
     }  # fmt: skip
     with engine.begin() as connection:
-        audit.hold(connection)
+        audit.lock_log(connection)
         audit.begin(connection, act)
         still_asked = mine & (access_requests.c.state == "asked")
         if not connection.execute(update(access_requests).where(still_asked).values(values)).rowcount:

@@ -9,7 +9,7 @@ from deltalake.schema import ArrayType, MapType, StructType
 
 from grants.catalog import Catalog, CatalogAway, Gone
 from grants.model import Securable
-from pipeline.control.operations.executor import World
+from pipeline.control.operations.executor import ControlContext
 from pipeline.errors import Refused
 from pipeline.names import GameKey
 from pipeline.store.games import known_games
@@ -17,7 +17,7 @@ from pipeline.store.games import known_games
 _log: Final = logging.getLogger("turnout")
 
 
-def register_missing(world: World, catalog: Catalog, schema: Securable) -> list[str]:
+def register_missing(world: ControlContext, catalog: Catalog, schema: Securable) -> list[str]:
     """Register the tables that games have and the catalog does not know; return why some could not be.
 
     Raises:

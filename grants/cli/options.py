@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from grants.applying import proposals as desk
 from grants.catalog import Catalog
 from grants.formats.rows import Row
-from grants.planning.entitlements import Wish
+from grants.planning.entitlements import AccessIntent
 from pipeline.cli.operation_options import keys_of
 from pipeline.cli.options import together
 from pipeline.errors import Refused
@@ -61,7 +61,7 @@ class Opened:
 
         return {str(key): name for key, name in known_games(self.engine).items()}
 
-    def prepared(self, wishes: Sequence[Wish]) -> desk.Prepared:
+    def prepared(self, wishes: Sequence[AccessIntent]) -> desk.Prepared:
         """Read what wishes are about, and plan them."""
         return desk.prepare(self.engine, self.catalog(), self.settings.access, wishes)
 
@@ -74,7 +74,7 @@ def opened(env_dir: Path) -> Opened:
     return Opened(settings, paths, open_store(settings, paths))
 
 
-def wishes_from(there: Opened, policy: Path | None, prune: bool, reason: str, **single: Any) -> list[Wish]:
+def wishes_from(there: Opened, policy: Path | None, prune: bool, reason: str, **single: Any) -> list[AccessIntent]:
     """Return what the options of `WISHES` ask for.
 
     Raises:
@@ -94,7 +94,7 @@ def wishes_from(there: Opened, policy: Path | None, prune: bool, reason: str, **
 def singles(
     names: Mapping[str, str], granted: Sequence[str], revoked: Sequence[str], principals: Sequence[str],
     until: str | None, ticket: str | None, reason: str,
-) -> list[Wish]:  # fmt: skip
+) -> list[AccessIntent]:  # fmt: skip
     """Return the wishes that give and take these games for these principals.
 
     Raises:
@@ -107,19 +107,19 @@ def singles(
     end = None if until is None else float(parse_until(until))
     return [
         *(
-            Wish(who, key, read=True, until=end, reason=reason, ticket=ticket or "")
+            AccessIntent(who, key, read=True, until=end, reason=reason, ticket=ticket or "")
             for who in principals
             for key in keys_of(granted, names)
         ),
         *(
-            Wish(who, key, read=False, reason=reason, ticket=ticket or "")
+            AccessIntent(who, key, read=False, reason=reason, ticket=ticket or "")
             for who in principals
             for key in keys_of(revoked, names)
         ),
     ]
 
 
-def _of_policy(there: Opened, file: Path, prune: bool, reason: str) -> list[Wish]:
+def _of_policy(there: Opened, file: Path, prune: bool, reason: str) -> list[AccessIntent]:
     from grants.applying import ledger
     from grants.formats import policy
     from grants.model import folded
@@ -135,7 +135,7 @@ def _of_policy(there: Opened, file: Path, prune: bool, reason: str) -> list[Wish
         click.echo(f"Note: {warning}", err=True)
     cells = [each for each in policy.cells(parsed, names) if each.until is None or each.until > now]
     wishes = [
-        Wish(
+        AccessIntent(
             each.principal,
             each.key,
             read=True,
@@ -150,13 +150,13 @@ def _of_policy(there: Opened, file: Path, prune: bool, reason: str) -> list[Wish
         named = {(folded(each.principal), each.key) for each in cells}
         gone = {each.cell: each for each in ledger.managed(there.engine).entitlements if each.cell not in named}
         why = reason or "the policy does not name it"
-        wishes += [Wish(each.principal, each.key, read=False, reason=why) for _, each in sorted(gone.items())]
+        wishes += [AccessIntent(each.principal, each.key, read=False, reason=why) for _, each in sorted(gone.items())]
     return wishes
 
 
-def of_rows(rows: Sequence[Row], reason: str) -> list[Wish]:
+def of_rows(rows: Sequence[Row], reason: str) -> list[AccessIntent]:
     """Return the wishes that make imported rows true."""
     return [
-        Wish(each.principal, each.key, True, each.until, each.reason or reason, each.ticket or "", adopt=True)
+        AccessIntent(each.principal, each.key, True, each.until, each.reason or reason, each.ticket or "", adopt=True)
         for each in rows
     ]

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from grants.model import ALL_PRIVILEGES, KNOWN, SELECT, Observed, Securable, folded
 from grants.observing.resolver import Resolver
 from grants.observing.verdict import place
-from grants.planning.entitlements import NO_GAME, Cell, Entitlement, Given, Managed, Wish
+from grants.planning.entitlements import NO_GAME, AccessIntent, Cell, Entitlement, Given, Managed
 from grants.planning.usage_privileges import idle, readers_by, uses
 from pipeline.errors import Refused
 
@@ -84,7 +84,7 @@ def drift(observed: Observed, managed: Managed, now: float, ignored: Mapping[str
     return Drift(tuple(replace(each, ignored=ignored.get(each.mark)) for each in ordered), unread)
 
 
-def wish(finding: Finding, act: Act, reason: str, ticket: str = "") -> Wish:
+def wish(finding: Finding, act: Act, reason: str, ticket: str = "") -> AccessIntent:
     """Return the wish that does an act about a finding; to ignore is none, its reason is kept by `Finding.mark`.
 
     Raises:
@@ -94,16 +94,16 @@ def wish(finding: Finding, act: Act, reason: str, ticket: str = "") -> Wish:
         raise Refused(f"{finding.mark}: there is no plan to {act} that. Possible: {', '.join(finding.acts)}.")
     who, key, ours = finding.principal, finding.securable.path[-1], finding.entitlement
     if finding.kind == "extra" and SELECT not in finding.privileges:
-        return Wish(who, NO_GAME, read=False, reason=reason, ticket=ticket)
+        return AccessIntent(who, NO_GAME, read=False, reason=reason, ticket=ticket)
     if finding.kind == "extra":
         given = act == "adopt"
-        return Wish(who, key, read=given, reason=reason, ticket=ticket, adopt=given, revert=not given)
+        return AccessIntent(who, key, read=given, reason=reason, ticket=ticket, adopt=given, revert=not given)
     if ours is None:
-        return Wish(who, key, read=False, reason=reason, ticket=ticket, revert=True)
+        return AccessIntent(who, key, read=False, reason=reason, ticket=ticket, revert=True)
     if finding.kind == "recreated" and not finding.privileges:
-        return Wish(who, key, read=True, until=ours.until, reason=reason, ticket=ticket, adopt=True)
+        return AccessIntent(who, key, read=True, until=ours.until, reason=reason, ticket=ticket, adopt=True)
     read = act == "revert" and finding.kind in {"missing", "recreated"}
-    return Wish(who, key, read=read, until=ours.until, reason=reason, ticket=ticket)
+    return AccessIntent(who, key, read=read, until=ours.until, reason=reason, ticket=ticket)
 
 
 def _of_entitlements(resolver: Resolver, by_cell: Mapping[Cell, list[Entitlement]], now: float) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from grants.catalog import Change
 from grants.model import EVERYONE, SELECT, folded
 from grants.observing.resolver import Resolver
 from grants.observing.verdict import OWNERSHIP, Way, place
-from grants.planning.entitlements import NO_GAME, Cell, Entitlement, Wish
+from grants.planning.entitlements import NO_GAME, AccessIntent, Cell, Entitlement
 from grants.planning.usage_privileges import uses
 
 _WORDS: Final[Mapping[bool | None, str]] = {True: "reads", False: "does not read", None: "not known"}
@@ -33,7 +33,7 @@ class Effect(NamedTuple):
 class Unmoved(NamedTuple):
     """A wish by which nothing changes for its cell, or not what was asked for."""
 
-    wish: Wish
+    wish: AccessIntent
     reads: bool | None  # after the plan; None: not known
     sentence: str
 
@@ -52,7 +52,7 @@ def effects(before: Resolver, after: Resolver, changes: Iterable[Change]) -> Ite
 
 
 def unmoved(
-    before: Resolver, after: Resolver, wishes: Iterable[Wish], left: Mapping[Cell, Sequence[Entitlement]]
+    before: Resolver, after: Resolver, wishes: Iterable[AccessIntent], left: Mapping[Cell, Sequence[Entitlement]]
 ) -> Iterator[Unmoved]:
     """Yield each wish that changes nothing of who reads, with the reason and what would."""
     tables = after.observed.tables
@@ -72,9 +72,11 @@ def unmoved(
                 yield Unmoved(wish, then, f"{principal} {_WORDS[then]} {wish.key} already.")
 
 
-def warnings(before: Resolver, after: Resolver, wishes: Sequence[Wish], changes: Iterable[Change]) -> Iterator[str]:
+def warnings(
+    before: Resolver, after: Resolver, wishes: Sequence[AccessIntent], changes: Iterable[Change]
+) -> Iterator[str]:
     """Yield what somebody should think about before they apply a plan, one sentence each."""
-    by_principal: dict[tuple[str, bool], list[Wish]] = defaultdict(list)
+    by_principal: dict[tuple[str, bool], list[AccessIntent]] = defaultdict(list)
     for wish in wishes:
         by_principal[folded(wish.principal), wish.read].append(wish)
     for (who, gives), asked in sorted(by_principal.items()):
@@ -86,7 +88,7 @@ def warnings(before: Resolver, after: Resolver, wishes: Sequence[Wish], changes:
             yield f"{change.principal} loses {what}, also for what lies there and is no game: that is not seen here."
 
 
-def _about_giving(before: Resolver, who: str, asked: Sequence[Wish]) -> Iterator[str]:
+def _about_giving(before: Resolver, who: str, asked: Sequence[AccessIntent]) -> Iterator[str]:
     known = before.observed.directory.principals.get(who)
     if known is not None and known.kind == "user":
         yield f"{known.name} is a user: prefer a group, whose members come and go without new grants."
@@ -102,14 +104,14 @@ def _about_giving(before: Resolver, who: str, asked: Sequence[Wish]) -> Iterator
         yield f"{before.name(who)} reads {len(covered)} of these games already: {covered[0].key} by {ways[0].words}."
 
 
-def _about_taking(after: Resolver, who: str, asked: Sequence[Wish]) -> Iterator[str]:
+def _about_taking(after: Resolver, who: str, asked: Sequence[AccessIntent]) -> Iterator[str]:
     could = [wish for wish in asked if wish.key in after.reading(who).could]
     if could:
         way = after.verdict(who, could[0].key).granting[0]
         yield f"{after.name(who)} could grant itself {len(could)} of these games again, by {way.words}."
 
 
-def _left(after: Resolver, wish: Wish) -> Iterator[Unmoved]:
+def _left(after: Resolver, wish: AccessIntent) -> Iterator[Unmoved]:
     """Yield what somebody keeps above the tables where all of it that nobody needs was to be taken."""
     who = after.name(wish.principal)
     for need, where in uses(after.observed):
@@ -118,11 +120,11 @@ def _left(after: Resolver, wish: Wish) -> Iterator[Unmoved]:
             yield Unmoved(wish, None, f"{who} keeps {need} on {place(where)}: {why}.")
 
 
-def _select_ways(resolver: Resolver, wish: Wish) -> tuple[Way, ...]:
+def _select_ways(resolver: Resolver, wish: AccessIntent) -> tuple[Way, ...]:
     return resolver.verdict(wish.principal, wish.key).needs[0].ways
 
 
-def _why_not(after: Resolver, wish: Wish, then: bool | None, left: Sequence[Entitlement]) -> str:
+def _why_not(after: Resolver, wish: AccessIntent, then: bool | None, left: Sequence[Entitlement]) -> str:
     who, key = after.name(wish.principal), wish.key
     if then is None or wish.read:
         verdict = after.verdict(who, key)
@@ -136,7 +138,7 @@ def _why_not(after: Resolver, wish: Wish, then: bool | None, left: Sequence[Enti
     return f"{who} still reads {key} {'; and '.join(fixes)}."
 
 
-def _fix(after: Resolver, wish: Wish, way: Way) -> str:
+def _fix(after: Resolver, wish: AccessIntent, way: Way) -> str:
     words = f"by {way.words}"
     if way.by == OWNERSHIP:
         return f"{words}: make somebody else the owner"

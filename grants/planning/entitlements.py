@@ -21,7 +21,7 @@ NO_GAME: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class AccessIntent:
     """What somebody wants of one principal and one game.
 
     `read` with `until` gives it until then (Unix seconds) and leaves a permanent entitlement alone; not to `read` with
@@ -122,7 +122,9 @@ def taken_by(changes: Iterable[Change]) -> Iterator[Given]:
         yield from given_by(change, change.remove)
 
 
-def expired(entitlements: Iterable[Entitlement], now: float) -> tuple[Wish, ...]:
+def expired(entitlements: Iterable[Entitlement], now: float) -> tuple[AccessIntent, ...]:
     """Return the wishes that end all temporary entitlements whose time has come."""
     over = sorted((each for each in entitlements if each.is_over(now)), key=lambda each: (each.cell, each.until or 0.0))
-    return tuple(Wish(each.principal, each.key, read=False, until=each.until, reason="expired") for each in over)
+    return tuple(
+        AccessIntent(each.principal, each.key, read=False, until=each.until, reason="expired") for each in over
+    )

@@ -18,7 +18,7 @@ from grants.observing.resolver import Resolver
 from grants.observing.verdict import place
 from grants.planning.change_set import ChangeSet, Draft, Spellings, ours_of, simulate
 from grants.planning.effects import Effect, Unmoved, effects, unmoved, warnings
-from grants.planning.entitlements import NO_GAME, NOTHING, Cell, Entitlement, Given, Managed, Wish
+from grants.planning.entitlements import NO_GAME, NOTHING, AccessIntent, Cell, Entitlement, Given, Managed
 from grants.planning.usage_privileges import give, idle, take, uses
 from pipeline.errors import Refused
 from pipeline.store.operations import hash_of
@@ -31,7 +31,7 @@ _REVERTED: Final = frozenset({SELECT, BROWSE})
 class AccessPlan:
     """What is done, what comes of it and what it depends on; applied and planned again it is empty."""
 
-    wishes: tuple[Wish, ...] = ()
+    wishes: tuple[AccessIntent, ...] = ()
     change_set: ChangeSet = field(default_factory=ChangeSet)
     managed: Managed = NOTHING  # what was kept before it
     effects: tuple[Effect, ...] = ()
@@ -121,7 +121,7 @@ def uncollected() -> Iterator[None]:
 
 
 @uncollected()
-def plan(observed: Observed, wishes: Sequence[Wish], managed: Managed, now: float) -> AccessPlan:
+def plan(observed: Observed, wishes: Sequence[AccessIntent], managed: Managed, now: float) -> AccessPlan:
     """Plan what makes wishes true.
 
     Raises:
@@ -163,7 +163,7 @@ def plan(observed: Observed, wishes: Sequence[Wish], managed: Managed, now: floa
 def assembled(
     before: Resolver,
     done: Stage,
-    wishes: tuple[Wish, ...],
+    wishes: tuple[AccessIntent, ...],
     cells: Cells,
     managed: Managed,
     adopted: Iterable[Given] = (),
@@ -182,9 +182,9 @@ def assembled(
     )  # fmt: skip
 
 
-def _checked(before: Resolver, wishes: Sequence[Wish], now: float) -> tuple[Wish, ...]:
+def _checked(before: Resolver, wishes: Sequence[AccessIntent], now: float) -> tuple[AccessIntent, ...]:
     observed = before.observed
-    asked: dict[tuple[Cell, bool], Wish] = {}
+    asked: dict[tuple[Cell, bool], AccessIntent] = {}
     for raw in wishes:
         name = before.name(raw.principal)
         wish = raw if name == raw.principal else replace(raw, principal=name)
@@ -203,7 +203,7 @@ def _checked(before: Resolver, wishes: Sequence[Wish], now: float) -> tuple[Wish
     return tuple(asked.values())
 
 
-def _require_known(before: Resolver, wish: Wish, now: float) -> None:
+def _require_known(before: Resolver, wish: AccessIntent, now: float) -> None:
     if not wish.read:
         return
     before.table(wish.key)
@@ -213,7 +213,7 @@ def _require_known(before: Resolver, wish: Wish, now: float) -> None:
         raise Refused(f"{wish.principal} cannot be given {wish.key} until a time that has passed.")
 
 
-def _entitled(before: Resolver, wishes: Iterable[Wish], managed: Managed) -> Cells:
+def _entitled(before: Resolver, wishes: Iterable[AccessIntent], managed: Managed) -> Cells:
     cells = Cells.of(managed.entitlements)
     for wish in wishes:
         if wish.read:
@@ -226,7 +226,7 @@ def _entitled(before: Resolver, wishes: Iterable[Wish], managed: Managed) -> Cel
     return cells
 
 
-def _use_left_over(resolver: Resolver, wishes: Iterable[Wish], managed: Managed, cells: Cells) -> Draft:
+def _use_left_over(resolver: Resolver, wishes: Iterable[AccessIntent], managed: Managed, cells: Cells) -> Draft:
     """Take what turnout gave above the tables from those who need it for nothing any more."""
     losing = {folded(wish.principal) for wish in wishes if not wish.read} - {who for who, _ in cells.then}
     given = {Given(where, who, need) for who in idle(resolver, losing) for need, where in uses(resolver.observed)}
@@ -246,7 +246,7 @@ def _brought(before: Resolver, changes: Sequence[Change]) -> Iterable[Cell]:
             yield from ((who, key) for key in (then.reads | then.unknown) - was.reads)
 
 
-def _facts(before: Resolver, wishes: Iterable[Wish], done: ChangeSet, managed: Managed) -> dict[str, Any]:
+def _facts(before: Resolver, wishes: Iterable[AccessIntent], done: ChangeSet, managed: Managed) -> dict[str, Any]:
     """Return what the plan depends on: no assignment of anybody else, and no securable that it does not touch."""
     observed, above = before.observed, tuple(before.observed.schema.chain())
     touched: dict[Securable, set[str]] = defaultdict(set)
@@ -281,8 +281,8 @@ def _facts(before: Resolver, wishes: Iterable[Wish], done: ChangeSet, managed: M
     }
 
 
-def _by_key(wishes: Iterable[Wish]) -> Mapping[str, list[Wish]]:
-    found: dict[str, list[Wish]] = defaultdict(list)
+def _by_key(wishes: Iterable[AccessIntent]) -> Mapping[str, list[AccessIntent]]:
+    found: dict[str, list[AccessIntent]] = defaultdict(list)
     for wish in wishes:
         found[wish.key].append(wish)
     return found

@@ -60,14 +60,14 @@ def list_groups(env_dir: Path, as_json: bool) -> None:
 @_wanted
 def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> None:
     """Make group NAME known; games that wait for a group may go there."""
-    from pipeline.control.group_changes import laid_over
+    from pipeline.control.group_changes import apply_options
     from pipeline.store.engine import open_store
     from pipeline.store.groups import Group, create
 
     settings, paths = load(env_dir)
     engine, most_games = open_store(settings, paths), settings.placement.most_games
     require(current(settings, engine), getpass.getuser(), "create a group")
-    made = create(engine, laid_over(Group(name), options), getpass.getuser(), reason or "", most_games)
+    made = create(engine, apply_options(Group(name), options), getpass.getuser(), reason or "", most_games)
     click.echo(f"group {made.name} is known" + ("" if made.backend == "none" else "; the controller starts its driver"))
 
 
@@ -76,17 +76,17 @@ def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -
 @_wanted
 def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> None:
     """Change what is wanted of group NAME; a new Spark master counts from its driver's next start."""
-    from pipeline.control.group_changes import laid_over, rendered
+    from pipeline.control.group_changes import apply_options, rendered
     from pipeline.store.engine import open_store
-    from pipeline.store.groups import change, wanted
+    from pipeline.store.groups import change, read_groups
 
     settings, paths = load(env_dir)
     engine = open_store(settings, paths)
     require(current(settings, engine), getpass.getuser(), "change a group")
-    seen = wanted(engine).get(name)
+    seen = read_groups(engine).get(name)
     if seen is None:
         raise Refused(f"There is no cluster group {name!r}. `turnout groups list` shows those there are.")
-    changed = laid_over(seen, options)
+    changed = apply_options(seen, options)
     if changed == seen:
         raise Refused("Nothing to change is named. See `turnout groups set --help`.")
     change(engine, seen, changed, getpass.getuser(), reason or "")
@@ -105,11 +105,11 @@ def _steering(kind: str, help_text: str) -> click.Command:
         from pipeline.control.operations import groups as steering
         from pipeline.store.engine import open_store
         from pipeline.store.games import known_groups
-        from pipeline.store.groups import wanted
+        from pipeline.store.groups import read_groups
 
         settings, paths = load(env_dir)
         engine = open_store(settings, paths)
-        facts = steering.plan(kind, groups, wanted(engine))
+        facts = steering.plan(kind, groups, read_groups(engine))
         counts = Counter(group for group in known_groups(engine).values() if group is not None)
         wish = steering.wish(kind, facts, getpass.getuser(), how.reason)
         asked(settings, engine, wish, steering.rendered(kind, facts, counts), how)
@@ -127,13 +127,13 @@ groups.add_command(drain)
 def _rows(engine: Engine) -> list[dict[str, Any]]:
     from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
     from pipeline.store.games import known_groups
-    from pipeline.store.groups import driving, ended_runs, wanted
+    from pipeline.store.groups import active_drivers, ended_runs, read_groups
     from pipeline.store.leases import store_time
 
-    drivers, ended = driving(engine), ended_runs(engine, store_time(engine) - WINDOW_SECONDS)
+    drivers, ended = active_drivers(engine), ended_runs(engine, store_time(engine) - WINDOW_SECONDS)
     counts = Counter(known_groups(engine).values())
     rows = []
-    for name, group in wanted(engine).items():
+    for name, group in read_groups(engine).items():
         driver = drivers.get(name)
         died = [run for run in ended.get(name, []) if run.died]
         told = {

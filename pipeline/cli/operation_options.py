@@ -16,7 +16,7 @@ from pipeline.control.roles import current, require
 from pipeline.names import plain
 from pipeline.repair.game import find
 from pipeline.settings import Settings
-from pipeline.store.operations import Operation, Step, Wish
+from pipeline.store.operations import Intent, Operation, Step
 
 _LOOK_SECONDS: Final = 0.5
 _OPTIONS: Final = together(
@@ -58,7 +58,7 @@ def keys_of(wanted: Sequence[str], known: Mapping[str, str]) -> list[str]:
 
 
 def asked(
-    settings: Settings, engine: Engine, wish: Wish, lines: Sequence[str], how: How, left_out: Sequence[str] = ()
+    settings: Settings, engine: Engine, wish: Intent, lines: Sequence[str], how: How, left_out: Sequence[str] = ()
 ) -> NoReturn:
     """Show what is to be done, ask for it unless it is nothing or a dry run, and follow it; end with the exit code.
 

@@ -25,13 +25,13 @@ from pipeline.store.placing import GroupLoad
 def propose(env_dir: Path, do_it: bool, most: int, how: How) -> None:
     """Show the moves that most reduce the highest load, after those of games that cannot stay where they are."""
     from pipeline.control.operations import moves
-    from pipeline.store.assignments import group_seats, seats
+    from pipeline.store.assignments import read_assignments, read_group_drivers
     from pipeline.store.engine import open_store
     from pipeline.store.loads import read_loads
 
     settings, paths = load(env_dir)
     engine, now = open_store(settings, paths), time.time()
-    there, loads = seats(engine), read_loads(engine, now, settings.placement.most_games)
+    there, loads = read_assignments(engine), read_loads(engine, now, settings.placement.most_games)
     placed, even = proposed(loads, most)
     trigger = settings.demux.trigger_seconds
     if not do_it or how.dry_run:
@@ -43,7 +43,7 @@ def propose(env_dir: Path, do_it: bool, most: int, how: How) -> None:
         click.echo(line, err=True)
     # Who waits for its first group gets it from the controller, and from ingest: that is no move.
     wanted = {each.game_key: each.target for each in (*placed.placements, *even.placements) if each.source is not None}
-    plan = moves.plan(wanted, there, group_seats(engine), now, loads)
+    plan = moves.plan(wanted, there, read_group_drivers(engine), now, loads)
     lines = moves.rendered(plan, there, loads, trigger)
     asked(settings, engine, plan.wish(getpass.getuser(), how.reason), lines, how)
 
@@ -54,13 +54,13 @@ def propose(env_dir: Path, do_it: bool, most: int, how: How) -> None:
 def drain(env_dir: Path, group: str, how: How) -> None:
     """Move all games of GROUP to groups that have room for them, and let none land there again."""
     from pipeline.control.operations import drains, moves
-    from pipeline.store.assignments import group_seats, seats
+    from pipeline.store.assignments import read_assignments, read_group_drivers
     from pipeline.store.engine import open_store
     from pipeline.store.loads import read_loads
 
     settings, paths = load(env_dir)
     engine, now = open_store(settings, paths), time.time()
-    there, groups = seats(engine), group_seats(engine)
+    there, groups = read_assignments(engine), read_group_drivers(engine)
     loads = read_loads(engine, now, settings.placement.most_games)
     plan = drains.drain(group, there, groups, now, loads)
     lines = moves.rendered(plan, there, loads, settings.demux.trigger_seconds)

@@ -32,9 +32,9 @@ def status(env_dir: Path, show_all: bool, as_json: bool) -> None:
 
 def _told(engine: Engine, now: float) -> dict[str, Any]:
     from pipeline.store.fleet import read_fleet
-    from pipeline.store.operations import listed
+    from pipeline.store.operations import list_operations
 
-    fleet, operations = read_fleet(engine, now), listed(engine, only_open=True, limit=1_000)
+    fleet, operations = read_fleet(engine, now), list_operations(engine, only_open=True, limit=1_000)
     silent = {(each.kind, each.name): each.silence(now) for each in fleet.drivers}
     drivers = [
         _driver(each.kind, each.name, each.state, silent[each.kind, each.name], each.error) for each in fleet.drivers

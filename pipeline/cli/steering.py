@@ -41,15 +41,15 @@ def run_controller(env_dir: Path, stop_groups: bool) -> None:
 def move(env_dir: Path, games: tuple[str, ...], group: str, how: How) -> None:
     """Move GAMES (names or keys) to another cluster group while everything runs."""
     from pipeline.control.operations import moves
-    from pipeline.store.assignments import group_seats, seats
+    from pipeline.store.assignments import read_assignments, read_group_drivers
     from pipeline.store.engine import open_store
     from pipeline.store.loads import read_loads
 
     settings, paths = load(env_dir)
     engine, now = open_store(settings, paths), time.time()
-    there, loads = seats(engine), read_loads(engine, now, settings.placement.most_games)
+    there, loads = read_assignments(engine), read_loads(engine, now, settings.placement.most_games)
     wanted = dict.fromkeys(keys_of(games, {key: seat.game for key, seat in there.items()}), group)
-    plan = moves.plan(wanted, there, group_seats(engine), now, loads)
+    plan = moves.plan(wanted, there, read_group_drivers(engine), now, loads)
     lines = moves.rendered(plan, there, loads, settings.demux.trigger_seconds)
     asked(settings, engine, plan.wish(getpass.getuser(), how.reason), lines, how)
 
@@ -62,13 +62,13 @@ def deciding(kind: str, help_text: str) -> click.Command:
     @asking
     def command(env_dir: Path, games: tuple[str, ...], how: How) -> None:
         from pipeline.control.operations import pauses, retirement
-        from pipeline.store.assignments import seats
+        from pipeline.store.assignments import read_assignments
         from pipeline.store.engine import open_store
         from pipeline.store.stream_control import decided
 
         settings, paths = load(env_dir)
         engine = open_store(settings, paths)
-        there = seats(engine)
+        there = read_assignments(engine)
         keys = keys_of(games, {key: seat.game for key, seat in there.items()})
         if kind in retirement.INVERSE:
             facts = retirement.plan(kind, keys, there)
@@ -97,9 +97,9 @@ def ops() -> None:
 def list_operations(env_dir: Path, only_open: bool, limit: int, as_json: bool) -> None:
     """List operations: first those that need a person, then those that run, then the newest."""
     from pipeline.store.engine import open_store
-    from pipeline.store.operations import listed
+    from pipeline.store.operations import list_operations
 
-    found = listed(open_store(*load(env_dir)), only_open=only_open, limit=limit)
+    found = list_operations(open_store(*load(env_dir)), only_open=only_open, limit=limit)
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found]))
         return

@@ -61,7 +61,7 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CheckedRegistration:
     """A registration whose names and definition are fine."""
 
     game: str
@@ -73,7 +73,7 @@ class Wish:
     plan_hash: str | None
 
 
-def ready(registering: Iterable[Registration]) -> list[Wish]:
+def ready(registering: Iterable[Registration]) -> list[CheckedRegistration]:
     """Check everything that needs no store; equal definitions are checked once.
 
     Raises:
@@ -89,7 +89,7 @@ def ready(registering: Iterable[Registration]) -> list[Wish]:
             _check_columns(each.message, descriptor)
             known[source] = descriptor, fingerprint(each.message, descriptor)
         key = game_key(each.game)
-        wishes.append(Wish(each.game, key, each.message, *known[source], each.policies, each.plan_hash))
+        wishes.append(CheckedRegistration(each.game, key, each.message, *known[source], each.policies, each.plan_hash))
     return wishes
 
 
@@ -115,7 +115,7 @@ def read_schemas(connection: Connection, ids: set[int]) -> dict[int, Schema]:
 class Book:
     """What the store holds of the wishes' games; each wish is planned on top of it and of the wishes before."""
 
-    def __init__(self, connection: Connection, wishes: list[Wish]) -> None:
+    def __init__(self, connection: Connection, wishes: list[CheckedRegistration]) -> None:
         """Read what the wishes need."""
         self._connection = connection
         self._wishes = wishes
@@ -131,7 +131,7 @@ class Book:
         used |= {self._ids[wish.fingerprint] for wish in wishes if wish.fingerprint in self._ids}
         self._schemas = read_schemas(connection, used)
 
-    def plan(self, wish: Wish) -> Plan:
+    def plan(self, wish: CheckedRegistration) -> Plan:
         """Return what a wish would do now."""
         held = self._held.get(wish.key, {})
         schema_id = self._ids.get(wish.fingerprint)
@@ -153,7 +153,7 @@ class Book:
         """
         return [self._write(wish) for wish in self._wishes]
 
-    def _write(self, wish: Wish) -> Registered:
+    def _write(self, wish: CheckedRegistration) -> Registered:
         plan = self.plan(wish)
         if wish.plan_hash is not None and plan.hash != wish.plan_hash:
             raise Refused(
@@ -195,7 +195,7 @@ class Book:
             query = query.where(schemas.c.fingerprint == next(iter(fingerprints)))
         return {row.fingerprint: row.schema_id for row in self._connection.execute(query)}
 
-    def _schema_id(self, wish: Wish) -> int:
+    def _schema_id(self, wish: CheckedRegistration) -> int:
         if wish.fingerprint not in self._ids:
             values = {
                 "fingerprint": wish.fingerprint,

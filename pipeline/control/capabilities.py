@@ -15,17 +15,17 @@ from pipeline.names import GameKey
 from pipeline.repair.game import Game, known_names
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.settings import Paths
-from pipeline.store.assignments import group_seats, seats
+from pipeline.store.assignments import read_assignments, read_group_drivers
 from pipeline.store.fleet import silence
 from pipeline.store.games import registered_keys
-from pipeline.store.operations import open_on, took
-from pipeline.store.stream_control import Decision, decided
+from pipeline.store.operations import last_durations, open_by_target
+from pipeline.store.stream_control import StreamControl, decided
 
 Name = Literal["retry", "replay", "dedupe", "rebuild", "restart"]
 NAMES: Final[tuple[Name, ...]] = ("retry", "replay", "dedupe", "rebuild", "restart")
 """By blast radius, the gentlest first."""
 
-_NOTHING: Final = Decision()
+_NOTHING: Final = StreamControl()
 _ALL_ROWS: Final = Selection()
 _KILLS_WORKER: Final = "kills_worker"
 _REASONS: Final = 1_000
@@ -46,7 +46,7 @@ class Facts:
     game_key: str
     group: str | None  # wanted; None: it waits for one, or is retired
     lane: str | None  # as last told; None: nothing was
-    decision: Decision
+    decision: StreamControl
     retired: bool
     has_schema: bool
     has_table: bool
@@ -112,12 +112,14 @@ def read_all_facts(
 
     `rows` are those of quarantine that a replay shall take, of whichever game it is.
     """
-    known, there, drivers = known_names(engine), seats(engine), group_seats(engine)
+    known, there, drivers = known_names(engine), read_assignments(engine), read_group_drivers(engine)
     decisions, schemas = decided(engine), registered_keys(engine)
     names = {key: known[key] for key in keys if key in known}
     carried = Counter(each.group for each in there.values())
     groups = {key: there[key].group if key in there else None for key in names}
-    belongs = open_on(engine, [*(f"game:{key}" for key in names), *(f"group:{name}" for name in {*groups.values()})])
+    belongs = open_by_target(
+        engine, [*(f"game:{key}" for key in names), *(f"group:{name}" for name in {*groups.values()})]
+    )
     found = {}
     for key, group in groups.items():
         seat = there.get(key)  # None: it has a schema, and no row of it has come
@@ -136,7 +138,7 @@ def read_all_facts(
             backend=driver.backend if driver else None,
             neighbours=carried[group] - 1 if group else 0,
             busy=f"{busy.kind} {busy.operation_id[:8]} by {busy.actor}" if busy else None,
-            took_seconds=took(engine, f"game:{key}"),
+            took_seconds=last_durations(engine, f"game:{key}"),
             rows=rows,
         )
     return found

@@ -15,21 +15,21 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import extensions
 from pipeline.control.operations import dedupes, groups, isolation, moves, pauses, repairs, retirement
-from pipeline.control.operations.executor import Extension, World, require_undoable, tick
+from pipeline.control.operations.executor import ControlContext, Extension, require_undoable, tick
 from pipeline.control.processes.backends import Local
 from pipeline.control.processes.child_processes import turnout
 from pipeline.control.processes.signals import stop_on_signals
-from pipeline.control.supervision.evacuation import Reliever
+from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import Paths, Settings
-from pipeline.store.assignments import group_seats, seats
+from pipeline.store.assignments import read_assignments, read_group_drivers
 from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import assign_waiting
-from pipeline.store.groups import Group, wanted
+from pipeline.store.groups import Group, read_groups
 from pipeline.store.leases import leased
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import Operation, Wish
+from pipeline.store.operations import Intent, Operation
 from pipeline.store.placing import MOST_GAMES
 from pipeline.store.stream_control import decided
 from pipeline.streams import active_games
@@ -71,10 +71,10 @@ def run(
     """
     stop = stop or stop_on_signals()
     engine = open_store(settings, paths)
-    world = World(settings, engine, paths)
+    world = ControlContext(settings, engine, paths)
     backend = Local(paths.logs, driver or _driver(paths), os.environ)
     supervisor = Supervisor(engine, {"local": backend}, partial(_in_hand, paths))
-    reliever = Reliever(engine, settings.placement)
+    reliever = Evacuator(engine, settings.placement)
     with leased(engine, settings.store, "controller", "main") as lease:
         start_driver(engine, "controller", "main", None)
         beats = _Beats(engine, settings.metrics.heartbeat_seconds)
@@ -106,21 +106,21 @@ def run(
 
 def undo(
     engine: Engine, done: Operation, actor: str, reason: str, now: float, most_games: int = MOST_GAMES
-) -> tuple[Wish, list[str]]:
+) -> tuple[Intent, list[str]]:
     """Return the inverse of an operation, to be asked for like any other, and what it does as lines for people.
 
     Raises:
         Refused: it has none, or it cannot be any more.
     """
     require_undoable(engine, done)
-    there = seats(engine)
+    there = read_assignments(engine)
     if done.kind == "move":
         loads = read_loads(engine, now, most_games)
-        plan = moves.undo(done, there, group_seats(engine), now, loads)
+        plan = moves.undo(done, there, read_group_drivers(engine), now, loads)
         return plan.wish(actor, reason, done.operation_id), moves.rendered(plan, there, loads)
     if done.kind in groups.INVERSE:
         kind = groups.INVERSE[done.kind]
-        facts = groups.plan(kind, done.parameters["groups"], wanted(engine))
+        facts = groups.plan(kind, done.parameters["groups"], read_groups(engine))
         counts = Counter(each.group for each in there.values() if each.group is not None)
         return groups.wish(kind, facts, actor, reason, done.operation_id), groups.rendered(kind, facts, counts)
     if done.kind in retirement.INVERSE:

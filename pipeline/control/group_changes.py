@@ -15,7 +15,7 @@ STARTED_BY: Final[Mapping[str, str]] = {"none": "somebody else", "local": "the c
 """A group's backends in words."""
 
 
-def laid_over(group: Group, options: Mapping[str, Any]) -> Group:
+def apply_options(group: Group, options: Mapping[str, Any]) -> Group:
     """Return a group with options of `turnout groups create | set` laid over it; one that is None changes nothing.
 
     Raises:
@@ -36,14 +36,14 @@ def rendered(seen: Group | None, then: Group, own_master: str) -> list[str]:
 
     `own_master` is what the setting spark.master says, which counts where a group has none of its own.
     """
-    new = told(then, own_master)
+    new = describe(then, own_master)
     if seen is None:
         return [f"{name}: {value}" for name, value in new.items()]
-    old = told(seen, own_master)
+    old = describe(seen, own_master)
     return [f"{name}: {old[name]} → {value}" for name, value in new.items() if old[name] != value]
 
 
-def told(group: Group, own_master: str) -> dict[str, str]:
+def describe(group: Group, own_master: str) -> dict[str, str]:
     """Return in words what is wanted of a group, but for its state, which operations change."""
     cores = group.capacity_cores
     return {

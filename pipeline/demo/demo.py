@@ -24,7 +24,7 @@ from pipeline.health.alerts import prometheus_config, render_rules
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
 from pipeline.store.games import generations, register_group, retired_games
-from pipeline.store.groups import change, wanted
+from pipeline.store.groups import change, read_groups
 from pipeline.verify.balance import Balance
 from pipeline.verify.balance import verify as prove
 from pipeline.verify.report import as_dict
@@ -158,7 +158,7 @@ def _know_group(settings: Settings, paths: Paths, name: str) -> None:
 def _let_controller_run(settings: Settings, paths: Paths, name: str) -> None:
     engine = open_store(settings, paths)
     _know_group(settings, paths, name)
-    group = wanted(engine)[name]
+    group = read_groups(engine)[name]
     if group.backend != "local" or group.desired != "running":
         change(engine, group, replace(group, backend="local", desired="running"), getpass.getuser(), "turnout demo")
 

@@ -18,7 +18,7 @@ from pipeline.errors import Refused
 from pipeline.ingest import name_sketch
 from pipeline.names import GameKey, game_key
 from pipeline.store import onboarding as store
-from pipeline.store.onboarding import Onboarded, RefusedName, Wish
+from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedName
 
 _log = logging.getLogger("turnout")
 _HOUR: Final = 3600.0
@@ -39,7 +39,7 @@ class Roll:
         for each in games:
             self.add(each.wish, each.onboarded_at)
 
-    def add(self, wish: Wish, at: float) -> None:
+    def add(self, wish: OnboardingCandidate, at: float) -> None:
         """Take a name for a game from now on."""
         self.games[wish.game_key] = wish.game
         self._looks[look(wish.game)].append(wish.game)
@@ -50,7 +50,9 @@ class Roll:
         """Return the games that a person may take for this name: same letters in another case, form or width."""
         return [game for game in self._looks.get(look(name), ()) if game != name]
 
-    def plan(self, wishes: Sequence[Wish], limits: settings.Onboarding, now: float) -> list[Wish]:
+    def plan(
+        self, wishes: Sequence[OnboardingCandidate], limits: settings.Onboarding, now: float
+    ) -> list[OnboardingCandidate]:
         """Return the wishes that may be granted, in their order: each counts for those after it."""
         trial = copy.deepcopy(self)
         granted = []
@@ -61,7 +63,7 @@ class Roll:
             granted.append(wish)
         return granted
 
-    def obstacle(self, wish: Wish, limits: settings.Onboarding, now: float) -> str | None:
+    def obstacle(self, wish: OnboardingCandidate, limits: settings.Onboarding, now: float) -> str | None:
         """Return why a name cannot become a game now, as the end of a sentence; None when it can."""
         owner = self.games.get(wish.game_key)
         if owner is not None and owner != wish.game:
@@ -94,15 +96,15 @@ def look(name: str) -> str:
     return "".join(letter for letter in folded if unicodedata.category(letter) not in _INVISIBLE)
 
 
-def wished(name: str, limits: settings.Onboarding, registered: Mapping[GameKey, str]) -> Wish | None:
+def wished(name: str, limits: settings.Onboarding, registered: Mapping[GameKey, str]) -> OnboardingCandidate | None:
     """Return by what right a name would become a game without a person, None when by none."""
     key = game_key(name)
     if registered.get(key) == name:
-        return Wish(key, name, "schema")
+        return OnboardingCandidate(key, name, "schema")
     if name in limits.names:
-        return Wish(key, name, "name")
+        return OnboardingCandidate(key, name, "name")
     fitting = [prefix for prefix in limits.prefixes if name.startswith(prefix)]
-    return Wish(key, name, "prefix", max(fitting, key=len)) if fitting else None
+    return OnboardingCandidate(key, name, "prefix", max(fitting, key=len)) if fitting else None
 
 
 class Onboarding:
@@ -126,8 +128,8 @@ class Onboarding:
         These are names with a registered schema and allowed names, whether or not they have come yet.
         """
         last, registered = store.registered_above(self._engine, self._registration)
-        wishes = [Wish(key, name, "schema") for key, name in registered]
-        wishes += [Wish(game_key(name), name, "name") for name in self._limits.names]
+        wishes = [OnboardingCandidate(key, name, "schema") for key, name in registered]
+        wishes += [OnboardingCandidate(game_key(name), name, "name") for name in self._limits.names]
         self._onboard(wishes, now)
         self._registration = last
         return self._history[-1].number if self._history else 0
@@ -160,7 +162,11 @@ class Onboarding:
         if unknown is None:
             return
         candidates: Mapping[str, Sequence[str]] = unknown["candidates"]
-        wishes = [Wish(game_key(name), name, "prefix", prefix) for prefix in candidates for name in candidates[prefix]]
+        wishes = [
+            OnboardingCandidate(game_key(name), name, "prefix", prefix)
+            for prefix in candidates
+            for name in candidates[prefix]
+        ]
         self._onboard(wishes, now)
         came = name_sketch.loads(unknown["sketch"])
         together = name_sketch.merged(self._sketch, came, self._limits.max_pending)
@@ -175,7 +181,7 @@ class Onboarding:
             store.write_sketch(self._engine, self._sketch.dumps())
             self._saved = self._sketch
 
-    def _onboard(self, wishes: Sequence[Wish], now: float) -> None:
+    def _onboard(self, wishes: Sequence[OnboardingCandidate], now: float) -> None:
         self._read()
         wishes = [wish for wish in wishes if self._roll.games.get(wish.game_key) != wish.game]
         if not wishes:

@@ -18,7 +18,7 @@ from pipeline.names import MAX_NAME_BYTES, GameKey, game_key, is_game_name
 from pipeline.store import audit
 from pipeline.store import onboarding as store
 from pipeline.store.games import known_groups
-from pipeline.store.onboarding import Onboarded, RefusedName, Wish
+from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedName
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def approve(
         Refused: it cannot name a game, is one already, its key is another game's, or there are too many games.
     """
     moment = time.time() if now is None else now
-    wish = Wish(_checked(name), name, "approval", None, actor, reason)
+    wish = OnboardingCandidate(_checked(name), name, "approval", None, actor, reason)
     roll = Roll(store.onboarded(engine))
     if roll.games.get(wish.game_key) == name:
         raise Refused(f"{name!r} is a game already; `turnout games list` shows it.")
@@ -161,10 +161,10 @@ def _game(each: Onboarded, roll: Roll, group: str | None) -> Game:
     return Game(wish.game_key, wish.game, wish.how, each.onboarded_at, group, twins, wish.actor, wish.reason)
 
 
-def _why(name: str, wish: Wish | None, roll: Roll, limits: settings.Onboarding, now: float) -> str:
+def _why(name: str, wish: OnboardingCandidate | None, roll: Roll, limits: settings.Onboarding, now: float) -> str:
     """Return why a name is no game."""
     if wish is None:
-        obstacle = roll.obstacle(Wish(game_key(name), name, "approval"), limits, now)
+        obstacle = roll.obstacle(OnboardingCandidate(game_key(name), name, "approval"), limits, now)
         return obstacle or "no schema is registered and nothing allows it: approve or refuse it"
     return roll.obstacle(wish, limits, now) or "it becomes a game when its next rows come"
 

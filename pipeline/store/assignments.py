@@ -16,7 +16,7 @@ class Moved(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class GameAssignment:
     """One game; what was told may be old, `told_at` says how old. Times are Unix seconds."""
 
     game_key: str
@@ -34,7 +34,7 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSeat:
+class GroupDriver:
     """One group's driver; times are Unix seconds by the clock of its machine."""
 
     name: str
@@ -44,7 +44,7 @@ class GroupSeat:
     backend: str = "none"  # who starts it; `none`: somebody else
 
 
-def seats(engine: Engine) -> dict[str, Seat]:
+def read_assignments(engine: Engine) -> dict[str, GameAssignment]:
     """Return every game by its key."""
     joined = games.outerjoin(streams, streams.c.game_key == games.c.game_key).outerjoin(leases, holding())
     query = select(
@@ -53,19 +53,19 @@ def seats(engine: Engine) -> dict[str, Seat]:
         games.c.retired_at,
     ).select_from(joined)  # fmt: skip
     with engine.connect() as connection:
-        return {row[0]: Seat(*row) for row in connection.execute(query)}
+        return {row[0]: GameAssignment(*row) for row in connection.execute(query)}
 
 
-def group_seats(engine: Engine) -> dict[str, GroupSeat]:
+def read_group_drivers(engine: Engine) -> dict[str, GroupDriver]:
     """Return every group by its name."""
     theirs = (drivers.c.kind == "group") & (drivers.c.name == groups.c.name)
     columns = (groups.c.name, drivers.c.state, drivers.c.heartbeat_at, groups.c.desired, groups.c.backend)
     query = select(*columns).select_from(groups.outerjoin(drivers, theirs))
     with engine.connect() as connection:
-        return {row[0]: GroupSeat(*row) for row in connection.execute(query)}
+        return {row[0]: GroupDriver(*row) for row in connection.execute(query)}
 
 
-def require_carried(keys: Iterable[str], there: Mapping[str, Seat]) -> None:
+def require_carried(keys: Iterable[str], there: Mapping[str, GameAssignment]) -> None:
     """Go on only where none of these games is retired.
 
     Raises:

@@ -84,7 +84,7 @@ class Verdict:
         return not self.defects
 
 
-def hold(connection: Connection) -> None:
+def lock_log(connection: Connection) -> None:
     """Let nobody else append until the caller's transaction ends: call it first, and do nothing slow after it."""
     connection.execute(update(audit_head).values(head_id=_HEAD))
 
@@ -191,7 +191,7 @@ def _read(engine: Engine, wanted: ColumnElement[bool]) -> Iterator[Entry]:
 
 
 def _append(connection: Connection, act: Act, phase: Phase, outcome: str | None) -> None:
-    hold(connection)
+    lock_log(connection)
     head = connection.execute(select(audit_head)).one()
     at = max(float(connection.scalar(select(store_now())) or 0.0), head.at)  # a clock that goes back makes no older day
     day = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"

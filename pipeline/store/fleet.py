@@ -48,7 +48,7 @@ class Driver:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedStream:
     """What a group's driver last told of a stream; None is unknown, times are Unix seconds."""
 
     group: str
@@ -85,7 +85,7 @@ class GameRow:
     generation: int
     last_seq: int
     discovered_at: float
-    told: Told | None
+    told: ReportedStream | None
     verdict: Verdict
 
     @property
@@ -94,7 +94,7 @@ class GameRow:
         return self.verdict.status in TROUBLE
 
     @property
-    def live(self) -> Told | None:
+    def live(self) -> ReportedStream | None:
         """What was told, if it still describes the present: lag, rates and latency come only from here."""
         return self.told if self.verdict.reason is None else None
 
@@ -153,7 +153,7 @@ def silence(state: str | None, heartbeat_at: float | None, now: float) -> str | 
 
 
 def judged(
-    group: str | None, told: Told | None, driver: Driver | None, now: float, retired_at: float | None = None
+    group: str | None, told: ReportedStream | None, driver: Driver | None, now: float, retired_at: float | None = None
 ) -> Verdict:
     """Decide what may be shown of a game in a group, from the last words of its stream and its group's driver.
 
@@ -293,8 +293,8 @@ def _game(row: RowMapping, by_group: dict[str, Driver], now: float) -> GameRow:
     )
 
 
-def _told(row: RowMapping) -> Told:
-    return Told(
+def _told(row: RowMapping) -> ReportedStream:
+    return ReportedStream(
         group=row["told_group_name"],
         lane=row["told_lane"],
         status=row["told_status"],

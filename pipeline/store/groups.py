@@ -83,7 +83,7 @@ _RUN: Final = tuple(
 )
 
 
-def wanted(engine: Engine) -> dict[str, Group]:
+def read_groups(engine: Engine) -> dict[str, Group]:
     """Return every group by its name."""
     with engine.connect() as connection:
         return {row.name: Group(*row) for row in connection.execute(select(*_GROUP))}
@@ -142,7 +142,7 @@ def change(engine: Engine, seen: Group, changed: Group, actor: str, reason: str)
     """
     require_sense(changed)
     with engine.begin() as connection:
-        audit.hold(connection)
+        audit.lock_log(connection)
         act = _act(seen, actor, "change group", reason, _values(changed))
         as_seen = (groups.c.name == seen.name) & (groups.c.version == seen.version)
         values = {**_values(changed), "version": seen.version + 1}
@@ -154,7 +154,7 @@ def change(engine: Engine, seen: Group, changed: Group, actor: str, reason: str)
     return Group(*row)
 
 
-def want(connection: Connection, name: str, version: int, desired: str) -> None:
+def set_desired_state(connection: Connection, name: str, version: int, desired: str) -> None:
     """Bring a group into a desired state, if it is still what was seen.
 
     What this very call has done before counts as done, so it can be repeated after a crash.
@@ -170,7 +170,7 @@ def want(connection: Connection, name: str, version: int, desired: str) -> None:
         raise Refused(f"Nothing was done: somebody else has changed group {name} meanwhile. Look again, and ask again.")
 
 
-def driving(engine: Engine) -> dict[str, Driving]:
+def active_drivers(engine: Engine) -> dict[str, Driving]:
     """Return who drives each group under a lease that runs."""
     told = (drivers.c.kind == "group") & (drivers.c.name == leases.c.name) & (drivers.c.pid == leases.c.pid)
     process = (leases.c[name] for name in Process.__slots__)
@@ -226,7 +226,7 @@ def begin_run(engine: Engine, name: str, reference: str | None = None) -> int | 
         return run_id
 
 
-def refer(engine: Engine, run_id: int, reference: str) -> None:
+def record_process(engine: Engine, run_id: int, reference: str) -> None:
     """Keep by what a backend finds the process of a run again."""
     _change_run(engine, run_id, reference=reference)
 
@@ -244,7 +244,7 @@ def end_run(engine: Engine, run_id: int, said: str, *, died: bool, in_hand: Sequ
     _change_run(engine, run_id, ended_at=store_now(), died=int(died), said=said, in_hand=games)
 
 
-def forgive(engine: Engine, name: str) -> None:
+def reset_restart_budget(engine: Engine, name: str) -> None:
     """Let the deaths of a group count no longer: a person has looked after it."""
     with engine.begin() as connection:
         connection.execute(update(group_runs).where(group_runs.c.group_name == name).values(died=0))

@@ -23,7 +23,7 @@ _SKETCH = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class OnboardingCandidate:
     """A name that would become a game."""
 
     game_key: GameKey
@@ -39,7 +39,7 @@ class Onboarded:
     """A name that became a game, as the number-th one."""
 
     number: int
-    wish: Wish
+    wish: OnboardingCandidate
     onboarded_at: float  # Unix seconds
 
 
@@ -53,7 +53,7 @@ class RefusedName:
     refused_at: float  # Unix seconds
 
 
-def onboard(engine: Engine, wishes: Iterable[Wish], now: float | None = None) -> None:
+def onboard(engine: Engine, wishes: Iterable[OnboardingCandidate], now: float | None = None) -> None:
     """Make games of these names. A name that is one already, or whose key is another's, is left as it is."""
     rows = [_row(wish, now) for wish in wishes]
     if not rows:
@@ -68,7 +68,7 @@ def onboard(engine: Engine, wishes: Iterable[Wish], now: float | None = None) ->
                 continue
 
 
-def approve(engine: Engine, wish: Wish, now: float | None = None) -> bool:
+def approve(engine: Engine, wish: OnboardingCandidate, now: float | None = None) -> bool:
     """Make a game of a name and forget that it was refused; return False, with nothing done, where its key is taken."""
     try:
         _insert(engine, [_row(wish, now)])
@@ -84,7 +84,7 @@ def onboarded(engine: Engine, above: int = 0) -> list[Onboarded]:
     query = select(table.c.onboarding_id, table.c.onboarded_at, *columns).where(table.c.onboarding_id > above)
     with engine.connect() as connection:
         rows = connection.execute(query.order_by(table.c.onboarding_id)).all()
-    return [Onboarded(number, Wish(*wish), at) for number, at, *wish in rows]
+    return [Onboarded(number, OnboardingCandidate(*wish), at) for number, at, *wish in rows]
 
 
 def onboarded_names(engine: Engine) -> dict[GameKey, str]:
@@ -139,7 +139,7 @@ def write_sketch(engine: Engine, sketch: str) -> None:
             connection.execute(insert(name_sketches).values(sketch_id=_SKETCH, **values))
 
 
-def _row(wish: Wish, now: float | None) -> dict[str, object]:
+def _row(wish: OnboardingCandidate, now: float | None) -> dict[str, object]:
     return {**asdict(wish), "onboarded_at": time.time() if now is None else now}
 
 

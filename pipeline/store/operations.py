@@ -39,7 +39,7 @@ class Stale(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Intent:
     """What somebody asks for, and what they were shown of it."""
 
     kind: str
@@ -102,7 +102,7 @@ def hash_of(preview: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def ask(engine: Engine, wish: Wish) -> Operation:
+def ask(engine: Engine, wish: Intent) -> Operation:
     """Write an operation, and that it has begun into the audit log; asked twice under one key it is one operation.
 
     Raises:
@@ -114,7 +114,7 @@ def ask(engine: Engine, wish: Wish) -> Operation:
         preview_hash=hash_of(wish.preview), undoes=wish.undoes, outcome=None, asked_at=0.0, ended_at=None, version=1,
     )  # fmt: skip
     with engine.begin() as connection:
-        audit.hold(connection)  # so whoever asks at the same moment waits here, and sees us then
+        audit.lock_log(connection)  # so whoever asks at the same moment waits here, and sees us then
         known = connection.execute(
             select(operations).where(operations.c.idempotency_key == wish.idempotency_key)
         ).first()
@@ -142,7 +142,7 @@ def change(
     with engine.begin() as connection:
         ends = state not in OPEN
         if ends or by is not None:
-            audit.hold(connection)
+            audit.lock_log(connection)
         if by is not None:
             audit.begin(connection, by)
         mine = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
@@ -167,7 +167,7 @@ def begin_step(engine: Engine, operation: Operation, name: str, detail: str = ""
     """
     mine = operation_steps.c.operation_id == operation.operation_id
     with engine.begin() as connection:
-        hold(connection, operation)
+        lock_operation(connection, operation)
         journal = connection.execute(select(operation_steps).where(mine, operation_steps.c.name == name)).all()
         if any(each.state == "done" for each in journal):
             raise Stale(operation.operation_id)
@@ -179,7 +179,7 @@ def begin_step(engine: Engine, operation: Operation, name: str, detail: str = ""
         return int(number)
 
 
-def hold(connection: Connection, operation: Operation) -> None:
+def lock_operation(connection: Connection, operation: Operation) -> None:
     """Let nobody else change an operation until the caller's transaction ends: call it first.
 
     What a step writes beside this, no controller writes that stood still while another one went on.
@@ -220,7 +220,7 @@ def operation(engine: Engine, operation_id: str) -> Operation:
     return _operation(found[0])
 
 
-def listed(engine: Engine, *, only_open: bool = False, limit: int = 100) -> list[Operation]:
+def list_operations(engine: Engine, *, only_open: bool = False, limit: int = 100) -> list[Operation]:
     """Return operations: those that need a person first, then the open ones, then the newest."""
     urgency = case(
         (operations.c.state == "needs_human", 0),
@@ -253,7 +253,7 @@ def steps(engine: Engine, operation_id: str) -> list[Step]:
         return [Step(*row) for row in connection.execute(query)]
 
 
-def open_on(engine: Engine, targets: Sequence[str]) -> dict[str, Operation]:
+def open_by_target(engine: Engine, targets: Sequence[str]) -> dict[str, Operation]:
     """Return the open operations that these targets belong to, by target."""
     query = select(operation_targets.c.target, operations).join(
         operations, operations.c.operation_id == operation_targets.c.operation_id
@@ -270,7 +270,7 @@ def asked_under(engine: Engine, keys: Sequence[str]) -> dict[str, Operation]:
         return {row.idempotency_key: _operation(row) for row in connection.execute(query)}
 
 
-def took(engine: Engine, target: str) -> dict[str, float]:
+def last_durations(engine: Engine, target: str) -> dict[str, float]:
     """Return how many seconds the newest success of each kind took, of those that were about this target alone."""
     mine = (operations.c.targets == json.dumps([target])) & (operations.c.state == "succeeded")
     query = select(operations.c.kind, operations.c.asked_at, operations.c.ended_at).where(mine)

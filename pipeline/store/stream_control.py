@@ -22,7 +22,7 @@ Desired = Literal["running", "paused"]
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class StreamControl:
     """What was decided about one stream and why; the default is a stream about which nothing was decided."""
 
     desired: Desired = "running"
@@ -35,20 +35,20 @@ class Decision:
     retry_at: float = 0.0  # no attempt before
 
 
-_FIELDS = tuple(Decision.__dataclass_fields__)
+_FIELDS = tuple(StreamControl.__dataclass_fields__)
 _DECIDED: Final = select(*(decisions.c[name] for name in ("game_key", *_FIELDS)))
 
 
-def decided(engine: Engine) -> dict[str, Decision]:
+def decided(engine: Engine) -> dict[str, StreamControl]:
     """Return every decision by game key."""
     with engine.connect() as connection:
         return {
-            key: Decision(desired, bool(own_query), *rest)
+            key: StreamControl(desired, bool(own_query), *rest)
             for key, desired, own_query, *rest in connection.execute(_DECIDED)
         }
 
 
-def record_failures(engine: Engine, made: Mapping[str, Decision]) -> None:
+def record_failures(engine: Engine, made: Mapping[str, StreamControl]) -> None:
     """Keep what failures of these streams came to; what people asked for stays as it is."""
     for key, decision in made.items():
         values = asdict(decision)
@@ -82,7 +82,7 @@ def ask_retry(engine: Engine, key: str, actor: str) -> None:
 
 def ask_retry_within(connection: Connection, key: str, actor: str) -> None:
     """Let a parked or waiting stream run again at once, in the caller's transaction."""
-    fresh = asdict(Decision())
+    fresh = asdict(StreamControl())
     values = {name: fresh[name] for name in _FIELDS if name not in {"desired", "own_query"}}
     _write(connection, key, {**values, "asked_by": actor, "asked_at": time.time()})
 
@@ -91,7 +91,7 @@ def _write(connection: Connection, key: str, values: Mapping[str, Any]) -> None:
     mine = update(decisions).where(decisions.c.game_key == key).values(values)
     if connection.execute(mine).rowcount:
         return
-    row = {**asdict(Decision()), "own_query": 0, **values}
+    row = {**asdict(StreamControl()), "own_query": 0, **values}
     try:
         with connection.begin_nested():
             connection.execute(decisions.insert().values(game_key=key, **row))

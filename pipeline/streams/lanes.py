@@ -1,14 +1,14 @@
 """Which lane a stream is in, and what a failure does to it. Pure: `now` and the dice are arguments.
 
 Who is behind follows from the chain alone and is never kept (law L7); what was decided about a stream (paused,
-parked, retries used up) is a `Decision`, kept in the control store.
+parked, retries used up) is a `StreamControl`, kept in the control store.
 """
 
 from dataclasses import dataclass, replace
 from typing import Final
 
 from listeners.sample import Lane
-from pipeline.store.stream_control import Decision, FailureClass
+from pipeline.store.stream_control import FailureClass, StreamControl
 
 BUDGET: Final = {"transient": 10, "poison": 3, "fatal": 3}
 """Failures in a row after which a stream is parked."""
@@ -28,7 +28,7 @@ class Failure:
     evidence: str
 
 
-def lane(decision: Decision, *, behind: bool) -> Lane:
+def lane(decision: StreamControl, *, behind: bool) -> Lane:
     """Return the lane: what was asked outranks what failed, and both outrank where the stream stands."""
     if decision.desired == "paused":
         return "PAUSED"
@@ -37,12 +37,14 @@ def lane(decision: Decision, *, behind: bool) -> Lane:
     return "CATCHUP" if behind else "RUN"
 
 
-def may_run(decision: Decision, now: float) -> bool:
+def may_run(decision: StreamControl, now: float) -> bool:
     """Tell whether the stream may be read now, in whichever lane."""
     return decision.desired == "running" and decision.parked_at is None and decision.retry_at <= now
 
 
-def failed(decision: Decision, failure: Failure, now: float, dice: float, *, charged: bool = True) -> Decision:
+def failed(
+    decision: StreamControl, failure: Failure, now: float, dice: float, *, charged: bool = True
+) -> StreamControl:
     """Return the decision after a failure; `dice` in [0, 1) spreads the retries of many streams.
 
     An expected failure is tried again at once. Others wait 5 s, doubled each time up to 300 s, with full jitter, and
@@ -64,11 +66,11 @@ def failed(decision: Decision, failure: Failure, now: float, dice: float, *, cha
     )
 
 
-def succeeded(decision: Decision) -> Decision:
+def succeeded(decision: StreamControl) -> StreamControl:
     """Return the decision after a commit: nothing is held against the stream any more."""
     if decision.failures == 0 and decision.evidence is None:
         return decision
-    return Decision(decision.desired, decision.own_query)
+    return StreamControl(decision.desired, decision.own_query)
 
 
 def is_shared(failed_alike: int, streams: int) -> bool:

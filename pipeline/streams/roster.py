@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from pipeline.settings import Paths, Settings
 from pipeline.store.games import Assignment, Held, assigned, held, holds, let_go
 from pipeline.store.leases import Lease
-from pipeline.store.stream_control import Decision, decided, record_failures
+from pipeline.store.stream_control import StreamControl, decided, record_failures
 from pipeline.streams import lanes
 from pipeline.streams.lanes import Failure
 from pipeline.streams.stream import Stream, stream_of
@@ -151,7 +151,7 @@ class Roster:
         """Note what a pass or chunk over so many streams came to, and keep in the store what it decides."""
         now = time.time()
         alike = Counter(failure.kind for failure in failures.values())
-        made: dict[str, Decision] = {}
+        made: dict[str, StreamControl] = {}
         with self._lock:
             for key, failure in failures.items():
                 stream = self.streams.get(key)
@@ -175,7 +175,7 @@ class Roster:
             return Held(assigned(self._engine, self.group), [])
         return held(self._engine, self._lease)
 
-    def _adopt(self, wanted: Mapping[str, Assignment], decisions: Mapping[str, Decision]) -> None:
+    def _adopt(self, wanted: Mapping[str, Assignment], decisions: Mapping[str, StreamControl]) -> None:
         for key in self.streams.keys() - wanted.keys():
             self._leaving[key] = self.streams.pop(key)
         for key in wanted.keys() & self._leaving.keys():
@@ -187,7 +187,7 @@ class Roster:
                 held.update((stream.game_key, stream) for stream in pool.map(self._opened, new))
         for key, assignment in wanted.items():
             held[key].last_seq = max(held[key].last_seq, assignment.last_seq)
-            held[key].decision = decisions.get(key, Decision())
+            held[key].decision = decisions.get(key, StreamControl())
 
     def _opened(self, assignment: Assignment) -> Stream:
         path = self._paths.table(assignment.game_key)

@@ -11,7 +11,7 @@ from pipeline.delta import generation
 from pipeline.delta.table import Conflict, DataFile
 from pipeline.names import GameKey
 from pipeline.store.games import Assignment
-from pipeline.store.stream_control import Decision
+from pipeline.store.stream_control import StreamControl
 from pipeline.streams import lanes
 from pipeline.streams.writers import GameTable, Writer
 
@@ -43,7 +43,7 @@ class Stream:
     cursor: int = 0  # the last seq wholly applied, 0 before the first commit
     complete_through: int = 0  # the last seq up to which bronze was seen to hold nothing more for this game
     behind: bool = False
-    decision: Decision = field(default_factory=Decision)  # what people and failures came to
+    decision: StreamControl = field(default_factory=StreamControl)  # what people and failures came to
 
     @property
     def lane(self) -> Lane:

@@ -20,7 +20,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.games import carried, let_go
 from pipeline.store.groups import Group
 from pipeline.store.leases import Lease, leased
-from pipeline.store.stream_control import Decision, decided
+from pipeline.store.stream_control import StreamControl, decided
 from pipeline.store.tables import streams
 
 _TURN_SECONDS = 0.3
@@ -71,10 +71,10 @@ def _drive(store: Engine, drivers: dict[str, Lease], stop: threading.Event) -> N
             mine[name] = wanted
             beat(store, "group", name, "running", 839)
             for key in wanted:
-                _tell(store, key, name, made.get(key, Decision()))
+                _tell(store, key, name, made.get(key, StreamControl()))
 
 
-def _tell(store: Engine, key: str, group: str, made: Decision) -> None:
+def _tell(store: Engine, key: str, group: str, made: StreamControl) -> None:
     """Tell of a stream as it was told before, but where it is now and how it is read."""
     if made.desired == "paused":
         lane, status = "PAUSED", "PAUSED"

@@ -11,10 +11,10 @@ from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import update
 
 from grants.applying import ledger, proposals, requests
-from grants.planning.entitlements import Wish
+from grants.planning.entitlements import AccessIntent
 from pipeline.names import game_key
 from pipeline.store import audit
-from pipeline.store.operations import Operation, ask, listed
+from pipeline.store.operations import Operation, ask, list_operations
 from pipeline.store.tables import entitlements
 from tests.browser.access_world import Catalogued, catalogued
 from tests.browser.drivers import steered
@@ -83,7 +83,7 @@ def why(page: Page, name: str, who: str) -> None:
 
 
 def asked(world: Catalogued, who: str) -> list[Operation]:
-    return [each for each in listed(world.store) if f"reader:{who}" in each.targets]
+    return [each for each in list_operations(world.store) if f"reader:{who}" in each.targets]
 
 
 def ended(world: Catalogued, who: str, count: int = 1) -> list[Operation]:
@@ -126,7 +126,7 @@ def test_a_grant_is_seen_when_it_was_observed_and_so_is_its_end(page: Page, worl
 
 def test_what_is_given_for_a_while_ends_by_itself(page: Page, world: Catalogued) -> None:
     """When its time has come the controller takes it, and the cell that read does not any more."""
-    wish = Wish(BOB, game_key("Go"), True, time.time() + 3600, "for an hour", "DATA-7")
+    wish = AccessIntent(BOB, game_key("Go"), True, time.time() + 3600, "for an hour", "DATA-7")
     prepared = proposals.prepare(world.store, world.catalog, world.settings.access, [wish])
     ask(world.store, prepared.asked_by("eve", "for a while"))
     ended(world, BOB)
@@ -222,7 +222,7 @@ def test_a_click_on_a_cell_tells_why_and_is_in_the_link(page: Page, world: Catal
 
 def test_hostile_names_act_nowhere(page: Page, world: Catalogued) -> None:
     """H4: names with markup, scripts and turned text are letters in every view, and addresses in them are no links."""
-    wishes = [asdict(Wish(TURNED, game_key(name), True, None, name)) for name in HOSTILE]
+    wishes = [asdict(AccessIntent(TURNED, game_key(name), True, None, name)) for name in HOSTILE]
     requests.ask(world.store, HOSTILE[0], wishes, HOSTILE[1])
     for view in ("why", "requests", "drift", "ending"):
         cell = {"view": view, "why_game": game_key(HOSTILE[0]), "why_who": ODD.casefold(), "game_text": HOSTILE[0]}

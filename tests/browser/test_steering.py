@@ -12,11 +12,11 @@ from sqlalchemy import Engine
 
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
-from pipeline.store.assignments import group_seats, seats
+from pipeline.store.assignments import read_assignments, read_group_drivers
 from pipeline.store.engine import open_store
-from pipeline.store.groups import driving, wanted
-from pipeline.store.operations import listed
-from pipeline.store.stream_control import Decision, record_failures
+from pipeline.store.groups import active_drivers, read_groups
+from pipeline.store.operations import list_operations
+from pipeline.store.stream_control import StreamControl, record_failures
 from tests.browser.drivers import steered
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 from tests.browser.served import CHROMIUM, opened, served
@@ -36,7 +36,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     fleet = [Seeded(game.name, game.group, game.told or {}) for game in fleet_of_forty()]
     seed(folder, fleet, now=time.time(), heartbeat_ages={"ingest": -600.0}, history=False)
     store = open_store(Settings(), Paths(folder))
-    parked = Decision(parked_at=time.time(), failures=3, failure_class="poison", evidence="bad rows of seq 588")
+    parked = StreamControl(parked_at=time.time(), failures=3, failure_class="poison", evidence="bad rows of seq 588")
     record_failures(store, {game_key("Fjord arena"): parked})
     store.dispose()
     with steered(folder) as running:
@@ -83,7 +83,7 @@ def take(page: Page, box: str, name: str) -> None:
 
 
 def operations_of(store: Engine, name: str) -> list[str]:
-    return [each.kind for each in listed(store) if f"game:{game_key(name)}" in each.targets]
+    return [each.kind for each in list_operations(store) if f"game:{game_key(name)}" in each.targets]
 
 
 def test_a_move_is_planned_confirmed_and_seen_to_be_done(page: Page, store: Engine) -> None:
@@ -103,7 +103,7 @@ def test_a_move_is_planned_confirmed_and_seen_to_be_done(page: Page, store: Engi
     link = page.get_by_role("link", name="Asked for: operation")
     expect(link).to_be_visible(timeout=SOON)
     expect(page.get_by_text("✓ succeeded: Moved and seen: 2 in b.")).to_be_visible(timeout=SOON)
-    assert {seats(store)[game_key(name)].group for name in ("Aurora arena", "Cinder arena")} == {"b"}
+    assert {read_assignments(store)[game_key(name)].group for name in ("Aurora arena", "Cinder arena")} == {"b"}
     link.click()
     expect(page.get_by_text("Move of Aurora arena, Cinder arena")).to_be_visible(timeout=SOON)
     expect(page.get_by_role("button", name="Undo…")).to_be_enabled(timeout=SOON)
@@ -138,7 +138,7 @@ def test_a_tab_that_is_closed_loses_nothing(browser: Browser, address: str, stor
 
 
 def _ended(store: Engine, name: str) -> list[str]:
-    found = [each for each in listed(store) if f"game:{game_key(name)}" in each.targets]
+    found = [each for each in list_operations(store) if f"game:{game_key(name)}" in each.targets]
     return [each.state for each in found if not each.is_open]
 
 
@@ -162,15 +162,15 @@ def test_a_group_is_drained_and_takes_no_more(page: Page, store: Engine) -> None
     """A group chosen by its name is drained with its words typed: its games run elsewhere, and it gets no more."""
     page.goto("/groups")
     take(page, "Group", "a")
-    games = sum(seat.group == "a" for seat in seats(store).values())
+    games = sum(seat.group == "a" for seat in read_assignments(store).values())
     page.get_by_role("button", name="Drain…").click(timeout=SOON)
     expect(page.get_by_text("a: running → drained")).to_be_visible(timeout=SOON)
     page.get_by_label("Reason").fill("new machine")
     page.get_by_label(f"Type DRAIN {games} to confirm").fill(f"DRAIN {games}")
     page.get_by_role("button", name="Ask to drain").click()
     expect(page.get_by_text("✓ succeeded: Moved and seen")).to_be_visible(timeout=60_000)
-    assert {seat.group for seat in seats(store).values()} == {"b"}
-    assert group_seats(store)["a"].desired == "drained"
+    assert {seat.group for seat in read_assignments(store).values()} == {"b"}
+    assert read_group_drivers(store)["a"].desired == "drained"
     expect(page.get_by_text("✕ Drain: It takes no games, and has none.")).to_be_visible(timeout=SOON)
 
 
@@ -200,7 +200,7 @@ def test_a_group_is_made_and_stopped_started_and_restarted(page: Page, store: En
     page.get_by_role("spinbutton", name="Capacity in cores").fill("2")
     page.get_by_role("button", name="Preview the group").click()
     expect(page.get_by_text("The controller starts its driver.")).to_be_visible(timeout=SOON)
-    assert "spring" not in wanted(store)
+    assert "spring" not in read_groups(store)
     page.get_by_label("Reason").fill("spring launch")
     page.get_by_role("button", name="Make group spring").click()
     expect(page.get_by_text("✓ Group spring is made.")).to_be_visible(timeout=SOON)
@@ -216,7 +216,7 @@ def test_a_group_is_made_and_stopped_started_and_restarted(page: Page, store: En
         expect(page.get_by_text(f"✓ succeeded: {said} and seen: spring.")).to_be_visible(timeout=60_000)
         page.get_by_role("button", name="Put away").click()
         expect(page.get_by_role("button", name="Put away")).to_have_count(0, timeout=SOON)
-    driver = driving(store)["spring"]
+    driver = active_drivers(store)["spring"]
     assert driver.state == "running"
     assert driver.process.pid != os.getpid()
     page.get_by_role("button", name="Change…").click()
@@ -225,4 +225,4 @@ def test_a_group_is_made_and_stopped_started_and_restarted(page: Page, store: En
     expect(page.get_by_text("capacity: 2 cores → no limit")).to_be_visible(timeout=SOON)
     page.get_by_role("button", name="Change group spring").click()
     expect(page.get_by_text("✓ Group spring is changed.")).to_be_visible(timeout=SOON)
-    assert wanted(store)["spring"].capacity_cores is None
+    assert read_groups(store)["spring"].capacity_cores is None

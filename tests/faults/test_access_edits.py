@@ -23,7 +23,7 @@ from grants.catalogs.embedded import Embedded
 from grants.catalogs.opening import embedded
 from grants.catalogs.people import add
 from grants.model import SELECT, Securable, folded
-from grants.planning.entitlements import Wish
+from grants.planning.entitlements import AccessIntent
 from pipeline.control.processes.child_processes import turnout
 from pipeline.errors import Refused
 from pipeline.names import game_key
@@ -31,7 +31,7 @@ from pipeline.settings import Paths, Settings, load
 from pipeline.store import audit
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen
-from pipeline.store.operations import Operation, ask, listed, operation
+from pipeline.store.operations import Operation, ask, list_operations, operation
 from tests.faults import figures
 
 ADMINS = 8
@@ -126,7 +126,7 @@ def edit(name: str, seed: int, settings: Settings, paths: Paths, engine: Engine,
     for _ in range(EDITS):
         cells = [(chance.choice(PEOPLE), chance.choice(KEYS)) for _ in range(chance.choice([1, 1, 2]))]
         read = chance.random() < 0.6
-        wishes = [Wish(who, key, read=read, reason=f"edit of {name}") for who, key in dict.fromkeys(cells)]
+        wishes = [AccessIntent(who, key, read=read, reason=f"edit of {name}") for who, key in dict.fromkeys(cells)]
         asked = _asked(name, wishes, settings, paths, engine, outcomes)
         if asked is None:
             continue
@@ -135,7 +135,7 @@ def edit(name: str, seed: int, settings: Settings, paths: Paths, engine: Engine,
 
 
 def _asked(
-    name: str, wishes: list[Wish], settings: Settings, paths: Paths, engine: Engine, outcomes: Outcomes
+    name: str, wishes: list[AccessIntent], settings: Settings, paths: Paths, engine: Engine, outcomes: Outcomes
 ) -> Operation | None:
     while True:
         try:
@@ -209,7 +209,7 @@ def test_no_edit_is_lost_whoever_is_killed(env: Path) -> None:
     killed = f"killed: controller {kills[0]}, catalog {kills[1]}"
     sys.stdout.write(f"{dict(outcomes.counts)}; {dict(states)}; {killed}\n")
     assert outcomes.counts["asked"] + outcomes.counts["nothing to do"] == ADMINS * EDITS
-    assert not listed(engine, only_open=True)
+    assert not list_operations(engine, only_open=True)
     stale = [
         each for each in ended if each.state != "succeeded" and "changed since you looked" not in str(each.outcome)
     ]

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, true, update
 
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor as engine_module
-from pipeline.control.operations.executor import Progress
+from pipeline.control.operations.executor import StepResult
 from pipeline.store import games as games_module
 from pipeline.store import leases as leases_module
 from pipeline.store import operations as operations_module
@@ -97,7 +97,7 @@ def without_step(kind: str, name: str) -> Plant:
     def plant(monkeypatch: pytest.MonkeyPatch) -> None:
         real = KINDS[kind]
         steps = tuple(
-            replace(each, act=lambda *_: Progress("done", "x")) if each.name == name else each for each in real.steps
+            replace(each, act=lambda *_: StepResult("done", "x")) if each.name == name else each for each in real.steps
         )
         monkeypatch.setitem(KINDS, kind, replace(real, steps=steps))
 

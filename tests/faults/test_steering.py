@@ -16,9 +16,9 @@ from pipeline.control.operations import moves
 from pipeline.control.processes.backends import process_of
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import load
-from pipeline.store.assignments import group_seats, seats
+from pipeline.store.assignments import read_assignments, read_group_drivers
 from pipeline.store.engine import open_store
-from pipeline.store.groups import Group, create, forgive, open_runs
+from pipeline.store.groups import Group, create, open_runs, reset_restart_budget
 from pipeline.store.operations import Operation, ask, operation, steps
 from tests.faults import figures
 from tests.faults.oracle import require_clean_books
@@ -64,16 +64,16 @@ class Fleet:
             time.sleep(0.02)
 
     def all_run(self) -> bool:
-        there, drivers = seats(self.store), group_seats(self.store)
+        there, drivers = read_assignments(self.store), read_group_drivers(self.store)
         told = [seat.lane == "RUN" and seat.told_group == seat.group for seat in there.values()]
         return len(told) == GAMES and all(told) and {drivers[name].state for name in "ab"} == {"running"}
 
     def move(self, key: str, victim: str, state: str) -> Operation:
         """Move a game to the other group, killing somebody on the way; return the operation when it has ended."""
-        there = seats(self.store)
+        there = read_assignments(self.store)
         source = there[key].group or ""
         target = "b" if source == "a" else "a"
-        plan = moves.plan({key: target}, there, group_seats(self.store), time.time())
+        plan = moves.plan({key: target}, there, read_group_drivers(self.store), time.time())
         asked = ask(self.store, plan.wish("test", f"{victim} {state}"))
         if victim != "nobody":
             self.until(lambda: any(each.name == state for each in steps(self.store, asked.operation_id)), state)
@@ -82,7 +82,7 @@ class Fleet:
             self.killed.append((victim, at.name, at.state))
         self.until(lambda: self.has_ended(asked), f"end of the move {victim} {state}")
         for name in "ab":
-            forgive(self.store, name)  # these deaths were ours
+            reset_restart_budget(self.store, name)  # these deaths were ours
         self.until(self.all_run, "order after the move")
         return operation(self.store, asked.operation_id)
 
@@ -109,7 +109,7 @@ def test_twenty_moves_with_kills_in_each_state_lose_and_double_nothing(tmp_path:
     with Children(env / "logs") as children:
         fleet = Fleet(env, children)
         fleet.start()
-        keys = sorted(seats(fleet.store))
+        keys = sorted(read_assignments(fleet.store))
         ended = [fleet.move(keys[number % len(keys)], victim, state) for number, (victim, state) in enumerate(PLAN)]
         assert {each.state for each in ended} == {"succeeded"}, [each.outcome for each in ended]
         calm = [each.ended_at - each.asked_at for each in ended[:8] if each.ended_at is not None]

@@ -463,7 +463,7 @@ class Life:
     def _move(self) -> None:
         game = self._game()
         for _ in range(self._draw.choice((1, 1, 2))):
-            seat = assignments.seats(self._engine).get(game.key)
+            seat = assignments.read_assignments(self._engine).get(game.key)
             if seat is None or seat.group is None:
                 return
             target = "b" if seat.group == "a" else "a"

@@ -22,10 +22,10 @@ from pipeline.cli.main import cli
 from pipeline.control.processes.backends import process_of
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import load
-from pipeline.store.assignments import Seat, seats
+from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.engine import open_store
-from pipeline.store.groups import Group, create, forgive, open_runs
-from pipeline.store.operations import listed
+from pipeline.store.groups import Group, create, open_runs, reset_restart_budget
+from pipeline.store.operations import list_operations
 from pipeline.store.stream_control import ask, ask_retry
 from tests.faults import figures
 from tests.faults.oracle import ProducerLog, judge
@@ -92,7 +92,7 @@ class Soak:
             self.children.start(child.name, child.command)
             self.restarts += 1
         for name in GROUPS:
-            forgive(self.store, name)
+            reset_restart_budget(self.store, name)
 
     def until(self, condition: Callable[[], object], what: str, seconds: float = _READY_SECONDS) -> None:
         deadline = time.monotonic() + seconds
@@ -101,8 +101,8 @@ class Soak:
             assert time.monotonic() < deadline, f"no {what}"
             time.sleep(0.5)
 
-    def seats(self) -> Sequence[Seat]:
-        return list(seats(self.store).values())
+    def seats(self) -> Sequence[GameAssignment]:
+        return list(read_assignments(self.store).values())
 
     # What somebody does.
 
@@ -227,7 +227,7 @@ class Soak:
 
     def _open_operations(self) -> int:
         """Return how many operations are open; those that need a person, as kills make them, are let go on."""
-        still_open = listed(self.store, only_open=True)
+        still_open = list_operations(self.store, only_open=True)
         for each in still_open:
             if each.state == "needs_human":
                 self._turnout("ops", "resume", each.operation_id, "--reason", "the soak killed what it waited for")
@@ -253,7 +253,7 @@ def test_an_hour_with_quiet_games_loses_and_doubles_nothing(tmp_path: Path) -> N
         soaked = time.monotonic() - began
         soak.rest()
         rested = time.monotonic() - began - soaked
-        operations = Counter(each.state for each in listed(soak.store, limit=100_000))
+        operations = Counter(each.state for each in list_operations(soak.store, limit=100_000))
     verdict = judge(env, soak.log)
     figures.record_faults(sum(soak.did[name] for name in ("kill_group", "end_group", "kill_child", "end_ingest")))
     quiet = sum(each <= 0.1 for each in weights(GAMES, BUSY, RATE))

@@ -21,7 +21,7 @@ from pipeline.ingest.landing_log import LANDING
 from pipeline.names import MALFORMED, game_key
 from pipeline.store import onboarding as store
 from pipeline.store.games import known_games
-from pipeline.store.onboarding import Wish
+from pipeline.store.onboarding import OnboardingCandidate
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 _PATHS = ["../x", "../../x", "/abs", "a/b", "%2e%2e%2fx", "..", ".", "~", "C:\\x", "file:///x", "a\\..\\b"]
@@ -181,7 +181,7 @@ def test_a_game_that_is_onboarded_later_starts_with_a_whole_chain(world: Any) ->
 def test_the_second_name_of_a_key_never_reaches_the_first_ones_table(world: Any) -> None:
     """C7: with a key that belongs to another name, a game's rows are refused, whole, and nothing is written there."""
     schema_id = _register(world, "second")
-    store.onboard(world.engine, [Wish(game_key("second"), "first", "schema")])
+    store.onboard(world.engine, [OnboardingCandidate(game_key("second"), "first", "schema")])
     group = world.group("a")
     _land(world, [_event("second", schema_id)])
     world.ingest()

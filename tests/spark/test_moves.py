@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import load
-from pipeline.store.assignments import group_seats, seats
+from pipeline.store.assignments import read_assignments, read_group_drivers
 from pipeline.store.engine import open_store
 from pipeline.store.games import register_group
 
@@ -34,12 +34,12 @@ def until(children: Children, condition: Callable[[], bool], what: str) -> None:
 
 
 def all_run(store: Engine) -> bool:
-    lanes = [seat.lane for seat in seats(store).values()]
-    return lanes == ["RUN"] * 12 and {group.state for group in group_seats(store).values()} == {"running"}
+    lanes = [seat.lane for seat in read_assignments(store).values()]
+    return lanes == ["RUN"] * 12 and {group.state for group in read_group_drivers(store).values()} == {"running"}
 
 
 def is_in(store: Engine, key: str, lane: str) -> bool:
-    return seats(store)[key].lane == lane
+    return read_assignments(store)[key].lane == lane
 
 
 def test_a_group_is_emptied_while_events_flow_and_the_books_balance(tmp_path: Path) -> None:
@@ -58,16 +58,16 @@ def test_a_group_is_emptied_while_events_flow_and_the_books_balance(tmp_path: Pa
             for name in "ab":
                 children.start(f"group-{name}", turnout("groups", "run", name, *at))
             until(children, lambda: all_run(store), "two groups that run twelve games")
-            mine = sorted(key for key, seat in seats(store).items() if seat.group == "a")
+            mine = sorted(key for key, seat in read_assignments(store).items() if seat.group == "a")
             moved = run(env, "move", *mine, "--to", "b", "--reason", "a test", "--json")
             assert moved.returncode == 0, moved.stdout + moved.stderr
             result = json.loads(moved.stdout)
             assert (result["state"], len(result["targets"])) == ("succeeded", 6)
             assert [step["name"] for step in result["steps"]] == ["assign", "release", "take", "see"]
-            assert {seat.held_by for seat in seats(store).values()} == {"b"}
+            assert {seat.held_by for seat in read_assignments(store).values()} == {"b"}
             back = run(env, "ops", "undo", result["operation_id"])
             assert back.returncode == 0, back.stdout + back.stderr
-            assert sorted(key for key, seat in seats(store).items() if seat.held_by == "a") == mine
+            assert sorted(key for key, seat in read_assignments(store).items() if seat.held_by == "a") == mine
             for command, lane in (("pause", "PAUSED"), ("resume", "RUN")):
                 decided = run(env, command, mine[0])
                 assert decided.returncode == 0, decided.stdout + decided.stderr

@@ -16,13 +16,13 @@ from grants.catalogs.embedded import Embedded
 from grants.catalogs.opening import embedded
 from grants.catalogs.people import add
 from grants.model import Securable
-from grants.planning.entitlements import Wish
+from grants.planning.entitlements import AccessIntent
 from grants.reconciler import Steward
-from pipeline.control.operations.executor import World, tick
+from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.games import record_seen
-from pipeline.store.operations import Operation, ask, listed
+from pipeline.store.operations import Operation, ask, list_operations
 from tests.unit.catalog_world import Server, served
 
 CHESS, GO = game_key("Chess"), game_key("Go")
@@ -33,7 +33,7 @@ ANN, BOB = "ann@example.com", "bob@example.com"
 class House:
     """An environment whose controller looks after a catalog."""
 
-    world: World
+    world: ControlContext
     server: Server
     steward: Steward
 
@@ -59,12 +59,12 @@ class House:
         pause = threading.Event()
         for _ in range(2_000):
             tick(self.world, self.steward.kinds)
-            if not listed(self.world.engine, only_open=True):
-                return max(listed(self.world.engine), key=lambda each: each.asked_at)
+            if not list_operations(self.world.engine, only_open=True):
+                return max(list_operations(self.world.engine), key=lambda each: each.asked_at)
             pause.wait(0.01)  # the catalog is another process
-        raise AssertionError(f"it does not end: {listed(self.world.engine, only_open=True)}")
+        raise AssertionError(f"it does not end: {list_operations(self.world.engine, only_open=True)}")
 
-    def do(self, *wishes: Wish, actor: str = "eve") -> Operation:
+    def do(self, *wishes: AccessIntent, actor: str = "eve") -> Operation:
         world = self.world
         prepared = proposals.prepare(world.engine, self.catalog, world.settings.access, wishes)
         ask(world.engine, prepared.asked_by(actor, "numbers"))
@@ -79,7 +79,7 @@ def house_at(engine: Engine, folder: Path) -> Iterator[House]:
     with served(paths.catalog) as server:
         (folder / "turnout.toml").write_text(f"[access]\nport = {server.port}\n")
         settings = replace(settings, access=replace(settings.access, port=server.port))
-        world = World(settings, engine, paths)
+        world = ControlContext(settings, engine, paths)
         made = House(world, server, Steward(world, os.environ))
         for name in (ANN, BOB):
             add(made.catalog, name, [])

@@ -60,7 +60,7 @@ def four_games(tmp_path: Path) -> Iterator[Engine]:
     broken = {"status": "FAILED", "lane": "QUARANTINED", "last_error": "no space left"}
     seed(tmp_path, [*games, Seeded("Risk", "b", broken)], now=time.time(), history=False)
     engine = open_store(Settings(), Paths(tmp_path))
-    parked = stream_control.Decision(
+    parked = stream_control.StreamControl(
         parked_at=time.time(), failures=3, failure_class="poison", evidence="bad rows of seq 5"
     )
     stream_control.record_failures(engine, {KEY["Risk"]: parked})

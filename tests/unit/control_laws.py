@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from pipeline.control.controller import KINDS
 from pipeline.store import audit
-from pipeline.store.operations import OPEN, listed, operation
+from pipeline.store.operations import OPEN, list_operations, operation
 from tests.unit.control_seen import Picture, Row, has_effect, let_go, look, taken_over
 from tests.unit.control_world import GAMES, GROUPS, Fleet
 
@@ -142,7 +142,7 @@ class Laws:
             assert operation(self.engine, name).state == "needs_human"
         if not self.spoilt:
             return
-        shown = {each.operation_id: each.state for each in listed(self.engine)}
+        shown = {each.operation_id: each.state for each in list_operations(self.engine)}
         for name, row in self.seen.rows.items():
             if row.state not in OPENING and name in shown:
                 assert shown[name] == row.state, "it has ended and is shown as if it had not"

@@ -22,9 +22,9 @@ from pipeline.control.operations import drains, groups, moves, pauses, retiremen
 from pipeline.control.operations.executor import advance, close, resume
 from pipeline.errors import Refused
 from pipeline.store import assignments, stream_control
-from pipeline.store.groups import change, wanted
+from pipeline.store.groups import change, read_groups
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import OPEN, Operation, Stale, Wish, ask, listed
+from pipeline.store.operations import OPEN, Intent, Operation, Stale, ask, list_operations
 from pipeline.store.tables import games
 from pipeline.store.tables import operations as operations_table
 from tests.unit.control_hands import NONSENSE, WRONG
@@ -77,7 +77,7 @@ class Steering(Resting, RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.drawer: list[Wish] = []  # what was asked for, and may be again
+        self.drawer: list[Intent] = []  # what was asked for, and may be again
         self.old: list[Operation] = []  # as a controller has once read them
         self.data: st.DataObject
 
@@ -143,25 +143,27 @@ class Steering(Resting, RuleBasedStateMachine):
                 self._ask(pauses.wish("resume" if paused else "pause", facts, "eve", ""))
         self.come_to_rest()
 
-    def _wish(self, kind: str) -> Wish | None:
-        there = assignments.seats(self.engine)
+    def _wish(self, kind: str) -> Intent | None:
+        there = assignments.read_assignments(self.engine)
         busy = {target.removeprefix("game:").removeprefix("group:") for target in self.seen.taken}
         keys = {self.draw(*GAMES), self.draw(*GAMES)}
         keys = keys - busy or set(GAMES) - busy or keys
         group = self.draw(*(sorted(set(GROUPS) - busy) or GROUPS))
         now = time.time() + self.draw(0, 0, 0, 0, 600, -600)
         if kind == "move":
-            plan = moves.plan(dict.fromkeys(keys, group), there, assignments.group_seats(self.engine), now)
+            plan = moves.plan(dict.fromkeys(keys, group), there, assignments.read_group_drivers(self.engine), now)
             return plan.wish("ann", "because") if plan.moves else None
         if kind == "drain":
             loads = read_loads(self.engine, now)
-            return drains.drain(group, there, assignments.group_seats(self.engine), now, loads).wish("ann", "because")
+            return drains.drain(group, there, assignments.read_group_drivers(self.engine), now, loads).wish(
+                "ann", "because"
+            )
         if kind == "undo":
-            done = [each for each in listed(self.engine) if each.state == "succeeded"]
+            done = [each for each in list_operations(self.engine) if each.state == "succeeded"]
             wish = controller.undo(self.engine, self.draw(*done[:3]), "cid", "", now)[0] if done else None
             return wish if wish is not None and wish.targets else None  # else it is undone already
         if kind in groups.KINDS:
-            facts = groups.plan(kind, [group] if kind != "start" else GROUPS, wanted(self.engine))
+            facts = groups.plan(kind, [group] if kind != "start" else GROUPS, read_groups(self.engine))
             return groups.wish(kind, facts, "dan", "") if facts else None
         if kind in retirement.KINDS:
             facts = retirement.plan(kind, sorted(keys) if kind == "retire" else GAMES, there)
@@ -169,13 +171,13 @@ class Steering(Resting, RuleBasedStateMachine):
         facts = pauses.plan(kind, sorted(keys & self._carried().keys()), there, self._decided())
         return pauses.wish(kind, facts, "bob", "") if facts else None
 
-    def _carried(self) -> dict[str, assignments.Seat]:
-        return {key: seat for key, seat in assignments.seats(self.engine).items() if seat.retired_at is None}
+    def _carried(self) -> dict[str, assignments.GameAssignment]:
+        return {key: seat for key, seat in assignments.read_assignments(self.engine).items() if seat.retired_at is None}
 
-    def _decided(self) -> dict[str, stream_control.Decision]:
+    def _decided(self) -> dict[str, stream_control.StreamControl]:
         return stream_control.decided(self.engine)
 
-    def _ask(self, wish: Wish, cut: int | None = None) -> None:
+    def _ask(self, wish: Intent, cut: int | None = None) -> None:
         self.drawer.append(wish)
 
         def command() -> None:
@@ -191,7 +193,7 @@ class Steering(Resting, RuleBasedStateMachine):
 
     def word(self) -> None:
         """A person lets an operation go on that waits for one, or ends it."""
-        waiting = [each for each in listed(self.engine) if each.state == "needs_human"]
+        waiting = [each for each in list_operations(self.engine) if each.state == "needs_human"]
         if not waiting or self.fleet.locked:
             if self.drawer:  # the second click on one button; the preview may be old by now
                 self._ask(self.draw(*self.drawer[-4:]))
@@ -209,7 +211,7 @@ class Steering(Resting, RuleBasedStateMachine):
         self.pass_time(310)
         self.fleet.tick()
         self.the_laws_hold()
-        for each in listed(self.engine, only_open=True):
+        for each in list_operations(self.engine, only_open=True):
             if each.state == "needs_human":
                 close(self.engine, each, "ann", "looked after")
                 self.frozen.pop(each.operation_id, None)
@@ -252,7 +254,7 @@ class Steering(Resting, RuleBasedStateMachine):
                 if each.operation_id not in self.spoilt and each.state != "needs_human":
                     self.fleet.run(partial(self._advance, each))
                     self.the_laws_hold()
-        self.old = listed(self.engine, only_open=True)
+        self.old = list_operations(self.engine, only_open=True)
 
     def _advance(self, operation: Operation) -> None:
         with contextlib.suppress(Stale):
@@ -309,7 +311,7 @@ class Steering(Resting, RuleBasedStateMachine):
         busy = {each.removeprefix("group:") for each in self.seen.taken} & set(GROUPS)
         name, desired = self.draw(*(sorted(busy) or GROUPS)), self.draw("running", "drained", "stopped", "running")
         if not self.fleet.locked:
-            seen = wanted(self.engine)[name]
+            seen = read_groups(self.engine)[name]
             change(self.engine, seen, replace(seen, desired=desired), "eve", "")
 
     def hand(self) -> None:
@@ -317,7 +319,7 @@ class Steering(Resting, RuleBasedStateMachine):
         rows = [row for row in self.seen.rows.values() if row.state in OPEN and row.operation_id not in self.spoilt]
         how = self.draw("park", "park", "touch", "freeze", "spoil")
         if how == "park" or not rows:
-            parked = stream_control.Decision(parked_at=1.0, failures=3, evidence="x")
+            parked = stream_control.StreamControl(parked_at=1.0, failures=3, evidence="x")
             stream_control.record_failures(self.engine, {self.draw(*GAMES): parked})
             return
         row = self.draw(*rows)

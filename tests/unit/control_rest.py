@@ -5,7 +5,7 @@ from typing import Final
 from sqlalchemy import update
 
 from pipeline.control.operations.executor import resume
-from pipeline.store.operations import OPEN, listed
+from pipeline.store.operations import OPEN, list_operations
 from pipeline.store.tables import groups
 from tests.unit.control_laws import Laws
 from tests.unit.control_world import GROUPS
@@ -51,13 +51,15 @@ class Resting(Laws):
         for driver in (*self.fleet.drivers.values(), *self.fleet.others.values()):
             driver.cut_off, driver.wall = False, 0.0
         self._rest()
-        there = [each for each in listed(self.engine, only_open=True) if each.state == "needs_human"]
+        there = [each for each in list_operations(self.engine, only_open=True) if each.state == "needs_human"]
         waiting = [each for each in there if each.operation_id not in self.frozen]
         assert all((each.outcome or "").endswith(".") or each.operation_id in self.spoilt for each in waiting)
         for each in waiting:
             resume(self.engine, each, "ann")
         self._rest()
-        waiting = [each for each in listed(self.engine, only_open=True) if each.operation_id not in self.spoilt]
+        waiting = [
+            each for each in list_operations(self.engine, only_open=True) if each.operation_id not in self.spoilt
+        ]
         assert not waiting, "nothing is in the way any more"
         self._let_the_spoilt_run_out()
         self.round(None, backwards=False)
@@ -80,11 +82,11 @@ class Resting(Laws):
 
     def _let_the_spoilt_run_out(self) -> None:
         for _ in range(_STEPS):
-            if all(each.state == "needs_human" for each in listed(self.engine, only_open=True)):
+            if all(each.state == "needs_human" for each in list_operations(self.engine, only_open=True)):
                 return
             self.pass_time(_LONGEST_STEP)
             self.round(None, backwards=False)
-        assert all(each.state == "needs_human" for each in listed(self.engine, only_open=True))
+        assert all(each.state == "needs_human" for each in list_operations(self.engine, only_open=True))
 
     def _let_groups_run(self) -> None:
         """Somebody wants again what was stopped or drained, once no operation is about it: else games stand still."""
@@ -106,5 +108,5 @@ class Resting(Laws):
             place.group == place.held_by == place.told_group if place.retired_at is None else place.held_by is None
             for place in self.seen.places.values()
         )
-        going_on = [each for each in listed(self.engine, only_open=True) if each.state != "needs_human"]
+        going_on = [each for each in list_operations(self.engine, only_open=True) if each.state != "needs_human"]
         return settled and all(each.operation_id in self.spoilt for each in going_on)

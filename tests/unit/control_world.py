@@ -22,7 +22,7 @@ from sqlalchemy.exc import OperationalError
 
 from listeners.sample import StreamState
 from pipeline.control.controller import KINDS
-from pipeline.control.operations.executor import World, tick
+from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.control.processes.backends import reference_of
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings, load
@@ -129,7 +129,7 @@ class Fleet:
         self._running: list[Fate] = []
         stage.begin(self)
         self.store = sqlite3.connect(stage.file, isolation_level=None)  # for tests to look into
-        self.world = World(Settings(), self.engine, self.paths)
+        self.world = ControlContext(Settings(), self.engine, self.paths)
         self._locker: sqlite3.Connection | None = None
         numbers = itertools.count(1)  # ids decide the order of what was asked at once: a replay must give the same ones
         self._same: list[Any] = [
@@ -187,8 +187,8 @@ class Fleet:
         """Begin and end drivers as is wanted of their groups; what a supervisor does with processes, without any."""
         if self.locked:
             return
-        runs, driving = store.open_runs(self.engine), store.driving(self.engine)
-        for name, group in store.wanted(self.engine).items():
+        runs, driving = store.open_runs(self.engine), store.active_drivers(self.engine)
+        for name, group in store.read_groups(self.engine).items():
             run, driver = runs.get(name), self.drivers[name]
             if driver.busy or self.others[name].busy:
                 continue
@@ -203,7 +203,7 @@ class Fleet:
             elif run is None and group.desired != "stopped" and name not in driving:
                 run_id = store.begin_run(self.engine, name)
                 driver.start()
-                store.refer(self.engine, run_id or 0, driver.reference)
+                store.record_process(self.engine, run_id or 0, driver.reference)
 
     @property
     def store_now(self) -> float:

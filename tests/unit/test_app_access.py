@@ -15,11 +15,11 @@ from app.state.services import Environment
 from grants.applying import drift_store, requests
 from grants.model import Directory, GameTable, Observed, Principal, Securable, folded
 from grants.observing import snapshot
-from grants.planning.entitlements import Wish
+from grants.planning.entitlements import AccessIntent
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.store import members
-from pipeline.store.operations import listed
+from pipeline.store.operations import list_operations
 from pipeline.store.tables import given_access
 from tests.browser.access_world import SCHEMA, Catalogued, catalogued
 from tests.browser.seed import HOSTILE
@@ -107,7 +107,7 @@ def warned(app: AppTest) -> str:
 
 
 def asked(store: Engine) -> list[str]:
-    return [each.kind for each in listed(store)]
+    return [each.kind for each in list_operations(store)]
 
 
 # ----------------------------------------------------------------------------------------------------------------- seen
@@ -168,7 +168,9 @@ def test_filters_stand_in_the_url(world: Catalogued, opening: Opening) -> None:
 
 def test_hostile_names_are_text_everywhere(world: Catalogued, opening: Opening) -> None:
     """H4: names of games and principals act nowhere, in no view, and one that hides characters is marked."""
-    requests.ask(world.store, "eve", [asdict(Wish(ODD, game_key(HOSTILE[0]), True, None, HOSTILE[1]))], HOSTILE[1])
+    requests.ask(
+        world.store, "eve", [asdict(AccessIntent(ODD, game_key(HOSTILE[0]), True, None, HOSTILE[1]))], HOSTILE[1]
+    )
     assert "spelled oddly" in queries.Who(TURNED, "user").label
     assert "\u202e" not in queries.Who(TURNED, "user").label
     for view in ("why", "change", "requests", "drift", "ending"):
@@ -238,7 +240,7 @@ def test_a_change_is_previewed_with_effects_and_statements_and_asked_for_once(
     assert "prefer a group" in shown
     assert asked(world.store) == []
     confirmed(app)
-    (made,) = listed(world.store)
+    (made,) = list_operations(world.store)
     assert (made.kind, made.actor, made.reason) == ("access", "root", "numbers")
     assert made.parameters["wishes"][0]["ticket"] == "DATA-12"
     kept = app.session_state["offer_access_change"]
@@ -294,7 +296,7 @@ def test_without_the_role_it_becomes_a_request_that_an_admin_approves(
     app = opening("access", view="change")
     assert "needs the role access_admin" in texts(app).replace("\\", "")
     with pytest.raises(Refused, match="no admin of access"):
-        previews.preview_change(environment_of(world), [Wish(BOB, CHESS, True, None, "forged")], "forged")
+        previews.preview_change(environment_of(world), [AccessIntent(BOB, CHESS, True, None, "forged")], "forged")
     preview(plan(app, "give", [CHESS], [BOB]), "preview_request")
     confirmed(app)
     (waits,) = requests.listed(world.store)
@@ -308,7 +310,7 @@ def test_without_the_role_it_becomes_a_request_that_an_admin_approves(
     app.button(key=f"approve_{waits.request_id}").click().run()
     assert f"{BOB}: Chess · {CHESS}" in "\n".join(each.value for each in app.code)
     confirmed(app, place=f"request_{waits.request_id}")
-    (made,) = listed(world.store)
+    (made,) = list_operations(world.store)
     assert (made.actor, made.parameters["requested_by"]) == ("carl", "root")
     assert requests.request(world.store, waits.request_id).state == "approved"
 
@@ -322,9 +324,9 @@ def test_a_role_given_to_a_group_counts_on_the_page(
     members.keep(world.store, {"stewards": ["carl"]})
     monkeypatch.setattr(services, "actor", lambda: "carl")
     confirmed(preview(plan(opening("access", view="change"), "give", [CHESS], [BOB])))
-    assert [each.actor for each in listed(world.store)] == ["carl"]
+    assert [each.actor for each in list_operations(world.store)] == ["carl"]
     approved, rejected, late = (
-        requests.ask(world.store, "dan", [asdict(Wish(who, GO, True, None, "please"))], "please")
+        requests.ask(world.store, "dan", [asdict(AccessIntent(who, GO, True, None, "please"))], "please")
         for who in (ODD, BOB, ANN)
     )
     app = opening("access", view="requests")
@@ -341,7 +343,7 @@ def test_a_role_given_to_a_group_counts_on_the_page(
 
 def test_a_request_is_rejected_with_a_reason_or_withdrawn_by_who_asked(world: Catalogued, opening: Opening) -> None:
     """A rejection without a reason does nothing; one's own request can only be withdrawn."""
-    wishes = [asdict(Wish(BOB, CHESS, True, None, "please"))]
+    wishes = [asdict(AccessIntent(BOB, CHESS, True, None, "please"))]
     theirs = requests.ask(world.store, "dan", wishes, "please")
     own = requests.ask(world.store, "root", wishes, "for me")
     app = opening("access", view="requests")
@@ -365,7 +367,7 @@ def test_forged_values_meet_the_rules(key: str, who: str, said: str, world: Cata
     """What no widget offers is refused when it is planned, whatever a browser sends, and nothing is asked for."""
     del opening
     with pytest.raises(Refused, match=said):
-        previews.preview_change(environment_of(world), [Wish(who, key, True, None, "forged")], "forged")
+        previews.preview_change(environment_of(world), [AccessIntent(who, key, True, None, "forged")], "forged")
     assert asked(world.store) == []
 
 

@@ -20,7 +20,7 @@ from pipeline.names import game_key
 from pipeline.settings import Paths, Roles, Settings
 from pipeline.store import stream_control, tables
 from pipeline.store.engine import open_store
-from pipeline.store.operations import Wish, change, listed
+from pipeline.store.operations import Intent, change, list_operations
 from pipeline.store.operations import ask as ask_store
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
 from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, name_roles, texts
@@ -86,7 +86,7 @@ def test_what_can_be_done_with_a_game_follows_from_what_it_is(environment: Envir
     retired = of_game(environment, "Ludo")
     assert possible(retired) == {"restore"}
     assert (retired["move"].instead, retired["replay"].instead) == ("Restore it first.", "Restore instead.")
-    ask_store(store, Wish("move", (f"game:{KEY['Chess']}",), "ann"))
+    ask_store(store, Intent("move", (f"game:{KEY['Chess']}",), "ann"))
     busy = of_game(environment, "Chess")
     assert possible(busy) == set()
     assert "a move, is about it now" in str(busy["pause"].why_not)
@@ -114,7 +114,7 @@ def test_what_can_be_done_with_a_group_follows_from_what_is_wanted_of_it(
     assert idle["stop"].instead == "Start it."
     ask_store(store, pauses.wish("pause", {KEY["Chess"]: "running"}, "ann", "why"))
     assert "is about games of it now" in str(of_group(environment, "a")["drain"].why_not)
-    ask_store(store, Wish("stop", ("group:b",), "ann"))
+    ask_store(store, Intent("stop", ("group:b",), "ann"))
     assert possible(of_group(environment, "b")) == set()
     with store.begin() as connection:
         connection.execute(delete(tables.groups).where(tables.groups.c.name == "a"))
@@ -152,7 +152,7 @@ def test_an_operator_sees_what_needs_a_mover_and_cannot_ask_for_it(
 def test_who_has_no_role_may_only_look(store: Engine, opening: Opening, tmp_path: Path) -> None:
     """Somebody whom no setting names sees the pages, with every button that asks disabled."""
     name_roles(tmp_path, operators=["bob"], movers=["ann"])
-    stuck = change(store, ask_store(store, Wish("pause", (f"game:{KEY['Go']}",), "ann")), "needs_human", "why")
+    stuck = change(store, ask_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), "needs_human", "why")
     app = opening("game", game=KEY["Chess"])
     assert "no role: you may only look" in texts(app)
     assert app.button(key="act_pause").disabled
@@ -165,7 +165,7 @@ def test_an_undo_needs_the_role_of_what_it_asks_for(store: Engine, opening: Open
     """An operator may undo a pause, and sees the undo of a move disabled."""
     name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
     for kind, name, barred in (("pause", "Go", False), ("move", "Ludo", True)):
-        done = change(store, ask_store(store, Wish(kind, (f"game:{KEY[name]}",), "ann")), "succeeded", "Done.")
+        done = change(store, ask_store(store, Intent(kind, (f"game:{KEY[name]}",), "ann")), "succeeded", "Done.")
         assert opening("operations", operation=done.operation_id).button(key="undo").disabled == barred
 
 
@@ -173,16 +173,16 @@ def test_a_forged_call_is_refused_by_what_writes_and_not_by_a_button(environment
     """Asking, resuming and closing check the role of who runs the page, whoever the wish says it is of."""
     operator = replace(environment, settings=Settings(roles=Roles(operators=(services.actor(),), movers=("ann",))))
     nobody = replace(environment, settings=Settings(roles=Roles(operators=("bob",), movers=("ann",))))
-    forged = Wish("move", (f"game:{KEY['Chess']}",), "ann", "mine", {"assignments": {KEY["Chess"]: "b"}})
+    forged = Intent("move", (f"game:{KEY['Chess']}",), "ann", "mine", {"assignments": {KEY["Chess"]: "b"}})
     with pytest.raises(Refused, match="may not move: it needs the role mover"):
         previews.ask(operator, forged)
-    stuck = change(store, ask_store(store, Wish("pause", (f"game:{KEY['Go']}",), "ann")), "needs_human", "why")
+    stuck = change(store, ask_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), "needs_human", "why")
     with pytest.raises(Refused, match="may not resume operation"):
         previews.resume(nobody, stuck)
     with pytest.raises(Refused, match="may not close"):
         previews.close(nobody, stuck, "x")
-    assert [each.state for each in listed(store)] == ["needs_human"]
-    asked = previews.ask(operator, Wish("pause", (f"game:{KEY['Chess']}",), "ann"))
+    assert [each.state for each in list_operations(store)] == ["needs_human"]
+    asked = previews.ask(operator, Intent("pause", (f"game:{KEY['Chess']}",), "ann"))
     assert asked.actor == services.actor()
 
 
@@ -253,9 +253,9 @@ def test_a_restart_of_a_group_needs_words_that_count_its_games(store: Engine, op
     assert "1 to restart. 2 games stand still meanwhile" in texts(app)
     fill(app, reason="new jar", typed="RESTART 1").button(key="ask_groups_group").click().run()
     assert "Type RESTART 2 to confirm" in app.warning[-1].value.replace("\\", "")
-    assert listed(store) == []
+    assert list_operations(store) == []
     fill(app, reason="new jar", typed="RESTART 2").button(key="ask_groups_group").click().run()
-    (asked,) = listed(store)
+    (asked,) = list_operations(store)
     assert (asked.kind, asked.targets, asked.reason) == ("restart", ("group:b",), "new jar")
 
 
@@ -268,7 +268,7 @@ def test_a_drain_is_one_move_that_counts_its_games(store: Engine, opening: Openi
     assert "a: running → drained" in texts(app)
     assert "not limited, 2 games → " in texts(app)
     fill(app, reason="new machine", typed="DRAIN 2").button(key="ask_groups_group").click().run()
-    (asked,) = listed(store)
+    (asked,) = list_operations(store)
     assert (asked.kind, asked.parameters["desired"]) == ("move", {"a": ["running", "drained"]})
     assert set(asked.targets) == {"group:a", f"game:{KEY['Chess']}", f"game:{KEY['Go']}"}
 
@@ -296,9 +296,9 @@ def test_a_proposal_is_asked_for_as_one_move(store: Engine, opening: Opening) ->
         connection.execute(update(tables.groups).where(tables.groups.c.name == "a").values(desired="drained"))
     app.button(key="preview_even").click().run()
     assert "cannot stay: group a is drained" in texts(app)
-    assert listed(store) == []
+    assert list_operations(store) == []
     fill(app, reason="a goes", typed="MOVE 2").button(key="ask_groups_propose").click().run()
-    (asked,) = listed(store)
+    (asked,) = list_operations(store)
     assert asked.parameters["assignments"] == {KEY["Chess"]: "b", KEY["Go"]: "b"}
 
 
@@ -321,7 +321,7 @@ def test_a_capability_refusal_is_on_the_pages(store: Engine, opening: Opening, t
     assert f"Risk · {KEY['Risk']}: It has no table yet. Its stream makes one from bronze. Instead: replay." in texts(
         app
     )
-    assert listed(store) == []
+    assert list_operations(store) == []
 
 
 def test_a_replay_counts_before_it_is_asked_for(store: Engine, opening: Opening) -> None:
@@ -330,7 +330,7 @@ def test_a_replay_counts_before_it_is_asked_for(store: Engine, opening: Opening)
     assert "which nobody has counted" in texts(app)
     app.button(key="act_replay").click().run()
     assert "Quarantine holds no row of it." in texts(app)
-    assert listed(store) == []
+    assert list_operations(store) == []
 
 
 def test_those_that_cannot_be_repaired_are_left_out_by_name(store: Engine, opening: Opening) -> None:
@@ -339,7 +339,7 @@ def test_those_that_cannot_be_repaired_are_left_out_by_name(store: Engine, openi
     app.button(key="preview_repair").click().run()
     assert f"left out: Chess · {KEY['Chess']}: There is no failure to try again after" in texts(app)
     app.button(key="ask_repairs_repair").click().run()
-    assert [each.targets for each in listed(store)] == [(f"game:{KEY['Risk']}",)]
+    assert [each.targets for each in list_operations(store)] == [(f"game:{KEY['Risk']}",)]
 
 
 def test_a_retirement_needs_a_reason_and_a_restore_a_click(store: Engine, opening: Opening) -> None:
@@ -352,7 +352,7 @@ def test_a_retirement_needs_a_reason_and_a_restore_a_click(store: Engine, openin
     app = opening("game", game=KEY["Ludo"])
     app.button(key="act_restore").click().run()
     app.button(key=f"ask_game_{KEY['Ludo']}").click().run()
-    assert [each.kind for each in listed(store)] == ["restore"]
+    assert [each.kind for each in list_operations(store)] == ["restore"]
 
 
 # -------------------------------------------------------------------------------------------------------------- hostile
@@ -367,7 +367,7 @@ def test_hostile_names_reach_every_preview_as_text(tmp_path: Path, opening: Open
     with engine.begin() as connection:
         connection.execute(update(tables.groups).where(tables.groups.c.name == "a").values(desired="drained"))
         connection.execute(insert(tables.drivers).values(kind="controller", name="main", error=HOSTILE[1], **row))
-    ask_store(engine, Wish(HOSTILE[1][:20], (f"game:{keys[1]}",), HOSTILE[0], HOSTILE[1]))
+    ask_store(engine, Intent(HOSTILE[1][:20], (f"game:{keys[1]}",), HOSTILE[0], HOSTILE[1]))
     drawn = []
     app = opening("groups")
     app.selectbox(key="steered_group").set_value("a").run()

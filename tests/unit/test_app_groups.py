@@ -13,7 +13,7 @@ from app.state.services import Environment
 from pipeline.errors import Refused
 from pipeline.settings import Roles, Settings
 from pipeline.store import audit, tables
-from pipeline.store.groups import Group, change, wanted
+from pipeline.store.groups import Group, change, read_groups
 from tests.browser.seed import HOSTILE
 from tests.unit.app_world import Opening, again, drawn_alive, four_games, name_roles, pages_of, texts
 
@@ -72,10 +72,10 @@ def test_a_group_is_made_after_a_preview(store: Engine, opening: Opening) -> Non
     for line in ("group spring", "driver started by: the controller", "capacity: 2.5 cores", "of priority: high"):
         assert line in shown
     assert "Spark master: the setting's, " in shown
-    assert "spring" not in wanted(store)
+    assert "spring" not in read_groups(store)
     reason(app, "spring launch").button(key="write_make_group").click().run()
     assert "✓ Group spring is made." in texts(app)
-    assert wanted(store)["spring"] == Group("spring", "local", "running", 2.5, "high")
+    assert read_groups(store)["spring"] == Group("spring", "local", "running", 2.5, "high")
     assert entries(store) == [(services.actor(), "create group", "spring launch")]
     assert "spring" in list(again(app).dataframe[0].value["group"])
 
@@ -92,7 +92,7 @@ def test_a_group_is_made_where_there_is_none(tmp_path: Path, store: Engine, open
     app.button(key="preview_make").click().run()
     assert "4 games wait for a group, and may go there." in texts(app)
     app.button(key="write_make_group").click().run()
-    assert list(wanted(store)) == ["first"]
+    assert list(read_groups(store)) == ["first"]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_name_that_cannot_be_is_refused_before_anything_is_written(
     assert sentence in warned(app)
     assert not any(part in drawn_alive(app) for part in ("<script", "**bold** [", "](", ":red[", "javascript:"))
     assert [each for each in app.button if str(each.key).startswith("write_")] == []
-    assert set(wanted(store)) == {"a", "b"}
+    assert set(read_groups(store)) == {"a", "b"}
 
 
 def test_of_two_that_make_the_same_group_the_second_is_refused(store: Engine, opening: Opening) -> None:
@@ -128,7 +128,7 @@ def test_of_two_that_make_the_same_group_the_second_is_refused(store: Engine, op
     app.button(key="write_make_group").click().run()
     assert "There is a group c already" in warned(app)
     assert "✓" not in texts(app)
-    assert wanted(store)["c"].priority == "low"
+    assert read_groups(store)["c"].priority == "low"
 
 
 # --------------------------------------------------------------------------------------------------------------- change
@@ -143,7 +143,7 @@ def test_a_preview_says_what_changes_and_only_that(store: Engine, opening: Openi
     assert "capacity: " not in texts(app)
     app.button(key="write_change_b").click().run()
     assert "✓ Group b is changed." in texts(app)
-    assert wanted(store)["b"] == Group("b", "none", "running", None, "low", version=2)
+    assert read_groups(store)["b"] == Group("b", "none", "running", None, "low", version=2)
     assert "for games of priority: low" in texts(app), "what is wanted stands on the page"
 
 
@@ -160,9 +160,9 @@ def test_what_disturbs_needs_a_reason(store: Engine, opening: Opening) -> None:
     assert "Its 2 games take about" in shown
     app.button(key="write_change_b").click().run()
     assert "A reason is needed" in warned(app)
-    assert wanted(store)["b"].version == 1
+    assert read_groups(store)["b"].version == 1
     reason(app, "b goes under the controller").button(key="write_change_b").click().run()
-    assert (wanted(store)["b"].backend, wanted(store)["b"].capacity_cores) == ("local", 0.001)
+    assert (read_groups(store)["b"].backend, read_groups(store)["b"].capacity_cores) == ("local", 0.001)
     assert entries(store) == [(services.actor(), "change group", "b goes under the controller")]
 
 
@@ -172,7 +172,7 @@ def test_a_second_operator_is_refused_and_overwrites_nothing(store: Engine, open
     slow.number_input(key="want_a_1_cores").set_value(8.0)
     slow.button(key="preview_change").click().run()
     assert "capacity: no limit → 8 cores" in texts(slow)
-    seen = wanted(store)["a"]
+    seen = read_groups(store)["a"]
     change(store, seen, replace(seen, capacity_cores=3.0), "ann", "fast")
     slow.button(key="write_change_a").click().run()
     assert "Somebody else has changed group a since you looked" in warned(slow)
@@ -182,14 +182,14 @@ def test_a_second_operator_is_refused_and_overwrites_nothing(store: Engine, open
     assert "Somebody else has changed group a since you looked" in warned(late)
     assert "capacity: no limit → 3 cores" in texts(late)
     assert [each for each in late.button if str(each.key).startswith("write_")] == []
-    assert wanted(store)["a"] == replace(seen, capacity_cores=3.0, version=2)
+    assert read_groups(store)["a"] == replace(seen, capacity_cores=3.0, version=2)
     assert "since you opened this form" in warned(again(late))
     late.button(key="reopen_change").click().run()
     assert late.number_input(key="want_a_2_cores").value == 3.0
     late.selectbox(key="want_a_2_priority").set_value("high")
     late.button(key="preview_change").click().run()
     late.button(key="write_change_a").click().run()
-    assert wanted(store)["a"] == replace(seen, capacity_cores=3.0, priority="high", version=3)
+    assert read_groups(store)["a"] == replace(seen, capacity_cores=3.0, priority="high", version=3)
 
 
 def test_a_second_click_writes_once(store: Engine, opening: Opening) -> None:
@@ -203,7 +203,7 @@ def test_a_second_click_writes_once(store: Engine, opening: Opening) -> None:
     app.run()
     app.button(key="write_change_b").click().run()
     assert "Somebody else has changed group b" in warned(app)
-    assert wanted(store)["b"].version == 2
+    assert read_groups(store)["b"].version == 2
     assert len(entries(store)) == 1
 
 
@@ -212,7 +212,7 @@ def test_a_change_of_nothing_is_refused(store: Engine, opening: Opening) -> None
     app = opened(opening, "a")
     app.button(key="preview_change").click().run()
     assert "Nothing to change: group a is so already." in warned(app)
-    assert wanted(store)["a"].version == 1
+    assert read_groups(store)["a"].version == 1
 
 
 def test_a_row_that_makes_no_sense_can_be_mended(store: Engine, opening: Opening) -> None:
@@ -227,7 +227,7 @@ def test_a_row_that_makes_no_sense_can_be_mended(store: Engine, opening: Opening
     assert "**bold** [click](javascript:alert(1))" in texts(app)
     assert not any(part in drawn_alive(app) for part in ("**bold** [", "](", ":red[", "javascript:"))
     reason(app, "mended").button(key="write_change_b").click().run()
-    assert wanted(store)["b"].backend == "none"
+    assert read_groups(store)["b"].backend == "none"
 
 
 # ---------------------------------------------------------------------------------------------------------------- roles
@@ -247,10 +247,10 @@ def test_a_forged_write_is_refused_by_what_writes(environment: Environment, stor
     """The role is checked where it is written, whatever the page has shown before."""
     operator = replace(environment, settings=Settings(roles=Roles(operators=(services.actor(),), movers=("ann",))))
     made = group_proposals.preview_make(environment, Group("c"))
-    seen = wanted(store)["a"]
+    seen = read_groups(store)["a"]
     changed = group_proposals.preview_change(environment, seen, replace(seen, priority="high"))
     for proposal, kind in ((made, "create a group"), (changed, "change a group")):
         with pytest.raises(Refused, match=f"may not {kind}: it needs the role mover"):
             group_proposals.write(operator, proposal, "forged")
-    assert set(wanted(store)) == {"a", "b"}
-    assert wanted(store)["a"] == seen
+    assert set(read_groups(store)) == {"a", "b"}
+    assert read_groups(store)["a"] == seen

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from app.components import confirm
 from pipeline.store.games import register_group
 from pipeline.store.groups import Group, create
-from pipeline.store.operations import Wish, listed
+from pipeline.store.operations import Intent, list_operations
 from tests.browser.seed import HOSTILE
 from tests.unit.app_world import KEY, ROOT, Opening, again, choose, drawn_alive, four_games, pages_of, texts
 from tests.unit.repair_world import CHESS, GO, World, broken, early, good, make_world
@@ -153,7 +153,7 @@ def test_the_filters_of_a_replay_are_in_the_link_and_back(world: World, over_wor
     assert "first seen before 2100-01-01T12:00:00+00:00." in shown
     assert "Decodes 1 rows in quarantine" in shown
     shared.button(key="ask_repairs_repair").click().run()
-    (asked,) = listed(world.engine)
+    (asked,) = list_operations(world.engine)
     assert asked.parameters == {
         "games": [CHESS.key], "refused_for": "malformed_payload", "since": "2026-01-31T00:00:00+00:00",
         "until": "2100-01-01T12:00:00+00:00",
@@ -178,7 +178,7 @@ def test_rows_that_are_not_there_are_no_reason_for_a_replay(world: World, over_w
     app = link(over_world, "repairs", repair="replay", games=CHESS.key, seen_until="2001-01-01")
     app.button(key="preview_repair").click().run()
     assert "Quarantine holds no such row of it." in texts(app)
-    assert listed(world.engine) == []
+    assert list_operations(world.engine) == []
 
 
 @pytest.mark.parametrize(
@@ -213,6 +213,6 @@ def test_what_a_link_to_repairs_names_that_is_not_here_is_said(world: World, ove
 
 def test_rows_that_kill_need_a_reason(world: World) -> None:
     """A replay is a click; one of rows that may kill the controller needs a reason."""
-    wish = Wish("replay", (f"game:{CHESS.key}",), "ann", parameters={"refused_for": "kills_worker"})
+    wish = Intent("replay", (f"game:{CHESS.key}",), "ann", parameters={"refused_for": "kills_worker"})
     assert confirm.level(wish) == 2
-    assert confirm.level(Wish("replay", (f"game:{CHESS.key}",), "ann", parameters={"refused_for": None})) == 1
+    assert confirm.level(Intent("replay", (f"game:{CHESS.key}",), "ann", parameters={"refused_for": None})) == 1

@@ -15,15 +15,15 @@ from app.components.audit_csv import as_csv
 from app.state import control_queries, previews, services
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import pauses
-from pipeline.control.operations.executor import World, tick
+from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit, stream_control, tables
-from pipeline.store.assignments import seats
+from pipeline.store.assignments import read_assignments
 from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
-from pipeline.store.operations import Operation, Wish, change, listed, operation
+from pipeline.store.operations import Intent, Operation, change, list_operations, operation
 from pipeline.store.operations import ask as ask_store
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
 from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, links, texts
@@ -34,8 +34,8 @@ PAGES = ("groups", "repairs", "access", "operations", "audit")
 # ----------------------------------------------------------------------------------------------------------- the ladder
 
 
-def wish(kind: str, *targets: str) -> Wish:
-    return Wish(kind, targets, "ann")
+def wish(kind: str, *targets: str) -> Intent:
+    return Intent(kind, targets, "ann")
 
 
 DRAINS = {"desired": {"a": ["running", "drained"]}}
@@ -57,7 +57,7 @@ UNDRAINS = {"desired": {"a": ["drained", "running"]}}
         (replace(wish("move", "game:x", "group:a"), parameters=UNDRAINS), 3, 1, "MOVE 1"),
     ],
 )
-def test_what_disturbs_more_must_be_confirmed_more(asked: Wish, level: int, games: int, typed: str | None) -> None:
+def test_what_disturbs_more_must_be_confirmed_more(asked: Intent, level: int, games: int, typed: str | None) -> None:
     """One game gently is a click, one game a reason, several or a group a reason and words that count the games."""
     assert (confirm.level(asked), confirm.words_to_type(asked, games)) == (level, typed)
     assert (confirm.lacking(asked, games, "", "") is None) == (level == 1)
@@ -68,7 +68,7 @@ def test_what_disturbs_more_must_be_confirmed_more(asked: Wish, level: int, game
 
 def test_a_wish_touches_all_games_of_the_groups_it_is_about(store: Engine) -> None:
     """Games are counted once, whether they are named or stand in a group that is; a group without any counts none."""
-    there = seats(store)
+    there = read_assignments(store)
     assert previews.touched(wish("restart", "group:a"), there) == 2
     assert previews.touched(wish("restart", "group:a", "group:b", "group:empty"), there) == 4
     assert previews.touched(wish("move", f"game:{KEY['Chess']}", "group:a"), there) == 2
@@ -101,9 +101,9 @@ def test_each_page_draws_a_full_and_hostile_store(page: str, tmp_path: Path, ope
     engine = open_store(Settings(), Paths(tmp_path))
     keys = [game_key(name) for name in HOSTILE]
     for key in keys:
-        failed = stream_control.Decision(failures=2, failure_class="poison", evidence=HOSTILE[1], failed_at=1.0)
+        failed = stream_control.StreamControl(failures=2, failure_class="poison", evidence=HOSTILE[1], failed_at=1.0)
         stream_control.record_failures(engine, {key: failed})
-    begun = [ask_store(engine, Wish("pause", (f"game:{key}",), HOSTILE[0], HOSTILE[1])) for key in keys]
+    begun = [ask_store(engine, Intent("pause", (f"game:{key}",), HOSTILE[0], HOSTILE[1])) for key in keys]
     change(engine, change(engine, begun[0], "running"), "needs_human", HOSTILE[0])
     change(engine, begun[1], "failed", HOSTILE[1])
     app = opening(page)
@@ -149,11 +149,11 @@ def test_a_move_is_asked_for_with_a_reason_and_the_words(store: Engine, opening:
     app = choose(opening("groups"), ["Chess", "Go"], "b")
     app.button(key="preview_move").click().run()
     assert f"Chess · {KEY['Chess']}: a → b" in texts(app)
-    assert listed(store) == []
+    assert list_operations(store) == []
     fill(app, reason="a is busy").button(key="ask_groups_move").click().run()
     assert "Type MOVE 2 to confirm" in app.warning[-1].value.replace("\\", "")
     fill(app, reason="a is busy", typed="MOVE 2").button(key="ask_groups_move").click().run()
-    (asked,) = listed(store)
+    (asked,) = list_operations(store)
     assert (asked.kind, asked.actor, asked.reason) == ("move", services.actor(), "a is busy")
     assert set(asked.targets) == {f"game:{KEY['Chess']}", f"game:{KEY['Go']}"}
     assert f"Asked for: operation {asked.operation_id[:8]}" in links(app)
@@ -169,11 +169,11 @@ def test_a_second_click_is_the_same_operation(store: Engine, opening: Opening) -
     place = f"game_{KEY['Chess']}"
     kept = app.session_state[f"offer_{place}"]
     fill(app, reason="its schema").button(key=f"ask_{place}").click().run()
-    (first,) = listed(store)
+    (first,) = list_operations(store)
     app.session_state[f"offer_{place}"] = kept
     app.run()
     fill(app, reason="its schema").button(key=f"ask_{place}").click().run()
-    assert [each.operation_id for each in listed(store)] == [first.operation_id]
+    assert [each.operation_id for each in list_operations(store)] == [first.operation_id]
     assert app.session_state[f"offer_{place}"].asked == first.operation_id
 
 
@@ -193,7 +193,7 @@ def test_another_preview_is_another_wish(store: Engine, opening: Opening) -> Non
 
 def test_a_table_that_is_sorted_anew_does_not_change_the_target(store: Engine, opening: Opening) -> None:
     """Between choosing and asking the worst game becomes the best; the game that was chosen by name is acted on."""
-    stream_control.record_failures(store, {KEY["Go"]: stream_control.Decision(failures=1, failed_at=1.0)})
+    stream_control.record_failures(store, {KEY["Go"]: stream_control.StreamControl(failures=1, failed_at=1.0)})
     app = choose(opening("repairs"), ["Risk"], box="repair")
     assert app.dataframe[0].value["game"].iloc[0] == "Risk"
     values = {"status": "STALLED", "lane": "RUN", "backlog_age_seconds": 0.0}
@@ -206,7 +206,7 @@ def test_a_table_that_is_sorted_anew_does_not_change_the_target(store: Engine, o
     assert app.dataframe[0].value["game"].iloc[0] == "Go"
     app.button(key="preview_repair").click().run()
     app.button(key="ask_repairs_repair").click().run()
-    (asked,) = listed(store)
+    (asked,) = list_operations(store)
     assert (asked.kind, asked.targets) == ("retry", (f"game:{KEY['Risk']}",))
 
 
@@ -221,7 +221,7 @@ def test_a_stale_preview_is_not_done_and_the_page_says_so(store: Engine, opening
     with store.begin() as connection:
         connection.execute(update(tables.games).where(tables.games.c.game_key == KEY["Ludo"]).values(epoch=9))
     fill(app, reason="b is busy").button(key=f"ask_game_{KEY['Ludo']}").click().run()
-    tick(World(Settings(), store, Paths(tmp_path)), KINDS)
+    tick(ControlContext(Settings(), store, Paths(tmp_path)), KINDS)
     again(app)
     assert "✕ failed: Nothing was done: it has changed since you looked" in texts(app)
 
@@ -259,7 +259,7 @@ def test_a_repair_that_would_do_nothing_is_refused_with_its_reason(store: Engine
     app.button(key="preview_repair").click().run()
     assert "Nothing to retry" in app.warning[0].value
     assert f"Go · {KEY['Go']}: There is no failure to try again after, and its lane is RUN." in texts(app)
-    assert listed(store) == []
+    assert list_operations(store) == []
 
 
 def test_a_locked_store_refuses_an_action_and_the_page_stands(store: Engine, opening: Opening) -> None:
@@ -273,9 +273,9 @@ def test_a_locked_store_refuses_an_action_and_the_page_stands(store: Engine, ope
         holder.rollback()
     assert not app.exception
     assert "did not answer: database is locked" in app.warning[0].value.replace("\\", "")
-    assert listed(store) == []
+    assert list_operations(store) == []
     app.button(key=f"ask_game_{KEY['Chess']}").click().run()
-    assert [each.kind for each in listed(store)] == ["pause"]
+    assert [each.kind for each in list_operations(store)] == ["pause"]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -308,7 +308,7 @@ def test_a_page_does_not_wait_long_for_a_lock(engine: Engine) -> None:
 
 
 def stuck(store: Engine) -> Operation:
-    begun = ask_store(store, Wish("pause", (f"game:{KEY['Chess']}",), "ann", "why", {"games": [KEY["Chess"]]}))
+    begun = ask_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "ann", "why", {"games": [KEY["Chess"]]}))
     return change(store, change(store, begun, "running"), "needs_human", "Nobody tells of it.")
 
 
@@ -367,9 +367,11 @@ def test_an_undo_shows_what_it_does_before_it_is_asked(store: Engine, opening: O
     app = opening("operations", operation=done.operation_id)
     app.button(key="undo").click().run()
     assert "1 to resume. No other stream is touched." in texts(app)
-    assert len(listed(store)) == 1
+    assert len(list_operations(store)) == 1
     app.button(key=f"ask_undo_{done.operation_id}").click().run()
-    assert [(each.kind, each.undoes) for each in listed(store, only_open=True)] == [("resume", done.operation_id)]
+    assert [(each.kind, each.undoes) for each in list_operations(store, only_open=True)] == [
+        ("resume", done.operation_id)
+    ]
     failed = change(store, ask_store(store, wish("move", f"game:{KEY['Go']}")), "failed", "no")
     app = opening("operations", operation=failed.operation_id)
     assert app.button(key="undo").disabled
@@ -388,8 +390,8 @@ def test_an_unknown_operation_says_so(store: Engine, opening: Opening) -> None:
 
 def test_the_audit_log_is_filtered_exported_and_verified(store: Engine, opening: Opening) -> None:
     """Filters are in the URL, a file holds no formula, and what was changed by hand is told on asking."""
-    ask_store(store, Wish("pause", (f"game:{KEY['Chess']}",), "=cmd()", "why"))
-    ask_store(store, Wish("move", (f"game:{KEY['Go']}",), "bob", "busy"))
+    ask_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "=cmd()", "why"))
+    ask_store(store, Intent("move", (f"game:{KEY['Go']}",), "bob", "busy"))
     assert list(opening("audit").dataframe[0].value["actor"]) == ["bob", "=cmd()"]
     assert list(opening("audit", who="BOB").dataframe[0].value["action"]) == ["move"]
     assert list(opening("audit", did="pau").dataframe[0].value["targets"]) == ["Chess"]
@@ -408,6 +410,6 @@ def test_the_audit_log_is_filtered_exported_and_verified(store: Engine, opening:
 
 def test_no_cell_of_the_export_is_a_formula(store: Engine) -> None:
     """What a spreadsheet would run is quoted in the file, whoever chose the name."""
-    ask_store(store, Wish("pause", (f"game:{KEY['Chess']}",), "=cmd()", "why"))
+    ask_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "=cmd()", "why"))
     newest = tuple(audit.entries(store))
     assert ",'=cmd()," in as_csv(control_queries.Log({}, newest, 1, 0.0))

@@ -12,21 +12,21 @@ import pytest
 from sqlalchemy import Engine, update
 
 from pipeline.control.controller import KINDS
-from pipeline.control.operations.executor import World as Steered
+from pipeline.control.operations.executor import ControlContext as Steered
 from pipeline.control.operations.executor import tick
 from pipeline.control.processes.backends import Local, process_of
 from pipeline.control.supervision.evacuation import Dead, dead
-from pipeline.control.supervision.restart_policy import Seen
+from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import load
 from pipeline.store import groups as store
-from pipeline.store.assignments import seats
+from pipeline.store.assignments import read_assignments
 from pipeline.store.engine import open_store
 from pipeline.store.fleet import group_drivers
 from pipeline.store.games import record_seen
-from pipeline.store.groups import Group, create, open_runs, wanted
+from pipeline.store.groups import Group, create, open_runs, read_groups
 from pipeline.store.leases import store_time
-from pipeline.store.operations import listed
+from pipeline.store.operations import list_operations
 from pipeline.store.tables import group_runs, groups
 from pipeline.streams.active_games import left
 
@@ -136,7 +136,7 @@ class World:
             connection.execute(update(group_runs).where(new).values(ended_at=group_runs.c.ended_at - 60))
 
     def is_told(self) -> bool:
-        driving = store.driving(self.engine).get("a")
+        driving = store.active_drivers(self.engine).get("a")
         return driving is not None and driving.state == "running"
 
     def pid(self) -> int:
@@ -215,7 +215,7 @@ def test_a_later_controller_adopts_what_lives(world: World) -> None:
 def test_a_run_that_was_never_written_down_is_adopted_by_its_lease(world: World) -> None:
     """A controller killed between start and note leaves a driver that is found by its lease, not a second one."""
     create(world.engine, Group("a", backend="local"), "ann", "")
-    world.backend().start(wanted(world.engine)["a"])
+    world.backend().start(read_groups(world.engine)["a"])
     while not world.is_told():
         time.sleep(0.05)
     assert [action.what for action in world.supervisor.tick()] == ["adopt"]
@@ -225,7 +225,7 @@ def test_a_run_that_was_never_written_down_is_adopted_by_its_lease(world: World)
 def test_an_orphan_is_stopped_within_two_looks(world: World) -> None:
     """D15: a driver that runs though its group shall not is found by its lease and stopped."""
     create(world.engine, Group("a", backend="local", desired="stopped"), "ann", "")
-    reference = world.backend().start(wanted(world.engine)["a"])
+    reference = world.backend().start(read_groups(world.engine)["a"])
     while not world.is_told():
         time.sleep(0.05)
     assert [action.what for action in world.supervisor.tick()] == ["adopt"]
@@ -284,7 +284,9 @@ def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_w
         now = store_time(world.engine) + 600
         seen = [each for each in world.supervisor.seen if each.group.name != "a"]
         died = tuple(store.ended_runs(world.engine, 0)["a"])
-        mine = Seen(Group("a", backend="local"), None, None, holds=False, holder=None, is_told=False, ended=died)
+        mine = GroupObservation(
+            Group("a", backend="local"), None, None, holds=False, holder=None, is_told=False, ended=died
+        )
         lived = store.last_lived(world.engine, 120.0)
         return dead([mine, *seen], group_drivers(world.engine), lived, now, time.time(), 10.0)
 
@@ -326,13 +328,13 @@ def test_a_game_that_kills_its_group_gets_one_of_its_own(world: World) -> None:
     def others_run() -> bool:
         tick(controller, KINDS)
         world.let_rest()
-        there = seats(world.engine)
+        there = read_assignments(world.engine)
         of_killer = there["killer_1"].group
         alone = sum(seat.group == of_killer for seat in there.values()) == 1
         return alone and all(seat.told_group == seat.group for key, seat in there.items() if key != "killer_1")
 
     world.tick_until(others_run)
-    asked, made = listed(world.engine), wanted(world.engine)
+    asked, made = list_operations(world.engine), read_groups(world.engine)
     assert {each.kind for each in asked} == {"isolate"}
     assert all("with these games in hand" in each.reason for each in asked)
     assert all(made[name].desired == "drained" for name in made if name != "a"), "nothing new is placed there"

@@ -14,14 +14,14 @@ from pipeline.repair.quarantined import Selection
 from pipeline.store.assignments import retire
 from pipeline.store.drivers import start_driver
 from pipeline.store.games import register_group
-from pipeline.store.operations import Wish, ask, change
-from pipeline.store.stream_control import Decision, record_failures
+from pipeline.store.operations import Intent, ask, change
+from pipeline.store.stream_control import StreamControl, record_failures
 from tests.unit.repair_world import CHESS, broken, early, good, make_world
 
 DEADLY = Selection(reason="kills_worker")
-PARKED = Decision(parked_at=1.0, failures=3, failure_class="poison")
+PARKED = StreamControl(parked_at=1.0, failures=3, failure_class="poison")
 WELL = Facts(
-    game_key="chess_1", group="a", lane="RUN", decision=Decision(), retired=False, has_schema=True, has_table=True,
+    game_key="chess_1", group="a", lane="RUN", decision=StreamControl(), retired=False, has_schema=True, has_table=True,
     quarantined={"unknown_schema": 3, "malformed_payload": 1}, silence=None, backend="local", neighbours=4, busy=None,
     took_seconds={},
 )  # fmt: skip
@@ -37,7 +37,7 @@ def named(facts: Facts, name: str) -> Capability:
     [
         (WELL, {"replay", "dedupe", "rebuild", "restart"}),
         (replace(WELL, decision=PARKED, lane="QUARANTINED"), {"retry", "replay", "dedupe", "rebuild", "restart"}),
-        (replace(WELL, decision=Decision(failures=1)), {"retry", "replay", "dedupe", "rebuild", "restart"}),
+        (replace(WELL, decision=StreamControl(failures=1)), {"retry", "replay", "dedupe", "rebuild", "restart"}),
         (
             replace(WELL, decision=replace(PARKED, desired="paused")),
             {"retry", "replay", "dedupe", "rebuild", "restart"},
@@ -134,7 +134,7 @@ def test_the_facts_are_what_is_there(tmp_path: Path) -> None:
     assert "silent for 99 s" in str(read_facts(made.engine, made.paths, CHESS.key, now + 99).silence)
     record_failures(made.engine, {CHESS.key: PARKED})
     for target in (f"game:{CHESS.key}", "group:a"):
-        begun = ask(made.engine, Wish("rebuild", (target,), "ann"))
+        begun = ask(made.engine, Intent("rebuild", (target,), "ann"))
         facts = read_facts(made.engine, made.paths, CHESS.key, now)
         assert (facts.busy, facts.decision) == (f"rebuild {begun.operation_id[:8]} by ann", PARKED)
         change(made.engine, begun, "succeeded")

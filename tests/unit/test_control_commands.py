@@ -10,20 +10,20 @@ from sqlalchemy import update
 
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS, run
-from pipeline.control.operations.executor import World, tick
+from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.errors import Refused
 from pipeline.settings import load
-from pipeline.store.assignments import seats
+from pipeline.store.assignments import read_assignments
 from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen, register_group
-from pipeline.store.operations import change, listed
+from pipeline.store.operations import change, list_operations
 from pipeline.store.sources import Identity, record_identity
 from pipeline.store.tables import groups
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path: Path) -> ControlContext:
     settings, paths = load(tmp_path, {})
     store = open_store(settings, paths)
     register_group(store, "a")
@@ -31,14 +31,14 @@ def world(tmp_path: Path) -> World:
     register_group(store, "b")
     for name in "ab":
         start_driver(store, "group", name, None)
-    return World(settings, store, paths)
+    return ControlContext(settings, store, paths)
 
 
 def turnout(env: Path, *arguments: str) -> Result:
     return CliRunner().invoke(cli, [*arguments, "--env-dir", str(env)], catch_exceptions=False)
 
 
-def test_a_dry_run_shows_the_very_move_and_asks_for_nothing(world: World, tmp_path: Path) -> None:
+def test_a_dry_run_shows_the_very_move_and_asks_for_nothing(world: ControlContext, tmp_path: Path) -> None:
     """`--dry-run` prints what would be done; afterwards no operation is there and no game has moved."""
     shown = turnout(tmp_path, "move", "Chess", "--to", "b", "--dry-run")
     assert (shown.exit_code, "chess_1: a → b, cursor unknown" in shown.output) == (0, True)
@@ -50,8 +50,8 @@ def test_a_dry_run_shows_the_very_move_and_asks_for_nothing(world: World, tmp_pa
     assert (shown.exit_code, "go_1: nothing told in group a\n1 to pause" in shown.output) == (0, True)
     assert "0 to resume" in turnout(tmp_path, "resume", "Go", "Chess").output
     assert "0 to retry" in turnout(tmp_path, "repair", "retry", "Go").output
-    assert listed(world.engine) == []
-    assert seats(world.engine)["chess_1"].group == "a"
+    assert list_operations(world.engine) == []
+    assert read_assignments(world.engine)["chess_1"].group == "a"
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,16 @@ def test_a_dry_run_shows_the_very_move_and_asks_for_nothing(world: World, tmp_pa
         (("ops", "undo", "nothing"), "no operation"),
     ],
 )
-def test_wrong_use_is_one_sentence(world: World, tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
+def test_wrong_use_is_one_sentence(
+    world: ControlContext, tmp_path: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
     """What cannot be is refused before anything is written."""
     with pytest.raises(Refused, match=sentence):
         turnout(tmp_path, *arguments)
-    assert listed(world.engine) == []
+    assert list_operations(world.engine) == []
 
 
-def test_an_operation_can_be_followed_looked_after_and_proven(world: World, tmp_path: Path) -> None:
+def test_an_operation_can_be_followed_looked_after_and_proven(world: ControlContext, tmp_path: Path) -> None:
     """From asking to the audit log: each command tells what is so, by the beginning of the operation's id."""
     asked = turnout(tmp_path, "move", "Chess", "--to", "b", "--reason", "hot", "--no-wait", "--json")
     operation = json.loads(asked.stdout)
@@ -90,9 +92,9 @@ def test_an_operation_can_be_followed_looked_after_and_proven(world: World, tmp_
         turnout(tmp_path, "ops", "close", name, "--reason", "x")
     with pytest.raises(Refused, match="is running: only one that has succeeded can be undone"):
         turnout(tmp_path, "ops", "undo", name)
-    change(world.engine, listed(world.engine)[0], "needs_human", "b is stuck")
+    change(world.engine, list_operations(world.engine)[0], "needs_human", "b is stuck")
     assert "running" in turnout(tmp_path, "ops", "resume", name).output
-    change(world.engine, listed(world.engine)[0], "needs_human", "b is stuck")
+    change(world.engine, list_operations(world.engine)[0], "needs_human", "b is stuck")
     unended = turnout(tmp_path, "audit", "verify")
     assert (unended.exit_code, "no end is told" in unended.output) == (0, True)
     assert "failed: Closed by" in turnout(tmp_path, "ops", "close", name, "--reason", "b restarted").output
@@ -104,12 +106,12 @@ def test_an_operation_can_be_followed_looked_after_and_proven(world: World, tmp_
     assert turnout(tmp_path, "audit", "verify", "--expect", "0" * 64).exit_code == 1
 
 
-def test_what_people_have_written_is_escaped_for_the_terminal(world: World, tmp_path: Path) -> None:
+def test_what_people_have_written_is_escaped_for_the_terminal(world: ControlContext, tmp_path: Path) -> None:
     """Reasons, outcomes and names turn no text around and add no line; JSON has them as they are."""
     hostile = "calm\u202e\u0085\rfailed"
     turnout(tmp_path, "pause", "Go", "--no-wait", "--reason", hostile)
     turnout(tmp_path, "games", "refuse", hostile, "--reason", hostile)
-    (asked,) = listed(world.engine)
+    (asked,) = list_operations(world.engine)
     waiting = change(world.engine, asked, "needs_human", hostile)
     printed = [
         *(turnout(tmp_path, "ops", "show", waiting.operation_id), turnout(tmp_path, "ops", "list")),
@@ -122,7 +124,7 @@ def test_what_people_have_written_is_escaped_for_the_terminal(world: World, tmp_
     assert json.loads(turnout(tmp_path, "ops", "show", waiting.operation_id, "--json").stdout)["reason"] == hostile
 
 
-def test_groups_are_made_changed_and_listed(world: World, tmp_path: Path) -> None:
+def test_groups_are_made_changed_and_listed(world: ControlContext, tmp_path: Path) -> None:
     """What is wanted of a group can be said on the command line, and the list tells it to scripts."""
     assert turnout(tmp_path, "groups", "create", "c", "--backend", "local", "--cores", "2").exit_code == 0
     changed = turnout(tmp_path, "groups", "set", "c", "--priority", "high", "--unlimited")
@@ -142,7 +144,7 @@ def test_groups_are_made_changed_and_listed(world: World, tmp_path: Path) -> Non
         turnout(tmp_path, "groups", "set", "c", "--cores", "1", "--unlimited")
 
 
-def test_status_is_a_verdict_for_scripts(world: World, tmp_path: Path) -> None:
+def test_status_is_a_verdict_for_scripts(world: ControlContext, tmp_path: Path) -> None:
     """`turnout status` ends with 1 where a person should look, unknown included, and names where."""
     told = turnout(tmp_path, "status")
     assert told.exit_code == 1
@@ -155,13 +157,13 @@ def test_status_is_a_verdict_for_scripts(world: World, tmp_path: Path) -> None:
     well = turnout(tmp_path, "status", "--json")
     assert (well.exit_code, json.loads(well.stdout)["well"]) == (0, True)
     turnout(tmp_path, "pause", "Chess", "--no-wait")
-    change(world.engine, listed(world.engine)[0], "needs_human", "look at it")
+    change(world.engine, list_operations(world.engine)[0], "needs_human", "look at it")
     asked = turnout(tmp_path, "status")
     assert (asked.exit_code, "pause: look at it" in asked.output) == (1, True)
     assert "latency is measured from the producer's clock" in asked.output
 
 
-def test_a_proposal_shows_its_moves_and_asks_only_when_told_to(world: World, tmp_path: Path) -> None:
+def test_a_proposal_shows_its_moves_and_asks_only_when_told_to(world: ControlContext, tmp_path: Path) -> None:
     """`groups propose` names moves, load before and after, and cost; `--apply` asks for all as one operation."""
     assert "0 to move" in turnout(tmp_path, "groups", "propose").output, "hardly any load is not worth a move"
     for name in "ab":
@@ -176,15 +178,15 @@ def test_a_proposal_shows_its_moves_and_asks_only_when_told_to(world: World, tmp
     assert (move["catch_up_seconds"], move["needed"], told["restarts"], told["unplaced"]) == (None, False, 0, [])
     assert [told[when]["a"]["games"] for when in ("before", "after")] == [2, 1]
     assert json.loads(turnout(tmp_path, "groups", "propose", "--json", "--most", "0").stdout)["moves"] == []
-    assert listed(world.engine) == []
+    assert list_operations(world.engine) == []
     asked = turnout(tmp_path, "groups", "propose", "--apply", "--no-wait", "--json", "--reason", "hot")
     assert (json.loads(asked.stdout)["kind"], json.loads(asked.stdout)["targets"]) == ("move", ["game:chess_1"])
     tick(world, KINDS)
-    assert {key: seat.group for key, seat in seats(world.engine).items()} == {"chess_1": "b", "go_1": "a"}
+    assert {key: seat.group for key, seat in read_assignments(world.engine).items()} == {"chess_1": "b", "go_1": "a"}
     assert "0 to move" in turnout(tmp_path, "groups", "propose").output
 
 
-def test_games_that_cannot_stay_come_first_in_a_proposal(world: World, tmp_path: Path) -> None:
+def test_games_that_cannot_stay_come_first_in_a_proposal(world: ControlContext, tmp_path: Path) -> None:
     """Who is in a group that is stopped is proposed to move; a game is named once, and what fits nowhere is told of."""
     want(world, "a", desired="stopped")
     told = json.loads(turnout(tmp_path, "groups", "propose", "--json").stdout)
@@ -197,40 +199,40 @@ def test_games_that_cannot_stay_come_first_in_a_proposal(world: World, tmp_path:
     assert "go_1: nowhere: group a is stopped; it stays" in turnout(tmp_path, "groups", "propose").output
 
 
-def test_a_group_is_drained_as_shown(world: World, tmp_path: Path) -> None:
+def test_a_group_is_drained_as_shown(world: ControlContext, tmp_path: Path) -> None:
     """`groups drain` shows the moves, asks for them with the group's new state, or refuses what does not fit."""
     shown = turnout(tmp_path, "groups", "drain", "a", "--dry-run")
     assert (shown.exit_code, "a: running → drained\nchess_1: a → b" in shown.output) == (0, True)
-    assert listed(world.engine) == []
+    assert list_operations(world.engine) == []
     asked = json.loads(turnout(tmp_path, "groups", "drain", "a", "--reason", "old", "--no-wait", "--json").stdout)
     assert (asked["kind"], asked["targets"]) == ("move", ["game:chess_1", "game:go_1", "group:a"])
     assert asked["parameters"]["desired"] == {"a": ["running", "drained"]}
     tick(world, KINDS)
-    assert {seat.group for seat in seats(world.engine).values()} == {"b"}
+    assert {seat.group for seat in read_assignments(world.engine).values()} == {"b"}
     with pytest.raises(Refused, match=r"Group b cannot be drained: 2 of its 2 games .* no other group takes games"):
         turnout(tmp_path, "groups", "drain", "b")
     with pytest.raises(Refused, match="Group a takes no games: it is drained"):
         turnout(tmp_path, "move", "Chess", "--to", "a")
 
 
-def test_the_controller_gives_waiting_games_a_group_when_there_is_room(world: World, tmp_path: Path) -> None:
+def test_the_controller_gives_waiting_games_a_group_when_there_is_room(world: ControlContext, tmp_path: Path) -> None:
     """A game that fitted nowhere when it came is not forgotten: the next look of a controller places it."""
     for name in "ab":
         want(world, name, capacity_cores=0.0001)
     record_seen(world.engine, {"tetris_1": "Tetris"}, 4)
-    assert seats(world.engine)["tetris_1"].group is None
+    assert read_assignments(world.engine)["tetris_1"].group is None
     assert "tetris_1: nowhere: it has no group; it waits" in turnout(tmp_path, "groups", "propose").output
     want(world, "b", capacity_cores=1.0)
     once = threading.Event()
     once.set()
     assert run(*load(tmp_path, {}), once) == 0
-    assert seats(world.engine)["tetris_1"].group == "b"
+    assert read_assignments(world.engine)["tetris_1"].group == "b"
 
 
 class StoreGoesAway(threading.Event):
     """Asks a controller to end at its first pause, when its store has just gone away."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControlContext) -> None:
         super().__init__()
         self._engine = world.engine
 
@@ -242,7 +244,7 @@ class StoreGoesAway(threading.Event):
 
 
 def test_a_controller_ends_in_order_while_its_store_is_away(
-    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    world: ControlContext, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It says what becomes of its groups and of itself; the exit code tells that groups go on which should not."""
     assert run(*load(tmp_path, {}), StoreGoesAway(world), stop_groups=True) == 1
@@ -253,6 +255,6 @@ def test_a_controller_ends_in_order_while_its_store_is_away(
     ]
 
 
-def want(world: World, group: str, **wanted: object) -> None:
+def want(world: ControlContext, group: str, **wanted: object) -> None:
     with world.engine.begin() as connection:
         connection.execute(update(groups).where(groups.c.name == group).values(wanted))

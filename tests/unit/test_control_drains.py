@@ -8,10 +8,10 @@ from sqlalchemy import Engine, select, update
 from pipeline.control.controller import KINDS, undo
 from pipeline.control.operations import moves
 from pipeline.control.operations.drains import drain
-from pipeline.control.operations.executor import World, tick
+from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
-from pipeline.store.assignments import group_seats, seats
+from pipeline.store.assignments import read_assignments, read_group_drivers
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.operations import Operation, ask, operation
 from pipeline.store.placing import GroupLoad, Load, Loads, tallied
@@ -36,12 +36,12 @@ def beating(engine: Engine) -> Drivers:
 
 def loads(drivers: Drivers, **capacities: float) -> Loads:
     """Return loads in which each game takes a tenth of a core."""
-    games = ((key, seat.group, Load(0.1 / 12e-6, 0.0, 0.0)) for key, seat in seats(drivers.store).items())
+    games = ((key, seat.group, Load(0.1 / 12e-6, 0.0, 0.0)) for key, seat in read_assignments(drivers.store).items())
     return tallied(games, [GroupLoad(name, "running", True, None, capacities.get(name)) for name in "abc"])
 
 
 def planned(drivers: Drivers, group: str) -> moves.Plan:
-    return drain(group, seats(drivers.store), group_seats(drivers.store), NOW, loads(drivers))
+    return drain(group, read_assignments(drivers.store), read_group_drivers(drivers.store), NOW, loads(drivers))
 
 
 def desired(drivers: Drivers) -> dict[str, tuple[str, int]]:
@@ -51,7 +51,7 @@ def desired(drivers: Drivers) -> dict[str, tuple[str, int]]:
 
 
 def carried_out(drivers: Drivers, begun: Operation) -> Operation:
-    world = World(Settings(), drivers.store, Paths(Path()))
+    world = ControlContext(Settings(), drivers.store, Paths(Path()))
     for _ in range(4):
         tick(world, KINDS)
         for name in "abc":
@@ -64,7 +64,7 @@ def test_a_drain_is_one_move_of_all_and_nothing_lands_there_again(drivers: Drive
     mine = {each.game_key for each in assigned(drivers.store, "a")}
     plan = planned(drivers, "a")
     assert {each.game_key for each in plan.moves} == mine
-    assert moves.rendered(plan, seats(drivers.store))[0] == "a: running → drained"
+    assert moves.rendered(plan, read_assignments(drivers.store))[0] == "a: running → drained"
     wish = plan.wish("ann", "new machine")
     assert wish.kind == "move"
     assert set(wish.targets) == {"group:a", *(f"game:{key}" for key in mine)}
@@ -100,7 +100,7 @@ def test_undo_of_a_drain_brings_the_games_back_and_the_group_to_run(drivers: Dri
 
 def test_what_does_not_fit_elsewhere_is_not_drained(drivers: Drivers) -> None:
     """A drain of which a game would be left is refused with the numbers; so is one of a group that is not there."""
-    there = seats(drivers.store)
+    there = read_assignments(drivers.store)
     with pytest.raises(Refused, match=(
         r"Group a cannot be drained: 1 of its 2 games fit nowhere, with 0.1 cores: g\d. When the others have left, "
         r"most room has [bc], 0.0499 cores. Start another group"

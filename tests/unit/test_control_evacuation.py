@@ -10,21 +10,21 @@ import pytest
 from sqlalchemy import Engine, update
 
 from pipeline.control.controller import KINDS, run, undo
-from pipeline.control.operations.executor import World, tick
+from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.control.processes.backends import reference_of
 from pipeline.control.roles import CONTROLLER
 from pipeline.control.supervision import evacuation
-from pipeline.control.supervision.evacuation import Dead, Relief, Reliever, dead, plan
-from pipeline.control.supervision.restart_policy import Seen
+from pipeline.control.supervision.evacuation import Dead, Evacuator, Relief, dead, plan
+from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.control.supervision.supervisor import observe
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Placement, Settings, load
-from pipeline.store.assignments import GroupSeat, Seat
+from pipeline.store.assignments import GameAssignment, GroupDriver
 from pipeline.store.drivers import start_driver
 from pipeline.store.fleet import Driver
 from pipeline.store.games import assigned, record_seen, register_group
-from pipeline.store.groups import Group, Run, begin_run, create, end_run, forgive, last_lived, wanted
-from pipeline.store.operations import Operation, Wish, ask, listed, operation
+from pipeline.store.groups import Group, Run, begin_run, create, end_run, last_lived, read_groups, reset_restart_budget
+from pipeline.store.operations import Intent, Operation, ask, list_operations, operation
 from pipeline.store.placing import GroupLoad, Load, Loads, tallied
 from pipeline.store.tables import drivers as drivers_table
 from pipeline.store.tables import group_runs
@@ -34,7 +34,7 @@ from tests.unit.test_control_drains import beating
 
 NOW = 1_000_000.0
 DIED_AT = NOW - 700
-FOREIGN = Seen(Group("a"), run=None, is_alive=None, holds=False, holder=None, is_told=False)
+FOREIGN = GroupObservation(Group("a"), run=None, is_alive=None, holds=False, holder=None, is_told=False)
 OURS = replace(FOREIGN, group=Group("a", backend="local"))
 
 
@@ -42,7 +42,7 @@ def driver(name: str, state: str = "running", ago: float = 700.0, pid: int = 7) 
     return Driver("group", name, "h", pid, NOW - ago - 50, NOW - ago, state, None, None)
 
 
-def lives(name: str) -> Seen:
+def lives(name: str) -> GroupObservation:
     return replace(FOREIGN, group=Group(name), holder="p")
 
 
@@ -55,7 +55,7 @@ def tries(count: int = 3, pid: int = 8) -> tuple[Run, ...]:
     )
 
 
-def found(seen: Seen, told: Driver | None, *others: Seen, minutes: float = 10.0) -> list[str]:
+def found(seen: GroupObservation, told: Driver | None, *others: GroupObservation, minutes: float = 10.0) -> list[str]:
     """Return the names of the dead among a group and others; by default two that live."""
     groups = [seen, *(others or (lives("b"), lives("c")))]
     told_of = {each.name: each for each in (told, driver("b", ago=1.0), driver("c", ago=1.0)) if each is not None}
@@ -87,14 +87,14 @@ NOT_DEAD = {
 
 
 @pytest.mark.parametrize(("seen", "told"), DEAD.values(), ids=DEAD.keys())
-def test_what_is_dead(seen: Seen, told: Driver | None) -> None:
+def test_what_is_dead(seen: GroupObservation, told: Driver | None) -> None:
     """Each case is its own sentence; younger than the setting it is not."""
     assert found(seen, told) == ["a"]
     assert found(seen, told, minutes=12.0) == []
 
 
 @pytest.mark.parametrize(("seen", "told"), NOT_DEAD.values(), ids=NOT_DEAD.keys())
-def test_what_is_not_dead(seen: Seen, told: Driver | None) -> None:
+def test_what_is_not_dead(seen: GroupObservation, told: Driver | None) -> None:
     """Each case is its own sentence."""
     assert found(seen, told) == []
 
@@ -114,12 +114,12 @@ def test_where_most_groups_are_down_nobody_is_dead() -> None:
 # ----------------------------------------------------------------------------------------------------------------- plan
 
 BROKEN = Dead("a", DIED_AT, "its driver has failed")
-SEATS = {name: GroupSeat(name, "running", NOW) for name in "bc"} | {"a": GroupSeat("a", "failed", DIED_AT)}
+SEATS = {name: GroupDriver(name, "running", NOW) for name in "bc"} | {"a": GroupDriver("a", "failed", DIED_AT)}
 
 
 def planned(capacity: float | None, asked: bool | None = None, found: Sequence[Dead] = (BROKEN,)) -> list[Relief]:
     """Return the reliefs of a dead group with three games of 0.1 cores, beside one that has so much room."""
-    there = {key: Seat(key, key, "a", 4, None, 9, None, None, None, None, None) for key in ("g1", "g2", "g3")}
+    there = {key: GameAssignment(key, key, "a", 4, None, 9, None, None, None, None, None) for key in ("g1", "g2", "g3")}
     games = ((key, "a", Load(0.1 / 12e-6, 0.0, 0.0)) for key in there)
     groups = [GroupLoad("a", "running", alive=False, silence="gone"), GroupLoad("b", "running", True, None, capacity)]
     loads: Loads = tallied(games, groups)
@@ -165,7 +165,7 @@ class Dying:
 
     def __init__(self, store: Engine, minutes: float = 10.0) -> None:
         self.fleet, self.store = beating(store), store
-        self.reliever = Reliever(store, Placement(drain_dead_minutes=minutes))
+        self.reliever = Evacuator(store, Placement(drain_dead_minutes=minutes))
         self.fleet.leases["a"].release()
         self.heard_of_a(time.time() - 700)
 
@@ -181,15 +181,15 @@ class Dying:
             self.fleet.clock.now += 20.0
             now = self.fleet.clock.now
             self.reliever.tick(observe(self.store, {}, now), failure, now)
-        return listed(self.store)
+        return list_operations(self.store)
 
     def carry_out(self) -> Operation:
-        world = World(Settings(), self.store, Paths(Path()))
+        world = ControlContext(Settings(), self.store, Paths(Path()))
         for _ in range(4):
             tick(world, KINDS)
             for name in "bc":
                 self.fleet.boundary(name)
-        return operation(self.store, listed(self.store)[0].operation_id)
+        return operation(self.store, list_operations(self.store)[0].operation_id)
 
 
 def test_a_dead_group_is_relieved_once_and_it_can_be_undone(engine: Engine) -> None:
@@ -202,7 +202,7 @@ def test_a_dead_group_is_relieved_once_and_it_can_be_undone(engine: Engine) -> N
     done = world.carry_out()
     assert (done.state, done.actor) == ("succeeded", CONTROLLER), done.outcome
     assert assigned(engine, "a") == []
-    assert wanted(engine)["a"].desired == "drained"
+    assert read_groups(engine)["a"].desired == "drained"
     assert len(world.look(5)) == 1
     assert world.reliever.alarm is None
     with pytest.raises(Refused, match="Group a cannot take games: its driver is silent"):
@@ -238,7 +238,7 @@ def test_a_game_of_another_operation_makes_a_relief_wait(engine: Engine) -> None
     """What somebody else asks for comes first; the alarm says so, and a later look asks again."""
     world = Dying(engine)
     game = assigned(engine, "a")[0].game_key
-    theirs = ask(engine, Wish("pause", (f"game:{game}",), "ann"))
+    theirs = ask(engine, Intent("pause", (f"game:{game}",), "ann"))
     assert world.look(4) == [theirs]
     assert "group a waits for its relief: 1 of 3 targets belong to another operation" in str(world.reliever.alarm)
 
@@ -261,11 +261,11 @@ def test_the_controller_looks_after_dead_groups(
     assert run(*load(tmp_path, {}), once) == 0
     alarms = [each for each in caplog.messages if each.startswith("group a is dead")]
     assert "1 of its 1 games fit nowhere and stay: g1" in alarms[0]
-    assert listed(engine) == []
+    assert list_operations(engine) == []
     with engine.begin() as connection:
         connection.execute(update(groups_table).values(capacity_cores=None))
     assert run(*load(tmp_path, {}), once) == 0
-    assert [(each.kind, each.actor) for each in listed(engine)] == [("move", CONTROLLER)]
+    assert [(each.kind, each.actor) for each in list_operations(engine)] == [("move", CONTROLLER)]
 
 
 def test_when_a_group_last_lived(engine: Engine) -> None:
@@ -286,5 +286,5 @@ def test_when_a_group_last_lived(engine: Engine) -> None:
     run(100.0, 220.0)
     run(300.0, 310.0)
     assert last_lived(engine, 120.0) == {"a": 220.0}
-    forgive(engine, "a")
+    reset_restart_budget(engine, "a")
     assert last_lived(engine, 120.0) == {"a": 310.0}, "a person has looked after it: the time begins anew"

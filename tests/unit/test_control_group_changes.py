@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.control.group_changes import effects, laid_over, rendered
+from pipeline.control.group_changes import apply_options, effects, rendered
 from pipeline.errors import Refused
 from pipeline.store.groups import Group
 from pipeline.store.placing import GroupLoad
@@ -27,13 +27,13 @@ FULL = GroupLoad("c", games=7, cores=1.5)
 )
 def test_only_what_is_named_changes(options: dict[str, Any], then: Group) -> None:
     """An option that is not given leaves a group as it was; an empty Spark master means the setting's."""
-    assert laid_over(SEEN, {**NOTHING, **options}) == then
+    assert apply_options(SEEN, {**NOTHING, **options}) == then
 
 
 def test_cores_and_no_limit_contradict_each_other() -> None:
     """Nobody guesses which of the two was meant."""
     with pytest.raises(Refused, match="--cores and --unlimited cannot both be true"):
-        laid_over(SEEN, {**NOTHING, "cores": 1.0, "unlimited": True})
+        apply_options(SEEN, {**NOTHING, "cores": 1.0, "unlimited": True})
 
 
 def test_a_change_says_what_was_and_what_will_be() -> None:

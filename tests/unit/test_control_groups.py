@@ -11,7 +11,7 @@ from sqlalchemy import Engine, update
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS, undo
 from pipeline.control.operations import groups as steering
-from pipeline.control.operations.executor import World, tick
+from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.control.processes.backends import reference_of
 from pipeline.errors import Refused
 from pipeline.settings import load
@@ -27,11 +27,11 @@ from pipeline.store.groups import (
     end_run,
     ended_runs,
     open_runs,
-    refer,
-    wanted,
+    read_groups,
+    record_process,
 )
 from pipeline.store.leases import Lease, Process
-from pipeline.store.operations import Operation, ask, listed, operation, steps
+from pipeline.store.operations import Operation, ask, list_operations, operation, steps
 from pipeline.store.operations import change as begun
 from pipeline.store.tables import operation_steps
 from tests.unit.leases_world import StoreClock
@@ -40,7 +40,7 @@ LOCAL = Group("a", backend="local")
 
 
 def asked(engine: Engine, kind: str, *names: str) -> Operation:
-    facts = steering.plan(kind, names, wanted(engine))
+    facts = steering.plan(kind, names, read_groups(engine))
     return ask(engine, steering.wish(kind, facts, "ann", "why"))
 
 
@@ -48,7 +48,7 @@ def asked(engine: Engine, kind: str, *names: str) -> Operation:
 def act(engine: Engine, tmp_path: Path) -> Callable[[], None]:
     """Return a controller's tick."""
     settings, paths = load(tmp_path, {})
-    world = World(settings, engine, paths)
+    world = ControlContext(settings, engine, paths)
 
     def once() -> None:
         tick(world, KINDS)
@@ -60,7 +60,7 @@ def drive(engine: Engine) -> Lease:
     """Begin a run as the supervisor does, with a driver that tells that it runs."""
     run_id = begin_run(engine, "a")
     assert run_id is not None
-    refer(engine, run_id, "p")
+    record_process(engine, run_id, "p")
     lease = Lease(engine, "group", "a", 30.0)
     lease.acquire()
     start_driver(engine, "group", "a", None)
@@ -81,7 +81,7 @@ def test_the_second_of_two_editors_is_told(engine: Engine) -> None:
     change(engine, seen, replace(seen, capacity_cores=2.0), "ann", "more")
     with pytest.raises(Refused, match="Somebody else has changed group a since you looked"):
         change(engine, seen, replace(seen, priority="high"), "bob", "other")
-    assert wanted(engine)["a"] == replace(seen, capacity_cores=2.0, version=2)
+    assert read_groups(engine)["a"] == replace(seen, capacity_cores=2.0, version=2)
 
 
 def test_changes_of_groups_are_in_the_audit_log(engine: Engine) -> None:
@@ -116,7 +116,7 @@ def test_a_group_that_makes_no_sense_is_refused(engine: Engine, wrong: Group, wh
     create(engine, LOCAL, "ann", "")
     with pytest.raises(Refused, match=why):
         create(engine, wrong, "ann", "")
-    assert set(wanted(engine)) == {"a"}
+    assert set(read_groups(engine)) == {"a"}
 
 
 def test_a_new_group_takes_the_games_that_wait(engine: Engine) -> None:
@@ -138,9 +138,9 @@ def test_a_group_of_somebody_else_cannot_be_started_here(engine: Engine) -> None
     """Where no backend runs the group, the sentence says what can be done instead."""
     create(engine, Group("a"), "ann", "")
     with pytest.raises(Refused, match="Somebody else starts group a, which has no backend: restart it there"):
-        steering.plan("restart", ["a"], wanted(engine))
+        steering.plan("restart", ["a"], read_groups(engine))
     with pytest.raises(Refused, match=r"There is no cluster group b\. Groups: a"):
-        steering.plan("start", ["b"], wanted(engine))
+        steering.plan("start", ["b"], read_groups(engine))
 
 
 def test_a_stop_is_done_when_no_driver_runs(engine: Engine, act: Callable[[], None]) -> None:
@@ -149,12 +149,12 @@ def test_a_stop_is_done_when_no_driver_runs(engine: Engine, act: Callable[[], No
     lease = drive(engine)
     stop = asked(engine, "stop", "a")
     act()
-    assert wanted(engine)["a"].desired == "stopped"
+    assert read_groups(engine)["a"].desired == "stopped"
     assert operation(engine, stop.operation_id).state == "verifying"
     end(engine, lease)
     act()
     assert operation(engine, stop.operation_id).outcome == "Stopped and seen: a."
-    assert steering.plan("stop", ["a"], wanted(engine)) == {}, "planning again gives nothing"
+    assert steering.plan("stop", ["a"], read_groups(engine)) == {}, "planning again gives nothing"
 
 
 def test_a_stop_ends_where_somebody_wished_otherwise_since(engine: Engine, act: Callable[[], None]) -> None:
@@ -164,7 +164,7 @@ def test_a_stop_ends_where_somebody_wished_otherwise_since(engine: Engine, act: 
     stop = asked(engine, "stop", "a")
     act()
     assert operation(engine, stop.operation_id).state == "verifying"
-    change(engine, wanted(engine)["a"], replace(wanted(engine)["a"], desired="running"), "bob", "")
+    change(engine, read_groups(engine)["a"], replace(read_groups(engine)["a"], desired="running"), "bob", "")
     act()
     assert operation(engine, stop.operation_id).state == "succeeded"
 
@@ -210,7 +210,7 @@ def test_a_start_is_done_by_a_driver_that_nobody_has_asked_to_end(engine: Engine
     started = asked(engine, "start", "a")
     act()
     assert operation(engine, started.operation_id).state == "succeeded"
-    change(engine, wanted(engine)["a"], replace(wanted(engine)["a"], desired="stopped"), "ann", "")
+    change(engine, read_groups(engine)["a"], replace(read_groups(engine)["a"], desired="stopped"), "ann", "")
     ask_to_stop(engine, open_runs(engine)["a"].run_id)
     again = asked(engine, "start", "a")
     act()
@@ -265,7 +265,7 @@ def test_a_group_changed_meanwhile_is_not_stopped(engine: Engine, act: Callable[
     change(engine, seen, replace(seen, capacity_cores=2.0), "bob", "")
     act()
     assert "it has changed since you looked" in str(operation(engine, stop.operation_id).outcome)
-    assert wanted(engine)["a"].desired == "running"
+    assert read_groups(engine)["a"].desired == "running"
 
 
 def test_a_group_changed_since_its_stop_began_is_not_overwritten(engine: Engine, tmp_path: Path) -> None:
@@ -275,8 +275,8 @@ def test_a_group_changed_since_its_stop_began_is_not_overwritten(engine: Engine,
     running = begun(engine, asked(engine, "stop", "a"), "running")
     changed = change(engine, seen, replace(seen, desired="drained"), "bob", "")
     with pytest.raises(Refused, match="somebody else has changed group a meanwhile"):
-        KINDS["stop"].steps[0].act(World(settings, engine, paths), running)
-    assert wanted(engine)["a"] == changed
+        KINDS["stop"].steps[0].act(ControlContext(settings, engine, paths), running)
+    assert read_groups(engine)["a"] == changed
 
 
 def test_a_driver_that_does_not_end_is_told_of(engine: Engine, act: Callable[[], None]) -> None:
@@ -306,4 +306,4 @@ def test_a_run_that_ended_is_not_asked_to(engine: Engine) -> None:
 
 
 def newest(engine: Engine) -> str:
-    return listed(engine)[0].operation_id
+    return list_operations(engine)[0].operation_id

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pipeline.control.operations.isolation import suspects, wish
-from pipeline.store.assignments import Seat
+from pipeline.store.assignments import GameAssignment
 from pipeline.store.groups import Group, Run
 
 NOW = 10_000.0
@@ -16,8 +16,8 @@ def death(ago: float, *games: str, died: bool = True, text: str | None = None) -
     return Run(int(ago), "a", "p", NOW - ago - 1, None, NOW - ago, died, "killed", in_hand)
 
 
-def seat(key: str, cursor: int | None = 3, last: int = 9) -> Seat:
-    return Seat(key, key.upper(), "a", 1, "a", last, "a", 0.0, "RUN", cursor, None)
+def seat(key: str, cursor: int | None = 3, last: int = 9) -> GameAssignment:
+    return GameAssignment(key, key.upper(), "a", 1, "a", last, "a", 0.0, "RUN", cursor, None)
 
 
 ALL = {key: seat(key) for key in "abcd"}
@@ -39,7 +39,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("ended", "carried", "expected"), CASES.values(), ids=CASES.keys())
-def test_who_is_suspected(ended: list[Run], carried: dict[str, Seat], expected: list[str]) -> None:
+def test_who_is_suspected(ended: list[Run], carried: dict[str, GameAssignment], expected: list[str]) -> None:
     """Each case is its own sentence."""
     assert suspects(ended, carried, NOW) == expected
 

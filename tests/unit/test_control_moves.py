@@ -14,11 +14,11 @@ from pipeline.control import controller
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor as engine_module
 from pipeline.control.operations import moves, pauses
-from pipeline.control.operations.executor import World, close, require_undoable, resume, tick
+from pipeline.control.operations.executor import ControlContext, close, require_undoable, resume, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit, stream_control
-from pipeline.store.assignments import GroupSeat, seats
+from pipeline.store.assignments import GroupDriver, read_assignments
 from pipeline.store.drivers import write_streams
 from pipeline.store.games import carried, let_go, record_seen, register_group
 from pipeline.store.leases import Lease, store_time
@@ -27,7 +27,7 @@ from pipeline.store.placing import GroupLoad, Load, tallied
 from pipeline.store.tables import games, operations
 from tests.unit.leases_world import SECONDS, StoreClock, group_lease
 
-ALIVE = {name: GroupSeat(name, "running", 1e12) for name in "abc"}
+ALIVE = {name: GroupDriver(name, "running", 1e12) for name in "abc"}
 NOW = 1e12
 
 
@@ -67,7 +67,7 @@ class Drivers:
         )  # fmt: skip
 
     def group_of(self, key: str) -> str | None:
-        return seats(self.store)[key].group
+        return read_assignments(self.store)[key].group
 
 
 @pytest.fixture
@@ -76,12 +76,12 @@ def drivers(engine: Engine) -> Drivers:
 
 
 @pytest.fixture
-def world(drivers: Drivers, tmp_path: Path) -> World:
-    return World(Settings(), drivers.store, Paths(tmp_path))
+def world(drivers: Drivers, tmp_path: Path) -> ControlContext:
+    return ControlContext(Settings(), drivers.store, Paths(tmp_path))
 
 
 def planned(drivers: Drivers, wanted: dict[str, str]) -> moves.Plan:
-    return moves.plan(wanted, seats(drivers.store), ALIVE, NOW)
+    return moves.plan(wanted, read_assignments(drivers.store), ALIVE, NOW)
 
 
 def asked(drivers: Drivers, wanted: dict[str, str]) -> Operation:
@@ -109,16 +109,18 @@ def test_what_cannot_be_moved_is_refused_with_the_way_out(drivers: Drivers) -> N
         with pytest.raises(Refused, match=sentence):
             planned(drivers, wanted)
     for seat, sentence in (
-        (GroupSeat("b", None, None), "never started"),
-        (GroupSeat("b", "stopped", NOW), "is stopped"),
-        (GroupSeat("b", "failed", NOW), "has failed"),
-        (GroupSeat("b", "running", NOW - 60), "silent for 60 s"),
+        (GroupDriver("b", None, None), "never started"),
+        (GroupDriver("b", "stopped", NOW), "is stopped"),
+        (GroupDriver("b", "failed", NOW), "has failed"),
+        (GroupDriver("b", "running", NOW - 60), "silent for 60 s"),
     ):
         with pytest.raises(Refused, match=rf"Group b cannot take games: its driver .*{sentence}"):
-            moves.plan({"g1": "b"}, seats(drivers.store), {**ALIVE, "b": seat}, NOW)
+            moves.plan({"g1": "b"}, read_assignments(drivers.store), {**ALIVE, "b": seat}, NOW)
 
 
-def test_a_move_is_done_when_it_was_seen_and_then_there_is_nothing_to_plan(drivers: Drivers, world: World) -> None:
+def test_a_move_is_done_when_it_was_seen_and_then_there_is_nothing_to_plan(
+    drivers: Drivers, world: ControlContext
+) -> None:
     """Request sent is not done: each step waits for its effect, and a second plan is empty."""
     source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
     begun = asked(drivers, {"g1": target})
@@ -151,7 +153,7 @@ def test_a_move_is_done_when_it_was_seen_and_then_there_is_nothing_to_plan(drive
     ]
 
 
-def test_a_waiting_move_tells_how_long_it_still_takes(drivers: Drivers, world: World) -> None:
+def test_a_waiting_move_tells_how_long_it_still_takes(drivers: Drivers, world: ControlContext) -> None:
     """The time left comes from a lag that was seen to fall in its new group; without that there is no estimate."""
     source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
     begun = asked(drivers, {"g1": target})
@@ -172,10 +174,10 @@ def test_a_waiting_move_tells_how_long_it_still_takes(drivers: Drivers, world: W
 
 def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> None:
     """A group that is not to run, or that the games would fill over its capacity, is refused with the way out."""
-    there = seats(drivers.store)
+    there = read_assignments(drivers.store)
     target = others(drivers, "g1")[0]
     for desired in ("drained", "stopped"):
-        groups = {**ALIVE, target: GroupSeat(target, "running", NOW, desired)}
+        groups = {**ALIVE, target: GroupDriver(target, "running", NOW, desired)}
         with pytest.raises(Refused, match=f"Group {target} takes no games: it is {desired}. Set it running"):
             moves.plan({"g1": target}, there, groups, NOW)
     games = [(key, seat.group, Load(1e4, 0.0, 1.0, 9.0)) for key, seat in there.items()]
@@ -201,7 +203,7 @@ def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> No
         moves.plan({"g1": target}, retired, ALIVE, NOW)
 
 
-def test_what_has_changed_since_it_was_shown_is_not_done(drivers: Drivers, world: World) -> None:
+def test_what_has_changed_since_it_was_shown_is_not_done(drivers: Drivers, world: ControlContext) -> None:
     """D17: of two people who move one game, the one with a stale preview is told so, and nothing of theirs is done."""
     target, other = others(drivers, "g1")
     begun = asked(drivers, {"g1": target, "g2": target} if drivers.group_of("g2") != target else {"g1": target})
@@ -214,7 +216,7 @@ def test_what_has_changed_since_it_was_shown_is_not_done(drivers: Drivers, world
     assert drivers.group_of("g1") == other
 
 
-def test_all_of_a_set_move_or_none(drivers: Drivers, world: World) -> None:
+def test_all_of_a_set_move_or_none(drivers: Drivers, world: ControlContext) -> None:
     """A game that somebody else moves between preview and act keeps the whole set where it is."""
     wanted = {key: others(drivers, key)[0] for key in ("g1", "g2", "g3")}
     before = {key: drivers.group_of(key) for key in wanted}
@@ -227,7 +229,7 @@ def test_all_of_a_set_move_or_none(drivers: Drivers, world: World) -> None:
             connection.execute(update(games).where(games.c.game_key == "g3").values(group_name="c", epoch=9))
         return facts
 
-    kind = engine_module.Kind("move", moves.MOVE.steps, late, moves.MOVE.done)  # type: ignore[arg-type]
+    kind = engine_module.OperationDefinition("move", moves.MOVE.steps, late, moves.MOVE.done)  # type: ignore[arg-type]
     tick(world, {"move": kind})
     assert state(drivers, begun) == "failed"
     assert {key: drivers.group_of(key) for key in ("g1", "g2")} == {key: before[key] for key in ("g1", "g2")}
@@ -235,7 +237,7 @@ def test_all_of_a_set_move_or_none(drivers: Drivers, world: World) -> None:
 
 
 @pytest.mark.parametrize("lives", range(1, 9))
-def test_a_controller_killed_anywhere_is_carried_on(drivers: Drivers, world: World, lives: int) -> None:
+def test_a_controller_killed_anywhere_is_carried_on(drivers: Drivers, world: ControlContext, lives: int) -> None:
     """D1 to D5: whatever was the last thing a controller wrote, the next one ends the operation, each step once."""
     source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
     begun = asked(drivers, {"g1": target})
@@ -264,11 +266,11 @@ def test_a_controller_killed_anywhere_is_carried_on(drivers: Drivers, world: Wor
     assert left <= 0
     assert state(drivers, begun) == "succeeded"
     assert names(drivers, begun) == [(name, "done") for name in ("assign", "release", "take", "see")]
-    assert seats(drivers.store)["g1"].epoch == 2
+    assert read_assignments(drivers.store)["g1"].epoch == 2
     assert audit.verify(drivers.store).unended == ()
 
 
-def test_two_controllers_do_no_harm(drivers: Drivers, world: World) -> None:
+def test_two_controllers_do_no_harm(drivers: Drivers, world: ControlContext) -> None:
     """D7: two controllers at once end each operation once, and no game is assigned twice."""
     wanted = {f"g{number}": others(drivers, f"g{number}")[0] for number in range(1, 7)}
     begun = [asked(drivers, {key: group}) for key, group in wanted.items()]
@@ -284,11 +286,11 @@ def test_two_controllers_do_no_harm(drivers: Drivers, world: World) -> None:
         for name in "abc":
             drivers.boundary(name)
     assert {state(drivers, each) for each in begun} == {"succeeded"}
-    assert {seat.epoch for seat in seats(drivers.store).values()} == {2}
+    assert {seat.epoch for seat in read_assignments(drivers.store).values()} == {2}
     assert audit.verify(drivers.store).entries == 2 * len(begun)
 
 
-def test_a_driver_that_does_not_let_go_is_a_persons_to_judge(drivers: Drivers, world: World) -> None:
+def test_a_driver_that_does_not_let_go_is_a_persons_to_judge(drivers: Drivers, world: ControlContext) -> None:
     """D10: an old driver that lives and is stuck in a pass keeps its game; the operation says so and what to do."""
     source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
     begun = asked(drivers, {"g1": target})
@@ -315,7 +317,7 @@ def test_a_driver_that_does_not_let_go_is_a_persons_to_judge(drivers: Drivers, w
         close(drivers.store, operation(drivers.store, begun.operation_id), "bob", "x")
 
 
-def test_a_dead_drivers_game_is_taken_when_its_lease_has_run_out(drivers: Drivers, world: World) -> None:
+def test_a_dead_drivers_game_is_taken_when_its_lease_has_run_out(drivers: Drivers, world: ControlContext) -> None:
     """A game whose old driver is gone waits for that one's lease and no longer."""
     source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
     begun = asked(drivers, {"g1": target})
@@ -328,7 +330,7 @@ def test_a_dead_drivers_game_is_taken_when_its_lease_has_run_out(drivers: Driver
     assert state(drivers, begun) == "succeeded"
 
 
-def test_a_move_is_undone_by_its_checked_inverse(drivers: Drivers, world: World) -> None:
+def test_a_move_is_undone_by_its_checked_inverse(drivers: Drivers, world: ControlContext) -> None:
     """Undo is an operation like any other, for a day, and not where somebody has moved the game on."""
     source, (target, other) = str(drivers.group_of("g1")), others(drivers, "g1")
     begun = asked(drivers, {"g1": target})
@@ -340,7 +342,7 @@ def test_a_move_is_undone_by_its_checked_inverse(drivers: Drivers, world: World)
             drivers.boundary(name)
     done = operation(drivers.store, begun.operation_id)
     require_undoable(drivers.store, done)
-    back = moves.undo(done, seats(drivers.store), ALIVE, NOW)
+    back = moves.undo(done, read_assignments(drivers.store), ALIVE, NOW)
     assert [(each.game_key, each.source, each.target) for each in back.moves] == [("g1", target, source)]
     undone = ask(drivers.store, back.wish("bob", "", undoes=done.operation_id))
     for _ in range(4):
@@ -349,7 +351,7 @@ def test_a_move_is_undone_by_its_checked_inverse(drivers: Drivers, world: World)
             drivers.boundary(name)
     assert (state(drivers, undone), drivers.group_of("g1")) == ("succeeded", source)
     with pytest.raises(Refused, match="g1 was moved on since"):
-        moves.undo(done, seats(drivers.store), ALIVE, NOW)
+        moves.undo(done, read_assignments(drivers.store), ALIVE, NOW)
     drivers.clock.now += 25 * 3600
     with pytest.raises(Refused, match=r"ended 25 hours ago"):
         require_undoable(drivers.store, done)
@@ -357,7 +359,9 @@ def test_a_move_is_undone_by_its_checked_inverse(drivers: Drivers, world: World)
     assert store_time(drivers.store) == pytest.approx(drivers.clock.now, abs=0.01)
 
 
-def test_an_operation_that_makes_no_sense_stands_still_and_the_others_go_on(drivers: Drivers, world: World) -> None:
+def test_an_operation_that_makes_no_sense_stands_still_and_the_others_go_on(
+    drivers: Drivers, world: ControlContext
+) -> None:
     """D18: a row that a hand has spoilt needs a person; the controller lives, and everybody else's games move."""
     spoilt = {key: asked(drivers, {key: others(drivers, key)[0]}) for key in ("g1", "g2", "g3")}
     well = asked(drivers, {"g4": others(drivers, "g4")[0]})
@@ -380,22 +384,24 @@ def test_an_operation_that_makes_no_sense_stands_still_and_the_others_go_on(driv
         assert found.state == "needs_human", key
         said = "It cannot go on: TypeError" if key == "g2" else "makes no sense"
         assert said in str(found.outcome)
-        assert seats(drivers.store)[key].epoch == 1
+        assert read_assignments(drivers.store)[key].epoch == 1
 
 
 @pytest.mark.parametrize(("kind", "lane"), [("pause", "PAUSED"), ("resume", "RUN"), ("retry", "RUN")])
-def test_a_decision_is_done_when_its_driver_tells_of_it(drivers: Drivers, world: World, kind: str, lane: Lane) -> None:
+def test_a_decision_is_done_when_its_driver_tells_of_it(
+    drivers: Drivers, world: ControlContext, kind: str, lane: Lane
+) -> None:
     """A pause that no driver has heard of is not said to be one; what would change nothing is left out."""
     if kind == "resume":
         stream_control.ask(drivers.store, "g1", "ann", desired="paused")
     if kind == "retry":
         stream_control.record_failures(
-            drivers.store, {"g1": stream_control.Decision(parked_at=1.0, failures=3, evidence="x")}
+            drivers.store, {"g1": stream_control.StreamControl(parked_at=1.0, failures=3, evidence="x")}
         )
     left = {"pause": ["g2"], "resume": ["g1"], "retry": ["g1"]}[kind]
     if kind == "pause":
         stream_control.ask(drivers.store, "g1", "ann", desired="paused")
-    facts = pauses.plan(kind, ["g1", "g2"], seats(drivers.store), stream_control.decided(drivers.store))
+    facts = pauses.plan(kind, ["g1", "g2"], read_assignments(drivers.store), stream_control.decided(drivers.store))
     assert list(facts) == left
     begun = ask(drivers.store, pauses.wish(kind, facts, "bob", ""))
     tick(world, KINDS)
@@ -410,12 +416,12 @@ def test_a_decision_is_done_when_its_driver_tells_of_it(drivers: Drivers, world:
         drivers.boundary(name, lane)
     tick(world, KINDS)
     assert state(drivers, begun) == "succeeded"
-    assert pauses.plan(kind, left, seats(drivers.store), stream_control.decided(drivers.store)) == {}
+    assert pauses.plan(kind, left, read_assignments(drivers.store), stream_control.decided(drivers.store)) == {}
 
 
-def test_a_pause_is_undone_by_a_resume(drivers: Drivers, world: World) -> None:
+def test_a_pause_is_undone_by_a_resume(drivers: Drivers, world: ControlContext) -> None:
     """The inverse is asked for like any other operation; a retry has none."""
-    facts = pauses.plan("pause", ["g1"], seats(drivers.store), {})
+    facts = pauses.plan("pause", ["g1"], read_assignments(drivers.store), {})
     begun = ask(drivers.store, pauses.wish("pause", facts, "ann", ""))
     for _ in range(2):
         tick(world, KINDS)
@@ -425,8 +431,8 @@ def test_a_pause_is_undone_by_a_resume(drivers: Drivers, world: World) -> None:
     wish, lines = controller.undo(drivers.store, done, "bob", "enough", NOW)
     assert (wish.kind, wish.targets, wish.undoes) == ("resume", ("game:g1",), done.operation_id)
     assert lines[-1] == "1 to resume. No other stream is touched."
-    stream_control.record_failures(drivers.store, {"g1": stream_control.Decision(failures=1)})
-    facts = pauses.plan("retry", ["g1"], seats(drivers.store), stream_control.decided(drivers.store))
+    stream_control.record_failures(drivers.store, {"g1": stream_control.StreamControl(failures=1)})
+    facts = pauses.plan("retry", ["g1"], read_assignments(drivers.store), stream_control.decided(drivers.store))
     retried = ask(drivers.store, pauses.wish("retry", facts, "ann", ""))
     with pytest.raises(Refused, match="is a retry, which has no inverse"):
         require_undoable(drivers.store, retried)

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.store.games import register_group
-from pipeline.store.operations import listed
+from pipeline.store.operations import list_operations
 from tests.unit.repair_world import CHESS, GO, SECOND, World, broken, early, good, make_world
 
 
@@ -49,7 +49,7 @@ def test_a_dry_run_works_out_what_a_replay_would_do(world: World) -> None:
     only = turnout(world, "repair", "replay", "Chess", "--refused-for", "malformed_payload", "--dry-run").output
     assert "0 row(s) would land" in only
     assert "0 row(s) would land" in turnout(world, "repair", "replay", "--since", "2100-01-01", "--dry-run").output
-    assert (world.rows(), listed(world.engine)) == ([(1, 0)], [])
+    assert (world.rows(), list_operations(world.engine)) == ([(1, 0)], [])
 
 
 @pytest.mark.parametrize("kind", ["replay", "rebuild", "retire"])
@@ -57,7 +57,7 @@ def test_what_is_asked_for_is_an_operation(world: World, kind: str) -> None:
     """The command shows it, writes the wish with its reason, and goes; a dry run writes nothing."""
     if kind != "replay":
         dry = turnout(world, "repair", kind, "Chess", "--dry-run")
-        assert (dry.exit_code, f"1 to {kind}." in dry.output, listed(world.engine)) == (0, True, [])
+        assert (dry.exit_code, f"1 to {kind}." in dry.output, list_operations(world.engine)) == (0, True, [])
     asked = json.loads(turnout(world, "repair", kind, "Chess", "--reason", "late", "--no-wait", "--json").stdout)
     assert (asked["kind"], asked["state"], asked["reason"]) == (kind, "planned", "late")
     assert asked["targets"] == [f"game:{CHESS.key}"]
@@ -74,7 +74,7 @@ def test_a_replay_of_all_leaves_out_what_it_cannot_replay(world: World) -> None:
     none = turnout(world, "repair", "replay", "--refused-for", "kills_worker")
     assert "Only rows refused for kills_worker." in none.output
     assert "may kill the controller" in none.output
-    assert (none.exit_code, "0 to replay" in none.output, len(listed(world.engine))) == (0, True, 1)
+    assert (none.exit_code, "0 to replay" in none.output, len(list_operations(world.engine))) == (0, True, 1)
     assert "0 to restore" in turnout(world, "repair", "restore", "Chess").output
 
 
@@ -93,4 +93,4 @@ def test_wrong_use_is_one_sentence(world: World, arguments: tuple[str, ...], sen
     """What cannot be is refused before anything is written."""
     with pytest.raises(Refused, match=sentence):
         turnout(world, "repair", *arguments)
-    assert listed(world.engine) == []
+    assert list_operations(world.engine) == []

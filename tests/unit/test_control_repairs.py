@@ -17,15 +17,15 @@ from listeners.sample import Lane, StreamState
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor as engine_module
 from pipeline.control.operations import repairs
-from pipeline.control.operations.executor import World, tick
+from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.errors import Refused
 from pipeline.failpoints import ENVIRON
 from pipeline.store import audit
-from pipeline.store.assignments import retire, seats
+from pipeline.store.assignments import read_assignments, retire
 from pipeline.store.drivers import start_driver, write_streams
 from pipeline.store.games import generations, register_group
-from pipeline.store.operations import Operation, Wish, ask, operation, steps
-from pipeline.store.stream_control import Decision, decided, record_failures
+from pipeline.store.operations import Intent, Operation, ask, operation, steps
+from pipeline.store.stream_control import StreamControl, decided, record_failures
 from pipeline.store.stream_control import ask as ask_of_stream
 from tests.unit.repair_world import CHESS, GO, SECOND, broken, early, good, make_world
 from tests.unit.repair_world import World as Tables
@@ -44,12 +44,12 @@ def tables(tmp_path: Path) -> Tables:
     return made
 
 
-def controller(tables: Tables) -> World:
+def controller(tables: Tables) -> ControlContext:
     """A controller that has just started."""
-    return World(tables.settings, tables.engine, tables.paths)
+    return ControlContext(tables.settings, tables.engine, tables.paths)
 
 
-def wished(tables: Tables, kind: str, *keys: str) -> Wish:
+def wished(tables: Tables, kind: str, *keys: str) -> Intent:
     subjects = repairs.observe(tables.paths, tables.environment, tables.engine, keys)
     return repairs.wish(kind, repairs.plan(kind, keys, subjects), "ann", "", NO_CHOICE if kind == "replay" else {})
 
@@ -58,12 +58,12 @@ def asked(tables: Tables, kind: str) -> Operation:
     return ask(tables.engine, wished(tables, kind, CHESS.key))
 
 
-def settle(world: World) -> None:
+def settle(world: ControlContext) -> None:
     """Wait until what was begun in this controller's threads has ended."""
     wait(list(world.works._begun.values()))
 
 
-def brought_on(world: World, ticks: int = 6) -> None:
+def brought_on(world: ControlContext, ticks: int = 6) -> None:
     for _ in range(ticks):
         tick(world, KINDS)
         settle(world)
@@ -102,11 +102,11 @@ def test_a_rebuild_is_done_beside_the_ticks_and_when_its_driver_goes_on(tables: 
     brought_on(world)
     assert (newest(tables), now(tables, begun).state) == (2, "verifying")
     assert journal(tables, begun)[-1] == ("see", "running")
-    record_failures(tables.engine, {CHESS.key: Decision(failures=1)})
+    record_failures(tables.engine, {CHESS.key: StreamControl(failures=1)})
     tell(tables, 1)
     brought_on(world)
     assert now(tables, begun).state == "verifying", "it tells, but of failures"
-    record_failures(tables.engine, {CHESS.key: Decision()})
+    record_failures(tables.engine, {CHESS.key: StreamControl()})
     tell(tables, 0)
     brought_on(world)
     assert now(tables, begun).state == "verifying", "it tells of a cursor that is not the new table's"
@@ -130,7 +130,9 @@ def test_a_rebuild_says_whose_stream_does_not_run(tables: Tables) -> None:
 @pytest.mark.parametrize("again", [False, True])
 def test_a_rebuild_gives_a_parked_stream_its_retries_back(tables: Tables, again: bool) -> None:
     """Law L7: what parked a stream was about the old table; it runs on the new one, or fails anew and is told of."""
-    parked = Decision("paused", own_query=True, parked_at=1.0, failures=9, failure_class="poison", evidence="a gap")
+    parked = StreamControl(
+        "paused", own_query=True, parked_at=1.0, failures=9, failure_class="poison", evidence="a gap"
+    )
     record_failures(tables.engine, {CHESS.key: parked})
     ask_of_stream(tables.engine, CHESS.key, "ann", desired="paused", own_query=True)
     tell(tables, 0, "QUARANTINED")
@@ -141,7 +143,7 @@ def test_a_rebuild_gives_a_parked_stream_its_retries_back(tables: Tables, again:
         assert newest(tables) == 2
         world = controller(tables)
     brought_on(world)
-    assert decided(tables.engine)[CHESS.key] == Decision("paused", own_query=True)
+    assert decided(tables.engine)[CHESS.key] == StreamControl("paused", own_query=True)
     assert now(tables, begun).state == "verifying", "its driver has not heard of it yet"
     tell(tables, 1)
     brought_on(world)
@@ -153,7 +155,7 @@ def test_a_rebuild_says_whose_stream_was_parked_again(tables: Tables) -> None:
     tell(tables, 0, at=time.time() - 1)
     begun, world = asked(tables, "rebuild"), controller(tables)
     brought_on(world)
-    record_failures(tables.engine, {CHESS.key: Decision(parked_at=1.0, failures=9)})
+    record_failures(tables.engine, {CHESS.key: StreamControl(parked_at=1.0, failures=9)})
     tell(tables, 0, "QUARANTINED")
     brought_on(world)
     done = now(tables, begun)
@@ -282,7 +284,7 @@ def test_what_cannot_be_repaired_is_refused_with_the_way_out(tables: Tables) -> 
     tables.forget()
     with pytest.raises(Refused, match=r"No schema is registered for chess_.*Register one first"):
         wished(tables, "rebuild", CHESS.key)
-    epoch = seats(tables.engine)[CHESS.key].epoch
+    epoch = read_assignments(tables.engine)[CHESS.key].epoch
     with tables.engine.begin() as connection:
         retire(connection, {CHESS.key: epoch})
     with pytest.raises(Refused, match=r"Retired: chess_.*turnout repair restore"):

@@ -10,10 +10,10 @@ from sqlalchemy import Connection, Engine
 from pipeline.control import controller
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves, pauses, retirement
-from pipeline.control.operations.executor import World, tick
+from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
-from pipeline.store.assignments import Moved, reassign, restore, retire, seats
+from pipeline.store.assignments import Moved, read_assignments, reassign, restore, retire
 from pipeline.store.fleet import TROUBLE, read_fleet
 from pipeline.store.games import assigned, record_heads, record_seen, register_group, retired_games
 from pipeline.store.operations import Operation, ask, operation, steps
@@ -29,12 +29,12 @@ def drivers(engine: Engine) -> Drivers:
 
 
 @pytest.fixture
-def world(drivers: Drivers, tmp_path: Path) -> World:
-    return World(Settings(), drivers.store, Paths(tmp_path))
+def world(drivers: Drivers, tmp_path: Path) -> ControlContext:
+    return ControlContext(Settings(), drivers.store, Paths(tmp_path))
 
 
 def asked(drivers: Drivers, kind: str, *keys: str) -> Operation:
-    facts = retirement.plan(kind, keys, seats(drivers.store))
+    facts = retirement.plan(kind, keys, read_assignments(drivers.store))
     return ask(drivers.store, retirement.wish(kind, facts, "ann", "closed"))
 
 
@@ -43,7 +43,7 @@ def boundaries(drivers: Drivers) -> None:
         drivers.boundary(name)
 
 
-def brought_on(drivers: Drivers, world: World) -> None:
+def brought_on(drivers: Drivers, world: ControlContext) -> None:
     for _ in range(3):
         tick(world, KINDS)
         boundaries(drivers)
@@ -54,7 +54,9 @@ def now(drivers: Drivers, begun: Operation) -> Operation:
     return operation(drivers.store, begun.operation_id)
 
 
-def test_a_retired_game_that_still_sends_is_counted_and_carried_by_nobody(drivers: Drivers, world: World) -> None:
+def test_a_retired_game_that_still_sends_is_counted_and_carried_by_nobody(
+    drivers: Drivers, world: ControlContext
+) -> None:
     """D19: its driver lets it go; new rows, a start of ingest and a new group give it none, until it is restored."""
     source = str(drivers.group_of("g1"))
     begun = asked(drivers, "retire", "g1")
@@ -67,10 +69,10 @@ def test_a_retired_game_that_still_sends_is_counted_and_carried_by_nobody(driver
     record_seen(drivers.store, {"g1": "One"}, 12)
     record_heads(drivers.store, {"g1": 13})
     register_group(drivers.store, "d")
-    seat = seats(drivers.store)["g1"]
+    seat = read_assignments(drivers.store)["g1"]
     assert (seat.group, seat.held_by, seat.last_seq) == (None, None, 13)
     assert retired_games(drivers.store) == {"g1"}
-    assert retirement.plan("retire", ["g1"], seats(drivers.store)) == {}
+    assert retirement.plan("retire", ["g1"], read_assignments(drivers.store)) == {}
     back = asked(drivers, "restore", "g1")
     tick(world, KINDS)
     group = str(drivers.group_of("g1"))
@@ -79,18 +81,18 @@ def test_a_retired_game_that_still_sends_is_counted_and_carried_by_nobody(driver
     assert now(drivers, back).state == "verifying", "no driver has told of it"
 
 
-def test_a_restored_game_is_seen_to_come_back(drivers: Drivers, world: World) -> None:
+def test_a_restored_game_is_seen_to_come_back(drivers: Drivers, world: ControlContext) -> None:
     """A restore ends when the new driver tells of the game and it has caught up; then there is nothing to plan."""
     asked(drivers, "retire", "g1", "g2")
     brought_on(drivers, world)
     back = asked(drivers, "restore", "g1", "g2")
     brought_on(drivers, world)
     assert (now(drivers, back).state, now(drivers, back).outcome) == ("succeeded", "Restored: g1, g2.")
-    assert retirement.plan("restore", ["g1", "g2"], seats(drivers.store)) == {}
-    assert seats(drivers.store)["g1"].epoch == 3
+    assert retirement.plan("restore", ["g1", "g2"], read_assignments(drivers.store)) == {}
+    assert read_assignments(drivers.store)["g1"].epoch == 3
 
 
-def test_a_retirement_is_undone_by_its_checked_inverse(drivers: Drivers, world: World) -> None:
+def test_a_retirement_is_undone_by_its_checked_inverse(drivers: Drivers, world: ControlContext) -> None:
     """Undo asks for the inverse, which has its own steps."""
     begun = asked(drivers, "retire", "g1")
     brought_on(drivers, world)
@@ -100,11 +102,11 @@ def test_a_retirement_is_undone_by_its_checked_inverse(drivers: Drivers, world: 
     assert lines[-1].startswith("1 to restore. Each gets a group")
 
 
-def test_what_is_asked_of_a_retired_game_is_refused_with_the_way_back(drivers: Drivers, world: World) -> None:
+def test_what_is_asked_of_a_retired_game_is_refused_with_the_way_back(drivers: Drivers, world: ControlContext) -> None:
     """A retired game is neither moved nor paused nor tried again: nobody would act on it."""
     asked(drivers, "retire", "g1")
     brought_on(drivers, world)
-    there = seats(drivers.store)
+    there = read_assignments(drivers.store)
     with pytest.raises(Refused, match=r"g1 is retired.*turnout repair restore g1"):
         moves.plan({"g1": "b"}, there, ALIVE, NOW)
     for kind in ("pause", "resume", "retry"):
@@ -122,7 +124,7 @@ def within(store: Engine, act: Callable[[Connection, Any], None], wanted: object
 
 def test_of_a_move_and_a_retirement_at_once_one_is_done(drivers: Drivers) -> None:
     """Both are a compare-and-set on the assignment, all of a set or none; done twice by one caller it is done once."""
-    epochs = {key: seats(drivers.store)[key].epoch for key in ("g1", "g2")}
+    epochs = {key: read_assignments(drivers.store)[key].epoch for key in ("g1", "g2")}
     group = next(name for name in "abc" if name != drivers.group_of("g2"))
     within(drivers.store, reassign, {"g2": (epochs["g2"], group)})
     with pytest.raises(Moved, match="g2 was moved, retired or restored"):
@@ -139,7 +141,7 @@ def test_of_a_move_and_a_retirement_at_once_one_is_done(drivers: Drivers) -> Non
     assert retired_games(drivers.store) == set()
 
 
-def test_a_retired_game_looks_like_no_trouble(drivers: Drivers, world: World) -> None:
+def test_a_retired_game_looks_like_no_trouble(drivers: Drivers, world: ControlContext) -> None:
     """What somebody wanted is no fault: the game is paused, the reason says why, and its last numbers do not count."""
     asked(drivers, "retire", "g1")
     brought_on(drivers, world)

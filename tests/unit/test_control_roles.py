@@ -8,12 +8,12 @@ from sqlalchemy import Engine, update
 
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import pauses
-from pipeline.control.operations.executor import World, tick
+from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.control.roles import CONTROLLER, current, may, require
 from pipeline.errors import Refused
 from pipeline.settings import Roles, load
 from pipeline.store import members
-from pipeline.store.assignments import seats
+from pipeline.store.assignments import read_assignments
 from pipeline.store.games import record_seen
 from pipeline.store.operations import ask, operation
 from pipeline.store.stream_control import decided
@@ -99,9 +99,9 @@ def test_the_refusal_says_who_can_help() -> None:
 def test_a_role_that_was_taken_away_meanwhile_counts(engine: Engine, tmp_path: Path) -> None:
     """The controller checks again when it begins: who may no longer gets nothing done."""
     record_seen(engine, {"g": "G"}, 1)
-    facts = pauses.plan("pause", ["g"], seats(engine), {})
+    facts = pauses.plan("pause", ["g"], read_assignments(engine), {})
     asked = ask(engine, pauses.wish("pause", facts, "olga", ""))
     settings, paths = load(tmp_path, {"TURNOUT_ROLES__MOVERS": '["max"]'})
-    tick(World(settings, engine, paths), KINDS)
+    tick(ControlContext(settings, engine, paths), KINDS)
     assert "Nothing was done: 'olga' may not pause" in str(operation(engine, asked.operation_id).outcome)
     assert decided(engine) == {}

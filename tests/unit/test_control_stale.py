@@ -10,22 +10,22 @@ from sqlalchemy import Engine, text, update
 
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves
-from pipeline.control.operations.executor import World, close, tick
+from pipeline.control.operations.executor import ControlContext, close, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
-from pipeline.store.assignments import GroupSeat, Moved, reassign, seats
+from pipeline.store.assignments import GroupDriver, Moved, read_assignments, reassign
 from pipeline.store.games import carried, holds, let_go, record_seen, register_group
-from pipeline.store.groups import wanted
+from pipeline.store.groups import read_groups
 from pipeline.store.operations import (
+    Intent,
     Operation,
     Stale,
-    Wish,
     ask,
     begin_step,
     change,
     end_step,
-    listed,
+    list_operations,
     operation,
     steps,
 )
@@ -33,29 +33,32 @@ from pipeline.store.stream_control import decided
 from pipeline.store.tables import games, groups
 from tests.unit.leases_world import StoreClock, group_lease
 
-ALIVE = {name: GroupSeat(name, "running", 1e12) for name in "abc"}
+ALIVE = {name: GroupDriver(name, "running", 1e12) for name in "abc"}
 
 
 @pytest.fixture
-def world(engine: Engine) -> World:
+def world(engine: Engine) -> ControlContext:
     for name in "abc":
         register_group(engine, name)
     record_seen(engine, {"g1": "One", "g2": "Two"}, 9)
     with engine.begin() as connection:
         connection.execute(update(games).values(group_name="a"))
-    return World(Settings(), engine, Paths(Path()))
+    return ControlContext(Settings(), engine, Paths(Path()))
 
 
-def asked(world: World, kind: str) -> Operation:
+def asked(world: ControlContext, kind: str) -> Operation:
     """Ask for something about both games."""
     if kind == "move":
-        return ask(world.engine, moves.plan({"g1": "b", "g2": "b"}, seats(world.engine), ALIVE, 1e12).wish("ann", ""))
+        return ask(
+            world.engine,
+            moves.plan({"g1": "b", "g2": "b"}, read_assignments(world.engine), ALIVE, 1e12).wish("ann", ""),
+        )
     facts: dict[str, Any] = dict.fromkeys(("g1", "g2"), "running" if kind == "pause" else "stopped")
-    return ask(world.engine, Wish(kind, ("game:g1", "game:g2"), "ann", "", {"games": ["g1", "g2"]}, facts))
+    return ask(world.engine, Intent(kind, ("game:g1", "game:g2"), "ann", "", {"games": ["g1", "g2"]}, facts))
 
 
 @pytest.mark.parametrize("kind", ["move", "pause", "retry"])
-def test_a_controller_that_stood_still_changes_nothing_after_the_end(world: World, kind: str) -> None:
+def test_a_controller_that_stood_still_changes_nothing_after_the_end(world: ControlContext, kind: str) -> None:
     """D8: between looking and acting the operation was ended by another; what it then would do is refused."""
     running = change(world.engine, asked(world, kind), "running")
     step = KINDS[kind].steps[0]
@@ -64,10 +67,10 @@ def test_a_controller_that_stood_still_changes_nothing_after_the_end(world: Worl
     with pytest.raises(Stale):
         step.act(world, running)
     assert decided(world.engine) == {}
-    assert {seat.epoch for seat in seats(world.engine).values()} == {1}
+    assert {seat.epoch for seat in read_assignments(world.engine).values()} == {1}
 
 
-def test_a_step_that_is_done_is_not_begun_again(world: World) -> None:
+def test_a_step_that_is_done_is_not_begun_again(world: ControlContext) -> None:
     """D7: a controller that had looked before another one did the step leaves it, so the journal has each once."""
     running = change(world.engine, asked(world, "pause"), "running")
     end_step(world.engine, running, begin_step(world.engine, running, "decide"), "done", "x")
@@ -76,7 +79,7 @@ def test_a_step_that_is_done_is_not_begun_again(world: World) -> None:
     assert len(steps(world.engine, running.operation_id)) == 1
 
 
-def edit(world: World, key: str, group: str) -> None:
+def edit(world: ControlContext, key: str, group: str) -> None:
     with world.engine.begin() as connection:
         connection.execute(
             update(games).where(games.c.game_key == key).values(group_name=group, epoch=games.c.epoch + 1)
@@ -84,7 +87,7 @@ def edit(world: World, key: str, group: str) -> None:
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["before", "after"])
-def test_nothing_was_moved_is_said_only_where_it_is_so(world: World, killed: bool) -> None:
+def test_nothing_was_moved_is_said_only_where_it_is_so(world: ControlContext, killed: bool) -> None:
     """D17: somebody assigns one game of a move before it is done, or after, when nobody had noted yet that it was."""
     running = change(world.engine, asked(world, "move"), "running")
     if killed:
@@ -92,7 +95,7 @@ def test_nothing_was_moved_is_said_only_where_it_is_so(world: World, killed: boo
             reassign(connection, {"g1": (1, "b"), "g2": (1, "b")})
     edit(world, "g1", "c")
     tick(world, KINDS)
-    there = seats(world.engine)
+    there = read_assignments(world.engine)
     assert there["g1"].group == "c", "the last wish wins"
     if killed:
         assert there["g2"].group == "b"
@@ -103,24 +106,24 @@ def test_nothing_was_moved_is_said_only_where_it_is_so(world: World, killed: boo
     assert there["g2"].group == "a"
 
 
-def test_a_group_that_was_set_since_a_drain_began_keeps_what_was_set(world: World) -> None:
+def test_a_group_that_was_set_since_a_drain_began_keeps_what_was_set(world: ControlContext) -> None:
     """The last wish wins: a group somebody stopped between a drain's look and its act is not drained, nobody moves."""
     with world.engine.begin() as connection:
         connection.execute(update(groups).where(groups.c.name == "a").values(desired="stopped", version=2))
     drain = {"g1": (1, "b"), "g2": (1, "b")}, {"a": ("running", "drained")}
     with pytest.raises(Moved, match="group a is stopped now"), world.engine.begin() as connection:
         reassign(connection, *drain)
-    assert {each.group for each in seats(world.engine).values()} == {"a"}
-    assert wanted(world.engine)["a"].desired == "stopped"
+    assert {each.group for each in read_assignments(world.engine).values()} == {"a"}
+    assert read_groups(world.engine)["a"].desired == "stopped"
     with world.engine.begin() as connection:
         connection.execute(update(groups).where(groups.c.name == "a").values(desired="running"))
     for _ in range(2):  # done again after a crash it is done once
         with world.engine.begin() as connection:
             reassign(connection, *drain)
-    assert (wanted(world.engine)["a"].desired, wanted(world.engine)["a"].version) == ("drained", 3)
+    assert (read_groups(world.engine)["a"].desired, read_groups(world.engine)["a"].version) == ("drained", 3)
 
 
-def test_a_game_that_came_back_to_its_old_group_is_not_waited_for(world: World) -> None:
+def test_a_game_that_came_back_to_its_old_group_is_not_waited_for(world: ControlContext) -> None:
     """D17: somebody assigns a moved game back to where it was; its driver need not let go, and the move ends."""
     leases = {name: group_lease(world.engine, name, number) for number, name in enumerate("ab", 1)}
     assert len(carried(world.engine, leases["a"])) == 2
@@ -150,12 +153,12 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("column", NONSENSE)
-def test_a_row_that_makes_no_sense_is_frozen_and_can_be_closed_once(world: World, column: str) -> None:
+def test_a_row_that_makes_no_sense_is_frozen_and_can_be_closed_once(world: ControlContext, column: str) -> None:
     """D18: whatever a hand writes, the controller lives, the others go on, and the row is a person's to end."""
     if column in {"asked_at", "version"} and world.engine.dialect.name != "sqlite":
         pytest.skip("this database takes no text there")
-    spoilt = ask(world.engine, Wish("pause", ("game:g1",), "ann", "", {"games": ["g1"]}, {"g1": "running"}))
-    well = ask(world.engine, Wish("pause", ("game:g2",), "ann", "", {"games": ["g2"]}, {"g2": "running"}))
+    spoilt = ask(world.engine, Intent("pause", ("game:g1",), "ann", "", {"games": ["g1"]}, {"g1": "running"}))
+    well = ask(world.engine, Intent("pause", ("game:g2",), "ann", "", {"games": ["g2"]}, {"g2": "running"}))
     query = text(f"UPDATE operations SET {column} = :value WHERE operation_id = :name")
     with world.engine.begin() as connection:
         connection.execute(query, {"value": NONSENSE[column], "name": spoilt.operation_id})
@@ -166,19 +169,19 @@ def test_a_row_that_makes_no_sense_is_frozen_and_can_be_closed_once(world: World
     assert "makes no sense" in str(found.outcome)
     assert "g1" not in decided(world.engine)
     assert close(world.engine, found, "ann", "spoilt by hand").state == "failed"
-    (shown,) = (each for each in listed(world.engine) if each.operation_id == spoilt.operation_id)
+    (shown,) = (each for each in list_operations(world.engine) if each.operation_id == spoilt.operation_id)
     assert (shown.state, shown.outcome) == ("failed", "Closed by ann: spoilt by hand"), (
         "it has ended, whatever its row holds"
     )
     verdict = audit.verify(world.engine)
     assert verdict.intact
     assert [each.operation_id for each in verdict.unended] == [well.operation_id]
-    again = ask(world.engine, Wish("pause", ("game:g1",), "ann", "", {"games": ["g1"]}, {"g1": "running"}))
+    again = ask(world.engine, Intent("pause", ("game:g1",), "ann", "", {"games": ["g1"]}, {"g1": "running"}))
     assert again.state == "planned"
 
 
 @pytest.mark.parametrize("jump", [600.0, -600.0])
-def test_a_clock_that_jumps_takes_nothing_over(world: World, jump: float) -> None:
+def test_a_clock_that_jumps_takes_nothing_over(world: ControlContext, jump: float) -> None:
     """D9: neither a machine's clock ten minutes off nor the store's own going back gives a lease or a game away."""
     clock = StoreClock(world.engine)
     holder = group_lease(world.engine, "a", 1)

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.control.supervision import restart_policy
-from pipeline.control.supervision.restart_policy import Action, Seen, mass_failure, pause_after, plan
+from pipeline.control.supervision.restart_policy import Action, GroupObservation, mass_failure, pause_after, plan
 from pipeline.store.groups import Group, Run
 
 NOW = 1_000_000.0
 GROUP = Group("a", backend="local")
-IDLE = Seen(GROUP, run=None, is_alive=None, holds=False, holder=None, is_told=False)
+IDLE = GroupObservation(GROUP, run=None, is_alive=None, holds=False, holder=None, is_told=False)
 RUN = Run(1, "a", "p", NOW - 900, None, None, died=False, said=None)
 RUNNING = replace(IDLE, run=RUN, is_alive=True, holds=True, is_told=True)
 
@@ -21,7 +21,7 @@ def died(ago: float, lived: float = 1.0, run_id: int = 1) -> Run:
     return Run(run_id, "a", "p", NOW - ago - lived, None, NOW - ago, died=True, said="exit code 1")
 
 
-def planned(groups: list[Seen]) -> list[Action]:
+def planned(groups: list[GroupObservation]) -> list[Action]:
     return plan(groups, mass_failure(groups, NOW), NOW)
 
 
@@ -75,7 +75,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("seen", "expected"), CASES.values(), ids=CASES.keys())
-def test_what_is_done(seen: Seen, expected: str | None) -> None:
+def test_what_is_done(seen: GroupObservation, expected: str | None) -> None:
     """Each case is its own sentence."""
     assert [action.what for action in planned([seen])] == ([expected] if expected else [])
 
@@ -96,7 +96,7 @@ def test_each_death_in_a_row_doubles_the_pause(lives: list[float]) -> None:
     assert longest / 2 <= pause_after(runs) <= longest
 
 
-def many(count: int, dead: int, ago: float = 20.0) -> list[Seen]:
+def many(count: int, dead: int, ago: float = 20.0) -> list[GroupObservation]:
     """Return groups of which the first few died some seconds ago and the others run."""
     made = []
     for number in range(count):

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.store import audit
-from pipeline.store.operations import listed
+from pipeline.store.operations import list_operations
 from tests.unit.access_world import ANN, BOB, CHESS, GO, House
 
 POLICY = """version: 1
@@ -81,7 +81,7 @@ def test_a_policy_is_applied_drifts_and_is_put_right(tables: House, tmp_path: Pa
     assert tables.finish().state == "succeeded"
     again = typed(tables, "grants", "apply", "--policy", str(file), "--reason", "policy")
     assert "0 changes of the catalog" in again.output
-    assert len(listed(tables.world.engine)) == 2
+    assert len(list_operations(tables.world.engine)) == 2
     file.write_text(POLICY.format(who=BOB))
     typed(tables, "grants", "apply", "--policy", str(file), "--prune", "--reason", "policy", "--no-wait")
     assert tables.finish().state == "succeeded"
@@ -99,7 +99,7 @@ def test_what_is_exported_is_imported_as_nothing_new(tables: House, tmp_path: Pa
     file.write_text(typed(tables, "grants", "export", "--format", form).output)
     said = typed(tables, "grants", "import", str(file), "--format", form, "--reason", "same")
     assert "0 changes of the catalog; 0 entitlements begin, 0 end" in said.output
-    assert len(listed(tables.world.engine)) == 1
+    assert len(list_operations(tables.world.engine)) == 1
 
 
 def test_what_came_back_by_an_undo_is_exported(tables: House) -> None:
@@ -132,14 +132,14 @@ def test_wrong_use_is_one_sentence_and_changes_nothing(tables: House, tmp_path: 
     ):
         with pytest.raises(Refused, match=said):
             typed(tables, "grants", "apply", *words)
-    assert listed(tables.world.engine) == []
+    assert list_operations(tables.world.engine) == []
 
 
 def test_a_dry_run_asks_for_nothing(tables: House) -> None:
     """`--dry-run` shows the very plan, and leaves store, audit log and catalog as they are."""
     words = ("--grant", "Chess", "--principal", ANN, "--reason", "numbers", "--dry-run")
     assert "GRANT SELECT" in typed(tables, "grants", "apply", *words).output
-    assert listed(tables.world.engine) == []
+    assert list_operations(tables.world.engine) == []
     assert list(audit.entries(tables.world.engine)) == []
 
 
@@ -153,7 +153,7 @@ def test_a_request_is_listed_rejected_and_withdrawn(tables: House) -> None:
     with pytest.raises(Refused, match="of their own"):
         typed(tables, "grants", "reject", waiting[0]["request_id"], "--reason", "no")
     assert "withdrawn" in typed(tables, "grants", "withdraw", waiting[0]["request_id"][:8]).output
-    assert listed(tables.world.engine) == []
+    assert list_operations(tables.world.engine) == []
 
 
 def test_without_a_catalog_the_commands_say_so(house: House) -> None:

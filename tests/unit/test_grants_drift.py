@@ -9,7 +9,7 @@ from grants.catalog import Change
 from grants.model import Observed, Principal
 from grants.planning.change_set import simulate
 from grants.planning.drift import Drift, Finding, drift, wish
-from grants.planning.entitlements import NO_GAME, NOTHING, Given, Managed, Wish
+from grants.planning.entitlements import NO_GAME, NOTHING, AccessIntent, Given, Managed
 from grants.planning.plan import plan
 from pipeline.errors import Refused
 from tests.unit.grants_world import CATALOG, SCHEMA, picture, random_picture, recreated, table_of
@@ -17,13 +17,13 @@ from tests.unit.grants_world import CATALOG, SCHEMA, picture, random_picture, re
 NOW = 1_000.0
 
 
-def kept(observed: Observed, *wishes: Wish) -> tuple[Observed, Managed]:
+def kept(observed: Observed, *wishes: AccessIntent) -> tuple[Observed, Managed]:
     planned = plan(observed, wishes, NOTHING, NOW)
     return simulate(observed, planned.changes), planned.after
 
 
-def chess(until: float | None = None) -> Wish:
-    return Wish("ann@x", "chess", read=True, until=until, reason="r")
+def chess(until: float | None = None) -> AccessIntent:
+    return AccessIntent("ann@x", "chess", read=True, until=until, reason="r")
 
 
 def found(observed: Observed, managed: Managed, now: float = NOW) -> Drift:
@@ -104,7 +104,7 @@ def left_over(observed: Observed) -> tuple[Observed, Managed]:
     """Return it with USE_* that turnout gave for a game which it took again, while a stranger's grant held them."""
     given, managed = kept(observed, chess())
     held = changed(given, table_of("go"), "ann@x", add="SELECT")
-    taken = plan(held, [Wish("ann@x", "chess", read=False, reason="r")], managed, NOW)
+    taken = plan(held, [AccessIntent("ann@x", "chess", read=False, reason="r")], managed, NOW)
     return changed(simulate(held, taken.changes), table_of("go"), "ann@x", remove="SELECT"), taken.after
 
 
@@ -135,7 +135,7 @@ def test_a_game_called_like_the_schema_is_not_meant(key: str) -> None:
         assert {change.securable for change in done.changes} == {SCHEMA, CATALOG}
     for forged in ({"read": True}, {"read": False, "revert": True}, {"read": False, "until": NOW}):
         with pytest.raises(Refused, match="name one"):
-            Wish("ann@x", NO_GAME, **forged)
+            AccessIntent("ann@x", NO_GAME, **forged)
 
 
 def test_use_that_somebody_reads_by_is_told_with_who_and_not_taken() -> None:
@@ -151,7 +151,7 @@ def test_use_that_somebody_reads_by_is_told_with_who_and_not_taken() -> None:
         "readers still has USE_SCHEMA on schema main.games, and turnout gives it no game any more. bob@x reads chess "
         "by it (2 cells in all): it can be taken when nobody does."
     )
-    forced = plan(observed, [Wish("readers", NO_GAME, read=False, reason="r")], managed, NOW)
+    forced = plan(observed, [AccessIntent("readers", NO_GAME, read=False, reason="r")], managed, NOW)
     assert forced.is_empty
     assert [each.as_wished for each in forced.unmoved] == [False, False]
     assert "readers keeps USE_SCHEMA on schema main.games: " in forced.unmoved[0].sentence
@@ -160,7 +160,7 @@ def test_use_that_somebody_reads_by_is_told_with_who_and_not_taken() -> None:
 def test_use_that_turnout_did_not_give_or_that_is_needed_is_not_reverted() -> None:
     """A wish about what is left over takes nothing of anybody else's, and nothing a newer game rests on."""
     by_hand = picture({SCHEMA: {"ann@x": {"USE_SCHEMA"}}, CATALOG: {"ann@x": {"USE_CATALOG"}}})
-    about = [Wish("ann@x", NO_GAME, read=False, reason="r")]
+    about = [AccessIntent("ann@x", NO_GAME, read=False, reason="r")]
     assert found(by_hand, NOTHING).findings == ()
     assert plan(by_hand, about, NOTHING, NOW).is_empty
     assert plan(*kept(picture(), chess())[:1], about, kept(picture(), chess())[1], NOW).is_empty

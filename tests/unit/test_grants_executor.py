@@ -16,8 +16,8 @@ from grants.catalogs.embedded import Embedded
 from grants.catalogs.people import add
 from grants.catalogs.rest import Rest
 from grants.model import GameTable, Securable
-from grants.planning.entitlements import NOTHING, Wish
-from pipeline.control.operations.executor import World, tick
+from grants.planning.entitlements import NOTHING, AccessIntent
+from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import load
@@ -40,12 +40,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 class Desk:
     """An environment with two games, two people, and a catalog."""
 
-    world: World
+    world: ControlContext
     catalog: Embedded
     stop: threading.Event
     looks: list[str] = field(default_factory=list)  # each time somebody was to look at the whole catalog
 
-    def ask(self, *wishes: Wish, actor: str = "eve") -> Operation:
+    def ask(self, *wishes: AccessIntent, actor: str = "eve") -> Operation:
         prepared = proposals.prepare(self.world.engine, self.catalog, self.world.settings.access, wishes)
         return ask(self.world.engine, prepared.asked_by(actor, "numbers"))
 
@@ -77,7 +77,7 @@ def desk(engine: Engine, server: Server, tmp_path: Path) -> Iterator[Desk]:
     for name in (ANN, BOB):
         add(catalog, name, [])
     stop = threading.Event()
-    yield Desk(World(settings, engine, paths), catalog, stop)
+    yield Desk(ControlContext(settings, engine, paths), catalog, stop)
     stop.set()
     for principal in (ANN, BOB, "readers"):
         for where in proposals.schema_of(settings.access).chain():
@@ -86,12 +86,12 @@ def desk(engine: Engine, server: Server, tmp_path: Path) -> Iterator[Desk]:
                 catalog.change(Change(where, principal, remove=tuple(had)))
 
 
-def give(*cells: tuple[str, str], **more: Any) -> list[Wish]:
-    return [Wish(who, key, read=True, reason="numbers", **more) for who, key in cells]
+def give(*cells: tuple[str, str], **more: Any) -> list[AccessIntent]:
+    return [AccessIntent(who, key, read=True, reason="numbers", **more) for who, key in cells]
 
 
-def take(*cells: tuple[str, str]) -> list[Wish]:
-    return [Wish(who, key, read=False, reason="done") for who, key in cells]
+def take(*cells: tuple[str, str]) -> list[AccessIntent]:
+    return [AccessIntent(who, key, read=False, reason="done") for who, key in cells]
 
 
 def reads(desk: Desk, who: str, key: str) -> bool | None:

@@ -8,7 +8,7 @@ from grants.catalog import Change
 from grants.model import Principal, Securable
 from grants.observing.resolver import Resolver
 from grants.planning.change_set import ChangeSet
-from grants.planning.entitlements import NOTHING, Entitlement, Given, Managed, Wish
+from grants.planning.entitlements import NOTHING, AccessIntent, Entitlement, Given, Managed
 from grants.planning.guardrails import Case, Person, is_name, refusals, require_allowed
 from grants.planning.plan import AccessPlan, plan
 from pipeline.errors import Refused
@@ -35,7 +35,7 @@ def change(securable: Securable, who: str = "bob@x", *, add: str = "", remove: s
 
 
 def granted(who: str, key: str = "chess") -> AccessPlan:
-    return plan(WORLD, [Wish(who, key, read=True, reason="r")], NOTHING, 0.0)
+    return plan(WORLD, [AccessIntent(who, key, read=True, reason="r")], NOTHING, 0.0)
 
 
 def test_what_a_planner_plans_for_somebody_else_passes() -> None:
@@ -68,7 +68,7 @@ def test_what_a_planner_plans_for_somebody_else_passes() -> None:
         (change(table_of("chess"), remove="SELECT"), "is not from turnout: revert it"),
         (AccessPlan(change_set=ChangeSet((Change(table_of("chess"), "bob@x", ("SELECT",), ("SELECT",)),))),
          "SELECT would be given and taken in one"),
-        (AccessPlan(wishes=(Wish("bob@x", "chess", read=True, reason="  "),)), "needs a reason"),
+        (AccessPlan(wishes=(AccessIntent("bob@x", "chess", read=True, reason="  "),)), "needs a reason"),
         (AccessPlan(change_set=ChangeSet(made=(Entitlement("bob@x", "dota", None, ""),))), "dota is no game"),
     ],
 )  # fmt: skip
@@ -136,7 +136,7 @@ def test_from_somebody_who_is_gone_or_not_active_things_are_only_taken() -> None
 
 def test_a_strangers_grant_is_taken_only_by_a_wish_that_says_so() -> None:
     """To revert one cell does not open another, nor what is above the tables."""
-    wishes = (Wish("bob@x", "chess", read=False, reason="r", revert=True),)
+    wishes = (AccessIntent("bob@x", "chess", read=False, reason="r", revert=True),)
     reverted = replace(change(table_of("chess"), remove="SELECT"), wishes=wishes)
     require_allowed(case(reverted))
     for planned in (change(table_of("go"), remove="SELECT"), change(SCHEMA, remove="USE_SCHEMA")):

@@ -9,7 +9,7 @@ from grants.applying import ledger
 from grants.catalog import Change
 from grants.model import Securable
 from grants.planning.change_set import ChangeSet
-from grants.planning.entitlements import NOTHING, Entitlement, Given, Wish
+from grants.planning.entitlements import NOTHING, AccessIntent, Entitlement, Given
 from pipeline.errors import Refused
 from pipeline.store import operations
 from pipeline.store.operations import Operation, Stale, ask, change
@@ -25,11 +25,11 @@ GIVES = ChangeSet((*USE, Change(TABLE, ANN, ("SELECT",)), Change(TABLE_2, ANN, (
 
 
 def operation(engine: Engine) -> Operation:
-    return change(engine, ask(engine, operations.Wish("access", ("reader:ann",), "bob", "because")), "running")
+    return change(engine, ask(engine, operations.Intent("access", ("reader:ann",), "bob", "because")), "running")
 
 
 def carried_out(
-    engine: Engine, planned: ChangeSet, failed: Sequence[int] = (), wishes: Sequence[Wish] = ()
+    engine: Engine, planned: ChangeSet, failed: Sequence[int] = (), wishes: Sequence[AccessIntent] = ()
 ) -> Operation:
     """Do as the executor does; `failed` are the numbers of changes that the catalog does not take."""
     mine = operation(engine)
@@ -42,7 +42,7 @@ def carried_out(
 
 def test_what_was_given_is_held_with_its_terms(engine: Engine) -> None:
     """Each entitlement has reason and ticket of its wish, and all that was given for it is turnout's to take."""
-    done = carried_out(engine, GIVES, wishes=[Wish(ANN, KEY, read=True, reason="numbers", ticket="T-1")])
+    done = carried_out(engine, GIVES, wishes=[AccessIntent(ANN, KEY, read=True, reason="numbers", ticket="T-1")])
     assert [(each.game_key, each.reason, each.ticket) for each in ledger.held(engine)] == [
         (KEY, "numbers", "T-1"),
         (OTHER, "because", ""),

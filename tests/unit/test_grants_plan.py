@@ -9,7 +9,7 @@ from grants.catalog import Change
 from grants.model import GRANTABLE, Observed, Principal, folded
 from grants.observing.resolver import Resolver
 from grants.planning.change_set import Draft, simulate
-from grants.planning.entitlements import NOTHING, Entitlement, Given, Managed, Wish, expired, given_by
+from grants.planning.entitlements import NOTHING, AccessIntent, Entitlement, Given, Managed, expired, given_by
 from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
 from grants.planning.usage_privileges import take
@@ -20,12 +20,12 @@ NOW = 1_000.0
 WORLDS = 600
 
 
-def gives(who: str, key: str, until: float | None = None, *, adopt: bool = False) -> Wish:
-    return Wish(who, key, read=True, until=until, reason="needs it", adopt=adopt)
+def gives(who: str, key: str, until: float | None = None, *, adopt: bool = False) -> AccessIntent:
+    return AccessIntent(who, key, read=True, until=until, reason="needs it", adopt=adopt)
 
 
-def takes(who: str, key: str, until: float | None = None, *, revert: bool = False) -> Wish:
-    return Wish(who, key, read=False, until=until, reason="is done", revert=revert)
+def takes(who: str, key: str, until: float | None = None, *, revert: bool = False) -> AccessIntent:
+    return AccessIntent(who, key, read=False, until=until, reason="is done", revert=revert)
 
 
 def said(planned: AccessPlan) -> list[str]:
@@ -39,11 +39,11 @@ def applied(observed: Observed, planned: AccessPlan) -> tuple[Observed, Managed]
     return simulate(observed, planned.changes), planned.after
 
 
-def given(observed: Observed, *wishes: Wish, managed: Managed = NOTHING) -> tuple[Observed, Managed]:
+def given(observed: Observed, *wishes: AccessIntent, managed: Managed = NOTHING) -> tuple[Observed, Managed]:
     return applied(observed, plan(observed, wishes, managed, NOW))
 
 
-def random_wishes(rng: Random, observed: Observed) -> list[Wish]:
+def random_wishes(rng: Random, observed: Observed) -> list[AccessIntent]:
     """Return wishes of which no two contradict each other, some for groups, some of what nobody has."""
     found = []
     for who in (*observed.directory.principals, "account users"):
@@ -279,7 +279,7 @@ def test_a_grant_asked_for_again_heals_what_was_taken_by_hand_or_with_its_table(
         ([gives("ann@x", "chess", NOW + 1), gives("ann@x", "chess", NOW + 2)], "asked for twice"),
     ],
 )
-def test_a_wish_that_makes_no_sense_is_refused(wishes: list[Wish], sentence: str) -> None:
+def test_a_wish_that_makes_no_sense_is_refused(wishes: list[AccessIntent], sentence: str) -> None:
     """Unknown games and people, times that are over and contradictions are one sentence, and nothing is planned."""
     with pytest.raises(Refused, match=sentence):
         plan(picture(), wishes, NOTHING, NOW)
@@ -287,7 +287,7 @@ def test_a_wish_that_makes_no_sense_is_refused(wishes: list[Wish], sentence: str
         with pytest.raises(Refused, match="is no time"):
             gives("ann@x", "chess", until)
     with pytest.raises(Refused, match="ask for one of them"):
-        Wish("ann@x", "chess", read=True, revert=True)
+        AccessIntent("ann@x", "chess", read=True, revert=True)
 
 
 @pytest.mark.parametrize("where", [CATALOG, SCHEMA, table_of("chess")])

@@ -17,12 +17,12 @@ from grants.cli.reading import rows
 from grants.model import Securable
 from grants.observing import snapshot
 from grants.planning.drift import wish
-from grants.planning.entitlements import Wish
+from grants.planning.entitlements import AccessIntent
 from grants.reconciler import Steward
 from pipeline.control.roles import CONTROLLER
 from pipeline.errors import Refused
 from pipeline.settings import Roles
-from pipeline.store.operations import ask, listed, operation
+from pipeline.store.operations import ask, list_operations, operation
 from pipeline.store.tables import entitlements
 from tests.unit.access_world import ANN, BOB, CHESS, GO, House
 
@@ -61,14 +61,16 @@ def test_a_change_that_was_seen_is_in_a_picture_at_once(house: House) -> None:
     house.steward = Steward(house.world, os.environ)
     house.make_table(CHESS)
     first = next_picture(house, 0.0)
-    house.do(Wish(ANN, CHESS, True, None, "numbers"))
+    house.do(AccessIntent(ANN, CHESS, True, None, "numbers"))
     second = next_picture(house, first)
     known = snapshot.read(house.world.engine).observed
     assert known is not None
     assert "SELECT" in known.direct[known.tables[CHESS].securable][ANN]
-    house.do(Wish(ANN, CHESS, False, reason="over"))
+    house.do(AccessIntent(ANN, CHESS, False, reason="over"))
     assert house.steward.tick() is None, "its round begins"
-    house.do(Wish(BOB, CHESS, True, None, "numbers"))  # seen while the round runs, or after it: it needs another one
+    house.do(
+        AccessIntent(BOB, CHESS, True, None, "numbers")
+    )  # seen while the round runs, or after it: it needs another one
     next_picture(house, next_picture(house, second))
 
 
@@ -103,7 +105,9 @@ def test_what_has_run_out_is_taken_by_itself(house: House) -> None:
     house.rounds()
     now = snapshot.read(house.world.engine).observed
     assert now is not None
-    house.do(Wish(ANN, CHESS, True, now.read_at + 3600, "numbers"), Wish(BOB, CHESS, True, None, "numbers"))
+    house.do(
+        AccessIntent(ANN, CHESS, True, now.read_at + 3600, "numbers"), AccessIntent(BOB, CHESS, True, None, "numbers")
+    )
     with house.world.engine.begin() as connection:  # its time comes
         over = entitlements.c.until.is_not(None)
         connection.execute(update(entitlements).where(over).values(until=now.read_at - 1))
@@ -113,14 +117,14 @@ def test_what_has_run_out_is_taken_by_itself(house: House) -> None:
     table = house.catalog.tables(house.schema)[CHESS]
     assert (house.catalog.probe(ANN, table).reads, house.catalog.probe(BOB, table).reads) == (False, True)
     house.rounds()
-    assert len(listed(house.world.engine)) == 2
+    assert len(list_operations(house.world.engine)) == 2
 
 
 def test_a_reader_reads_what_was_given_and_nothing_else(house: House) -> None:
     """A table is read only by a credential of the catalog; without the right that says 403 and what is missing."""
     house.make_table(CHESS)
     house.rounds()
-    house.do(Wish(ANN, CHESS, True, None, "numbers"))
+    house.do(AccessIntent(ANN, CHESS, True, None, "numbers"))
     access, paths = house.world.settings.access, house.world.paths
     assert rows(access, paths, CHESS, ANN, 5)[0] == ["_seq", "words"]
     with pytest.raises(Denied, match=r"403.*SELECT"):
@@ -131,7 +135,7 @@ def test_a_change_by_hand_is_seen_as_drift_and_not_undone(house: House) -> None:
     """H14: what somebody revokes in the catalog is shown within a round, and not given again by itself."""
     house.make_table(CHESS)
     house.rounds()
-    house.do(Wish(ANN, CHESS, True, None, "numbers"))
+    house.do(AccessIntent(ANN, CHESS, True, None, "numbers"))
     where = Securable((*house.schema.path, CHESS))
     house.catalog.change(Change(where, ANN, remove=("SELECT",)))
     house.catalog.change(Change(where, BOB, add=("SELECT",)))
@@ -141,7 +145,7 @@ def test_a_change_by_hand_is_seen_as_drift_and_not_undone(house: House) -> None:
         assert seen is not None
         kinds = {(each.kind, each.principal) for each in drift_store.in_picture(house.world.engine, seen).findings}
         assert kinds == {("missing", ANN), ("extra", BOB)}
-    assert len(listed(house.world.engine)) == 1
+    assert len(list_operations(house.world.engine)) == 1
 
 
 def test_use_that_is_left_over_is_taken_by_a_revert(house: House) -> None:
@@ -149,11 +153,11 @@ def test_use_that_is_left_over_is_taken_by_a_revert(house: House) -> None:
     house.make_table(CHESS)
     house.make_table(GO)
     house.rounds()
-    house.do(Wish(ANN, CHESS, True, None, "numbers"))
+    house.do(AccessIntent(ANN, CHESS, True, None, "numbers"))
     by_hand = Securable((*house.schema.path, GO))
     house.catalog.change(Change(by_hand, ANN, add=("SELECT",)))
     house.rounds()
-    house.do(Wish(ANN, CHESS, False, reason="over"))
+    house.do(AccessIntent(ANN, CHESS, False, reason="over"))
     house.catalog.change(Change(by_hand, ANN, remove=("SELECT",)))
     house.rounds()
     world = house.world
@@ -232,13 +236,13 @@ def test_without_the_audit_log_nothing_is_changed_and_all_can_be_read(house: Hou
     house.rounds()
     world = house.world
     prepared = proposals.prepare(
-        world.engine, house.catalog, world.settings.access, [Wish(ANN, CHESS, True, None, "n")]
+        world.engine, house.catalog, world.settings.access, [AccessIntent(ANN, CHESS, True, None, "n")]
     )
     with world.engine.begin() as connection:
         connection.execute(text("ALTER TABLE audit RENAME TO audit_away"))
     with pytest.raises(SQLAlchemyError):
         ask(world.engine, prepared.asked_by("eve", "numbers"))
-    assert listed(world.engine) == []
+    assert list_operations(world.engine) == []
     assert prepared.plan.effects[0].then is True
     table = house.catalog.tables(house.schema)[CHESS]
     assert house.catalog.probe(ANN, table).reads is False

@@ -16,13 +16,13 @@ from grants.catalog import Catalog, Change
 from grants.catalogs.opening import open_catalog
 from grants.model import SELECT, Securable
 from grants.observing import snapshot
-from grants.planning.entitlements import Wish
+from grants.planning.entitlements import AccessIntent
 from grants.reconciler import Steward
-from pipeline.control.operations.executor import World, tick
+from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.games import record_seen
-from pipeline.store.operations import Operation, ask, listed
+from pipeline.store.operations import Operation, ask, list_operations
 from tests.unit.catalog_world import NEEDED, UnityWorld, fresh
 
 CHESS, GO = game_key("Chess"), game_key("Go")
@@ -32,7 +32,7 @@ CHESS, GO = game_key("Chess"), game_key("Go")
 class House:
     """An environment with two games whose controller looks after a schema of the named server."""
 
-    world: World
+    world: ControlContext
     there: UnityWorld
     steward: Steward
 
@@ -46,11 +46,11 @@ class House:
     def do(self, prepared: proposals.Prepared) -> Operation:
         """Ask for what was prepared, and bring it to its end."""
         ask(self.world.engine, prepared.asked_by("eve", "numbers"))
-        while listed(self.world.engine, only_open=True):
+        while list_operations(self.world.engine, only_open=True):
             tick(self.world, self.steward.kinds)
-        return max(listed(self.world.engine), key=lambda each: each.asked_at)
+        return max(list_operations(self.world.engine), key=lambda each: each.asked_at)
 
-    def wish(self, *wishes: Wish) -> Operation:
+    def wish(self, *wishes: AccessIntent) -> Operation:
         return self.do(proposals.prepare(self.world.engine, self.catalog, self.world.settings.access, wishes))
 
 
@@ -65,7 +65,7 @@ def house(engine: Engine, tmp_path: Path) -> Iterator[House]:
     record_seen(engine, {CHESS: "Chess", GO: "Go"}, 1)
     for key in (CHESS, GO):
         DeltaTable.create(paths.tables / key, Schema([Field("_seq", PrimitiveType("long"))]))
-    world = World(settings, engine, paths)
+    world = ControlContext(settings, engine, paths)
     made = House(world, UnityWorld(tmp_path, os.environ), Steward(world, os.environ))
     made.steward.look_after()
     yield made
@@ -80,7 +80,9 @@ def test_access_goes_the_whole_way_on_a_real_server(house: House, tmp_path: Path
     team = house.there.user(fresh("Team"))  # a group is a user, told apart by its casing
     (tmp_path / "members.yml").write_text(yaml.safe_dump({"groups": {team.lower(): [bob.upper()]}}), "utf-8")
 
-    given = house.wish(Wish(ann.upper(), CHESS, read=True, reason="numbers"), Wish(team, GO, read=True, reason="team"))
+    given = house.wish(
+        AccessIntent(ann.upper(), CHESS, read=True, reason="numbers"), AccessIntent(team, GO, read=True, reason="team")
+    )
     assert given.state == "succeeded", given.outcome
     assert "3 came to read" in (given.outcome or "")
     assert f"1 of them as {team}" in (given.outcome or "")

@@ -24,7 +24,7 @@ from pipeline.settings import Onboarding as Limits
 from pipeline.settings import load
 from pipeline.store import audit
 from pipeline.store import onboarding as store
-from pipeline.store.onboarding import How, Onboarded, RefusedName, Wish
+from pipeline.store.onboarding import How, Onboarded, OnboardingCandidate, RefusedName
 from pipeline.store.tables import registrations, schemas
 
 NOW = 1_800_000_000.0
@@ -48,8 +48,8 @@ def _register(engine: Engine, *names: str, keys: Sequence[str] = ()) -> None:
         connection.execute(insert(registrations), rows)
 
 
-def _wish(name: str, how: How = "schema", prefix: str | None = None) -> Wish:
-    return Wish(game_key(name), name, how, prefix)
+def _wish(name: str, how: How = "schema", prefix: str | None = None) -> OnboardingCandidate:
+    return OnboardingCandidate(game_key(name), name, how, prefix)
 
 
 def _told(rows: dict[str, int], limits: Limits = LIMITS, **candidates: list[str]) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def test_names_that_people_confuse_are_flagged_and_stay_apart(one: str, other: s
         (_wish("spam"), LIMITS, "ann refused it"),
         (_wish("spam", "name"), LIMITS, "ann refused it"),
         (_wish("spam", "approval"), LIMITS, None),
-        (Wish(game_key("old"), "twin of old", "approval"), LIMITS, "belongs to the game 'old'"),
+        (OnboardingCandidate(game_key("old"), "twin of old", "approval"), LIMITS, "belongs to the game 'old'"),
         (_wish("new", "approval"), replace(LIMITS, max_games=3), "there are 3 games"),
         (_wish("p 3", "prefix", "p"), replace(LIMITS, hourly_per_prefix=3), None),
         (_wish("p 3", "prefix", "p"), replace(LIMITS, hourly_per_prefix=1), "has used up onboarding.hourly_per_prefix"),
@@ -110,7 +110,7 @@ def test_names_that_people_confuse_are_flagged_and_stay_apart(one: str, other: s
         (_wish("P 1", "prefix", "P"), LIMITS, "it looks like 'p 1'"),
     ],
 )
-def test_why_a_name_does_not_become_a_game(wish: Wish, limits: Limits, expected: str | None) -> None:
+def test_why_a_name_does_not_become_a_game(wish: OnboardingCandidate, limits: Limits, expected: str | None) -> None:
     """Each limit has its own sentence; a registered schema meets neither the hour's nor the prefixes' limit."""
     earlier = [_wish("old"), _wish("p 1", "prefix", "p"), _wish("p 2", "prefix", "p")]
     ages = [NOW - 9_000, NOW - 3_601, NOW - 3_599]
@@ -134,7 +134,9 @@ _WISHES = st.lists(
 
 @settings(deadline=None)
 @given(_WISHES, st.integers(1, 8), st.integers(0, 3))
-def test_a_plan_keeps_every_limit_and_once_done_is_empty(wishes: list[Wish], most: int, hourly: int) -> None:
+def test_a_plan_keeps_every_limit_and_once_done_is_empty(
+    wishes: list[OnboardingCandidate], most: int, hourly: int
+) -> None:
     """No plan makes too many games, nor one key twice; after it was applied, planning again gives nothing."""
     limits = Limits(max_games=most, hourly_per_prefix=hourly)
     roll = Roll()
@@ -225,7 +227,7 @@ def test_a_name_that_was_refused_waits_for_an_approval(engine: Engine) -> None:
 def test_a_key_never_belongs_to_two_names(engine: Engine) -> None:
     """A forced collision (C7): the second name is refused on every way in, so it never reaches the first's table."""
     key = game_key("second")
-    store.onboard(engine, [Wish(key, "first", "schema")], NOW)
+    store.onboard(engine, [OnboardingCandidate(key, "first", "schema")], NOW)
     _register(engine, "second", keys=[key])
     limits = Limits(names=("second",), prefixes=("sec",))
     ingest = Onboarding(engine, limits)
@@ -237,8 +239,8 @@ def test_a_key_never_belongs_to_two_names(engine: Engine) -> None:
     assert "belongs to the game 'first'" in waiting[0].why
     with pytest.raises(Refused, match=r"'second' cannot become a game: its key .* belongs to the game 'first'"):
         pending.approve(engine, limits, "second", "ann", None, NOW)
-    assert store.approve(engine, Wish(key, "second", "approval"), NOW) is False
-    store.onboard(engine, [Wish(key, "second", "schema"), _wish("third")], NOW)
+    assert store.approve(engine, OnboardingCandidate(key, "second", "approval"), NOW) is False
+    store.onboard(engine, [OnboardingCandidate(key, "second", "schema"), _wish("third")], NOW)
     assert {"first", "third"} == _names(engine)
 
 

@@ -8,10 +8,10 @@ from click.testing import CliRunner, Result
 
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
-from pipeline.control.operations.executor import World as Control
+from pipeline.control.operations.executor import ControlContext as Control
 from pipeline.control.operations.executor import tick
 from pipeline.errors import Refused
-from pipeline.store.operations import listed
+from pipeline.store.operations import list_operations
 from tests.unit.repair_world import CHESS, GO, SECOND, World, early, good, make_world
 
 Damage = Callable[[Path], None]
@@ -98,7 +98,7 @@ def test_a_damaged_file_of_one_game_keeps_no_other_from_its_repair(world: World,
         tick(control, KINDS)
         for begun in list(control.works._begun.values()):
             begun.exception()
-    (done,) = listed(world.engine)
+    (done,) = list_operations(world.engine)
     assert done.state == "failed", done.outcome
     assert CHESS.key in str(done.outcome)
     if kind == "replay":

@@ -18,7 +18,7 @@ from pipeline import names
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import dedupes, repairs
-from pipeline.control.operations.executor import World as Control
+from pipeline.control.operations.executor import ControlContext as Control
 from pipeline.control.operations.executor import tick
 from pipeline.delta.table import Conflict, CursorTable, DataFile
 from pipeline.errors import Refused, Transient
@@ -30,7 +30,7 @@ from pipeline.repair.game import Game
 from pipeline.repair.rebuild import rebuild
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
-from pipeline.store.operations import listed, operation
+from pipeline.store.operations import list_operations, operation
 from pipeline.store.tables import games
 from pipeline.streams.split import READ, SplitJob, target_schema
 from pipeline.verify.report import as_dict, render
@@ -389,7 +389,7 @@ def test_it_is_an_operation(world: World) -> None:
     env = ["--env-dir", str(world.paths.root)]
     dry = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--dry-run", *env])
     assert (dry.exit_code, "4 second copies to remove from 1 table(s)" in dry.output) == (0, True)
-    assert listed(world.engine) == []
+    assert list_operations(world.engine) == []
     asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "old", "--no-wait", "--json", *env])
     told = json.loads(asked.stdout)
     assert (told["kind"], told["reason"], told["targets"]) == ("dedupe", "old", [f"game:{CHESS.key}"])
@@ -405,7 +405,7 @@ def test_it_is_an_operation(world: World) -> None:
     assert world.contents() == wanted
     again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", *env])
     assert (again.exit_code, "0 second copies to remove" in again.output) == (0, True)
-    assert len(listed(world.engine)) == 1
+    assert len(list_operations(world.engine)) == 1
 
 
 def test_a_table_that_was_repaired_meanwhile_is_looked_at_again_first(world: World) -> None:

@@ -12,12 +12,20 @@ from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import tables
 from pipeline.store.engine import open_store
-from pipeline.store.fleet import HEARTBEAT_LIMIT_SECONDS, TROUBLE, Driver, Told, judged, read_fleet, read_schemas
+from pipeline.store.fleet import (
+    HEARTBEAT_LIMIT_SECONDS,
+    TROUBLE,
+    Driver,
+    ReportedStream,
+    judged,
+    read_fleet,
+    read_schemas,
+)
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 
 NOW = 1_800_000_000.0
 DRIVER = Driver("group", "a", "localhost", 1, NOW - 600, NOW - 2, "running", None, 9)
-TOLD = Told("a", "RUN", "RUNNING", NOW - 500, 9, NOW - 2, 1.0, 5.0, 2.0, 100, 0, None, NOW - 2)
+TOLD = ReportedStream("a", "RUN", "RUNNING", NOW - 500, 9, NOW - 2, 1.0, 5.0, 2.0, 100, 0, None, NOW - 2)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +48,7 @@ TOLD = Told("a", "RUN", "RUNNING", NOW - 500, 9, NOW - 2, 1.0, 5.0, 2.0, 100, 0,
     ],
 )
 def test_a_word_counts_only_from_a_living_driver(
-    expected: str, group: str | None, told: Told | None, driver: Driver | None
+    expected: str, group: str | None, told: ReportedStream | None, driver: Driver | None
 ) -> None:
     """A stream's status is its driver's own word only while that driver is alive and carries it; else it is unknown."""
     verdict = judged(group, told, driver, NOW)

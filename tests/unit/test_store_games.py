@@ -11,7 +11,7 @@ from pipeline.store import games, onboarding, tables
 from pipeline.store.drivers import beat, start_driver, write_streams
 from pipeline.store.engine import open_store
 from pipeline.store.loads import read_loads
-from pipeline.store.onboarding import Wish
+from pipeline.store.onboarding import OnboardingCandidate
 from pipeline.store.placing import Load
 
 
@@ -56,7 +56,7 @@ def test_a_store_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
 
 def test_only_onboarded_names_are_repaired_at_a_start(engine: Engine) -> None:
     """A game whose first rows were not told before a crash is found again; a key of bronze that is no game's is not."""
-    onboarding.onboard(engine, [Wish(GameKey("g1"), "One", "approval")])
+    onboarding.onboard(engine, [OnboardingCandidate(GameKey("g1"), "One", "approval")])
     games.record_heads(engine, {"g1": 4, "g2": 5, "malformed_wrapper": 9})
     assert games.known_games(engine) == {"g1": "One"}
     assert games.known_groups(engine) == {"g1": None}

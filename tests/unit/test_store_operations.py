@@ -11,21 +11,21 @@ from pipeline.control.operations.executor import close, resume
 from pipeline.errors import Refused
 from pipeline.store import audit
 from pipeline.store.operations import (
+    Intent,
     Operation,
     Stale,
-    Wish,
     ask,
     begin_step,
     change,
     end_step,
     hash_of,
-    listed,
+    list_operations,
     operation,
     steps,
     unattended,
 )
 
-MOVE = Wish("move", ("game:chess", "game:go"), "ann", "too busy", {"to": "b"}, {"moves": 2}, "key-1")
+MOVE = Intent("move", ("game:chess", "game:go"), "ann", "too busy", {"to": "b"}, {"moves": 2}, "key-1")
 
 
 def test_what_was_asked_is_read_back(engine: Engine) -> None:
@@ -64,10 +64,10 @@ def test_a_double_click_is_one_operation(engine: Engine) -> None:
 def test_a_target_belongs_to_one_open_operation(engine: Engine) -> None:
     """Two operations on one thing do not run side by side, whoever asks; an ended one lets its targets go."""
     first = ask(engine, MOVE)
-    other = Wish("pause", ("game:go", "game:tetris"), "bob")
+    other = Intent("pause", ("game:go", "game:tetris"), "bob")
     with pytest.raises(Refused, match=rf"1 of 2 targets belong .* game:go to {first.operation_id[:8]}"):
         ask(engine, other)
-    ask(engine, Wish("pause", ("game:tetris",), "bob"))
+    ask(engine, Intent("pause", ("game:tetris",), "bob"))
     stuck = change(engine, first, "needs_human", "the old driver does not answer")
     with pytest.raises(Refused, match="belong"):
         ask(engine, replace(other, targets=("game:go",)))
@@ -82,14 +82,14 @@ def test_of_many_that_ask_for_one_target_one_gets_it(engine: Engine) -> None:
     def attempt(number: int) -> bool:
         together.wait()
         try:
-            ask(engine, Wish("move", (f"game:{number}", "game:hot"), "ann"))
+            ask(engine, Intent("move", (f"game:{number}", "game:hot"), "ann"))
         except Refused:
             return False
         return True
 
     with ThreadPoolExecutor(6) as pool:
         assert sum(pool.map(attempt, range(6))) == 1
-    assert len(listed(engine)) == 1
+    assert len(list_operations(engine)) == 1
 
 
 def test_of_two_that_change_an_operation_the_second_finds_out(engine: Engine) -> None:
@@ -128,11 +128,16 @@ def test_the_journal_tells_each_step_once(engine: Engine) -> None:
 
 def test_who_needs_a_person_comes_first(engine: Engine) -> None:
     """The list begins with what cannot go on by itself, then what runs, then what has ended."""
-    ended = change(engine, ask(engine, Wish("pause", ("game:a",), "ann")), "succeeded")
-    stuck = change(engine, ask(engine, Wish("pause", ("game:b",), "ann")), "needs_human")
-    waits = ask(engine, Wish("pause", ("game:c",), "ann"))
-    assert [each.operation_id for each in listed(engine)] == [each.operation_id for each in (stuck, waits, ended)]
-    assert {each.operation_id for each in listed(engine, only_open=True)} == {stuck.operation_id, waits.operation_id}
+    ended = change(engine, ask(engine, Intent("pause", ("game:a",), "ann")), "succeeded")
+    stuck = change(engine, ask(engine, Intent("pause", ("game:b",), "ann")), "needs_human")
+    waits = ask(engine, Intent("pause", ("game:c",), "ann"))
+    assert [each.operation_id for each in list_operations(engine)] == [
+        each.operation_id for each in (stuck, waits, ended)
+    ]
+    assert {each.operation_id for each in list_operations(engine, only_open=True)} == {
+        stuck.operation_id,
+        waits.operation_id,
+    }
 
 
 def test_who_resumes_or_closes_stands_in_the_log_with_the_change_or_not_at_all(engine: Engine) -> None:
@@ -158,9 +163,9 @@ def test_who_resumes_or_closes_stands_in_the_log_with_the_change_or_not_at_all(e
 def test_no_limit_hides_who_needs_a_person(engine: Engine) -> None:
     """However many are newer, the limit leaves out what has ended, then what is open, and last who needs a person."""
     stuck = change(engine, change(engine, ask(engine, replace(MOVE, targets=("game:a",))), "running"), "needs_human")
-    waits = ask(engine, Wish("pause", ("game:b",), "ann"))
+    waits = ask(engine, Intent("pause", ("game:b",), "ann"))
     for _ in range(3):
-        change(engine, ask(engine, Wish("pause", ("game:c",), "ann")), "failed")
-    assert [each.operation_id for each in listed(engine, limit=1)] == [stuck.operation_id]
-    assert [each.operation_id for each in listed(engine, limit=2)] == [stuck.operation_id, waits.operation_id]
+        change(engine, ask(engine, Intent("pause", ("game:c",), "ann")), "failed")
+    assert [each.operation_id for each in list_operations(engine, limit=1)] == [stuck.operation_id]
+    assert [each.operation_id for each in list_operations(engine, limit=2)] == [stuck.operation_id, waits.operation_id]
     assert [each.operation_id for each in unattended(engine, 1)] == [waits.operation_id]

@@ -11,7 +11,7 @@ from listeners.stream_id import StreamId
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen, register_group
-from pipeline.store.stream_control import Decision, ask
+from pipeline.store.stream_control import StreamControl, ask
 from pipeline.store.tables import games
 from pipeline.streams.demux import Demux, Driver
 from pipeline.streams.passes import Outcome
@@ -100,7 +100,7 @@ def test_what_a_game_has_of_a_seq_that_the_next_batch_goes_on_with_is_not_passed
         ask(roster._engine, "chess", "test", desired="paused")
     demux._batch(frame, 1)  # which ends amid the same seq, and has no row of this game
     assert chess.complete_through == SEQ_TO - 1
-    chess.decision = Decision()
+    chess.decision = StreamControl()
     assert roster.behind(demux.due, lambda _stream: SEQ_TO) == ([chess] if missed else [])
     demux.advance(SEQ_TO)  # no other batch comes
     assert roster.behind(demux.due, lambda _stream: SEQ_TO) == [chess]

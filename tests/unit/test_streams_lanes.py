@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.store.stream_control import Decision
+from pipeline.store.stream_control import StreamControl
 from pipeline.streams.lanes import (
     BUDGET,
     HEALTHY_SECONDS,
@@ -20,18 +20,18 @@ DICE = st.floats(0, 1, exclude_max=True)
 
 def test_what_was_asked_outranks_what_failed_and_both_outrank_where_a_stream_stands() -> None:
     """The four lanes: paused, parked, behind, in the pass."""
-    parked = Decision(parked_at=1.0)
-    assert lane(Decision("paused", parked_at=1.0), behind=True) == "PAUSED"
+    parked = StreamControl(parked_at=1.0)
+    assert lane(StreamControl("paused", parked_at=1.0), behind=True) == "PAUSED"
     assert lane(parked, behind=True) == "QUARANTINED"
-    assert lane(Decision(), behind=True) == "CATCHUP"
-    assert lane(Decision(), behind=False) == "RUN"
-    assert [may_run(each, 5) for each in (parked, Decision("paused"), Decision(retry_at=6))] == [False] * 3
+    assert lane(StreamControl(), behind=True) == "CATCHUP"
+    assert lane(StreamControl(), behind=False) == "RUN"
+    assert [may_run(each, 5) for each in (parked, StreamControl("paused"), StreamControl(retry_at=6))] == [False] * 3
 
 
 @given(KINDS, st.lists(DICE, min_size=1, max_size=12))
 def test_a_stream_is_parked_when_its_budget_is_used_up_and_not_before(kind: str, dice: list[float]) -> None:
     """D12: retries are bounded: after the budget of the class in a row the stream waits for a person."""
-    decision, now = Decision(), 1_000.0
+    decision, now = StreamControl(), 1_000.0
     for number, roll in enumerate(dice, 1):
         decision = failed(decision, Failure(kind, "why"), now, roll)  # type: ignore[arg-type]
         assert (decision.parked_at is not None) == (number >= BUDGET[kind])
@@ -42,14 +42,14 @@ def test_a_stream_is_parked_when_its_budget_is_used_up_and_not_before(kind: str,
 @given(KINDS, DICE)
 def test_old_failures_no_longer_count(kind: str, dice: float) -> None:
     """Ten healthy minutes give the whole budget back, and so does a commit."""
-    now, worn = 10_000.0, Decision(failures=BUDGET[kind] - 1, failed_at=10_000.0 - HEALTHY_SECONDS - 1)
+    now, worn = 10_000.0, StreamControl(failures=BUDGET[kind] - 1, failed_at=10_000.0 - HEALTHY_SECONDS - 1)
     assert failed(worn, Failure(kind, "why"), now, dice).failures == 1  # type: ignore[arg-type]
-    assert succeeded(Decision("paused", failures=2, evidence="why", retry_at=9)) == Decision("paused")
+    assert succeeded(StreamControl("paused", failures=2, evidence="why", retry_at=9)) == StreamControl("paused")
 
 
 def test_retries_wait_longer_each_time() -> None:
     """Backoff: a cause that lasts is asked after less and less often."""
-    decision, waits = Decision(), []
+    decision, waits = StreamControl(), []
     for _ in range(9):
         decision = failed(decision, Failure("transient", "disk full"), 0.0, 0.0)
         waits.append(decision.retry_at)
@@ -59,7 +59,7 @@ def test_retries_wait_longer_each_time() -> None:
 @given(st.floats(0, 1e6), DICE)
 def test_an_expected_failure_costs_nothing(now: float, dice: float) -> None:
     """Another owner's commit is no fault of the stream: it is read again at once."""
-    assert failed(Decision(), Failure("expected", "conflict"), now, dice) == Decision()
+    assert failed(StreamControl(), Failure("expected", "conflict"), now, dice) == StreamControl()
 
 
 def test_a_shared_cause_is_charged_to_nobody() -> None:
@@ -67,7 +67,7 @@ def test_a_shared_cause_is_charged_to_nobody() -> None:
     assert is_shared(4, 10)
     assert not is_shared(2, 2)
     assert not is_shared(3, 10)
-    spared = failed(Decision(), Failure("transient", "disk full"), 0.0, 0.5, charged=False)
+    spared = failed(StreamControl(), Failure("transient", "disk full"), 0.0, 0.5, charged=False)
     assert (spared.failures, spared.parked_at) == (0, None)
     assert spared.retry_at > 0
 

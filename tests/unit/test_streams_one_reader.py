@@ -24,7 +24,7 @@ from pipeline.names import bronze_app_id
 from pipeline.repair.rebuild import rebuild
 from pipeline.settings import Demux, Settings
 from pipeline.store.games import last_seq, record_seen, register_group
-from pipeline.store.stream_control import Decision, ask
+from pipeline.store.stream_control import StreamControl, ask
 from pipeline.streams.active_games import InHand
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.demux import Driver
@@ -348,6 +348,6 @@ def test_bronze_is_blamed_only_for_what_was_read_of_it(
     assert catch_up.step(lambda _: 3, lambda _: 3)
     assert world.rows() == [(1, 0)]
     assert stream.error is not None  # read whole, it lacks seq 3
-    stream.last_seq, stream.decision = 1, Decision()
+    stream.last_seq, stream.decision = 1, StreamControl()
     catch_up.step(lambda _: 3, lambda _: 3)
     assert stream.complete_through == 3

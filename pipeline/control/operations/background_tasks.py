@@ -11,7 +11,7 @@ from typing import Final
 _WORKERS: Final = 2  # each may read all of a game's bronze
 
 
-class Works:
+class BackgroundTasks:
     """What is being done in this process, by name."""
 
     def __init__(self) -> None:

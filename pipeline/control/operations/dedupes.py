@@ -14,7 +14,13 @@ from deltalake.exceptions import DeltaError
 
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
+from pipeline.control.operations.executor import (
+    ControlContext,
+    OperationDefinition,
+    StepDefinition,
+    StepResult,
+    join_limited,
+)
 from pipeline.control.operations.repairs import Subject, observe, worked
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
@@ -22,7 +28,7 @@ from pipeline.names import GameKey, repair_app_id
 from pipeline.repair.dedupe import Deduped, dedupe
 from pipeline.repair.game import Game, known_names
 from pipeline.settings import Paths
-from pipeline.store.operations import Operation, Wish
+from pipeline.store.operations import Intent, Operation
 
 _WORK_SECONDS: Final = 6 * 3600.0  # all places of a table are read, and others may be before it
 _SEEN_SECONDS: Final = 3600.0
@@ -40,13 +46,15 @@ def plan(paths: Paths, environment: str, keys: Sequence[str], subjects: Mapping[
     """
     wanted = sorted(set(keys))
     if unknown := [key for key in wanted if key not in subjects]:
-        raise Refused(f"No such game: {some(unknown)}. `turnout games list` shows those there are.")
+        raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
     if retired := [key for key in wanted if subjects[key].retired]:
-        raise Refused(f"Retired: {some(retired)}. Run `turnout repair restore` first.")
+        raise Refused(f"Retired: {join_limited(retired)}. Run `turnout repair restore` first.")
     if bare := [key for key in wanted if not subjects[key].schemas]:
-        raise Refused(f"No schema is registered for {some(bare)}, so copies cannot be judged. Register one first.")
+        raise Refused(
+            f"No schema is registered for {join_limited(bare)}, so copies cannot be judged. Register one first."
+        )
     if empty := [key for key in wanted if subjects[key].generation is None]:
-        raise Refused(f"There is no table of {some(empty)}, so nothing in it is doubled.")
+        raise Refused(f"There is no table of {join_limited(empty)}, so nothing in it is doubled.")
     return {
         key: {"generation": subjects[key].generation, "repairs": _repairs(paths, environment, key)} for key in wanted
     }
@@ -66,9 +74,9 @@ def dedupe_each(
     return done, failed
 
 
-def wish(facts: Mapping[str, Any], actor: str, reason: str) -> Wish:
+def wish(facts: Mapping[str, Any], actor: str, reason: str) -> Intent:
     """Return the operation to submit."""
-    return Wish("dedupe", tuple(f"game:{key}" for key in facts), actor, reason, {"games": sorted(facts)}, facts)
+    return Intent("dedupe", tuple(f"game:{key}" for key in facts), actor, reason, {"games": sorted(facts)}, facts)
 
 
 def announced(facts: Mapping[str, Any]) -> list[str]:
@@ -99,37 +107,37 @@ def _repairs(paths: Paths, environment: str, key: str) -> int:
     return (table.cursor if table else None) or 0
 
 
-def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
+def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
     keys, environment = operation.parameters["games"], world.settings.environment
     return plan(world.paths, environment, keys, observe(world.paths, environment, world.engine, keys))
 
 
-def _remove(world: World, operation: Operation) -> Progress:
+def _remove(world: ControlContext, operation: Operation) -> StepResult:
     work = partial(_all, world, operation)
     meanwhile = f"Doubled rows of {len(operation.preview)} are being removed."
     return worked(world, operation, work, meanwhile, _PERHAPS_MEMORY)
 
 
-def _see(world: World, operation: Operation) -> Progress:
+def _see(world: ControlContext, operation: Operation) -> StepResult:
     """Look again at the tables: nothing in them may be doubled now."""
     name = f"{operation.operation_id} see"
     world.works.begin(name, partial(_left, world, operation))
     said = world.works.take(name)
-    return Progress("waiting", "The tables are being read again.") if said is None else Progress("done", said)
+    return StepResult("waiting", "The tables are being read again.") if said is None else StepResult("done", said)
 
 
-def _left(world: World, operation: Operation) -> str:
+def _left(world: ControlContext, operation: Operation) -> str:
     found = _each(world, operation, dry_run=True)
     if left := [each.game_key for each in found if each.removed]:
-        raise Refused(f"Rows are doubled again in {some(left)}: look at the table's Delta history.")
+        raise Refused(f"Rows are doubled again in {join_limited(left)}: look at the table's Delta history.")
     return "No row has a second copy now."
 
 
-def _all(world: World, operation: Operation) -> str:
+def _all(world: ControlContext, operation: Operation) -> str:
     return " ".join(_outcome(world, operation, each) for each in _each(world, operation, dry_run=False))
 
 
-def _outcome(world: World, operation: Operation, done: Deduped) -> str:
+def _outcome(world: ControlContext, operation: Operation, done: Deduped) -> str:
     """Return what was done to one table, also by a controller that was killed between its commit and the journal."""
     key, environment = done.game_key, world.settings.environment
     if done.removed or _repairs(world.paths, environment, key) == operation.preview[key]["repairs"]:
@@ -141,24 +149,24 @@ def _outcome(world: World, operation: Operation, done: Deduped) -> str:
     return sentence(done) if earlier is None else f"{key}: removed by an earlier try, which did not end: {earlier}."
 
 
-def _each(world: World, operation: Operation, *, dry_run: bool) -> list[Deduped]:
+def _each(world: ControlContext, operation: Operation, *, dry_run: bool) -> list[Deduped]:
     schemas, known = LocalRegistry(world.engine).snapshot(), known_names(world.engine)
     games = [Game(GameKey(key), known[key]) for key in sorted(operation.preview)]
     done, failed = dedupe_each(world.paths, world.settings.environment, schemas, games, dry_run=dry_run)
     if failed:
         others = f" The other {len(done)} are done." if done else ""
-        raise Refused(f"{some(failed)}{others}")
+        raise Refused(f"{join_limited(failed)}{others}")
     return done
 
 
 KINDS: Final = {
-    "dedupe": Kind(
+    "dedupe": OperationDefinition(
         "dedupe",
         (
-            StepKind("dedupe", _remove, _WORK_SECONDS, tells=True),
-            StepKind("see", _see, _SEEN_SECONDS, verifies=True, tells=True),
+            StepDefinition("dedupe", _remove, _WORK_SECONDS, tells=True),
+            StepDefinition("see", _see, _SEEN_SECONDS, verifies=True, tells=True),
         ),
         _facts,
-        lambda operation: f"Removed doubled rows: {some(sorted(operation.preview))}.",
+        lambda operation: f"Removed doubled rows: {join_limited(sorted(operation.preview))}.",
     ),
 }

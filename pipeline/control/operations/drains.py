@@ -3,15 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pipeline.control.operations.executor import some
+from pipeline.control.operations.executor import join_limited
 from pipeline.control.operations.moves import Plan, plan, require_group
 from pipeline.control.placement.planner import leaving, most_room
 from pipeline.errors import Refused
-from pipeline.store.assignments import GroupSeat, Seat
+from pipeline.store.assignments import GameAssignment, GroupDriver
 from pipeline.store.placing import Loads
 
 
-def drain(group: str, there: Mapping[str, Seat], groups: Mapping[str, GroupSeat], now: float, loads: Loads) -> Plan:
+def drain(
+    group: str, there: Mapping[str, GameAssignment], groups: Mapping[str, GroupDriver], now: float, loads: Loads
+) -> Plan:
     """Plan moves of all of a group's games to where they fit; with them a running group becomes drained.
 
     Raises:
@@ -24,7 +26,7 @@ def drain(group: str, there: Mapping[str, Seat], groups: Mapping[str, GroupSeat]
         cores = sum(each.game.cores for each in placed.unplaced)
         raise Refused(
             f"Group {group} cannot be drained: {len(keys)} of its {loads.groups[group].games} games fit nowhere, with "
-            f"{cores:.3g} cores: {some(keys)}. When the others have left, {most_room(placed.after, group)}. "
+            f"{cores:.3g} cores: {join_limited(keys)}. When the others have left, {most_room(placed.after, group)}. "
             "Start another group, or give one more capacity."
         )
     planned = plan(placed.wanted, there, groups, now, loads)

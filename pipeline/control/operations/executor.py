@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.control import roles
-from pipeline.control.operations.background_tasks import Works
+from pipeline.control.operations.background_tasks import BackgroundTasks
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
@@ -30,7 +30,7 @@ _SHOWN: Final = 5  # of many, in one sentence
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StepResult:
     """How a step stands, in one sentence."""
 
     state: Literal["done", "waiting", "failed"]
@@ -38,35 +38,35 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ControlContext:
     """What steps act on."""
 
     settings: Settings
     engine: Engine
     paths: Paths
-    works: Works = field(default_factory=Works)  # what takes longer than a tick may
+    works: BackgroundTasks = field(default_factory=BackgroundTasks)  # what takes longer than a tick may
     seen: dict[str, tuple[float, float | None]] = field(default_factory=dict)
     """The first lag (when, seconds) this process has seen of an operation it waits for: only for estimates."""
 
 
 @dataclass(frozen=True, slots=True)
-class StepKind:
+class StepDefinition:
     """One step of a kind of operation."""
 
     name: str
-    act: Callable[[World, Operation], Progress]
+    act: Callable[[ControlContext, Operation], StepResult]
     seconds: float  # it may wait so long before a person is asked
     verifies: bool = False  # it only looks whether what was done has its effect
     tells: bool = False  # what it said at its end stands in the outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class OperationDefinition:
     """One kind of operation."""
 
     name: str
-    steps: tuple[StepKind, ...]
-    facts: Callable[[World, Operation], Mapping[str, Any]]  # what its preview was about, as it is now
+    steps: tuple[StepDefinition, ...]
+    facts: Callable[[ControlContext, Operation], Mapping[str, Any]]  # what its preview was about, as it is now
     done: Callable[[Operation], str]  # what is said when all of it is done and seen
 
 
@@ -74,7 +74,7 @@ class Extension(Protocol):
     """What a package above this one adds to the controller; made once, with its World."""
 
     @property
-    def kinds(self) -> Mapping[str, Kind]:
+    def kinds(self) -> Mapping[str, OperationDefinition]:
         """Kinds of operation, by name."""
 
     def tick(self) -> str | None:
@@ -84,13 +84,13 @@ class Extension(Protocol):
         """Begin nothing any more."""
 
 
-def some(keys: Sequence[str]) -> str:
+def join_limited(keys: Sequence[str]) -> str:
     """Name a few of many for a sentence."""
     more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
     return ", ".join(keys[:_SHOWN]) + more
 
 
-def advance(world: World, kind: Kind, operation: Operation) -> Operation:
+def advance(world: ControlContext, kind: OperationDefinition, operation: Operation) -> Operation:
     """Bring an operation as far as it goes now.
 
     Raises:
@@ -118,7 +118,7 @@ def advance(world: World, kind: Kind, operation: Operation) -> Operation:
     return change(world.engine, operation, "succeeded", outcome)
 
 
-def tick(world: World, kinds: Mapping[str, Kind]) -> int:
+def tick(world: ControlContext, kinds: Mapping[str, OperationDefinition]) -> int:
     """Bring all operations on that can go on by themselves; return how many are still open."""
     still_open = 0
     for operation in unattended(world.engine, _MOST):
@@ -200,7 +200,7 @@ def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> Non
         return  # the next tick finds it as it is, or gone
 
 
-def _begin(world: World, kind: Kind, operation: Operation) -> Operation:
+def _begin(world: ControlContext, kind: OperationDefinition, operation: Operation) -> Operation:
     """Begin, if what the actor was shown is still so."""
     try:
         roles.require(roles.current(world.settings, world.engine), operation.actor, operation.kind)
@@ -217,14 +217,16 @@ def _begin(world: World, kind: Kind, operation: Operation) -> Operation:
     return change(world.engine, operation, "running")
 
 
-def _attempt(world: World, step: StepKind, operation: Operation) -> Progress:
+def _attempt(world: ControlContext, step: StepDefinition, operation: Operation) -> StepResult:
     try:
         return step.act(world, operation)
     except Refused as refused:
-        return Progress("failed", str(refused))
+        return StepResult("failed", str(refused))
 
 
-def _wait(world: World, step: StepKind, operation: Operation, number: int, progress: Progress) -> Operation:
+def _wait(
+    world: ControlContext, step: StepDefinition, operation: Operation, number: int, progress: StepResult
+) -> Operation:
     """Note what a step waits for; after its time ask a person, who finds the step ended and may let it begin again."""
     journal = {each.number: each for each in steps(world.engine, operation.operation_id)}
     waited = store_time(world.engine) - journal[number].begun_at

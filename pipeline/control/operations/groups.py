@@ -3,12 +3,26 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
+from pipeline.control.operations.executor import (
+    ControlContext,
+    OperationDefinition,
+    StepDefinition,
+    StepResult,
+    join_limited,
+)
 from pipeline.control.processes.backends import reference_of
 from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.errors import Refused
-from pipeline.store.groups import Group, ask_to_stop, driving, forgive, open_runs, want, wanted
-from pipeline.store.operations import Operation, Wish, hold
+from pipeline.store.groups import (
+    Group,
+    active_drivers,
+    ask_to_stop,
+    open_runs,
+    read_groups,
+    reset_restart_budget,
+    set_desired_state,
+)
+from pipeline.store.operations import Intent, Operation, lock_operation
 
 _STOPPED_SECONDS: Final = STOP_SECONDS + 60.0
 _RUNS_SECONDS: Final = 180.0  # a JVM starts, and every game's table is opened
@@ -23,12 +37,14 @@ def plan(kind: str, names: Sequence[str], there: Mapping[str, Group]) -> dict[st
     """
     unknown = sorted(set(names) - there.keys())
     if unknown:
-        raise Refused(f"There is no cluster group {some(unknown)}. Groups: {some(sorted(there)) or 'none'}.")
+        raise Refused(
+            f"There is no cluster group {join_limited(unknown)}. Groups: {join_limited(sorted(there)) or 'none'}."
+        )
     foreign = sorted(name for name in set(names) if there[name].backend == "none")
     if foreign:
         raise Refused(
-            f"Somebody else starts group {some(foreign)}, which has no backend: {kind} it there, or let the controller "
-            f"run it with `turnout groups set {foreign[0]} --backend local`."
+            f"Somebody else starts group {join_limited(foreign)}, which has no backend: {kind} it there, or let the "
+            f"controller run it with `turnout groups set {foreign[0]} --backend local`."
         )
     frozen = [there[name] for name in sorted(set(names)) if there[name].defect is not None]
     if frozen:
@@ -41,10 +57,10 @@ def plan(kind: str, names: Sequence[str], there: Mapping[str, Group]) -> dict[st
     return {name: [each.desired, each.version] for name, each in made.items()}
 
 
-def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Wish:
+def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Intent:
     """Return the operation to ask for; `undoes` is the one it is the inverse of."""
     targets = tuple(f"group:{name}" for name in facts)
-    return Wish(kind, targets, actor, reason, {"groups": sorted(facts)}, facts, undoes=undoes)
+    return Intent(kind, targets, actor, reason, {"groups": sorted(facts)}, facts, undoes=undoes)
 
 
 def rendered(kind: str, facts: Mapping[str, Any], games: Mapping[str, int]) -> list[str]:
@@ -59,34 +75,34 @@ def rendered(kind: str, facts: Mapping[str, Any], games: Mapping[str, int]) -> l
     return [*lines, f"{len(facts)} to {kind}. {what[kind]}"]
 
 
-def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
-    return plan(operation.kind, operation.parameters["groups"], wanted(world.engine))
+def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
+    return plan(operation.kind, operation.parameters["groups"], read_groups(world.engine))
 
 
-def _decide(world: World, operation: Operation) -> Progress:
+def _decide(world: ControlContext, operation: Operation) -> StepResult:
     desired = "running" if operation.kind == "start" else "stopped"
     with world.engine.begin() as connection:
-        hold(connection, operation)
+        lock_operation(connection, operation)
         for name, (_, version) in operation.preview.items():
-            want(connection, name, version, desired)
+            set_desired_state(connection, name, version, desired)
     for name in operation.preview:
-        forgive(world.engine, name)
-    return Progress("done", f"Decided for {len(operation.preview)}.")
+        reset_restart_budget(world.engine, name)
+    return StepResult("done", f"Decided for {len(operation.preview)}.")
 
 
-def _end(world: World, operation: Operation) -> Progress:
+def _end(world: ControlContext, operation: Operation) -> StepResult:
     """Ask the drivers to end that began before the operation was asked for; the supervisor sees to it."""
     for name in operation.preview:
-        forgive(world.engine, name)
+        reset_restart_budget(world.engine, name)
     old = _end_old(world, operation)
     if old:
-        return Progress("waiting", f"Still to end: {some(old)}.")
-    return Progress("done", "Their drivers have ended.")
+        return StepResult("waiting", f"Still to end: {join_limited(old)}.")
+    return StepResult("done", "Their drivers have ended.")
 
 
-def _end_old(world: World, operation: Operation) -> list[str]:
+def _end_old(world: ControlContext, operation: Operation) -> list[str]:
     """Ask old drivers to end; return their groups. One that nobody has started here can be asked once it is found."""
-    runs, drivers = open_runs(world.engine), driving(world.engine)
+    runs, drivers = open_runs(world.engine), active_drivers(world.engine)
     old = []
     for name in operation.preview:
         run, driver = runs.get(name), drivers.get(name)
@@ -99,22 +115,22 @@ def _end_old(world: World, operation: Operation) -> list[str]:
     return old
 
 
-def _see_stopped(world: World, operation: Operation) -> Progress:
-    there = wanted(world.engine)
+def _see_stopped(world: ControlContext, operation: Operation) -> StepResult:
+    there = read_groups(world.engine)
     # Where somebody wished otherwise since, the last wish wins.
     names = {name for name in operation.preview if name in there and there[name].desired == "stopped"}
-    left = sorted(names & (open_runs(world.engine).keys() | driving(world.engine).keys()))
+    left = sorted(names & (open_runs(world.engine).keys() | active_drivers(world.engine).keys()))
     if left:
-        return Progress("waiting", f"Still to end: {some(left)}.")
+        return StepResult("waiting", f"Still to end: {join_limited(left)}.")
     others = sorted(set(operation.preview) - names)
-    wished = f" Somebody wished otherwise since of {some(others)}." if others else ""
-    return Progress("done", f"No driver runs of {len(names)}.{wished}")
+    wished = f" Somebody wished otherwise since of {join_limited(others)}." if others else ""
+    return StepResult("done", f"No driver runs of {len(names)}.{wished}")
 
 
-def _see_running(world: World, operation: Operation) -> Progress:
+def _see_running(world: ControlContext, operation: Operation) -> StepResult:
     if operation.kind == "restart":
         _end_old(world, operation)  # one whose lease had run out may have come back
-    drivers, there, runs = driving(world.engine), wanted(world.engine), open_runs(world.engine)
+    drivers, there, runs = active_drivers(world.engine), read_groups(world.engine), open_runs(world.engine)
     left = []
     for name in operation.preview:
         if name not in there or there[name].desired == "stopped":
@@ -125,23 +141,23 @@ def _see_running(world: World, operation: Operation) -> Progress:
         if driver is None or driver.state != "running" or not (goes_on or driver.since > operation.asked_at):
             left.append(name)
     if left:
-        return Progress("waiting", f"No new driver has told that it runs yet: {some(left)}.")
-    return Progress("done", "Their drivers tell that they run.")
+        return StepResult("waiting", f"No new driver has told that it runs yet: {join_limited(left)}.")
+    return StepResult("done", "Their drivers tell that they run.")
 
 
 def _done(operation: Operation) -> str:
     said = {"start": "Started and seen", "stop": "Stopped and seen", "restart": "Restarted and seen"}
-    return f"{said[operation.kind]}: {some(operation.parameters['groups'])}."
+    return f"{said[operation.kind]}: {join_limited(operation.parameters['groups'])}."
 
 
-_RUNS = StepKind("see", _see_running, _RUNS_SECONDS, verifies=True)
+_RUNS = StepDefinition("see", _see_running, _RUNS_SECONDS, verifies=True)
 KINDS: Final = {
-    "start": Kind("start", (StepKind("decide", _decide, 30.0), _RUNS), _facts, _done),
-    "stop": Kind(
+    "start": OperationDefinition("start", (StepDefinition("decide", _decide, 30.0), _RUNS), _facts, _done),
+    "stop": OperationDefinition(
         "stop",
-        (StepKind("decide", _decide, 30.0), StepKind("see", _see_stopped, _STOPPED_SECONDS, verifies=True)),
+        (StepDefinition("decide", _decide, 30.0), StepDefinition("see", _see_stopped, _STOPPED_SECONDS, verifies=True)),
         _facts,
         _done,
     ),
-    "restart": Kind("restart", (StepKind("end", _end, _STOPPED_SECONDS), _RUNS), _facts, _done),
+    "restart": OperationDefinition("restart", (StepDefinition("end", _end, _STOPPED_SECONDS), _RUNS), _facts, _done),
 }

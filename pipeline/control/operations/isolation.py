@@ -9,18 +9,24 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pipeline.control.operations import moves
-from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
+from pipeline.control.operations.executor import (
+    ControlContext,
+    OperationDefinition,
+    StepDefinition,
+    StepResult,
+    join_limited,
+)
 from pipeline.control.roles import CONTROLLER
-from pipeline.store.assignments import Seat
-from pipeline.store.groups import Group, Run, create, wanted
-from pipeline.store.operations import Operation, Wish
+from pipeline.store.assignments import GameAssignment
+from pipeline.store.groups import Group, Run, create, read_groups
+from pipeline.store.operations import Intent, Operation
 
 _DEATHS: Final = 2
 _WITHIN_SECONDS: Final = 1800.0
 _PREFIX: Final = "solo-"
 
 
-def suspects(ended: Sequence[Run], carried: Mapping[str, Seat], now: float) -> list[str]:
+def suspects(ended: Sequence[Run], carried: Mapping[str, GameAssignment], now: float) -> list[str]:
     """Return the games to take out of a group whose runs ended so, the newest first; none where nothing is suspected.
 
     `carried` are the group's games. A game without rows to come had nothing that could kill; one that is alone in its
@@ -37,8 +43,8 @@ def suspects(ended: Sequence[Run], carried: Mapping[str, Seat], now: float) -> l
 
 
 def wish(
-    source: Group, ended: Sequence[Run], there: Mapping[str, Seat], taken: Sequence[str], now: float
-) -> Wish | None:
+    source: Group, ended: Sequence[Run], there: Mapping[str, GameAssignment], taken: Sequence[str], now: float
+) -> Intent | None:
     """Return the operation that moves the suspects of a group into a new one, None where nothing is suspected.
 
     `taken` are the names of the groups there are.
@@ -55,28 +61,30 @@ def wish(
         f"Group {source.name} died {_DEATHS} times within {_WITHIN_SECONDS / 60:.0f} minutes with these games in hand; "
         f"the last time: {ended[0].said}"
     )
-    return Wish(
+    return Intent(
         "isolate", targets, CONTROLLER, reason, parameters, preview, idempotency_key=f"isolate-run-{ended[0].run_id}"
     )
 
 
-def _make(world: World, operation: Operation) -> Progress:
+def _make(world: ControlContext, operation: Operation) -> StepResult:
     """Make the group; desired `drained`, so that no other game is placed beside a suspect."""
     name, like = operation.parameters["group"], operation.parameters["like"]
-    there = wanted(world.engine)
+    there = read_groups(world.engine)
     if name not in there:
         source = there[like]
         made = Group(name, source.backend, "drained", None, source.priority, source.spark_master)
         create(world.engine, made, CONTROLLER, operation.reason, world.settings.placement.most_games)
-    return Progress("done", f"Group {name} is there; the controller starts its driver.")
+    return StepResult("done", f"Group {name} is there; the controller starts its driver.")
 
 
 def _done(operation: Operation) -> str:
     games = list(operation.parameters["assignments"])
-    return f"In group {operation.parameters['group']} now, without the others: {some(games)}."
+    return f"In group {operation.parameters['group']} now, without the others: {join_limited(games)}."
 
 
-KIND: Final = Kind("isolate", (StepKind("make", _make, 30.0), *moves.MOVE.steps), moves.MOVE.facts, _done)
+KIND: Final = OperationDefinition(
+    "isolate", (StepDefinition("make", _make, 30.0), *moves.MOVE.steps), moves.MOVE.facts, _done
+)
 
 
 def _in_hand(run: Run) -> list[str]:

@@ -9,14 +9,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
+from pipeline.control.operations.executor import (
+    ControlContext,
+    OperationDefinition,
+    StepDefinition,
+    StepResult,
+    join_limited,
+)
 from pipeline.control.placement.planner import catch_up_seconds, full, most_room
 from pipeline.errors import Refused
 from pipeline.health.lag import seconds_left
 from pipeline.settings import Demux
-from pipeline.store.assignments import GroupSeat, Moved, Seat, group_seats, reassign, require_carried, seats
+from pipeline.store.assignments import (
+    GameAssignment,
+    GroupDriver,
+    Moved,
+    read_assignments,
+    read_group_drivers,
+    reassign,
+    require_carried,
+)
 from pipeline.store.fleet import silence
-from pipeline.store.operations import Operation, Wish, hold
+from pipeline.store.operations import Intent, Operation, lock_operation
 from pipeline.store.placing import GroupLoad, Loads
 
 _RELEASE_SECONDS: Final = 120.0  # a pass may be running; a driver that is dead loses its lease before
@@ -49,19 +63,19 @@ class Plan:
         """What must still be so when the plan is applied."""
         return {each.game_key: [each.source, each.target, each.epoch] for each in self.moves}
 
-    def wish(self, actor: str, reason: str, undoes: str | None = None) -> Wish:
+    def wish(self, actor: str, reason: str, undoes: str | None = None) -> Intent:
         """Return the operation to ask for; `undoes` is the one it is the inverse of."""
         targets = (*(f"game:{each.game_key}" for each in self.moves), *(f"group:{name}" for name in self.desired))
         parameters: dict[str, Any] = {"assignments": {each.game_key: each.target for each in self.moves}}
         if self.desired:
             parameters["desired"] = {name: list(states) for name, states in self.desired.items()}
-        return Wish("move", targets, actor, reason, parameters, self.facts, undoes=undoes)
+        return Intent("move", targets, actor, reason, parameters, self.facts, undoes=undoes)
 
 
 def plan(
     wanted: Mapping[str, str],
-    there: Mapping[str, Seat],
-    groups: Mapping[str, GroupSeat],
+    there: Mapping[str, GameAssignment],
+    groups: Mapping[str, GroupDriver],
     now: float,
     loads: Loads = _NO_LOADS,
 ) -> Plan:
@@ -72,7 +86,7 @@ def plan(
     """
     unknown = sorted(wanted.keys() - there.keys())
     if unknown:
-        raise Refused(f"No such game: {some(unknown)}. `turnout games list` shows those there are.")
+        raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
     require_carried(wanted, there)
     for group in sorted(set(wanted.values())):
         _require_taking(require_group(group, groups), now)
@@ -89,7 +103,7 @@ def plan(
     return planned
 
 
-def require_group(name: str, groups: Mapping[str, GroupSeat]) -> GroupSeat:
+def require_group(name: str, groups: Mapping[str, GroupDriver]) -> GroupDriver:
     """Return a group.
 
     Raises:
@@ -114,7 +128,7 @@ def loads_after(planned: Plan, loads: Loads) -> dict[str, GroupLoad]:
 
 def rendered(
     planned: Plan,
-    there: Mapping[str, Seat],
+    there: Mapping[str, GameAssignment],
     loads: Loads = _NO_LOADS,
     trigger_seconds: float = _TRIGGER_SECONDS,
 ) -> list[str]:
@@ -146,8 +160,8 @@ def _crowded(loads: Loads, after: GroupLoad, coming: Sequence[str]) -> str:
     return f"Group {after.name} has no room for {len(coming)} more: {why}; {there}. Take another group, or fewer games."
 
 
-def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
-    there, groups = seats(world.engine), group_seats(world.engine)
+def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
+    there, groups = read_assignments(world.engine), read_group_drivers(world.engine)
     assignments = operation.parameters["assignments"]
     wanted = operation.parameters.get("desired", {})
     for name, (was, then) in wanted.items():
@@ -156,7 +170,7 @@ def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
         carried = (key for key, seat in there.items() if seat.group == name and seat.retired_at is None)
         new = sorted(set(carried) - assignments.keys())
         if then != "running" and new:
-            raise Refused(f"group {name} has got {len(new)} more since you looked: {some(new)}. Ask again.")
+            raise Refused(f"group {name} has got {len(new)} more since you looked: {join_limited(new)}. Ask again.")
     for name in sorted(set(assignments.values()) - wanted.keys()):
         if name in groups and groups[name].desired != "running":
             raise Refused(f"group {name} takes no games: it is {groups[name].desired}.")
@@ -168,27 +182,27 @@ def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
     return facts
 
 
-def _assign(world: World, operation: Operation) -> Progress:
+def _assign(world: ControlContext, operation: Operation) -> StepResult:
     moves = {key: (epoch, group) for key, (_, group, epoch) in operation.preview.items()}
     desired = {name: (was, then) for name, (was, then) in operation.parameters.get("desired", {}).items()}
     try:
         with world.engine.begin() as connection:
-            hold(connection, operation)
+            lock_operation(connection, operation)
             reassign(connection, moves, desired)
     except Moved as moved:
-        return Progress("failed", str(moved))
+        return StepResult("failed", str(moved))
     marked = "".join(f"Group {name} is {then}. " for name, (_, then) in sorted(desired.items()))
-    return Progress("done", f"{marked}{len(moves)} assigned.")
+    return StepResult("done", f"{marked}{len(moves)} assigned.")
 
 
-def release(world: World, operation: Operation) -> Progress:
+def release(world: ControlContext, operation: Operation) -> StepResult:
     """Wait until the old drivers, the first of what the preview says of each game, have let the games go.
 
     One that somebody has assigned anew since, perhaps back to its old group, is waited for no more: the last wish wins.
     """
     if not world.settings.store.leases:
-        return Progress("done", "Leases are off: nobody is asked to let go.")
-    there = seats(world.engine)
+        return StepResult("done", "Leases are off: nobody is asked to let go.")
+    there = read_assignments(world.engine)
     held = [
         key
         for key, (source, *_, epoch) in operation.preview.items()
@@ -197,33 +211,36 @@ def release(world: World, operation: Operation) -> Progress:
     if held:
         holders = Counter(str(operation.preview[key][0]) for key in held)
         who = ", ".join(f"{group} still holds {count}" for group, count in sorted(holders.items()))
-        return Progress(
+        return StepResult(
             "waiting",
-            f"Group {who}: {some(held)}. A driver lets go when its pass has ended; restart it if it is stuck in one.",
+            f"Group {who}: {join_limited(held)}. "
+            "A driver lets go when its pass has ended; restart it if it is stuck in one.",
         )
-    return Progress("done", "The old drivers have let go.")
+    return StepResult("done", "The old drivers have let go.")
 
 
-def _take(world: World, operation: Operation) -> Progress:
-    there = seats(world.engine)
+def _take(world: ControlContext, operation: Operation) -> StepResult:
+    there = read_assignments(world.engine)
     missing = [
         key for key, (_, group, epoch) in operation.preview.items() if not _is_taken(there[key], group, epoch, world)
     ]
     if missing:
         groups = sorted({str(operation.preview[key][1]) for key in missing})
-        return Progress("waiting", f"Group {', '.join(groups)} has not taken {len(missing)} yet: {some(missing)}.")
-    return Progress("done", "The new drivers hold all of them.")
+        return StepResult(
+            "waiting", f"Group {', '.join(groups)} has not taken {len(missing)} yet: {join_limited(missing)}."
+        )
+    return StepResult("done", "The new drivers hold all of them.")
 
 
-def _is_taken(seat: Seat, group: str, epoch: int, world: World) -> bool:
+def _is_taken(seat: GameAssignment, group: str, epoch: int, world: ControlContext) -> bool:
     if seat.epoch > epoch + 1:
         return True  # somebody has moved it on since: the final wish wins
     return seat.held_by == group if world.settings.store.leases else seat.told_group == group
 
 
-def _see(world: World, operation: Operation) -> Progress:
+def _see(world: ControlContext, operation: Operation) -> StepResult:
     """Look whether the new drivers tell of the games, and each runs, catches up or has nothing to do."""
-    there = seats(world.engine)
+    there = read_assignments(world.engine)
     unseen = []
     for key, (_, group, epoch) in operation.preview.items():
         seat = there[key]
@@ -236,12 +253,14 @@ def _see(world: World, operation: Operation) -> Progress:
     if unseen:
         behind = sum(max(there[key].last_seq - (there[key].cursor_seq or 0), 0) for key in unseen)
         left = _left(world, operation, [there[key] for key in unseen])
-        return Progress("waiting", f"{len(unseen)} not caught up yet, {behind} seqs in all: {some(unseen)}. {left}")
+        return StepResult(
+            "waiting", f"{len(unseen)} not caught up yet, {behind} seqs in all: {join_limited(unseen)}. {left}"
+        )
     world.seen.pop(operation.operation_id, None)
-    return Progress("done", "Each is told of by its new driver and reads on from its cursor.")
+    return StepResult("done", "Each is told of by its new driver and reads on from its cursor.")
 
 
-def _left(world: World, operation: Operation, unseen: Sequence[Seat]) -> str:
+def _left(world: ControlContext, operation: Operation, unseen: Sequence[GameAssignment]) -> str:
     """Say how long the games that are behind still need, as far as this process has seen their lag fall."""
     lags = [
         seat.backlog_age_seconds if seat.told_group == operation.preview[seat.game_key][1] else None for seat in unseen
@@ -266,8 +285,8 @@ def _done(operation: Operation) -> str:
 
 def undo(
     operation: Operation,
-    there: Mapping[str, Seat],
-    groups: Mapping[str, GroupSeat],
+    there: Mapping[str, GameAssignment],
+    groups: Mapping[str, GroupDriver],
     now: float,
     loads: Loads = _NO_LOADS,
 ) -> Plan:
@@ -289,20 +308,20 @@ def undo(
     return replace(plan(wanted, there, {**groups, **as_then}, now, loads), desired=back)
 
 
-MOVE: Final = Kind(
+MOVE: Final = OperationDefinition(
     "move",
     (
-        StepKind("assign", _assign, 30.0),
-        StepKind("release", release, _RELEASE_SECONDS),
-        StepKind("take", _take, _TAKE_SECONDS),
-        StepKind("see", _see, _SEEN_SECONDS, verifies=True),
+        StepDefinition("assign", _assign, 30.0),
+        StepDefinition("release", release, _RELEASE_SECONDS),
+        StepDefinition("take", _take, _TAKE_SECONDS),
+        StepDefinition("see", _see, _SEEN_SECONDS, verifies=True),
     ),
     _facts,
     _done,
 )
 
 
-def _require_taking(group: GroupSeat, now: float) -> None:
+def _require_taking(group: GroupDriver, now: float) -> None:
     if group.desired != "running":
         raise Refused(f"Group {group.name} takes no games: it is {group.desired}. Set it running, or take another.")
     why = silence(group.state, group.heartbeat_at, now)

@@ -4,18 +4,24 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
+from pipeline.control.operations.executor import (
+    ControlContext,
+    OperationDefinition,
+    StepDefinition,
+    StepResult,
+    join_limited,
+)
 from pipeline.errors import Refused
-from pipeline.store.assignments import Seat, require_carried, seats
-from pipeline.store.operations import Operation, Wish, hold
-from pipeline.store.stream_control import Decision, Desired, ask_retry_within, ask_within, decided
+from pipeline.store.assignments import GameAssignment, read_assignments, require_carried
+from pipeline.store.operations import Intent, Operation, lock_operation
+from pipeline.store.stream_control import Desired, StreamControl, ask_retry_within, ask_within, decided
 
 _SEEN_SECONDS: Final = 120.0
-_NOTHING: Final = Decision()
+_NOTHING: Final = StreamControl()
 
 
 def plan(
-    kind: str, keys: Sequence[str], there: Mapping[str, Seat], decisions: Mapping[str, Decision]
+    kind: str, keys: Sequence[str], there: Mapping[str, GameAssignment], decisions: Mapping[str, StreamControl]
 ) -> dict[str, Any]:
     """Return what an operation is about, game key → what is decided now; games it would change nothing of are left out.
 
@@ -24,7 +30,7 @@ def plan(
     """
     unknown = sorted(set(keys) - there.keys())
     if unknown:
-        raise Refused(f"No such game: {some(unknown)}. `turnout games list` shows those there are.")
+        raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
     require_carried(keys, there)
     made = {key: decisions.get(key, _NOTHING) for key in sorted(set(keys))}
     if kind == "retry":  # how often it has failed may change every second
@@ -33,47 +39,47 @@ def plan(
     return {key: each.desired for key, each in made.items() if each.desired == left}
 
 
-def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Wish:
+def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Intent:
     """Return the operation to ask for; `undoes` is the one it is the inverse of."""
     targets = tuple(f"game:{key}" for key in facts)
-    return Wish(kind, targets, actor, reason, {"games": sorted(facts)}, facts, undoes=undoes)
+    return Intent(kind, targets, actor, reason, {"games": sorted(facts)}, facts, undoes=undoes)
 
 
-def rendered(kind: str, facts: Mapping[str, Any], there: Mapping[str, Seat]) -> list[str]:
+def rendered(kind: str, facts: Mapping[str, Any], there: Mapping[str, GameAssignment]) -> list[str]:
     """Return what an operation does, as lines for people."""
     lines = [f"{key}: {there[key].lane or 'nothing told'} in group {there[key].group}" for key in facts]
     return [*lines, f"{len(facts)} to {kind}. No other stream is touched."]
 
 
-def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
+def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
     keys = operation.parameters["games"]
     if operation.kind == "retry":
-        plan("retry", keys, seats(world.engine), {})
+        plan("retry", keys, read_assignments(world.engine), {})
         return dict.fromkeys(keys, "stopped")
-    return plan(operation.kind, keys, seats(world.engine), decided(world.engine))
+    return plan(operation.kind, keys, read_assignments(world.engine), decided(world.engine))
 
 
-def _decide(world: World, operation: Operation) -> Progress:
+def _decide(world: ControlContext, operation: Operation) -> StepResult:
     desired: Desired = "paused" if operation.kind == "pause" else "running"
     with world.engine.begin() as connection:
-        hold(connection, operation)
+        lock_operation(connection, operation)
         for key in operation.parameters["games"]:
             if operation.kind == "retry":
                 ask_retry_within(connection, key, operation.actor)
             else:
                 ask_within(connection, key, operation.actor, desired=desired)
-    return Progress("done", f"Decided for {len(operation.parameters['games'])}.")
+    return StepResult("done", f"Decided for {len(operation.parameters['games'])}.")
 
 
-def _see(world: World, operation: Operation) -> Progress:
-    there = seats(world.engine)
+def _see(world: ControlContext, operation: Operation) -> StepResult:
+    there = read_assignments(world.engine)
     unseen = [key for key in operation.parameters["games"] if not _is_told(operation, there[key])]
     if unseen:
-        return Progress("waiting", f"No driver has told of {len(unseen)} yet: {some(unseen)}.")
-    return Progress("done", "Their drivers tell of it.")
+        return StepResult("waiting", f"No driver has told of {len(unseen)} yet: {join_limited(unseen)}.")
+    return StepResult("done", "Their drivers tell of it.")
 
 
-def _is_told(operation: Operation, seat: Seat) -> bool:
+def _is_told(operation: Operation, seat: GameAssignment) -> bool:
     if (seat.told_at or 0.0) <= operation.asked_at or seat.told_group != seat.group:
         return False
     if operation.kind == "pause":
@@ -82,12 +88,12 @@ def _is_told(operation: Operation, seat: Seat) -> bool:
 
 
 def _done(said: str, operation: Operation) -> str:
-    return f"{said}: {some(operation.parameters['games'])}."
+    return f"{said}: {join_limited(operation.parameters['games'])}."
 
 
-def _kind(name: str, said: str) -> Kind:
-    steps = (StepKind("decide", _decide, 30.0), StepKind("see", _see, _SEEN_SECONDS, verifies=True))
-    return Kind(name, steps, _facts, partial(_done, said))
+def _kind(name: str, said: str) -> OperationDefinition:
+    steps = (StepDefinition("decide", _decide, 30.0), StepDefinition("see", _see, _SEEN_SECONDS, verifies=True))
+    return OperationDefinition(name, steps, _facts, partial(_done, said))
 
 
 KINDS: Final = {

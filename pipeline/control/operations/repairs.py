@@ -19,7 +19,13 @@ from sqlalchemy import Engine
 
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
+from pipeline.control.operations.executor import (
+    ControlContext,
+    OperationDefinition,
+    StepDefinition,
+    StepResult,
+    join_limited,
+)
 from pipeline.delta import generation
 from pipeline.delta.quarantine import REASONS
 from pipeline.delta.table import CursorTable
@@ -32,16 +38,16 @@ from pipeline.repair.rebuild import Replaced, rebuild
 from pipeline.repair.replay import KILLS_WORKER, Replayed, replay_all
 from pipeline.repair.report import render_rebuilt
 from pipeline.settings import Paths
-from pipeline.store.assignments import Seat, group_seats, seats
+from pipeline.store.assignments import GameAssignment, read_assignments, read_group_drivers
 from pipeline.store.fleet import silence
 from pipeline.store.games import record_generation, registered_keys, retired_games
-from pipeline.store.operations import Operation, Wish, begin_step, end_step, steps
-from pipeline.store.stream_control import Decision, ask_retry, decided
+from pipeline.store.operations import Intent, Operation, begin_step, end_step, steps
+from pipeline.store.stream_control import StreamControl, ask_retry, decided
 
 _WORK_SECONDS: Final = 6 * 3600.0  # a game's whole bronze may be read, and others may be before it
 _SEEN_SECONDS: Final = 300.0
 _TRIES: Final = 3  # a row that kills who reads it must not kill controllers without end
-_NOTHING: Final = Decision()
+_NOTHING: Final = StreamControl()
 _PERHAPS_A_ROW: Final = (
     "perhaps a row kills who reads it. Start the game's group, which finds such a row and puts it into quarantine; "
     "then ask again."
@@ -84,13 +90,17 @@ def plan(kind: str, keys: Sequence[str], subjects: Mapping[str, Subject]) -> dic
     wanted = sorted(set(keys))
     unknown = [key for key in wanted if key not in subjects]
     if unknown:
-        raise Refused(f"No such game: {some(unknown)}. `turnout games list` shows those there are.")
+        raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
     if retired := [key for key in wanted if subjects[key].retired]:
-        raise Refused(f"Retired: {some(retired)}. Run `turnout repair restore` first.")
+        raise Refused(f"Retired: {join_limited(retired)}. Run `turnout repair restore` first.")
     if bare := [key for key in wanted if not subjects[key].schemas]:
-        raise Refused(f"No schema is registered for {some(bare)}: all its rows would be refused. Register one first.")
+        raise Refused(
+            f"No schema is registered for {join_limited(bare)}: all its rows would be refused. Register one first."
+        )
     if kind == "rebuild" and (empty := [key for key in wanted if subjects[key].generation is None]):
-        raise Refused(f"There is no table yet of {some(empty)}. A stream makes one from bronze: start its group.")
+        raise Refused(
+            f"There is no table yet of {join_limited(empty)}. A stream makes one from bronze: start its group."
+        )
     return {key: subjects[key].generation if kind == "rebuild" else subjects[key].schemas for key in wanted}
 
 
@@ -103,10 +113,10 @@ def plan_all(paths: Paths, environment: str, engine: Engine, choice: Mapping[str
     return plan("replay", [key for key, each in subjects.items() if each.schemas and not each.retired], subjects)
 
 
-def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, choice: Mapping[str, str | None]) -> Wish:
+def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, choice: Mapping[str, str | None]) -> Intent:
     """Return the operation to ask for; `choice` is which rows a replay takes, see `selection`."""
     targets = tuple(f"game:{key}" for key in facts)
-    return Wish(kind, targets, actor, reason, {"games": sorted(facts), **choice}, facts)
+    return Intent(kind, targets, actor, reason, {"games": sorted(facts), **choice}, facts)
 
 
 def choice(refused_for: str | None, since: datetime | None, until: datetime | None) -> dict[str, str | None]:
@@ -157,24 +167,24 @@ def newest_generation(paths: Paths, environment: str, key: str) -> int | None:
     return None if table is None else generation.newest(table.transaction_version, environment, GameKey(key))
 
 
-def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
+def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
     keys = operation.parameters["games"]
     return plan(operation.kind, keys, observe(world.paths, world.settings.environment, world.engine, keys))
 
 
-def _rebuild(world: World, operation: Operation) -> Progress:
+def _rebuild(world: ControlContext, operation: Operation) -> StepResult:
     work = partial(_rebuild_all, world, operation)
     return worked(world, operation, work, f"{len(operation.preview)} being rebuilt; the old tables serve meanwhile.")
 
 
-def _replay(world: World, operation: Operation) -> Progress:
+def _replay(world: ControlContext, operation: Operation) -> StepResult:
     work = partial(_replay_all, world, operation)
     return worked(world, operation, work, f"Rows of {len(operation.preview)} are being decoded.")
 
 
 def worked(
-    world: World, operation: Operation, work: Callable[[], str], meanwhile: str, perhaps: str = _PERHAPS_A_ROW
-) -> Progress:
+    world: ControlContext, operation: Operation, work: Callable[[], str], meanwhile: str, perhaps: str = _PERHAPS_A_ROW
+) -> StepResult:
     """Begin the work where it is not being done in this process, and tell when it is done.
 
     Each process that begins it leaves a step of its own in the journal, so that one that dies of it is not forgotten.
@@ -190,12 +200,12 @@ def worked(
         _end_try(world, operation, "failed", f"{type(error).__name__}: {error}"[:500])
         raise
     if said is None:
-        return Progress("waiting", meanwhile)
+        return StepResult("waiting", meanwhile)
     _end_try(world, operation, "done", said)
-    return Progress("done", said)
+    return StepResult("done", said)
 
 
-def _begin_try(world: World, operation: Operation, perhaps: str) -> None:
+def _begin_try(world: ControlContext, operation: Operation, perhaps: str) -> None:
     _end_try(world, operation, "failed", "The controller that did it has ended.")
     before = sum(each.name.startswith("try ") for each in steps(world.engine, operation.operation_id))
     if before >= _TRIES:
@@ -203,13 +213,13 @@ def _begin_try(world: World, operation: Operation, perhaps: str) -> None:
     begin_step(world.engine, operation, f"try {before + 1}", f"By pid {os.getpid()} on {socket.gethostname()}.")
 
 
-def _end_try(world: World, operation: Operation, state: Any, said: str) -> None:
+def _end_try(world: ControlContext, operation: Operation, state: Any, said: str) -> None:
     for each in steps(world.engine, operation.operation_id):
         if each.name.startswith("try ") and each.state == "running":
             end_step(world.engine, operation, each.number, state, said)
 
 
-def _rebuild_all(world: World, operation: Operation) -> str:
+def _rebuild_all(world: ControlContext, operation: Operation) -> str:
     schemas, known = LocalRegistry(world.engine).snapshot(), known_names(world.engine)
     said, failed = [], []
     for key, replaces in sorted(operation.preview.items()):
@@ -220,11 +230,11 @@ def _rebuild_all(world: World, operation: Operation) -> str:
             failed.append(f"{key}: {first_line(error)}")
     if failed:
         others = f" The other {len(said)} are rebuilt." if said else ""
-        raise Refused(f"{some(failed)}{others}")
-    return f"{some(said)}."
+        raise Refused(f"{join_limited(failed)}{others}")
+    return f"{join_limited(said)}."
 
 
-def _rebuild_one(world: World, schemas: SchemaSet, game: Game, replaces: int) -> str:
+def _rebuild_one(world: ControlContext, schemas: SchemaSet, game: Game, replaces: int) -> str:
     try:
         done = rebuild(world.paths, world.settings.environment, world.engine, schemas, game, replaces)
     except Replaced:  # by a controller that was killed right after the switch: what it did not come to is done here
@@ -238,24 +248,24 @@ def _rebuild_one(world: World, schemas: SchemaSet, game: Game, replaces: int) ->
     return render_rebuilt(done)
 
 
-def _retry_stream(world: World, key: str, actor: str) -> None:
+def _retry_stream(world: ControlContext, key: str, actor: str) -> None:
     """Let a stream that is parked or waits run again: what it failed of was about the old table, or it fails again."""
     if decided(world.engine).get(key, _NOTHING).failures:
         ask_retry(world.engine, key, actor)
 
 
-def _replay_all(world: World, operation: Operation) -> str:
+def _replay_all(world: ControlContext, operation: Operation) -> str:
     schemas, known = LocalRegistry(world.engine).snapshot(), _chosen(world, operation)
     chosen = selection(operation.parameters, known)
     done = replay_all(world.paths, world.settings.environment, schemas, known, chosen, dry_run=False)
     said = _counted([each.done for each in done])
     failed = [f"{each.game_key}: {plain(each.error)}" for each in done if each.error]
     if failed:
-        raise Refused(f"{some(failed)}. Of the others {said}")
+        raise Refused(f"{join_limited(failed)}. Of the others {said}")
     return said
 
 
-def _chosen(world: World, operation: Operation) -> dict[str, str]:
+def _chosen(world: ControlContext, operation: Operation) -> dict[str, str]:
     known = known_names(world.engine)
     return {key: known[key] for key in operation.preview}
 
@@ -272,28 +282,28 @@ def _counted(done: Sequence[Replayed]) -> str:
     return f"{', '.join(f'{count:,} {name}' for name, count in counts.items())}."
 
 
-def _see_replayed(world: World, operation: Operation) -> Progress:
+def _see_replayed(world: ControlContext, operation: Operation) -> StepResult:
     """Count what is left of the chosen rows; quarantine may be large, so that is done in a thread, too."""
     name = f"{operation.operation_id} see"
     world.works.begin(name, partial(_left, world, operation))
     said = world.works.take(name)
     if said is None:
-        return Progress("waiting", "What is left in quarantine is being counted.")
-    return Progress("done", said)
+        return StepResult("waiting", "What is left in quarantine is being counted.")
+    return StepResult("done", said)
 
 
-def _left(world: World, operation: Operation) -> str:
+def _left(world: ControlContext, operation: Operation) -> str:
     known, left = _chosen(world, operation), 0
     with opened(world.paths, known, selection(operation.parameters, known)) as found:
         left = sum(found.places(name).num_rows for name in known.values())
     return f"{left:,} of such rows are in quarantine now."
 
 
-def _see_rebuilt(world: World, operation: Operation) -> Progress:
+def _see_rebuilt(world: ControlContext, operation: Operation) -> StepResult:
     """Look whether the driver of each goes on with the new table; where none runs, the table itself is looked at."""
     journal = steps(world.engine, operation.operation_id)
     switched = max(each.ended_at or 0.0 for each in journal if each.name == "rebuild")
-    there, groups, decisions = seats(world.engine), group_seats(world.engine), decided(world.engine)
+    there, groups, decisions = read_assignments(world.engine), read_group_drivers(world.engine), decided(world.engine)
     waiting, alone, parked = [], [], []
     for key in operation.preview:
         seat = there.get(key)
@@ -307,15 +317,15 @@ def _see_rebuilt(world: World, operation: Operation) -> Progress:
         elif seat.lane != "PAUSED" and (seat.lane == "QUARANTINED" or decision.failures or not _goes_on(world, seat)):
             waiting.append(key)
     if waiting:
-        late = f"The drivers of {len(waiting)} do not go on with the new table yet: {some(waiting)}."
-        return Progress("waiting", late)
+        late = f"The drivers of {len(waiting)} do not go on with the new table yet: {join_limited(waiting)}."
+        return StepResult("waiting", late)
     said = ["The drivers go on with the new tables."] if len(alone) < len(operation.preview) else []
-    said += [f"Parked again, to be tried again by `turnout repair retry`: {some(parked)}."] if parked else []
-    said += [f"No driver carries {some(alone)} now."] if alone else []
-    return Progress("done", " ".join(said))
+    said += [f"Parked again, to be tried again by `turnout repair retry`: {join_limited(parked)}."] if parked else []
+    said += [f"No driver carries {join_limited(alone)} now."] if alone else []
+    return StepResult("done", " ".join(said))
 
 
-def _goes_on(world: World, seat: Seat) -> bool:
+def _goes_on(world: ControlContext, seat: GameAssignment) -> bool:
     """Tell whether a driver has come as far as the new table: a cursor below its own is the old generation's."""
     newest = newest_generation(world.paths, world.settings.environment, seat.game_key) or 1
     app_id = stream_app_id(world.settings.environment, GameKey(seat.game_key), newest)
@@ -324,24 +334,24 @@ def _goes_on(world: World, seat: Seat) -> bool:
 
 
 def _done(said: str, operation: Operation) -> str:
-    return f"{said}: {some(sorted(operation.preview))}."
+    return f"{said}: {join_limited(sorted(operation.preview))}."
 
 
 KINDS: Final = {
-    "replay": Kind(
+    "replay": OperationDefinition(
         "replay",
         (
-            StepKind("replay", _replay, _WORK_SECONDS, tells=True),
-            StepKind("see", _see_replayed, _SEEN_SECONDS, verifies=True, tells=True),
+            StepDefinition("replay", _replay, _WORK_SECONDS, tells=True),
+            StepDefinition("see", _see_replayed, _SEEN_SECONDS, verifies=True, tells=True),
         ),
         _facts,
         partial(_done, "Replayed"),
     ),
-    "rebuild": Kind(
+    "rebuild": OperationDefinition(
         "rebuild",
         (
-            StepKind("rebuild", _rebuild, _WORK_SECONDS, tells=True),
-            StepKind("see", _see_rebuilt, _SEEN_SECONDS, verifies=True, tells=True),
+            StepDefinition("rebuild", _rebuild, _WORK_SECONDS, tells=True),
+            StepDefinition("see", _see_rebuilt, _SEEN_SECONDS, verifies=True, tells=True),
         ),
         _facts,
         partial(_done, "Rebuilt"),

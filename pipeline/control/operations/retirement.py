@@ -7,20 +7,26 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from pipeline.control.operations.executor import Kind, Progress, StepKind, World, some
+from pipeline.control.operations.executor import (
+    ControlContext,
+    OperationDefinition,
+    StepDefinition,
+    StepResult,
+    join_limited,
+)
 from pipeline.control.operations.moves import release
 from pipeline.errors import Refused
 from pipeline.store import assignments as store
-from pipeline.store.assignments import Moved, Seat, seats
+from pipeline.store.assignments import GameAssignment, Moved, read_assignments
 from pipeline.store.games import assign_waiting
-from pipeline.store.operations import Operation, Wish, hold
+from pipeline.store.operations import Intent, Operation, lock_operation
 
 _RELEASE_SECONDS: Final = 120.0  # as long as a move waits for it
 _SEEN_SECONDS: Final = 300.0
 INVERSE: Final = {"retire": "restore", "restore": "retire"}
 
 
-def plan(kind: str, keys: Sequence[str], there: Mapping[str, Seat]) -> dict[str, Any]:
+def plan(kind: str, keys: Sequence[str], there: Mapping[str, GameAssignment]) -> dict[str, Any]:
     """Return what an operation is about, game key → its group and the epoch of its assignment.
 
     Games it would change nothing of are left out.
@@ -30,18 +36,18 @@ def plan(kind: str, keys: Sequence[str], there: Mapping[str, Seat]) -> dict[str,
     """
     unknown = sorted(set(keys) - there.keys())
     if unknown:
-        raise Refused(f"No such game: {some(unknown)}. `turnout games list` shows those there are.")
+        raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
     chosen = [key for key in sorted(set(keys)) if (there[key].retired_at is None) == (kind == "retire")]
     return {key: [there[key].group, there[key].epoch] for key in chosen}
 
 
-def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Wish:
+def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Intent:
     """Return the operation to ask for; `undoes` is the one it is the inverse of."""
     targets = tuple(f"game:{key}" for key in facts)
-    return Wish(kind, targets, actor, reason, {"games": sorted(facts)}, facts, undoes=undoes)
+    return Intent(kind, targets, actor, reason, {"games": sorted(facts)}, facts, undoes=undoes)
 
 
-def rendered(kind: str, facts: Mapping[str, Any], there: Mapping[str, Seat]) -> list[str]:
+def rendered(kind: str, facts: Mapping[str, Any], there: Mapping[str, GameAssignment]) -> list[str]:
     """Return what an operation does, as lines for people."""
     lines = []
     for key in facts:
@@ -54,46 +60,46 @@ def rendered(kind: str, facts: Mapping[str, Any], there: Mapping[str, Seat]) -> 
     return [*lines, f"{len(facts)} to {kind}. {what[kind]}"]
 
 
-def _facts(world: World, operation: Operation) -> Mapping[str, Any]:
-    return plan(operation.kind, operation.parameters["games"], seats(world.engine))
+def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
+    return plan(operation.kind, operation.parameters["games"], read_assignments(world.engine))
 
 
-def _retire(world: World, operation: Operation) -> Progress:
+def _retire(world: ControlContext, operation: Operation) -> StepResult:
     return _change(world, operation, "retired")
 
 
-def _restore(world: World, operation: Operation) -> Progress:
+def _restore(world: ControlContext, operation: Operation) -> StepResult:
     progress = _change(world, operation, "restored")
     if progress.state == "done":
         assign_waiting(world.engine, world.settings.placement.most_games)
     return progress
 
 
-def _change(world: World, operation: Operation, said: str) -> Progress:
+def _change(world: ControlContext, operation: Operation, said: str) -> StepResult:
     change = store.retire if operation.kind == "retire" else store.restore
     try:
         with world.engine.begin() as connection:
-            hold(connection, operation)
+            lock_operation(connection, operation)
             change(connection, {key: epoch for key, (_, epoch) in operation.preview.items()})
     except Moved as moved:
-        return Progress("failed", f"Nothing was {said}: {moved}.")
-    return Progress("done", f"{len(operation.preview)} {said}.")
+        return StepResult("failed", f"Nothing was {said}: {moved}.")
+    return StepResult("done", f"{len(operation.preview)} {said}.")
 
 
-def _see(world: World, operation: Operation) -> Progress:
+def _see(world: ControlContext, operation: Operation) -> StepResult:
     """Look whether a driver tells of each, and each runs, has caught up or is not to run."""
-    there = seats(world.engine)
+    there = read_assignments(world.engine)
     homeless = [key for key in operation.preview if there[key].group is None and there[key].retired_at is None]
     if homeless:
         assign_waiting(world.engine, world.settings.placement.most_games)
-        return Progress("waiting", f"There is no group yet for {len(homeless)}: {some(homeless)}.")
+        return StepResult("waiting", f"There is no group yet for {len(homeless)}: {join_limited(homeless)}.")
     unseen = [key for key in operation.preview if not _is_back(there[key], operation)]
     if unseen:
-        return Progress("waiting", f"{len(unseen)} not caught up yet: {some(unseen)}.")
-    return Progress("done", "Each is told of by its driver and reads on from its cursor.")
+        return StepResult("waiting", f"{len(unseen)} not caught up yet: {join_limited(unseen)}.")
+    return StepResult("done", "Each is told of by its driver and reads on from its cursor.")
 
 
-def _is_back(seat: Seat, operation: Operation) -> bool:
+def _is_back(seat: GameAssignment, operation: Operation) -> bool:
     if seat.retired_at is not None:
         return True  # somebody has retired it again since: the final wish wins
     told = seat.told_group == seat.group and (seat.told_at or 0.0) > operation.asked_at
@@ -101,19 +107,19 @@ def _is_back(seat: Seat, operation: Operation) -> bool:
 
 
 def _done(said: str, operation: Operation) -> str:
-    return f"{said}: {some(operation.parameters['games'])}."
+    return f"{said}: {join_limited(operation.parameters['games'])}."
 
 
 KINDS: Final = {
-    "retire": Kind(
+    "retire": OperationDefinition(
         "retire",
-        (StepKind("retire", _retire, 30.0), StepKind("release", release, _RELEASE_SECONDS, verifies=True)),
+        (StepDefinition("retire", _retire, 30.0), StepDefinition("release", release, _RELEASE_SECONDS, verifies=True)),
         _facts,
         partial(_done, "Retired"),
     ),
-    "restore": Kind(
+    "restore": OperationDefinition(
         "restore",
-        (StepKind("restore", _restore, 30.0), StepKind("see", _see, _SEEN_SECONDS, verifies=True)),
+        (StepDefinition("restore", _restore, 30.0), StepDefinition("see", _see, _SEEN_SECONDS, verifies=True)),
         _facts,
         partial(_done, "Restored"),
     ),

@@ -12,18 +12,18 @@ from typing import Final
 from sqlalchemy import Engine
 
 from pipeline.control.operations import moves
-from pipeline.control.operations.executor import some
+from pipeline.control.operations.executor import join_limited
 from pipeline.control.placement.planner import leaving, most_room
 from pipeline.control.processes.backends import process_of
 from pipeline.control.roles import CONTROLLER
-from pipeline.control.supervision.restart_policy import Seen
+from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.errors import Refused
 from pipeline.settings import Placement
-from pipeline.store.assignments import GroupSeat, Seat, group_seats, seats
+from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
 from pipeline.store.fleet import Driver, group_drivers
 from pipeline.store.groups import last_lived
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import Wish, ask, asked_under
+from pipeline.store.operations import Intent, ask, asked_under
 from pipeline.store.placing import Loads
 
 _log = logging.getLogger("turnout")
@@ -52,12 +52,12 @@ class Relief:
     """What is done for one dead group."""
 
     group: str
-    wish: Wish | None  # None: there is nothing to ask for, any more or yet
+    wish: Intent | None  # None: there is nothing to ask for, any more or yet
     alarm: str | None  # what a person should know; None: all of its games go
 
 
 def dead(
-    groups: Sequence[Seen],
+    groups: Sequence[GroupObservation],
     drivers: Mapping[str, Driver],
     lived: Mapping[str, float],
     now: float,
@@ -89,8 +89,8 @@ def dead(
 def plan(
     found: Sequence[Dead],
     asked: Mapping[str, bool],
-    there: Mapping[str, Seat],
-    groups: Mapping[str, GroupSeat],
+    there: Mapping[str, GameAssignment],
+    groups: Mapping[str, GroupDriver],
     loads: Loads,
     clock: float,
 ) -> list[Relief]:
@@ -106,14 +106,16 @@ def plan(
         said = f"group {each.group} is dead: {each.why}"
         if each.key in asked:
             hint = f"Run `turnout groups drain {each.group}` where others have room, or start it"
-            made.append(Relief(each.group, None, f"{said}. {len(mine)} games are still in it: {some(mine)}. {hint}."))
+            made.append(
+                Relief(each.group, None, f"{said}. {len(mine)} games are still in it: {join_limited(mine)}. {hint}.")
+            )
             continue
         placed = leaving(loads, each.group)
         alarm = None
         if placed.unplaced:
             left = [game.game.game_key for game in placed.unplaced]
             room = most_room(placed.after, each.group)
-            alarm = f"{said}. {len(left)} of its {len(mine)} games fit nowhere and stay: {some(left)}; {room}."
+            alarm = f"{said}. {len(left)} of its {len(mine)} games fit nowhere and stay: {join_limited(left)}; {room}."
         wish = None
         if placed.wanted:
             desired = {} if placed.unplaced else {each.group: ("running", "drained")}
@@ -126,7 +128,7 @@ def plan(
 
 
 @dataclass(slots=True)
-class Reliever:
+class Evacuator:
     """Looks after dead groups; what was asked for is in the store, so a controller that follows does not ask again."""
 
     engine: Engine
@@ -136,7 +138,7 @@ class Reliever:
     _looked_at: float = float("-inf")
     _told: str | None = None
 
-    def tick(self, groups: Sequence[Seen], failure: str | None, now: float) -> None:
+    def tick(self, groups: Sequence[GroupObservation], failure: str | None, now: float) -> None:
         """Ask for what is to be done now: `groups` were seen at `now` by the store, `failure` is a mass failure."""
         if now - self._looked_at > _GAP_SECONDS:
             self._watched_since = now
@@ -158,12 +160,12 @@ class Reliever:
         asked = {key: operation.is_open for key, operation in done.items()}
         loads = read_loads(self.engine, clock, self.placement.most_games)
         alarms = []
-        for each in plan(found, asked, seats(self.engine), group_seats(self.engine), loads, clock):
+        for each in plan(found, asked, read_assignments(self.engine), read_group_drivers(self.engine), loads, clock):
             waits = None if each.wish is None else self._ask(each.group, each.wish)
             alarms += [said for said in (each.alarm, waits) if said is not None]
         return alarms
 
-    def _ask(self, group: str, wish: Wish) -> str | None:
+    def _ask(self, group: str, wish: Intent) -> str | None:
         """Ask for a relief; return why it has to wait, None where it has not."""
         try:
             operation = ask(self.engine, wish)
@@ -180,11 +182,11 @@ class Reliever:
         self._told = self.alarm
 
 
-def _has_process(seen: Seen) -> bool:
+def _has_process(seen: GroupObservation) -> bool:
     return seen.run is not None or seen.holder is not None
 
 
-def _is_down(seen: Seen, driver: Driver | None, clock: float) -> bool:
+def _is_down(seen: GroupObservation, driver: Driver | None, clock: float) -> bool:
     """Tell whether a group had a driver, or tries to start one, and has none now."""
     if _has_process(seen):
         return False
@@ -202,7 +204,9 @@ def _left_alone(name: str, driver: Driver, clock: float, minutes: float) -> Dead
     return Dead(name, driver.heartbeat_at, why)
 
 
-def _unstartable(seen: Seen, driver: Driver | None, lived: float | None, now: float, minutes: float) -> Dead | None:
+def _unstartable(
+    seen: GroupObservation, driver: Driver | None, lived: float | None, now: float, minutes: float
+) -> Dead | None:
     """Judge a group that the controller starts. One whose driver starts and dies of its work is not relieved.
 
     The game that kills it would kill the next one; `isolation` parts it from the others.

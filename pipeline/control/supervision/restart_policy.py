@@ -29,7 +29,7 @@ _PROBE_SECONDS: Final = 30.0  # between two tries in a mass failure
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class GroupObservation:
     """One group as it is; times are Unix seconds by the store's clock."""
 
     group: Group
@@ -54,7 +54,7 @@ class Action:
     until: float | None = None  # of a wait: when it is over, where that is known
 
 
-def plan(groups: Sequence[Seen], alarm: str | None, now: float) -> list[Action]:
+def plan(groups: Sequence[GroupObservation], alarm: str | None, now: float) -> list[Action]:
     """Return what to do now; doing it and planning again gives only waits. `alarm` is what `mass_failure` says."""
     actions = [action for seen in groups if (action := _of_run(seen, now)) is not None]
     starting = sum(_is_starting(seen, now) for seen in groups)
@@ -69,7 +69,7 @@ def plan(groups: Sequence[Seen], alarm: str | None, now: float) -> list[Action]:
     return actions
 
 
-def mass_failure(groups: Iterable[Seen], now: float) -> str | None:
+def mass_failure(groups: Iterable[GroupObservation], now: float) -> str | None:
     """Say that many groups died at once, which no group alone is to blame for; None where they did not."""
     ours = [seen for seen in groups if seen.group.backend != "none"]
     died = sorted(seen.group.name for seen in ours if any(_died_since(seen, now - _MASS_SECONDS)))
@@ -94,7 +94,7 @@ def pause_after(ended: Sequence[Run]) -> float:
     return longest * random.Random(ended[0].run_id).uniform(0.5, 1.0)  # noqa: S311 - so that not all start at once
 
 
-def _of_run(seen: Seen, now: float) -> Action | None:
+def _of_run(seen: GroupObservation, now: float) -> Action | None:
     """Return what to do about a group's process, None where it may go on."""
     group, run = seen.group, seen.run
     if group.defect is not None:
@@ -124,13 +124,15 @@ def _of_run(seen: Seen, now: float) -> Action | None:
     return Action("kill", group.name, said, run.run_id, run.reference)
 
 
-def _wants_start(seen: Seen) -> bool:
+def _wants_start(seen: GroupObservation) -> bool:
     group = seen.group
     idle = seen.run is None and seen.holder is None
     return idle and group.defect is None and group.backend != "none" and group.desired != "stopped"
 
 
-def _start(seen: Seen, now: float, starting: int, alarm: str | None, groups: Sequence[Seen]) -> Action:
+def _start(
+    seen: GroupObservation, now: float, starting: int, alarm: str | None, groups: Sequence[GroupObservation]
+) -> Action:
     """Return a start, or what it has to wait for."""
     name = seen.group.name
     if sum(1 for _ in _died_since(seen, now - WINDOW_SECONDS)) >= _BUDGET:
@@ -149,9 +151,9 @@ def _start(seen: Seen, now: float, starting: int, alarm: str | None, groups: Seq
     return Action("start", name, f"it shall be {seen.group.desired}")
 
 
-def _is_starting(seen: Seen, now: float) -> bool:
+def _is_starting(seen: GroupObservation, now: float) -> bool:
     return seen.run is not None and not seen.is_told and now - seen.run.begun_at < _STARTING_SECONDS
 
 
-def _died_since(seen: Seen, moment: float) -> Iterable[Run]:
+def _died_since(seen: GroupObservation, moment: float) -> Iterable[Run]:
     return (run for run in seen.ended if run.died and (run.ended_at or 0.0) > moment)

@@ -13,10 +13,10 @@ from pipeline.control.operations import isolation
 from pipeline.control.processes.backends import Backend, process_of, reference_of
 from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.control.supervision import restart_policy
-from pipeline.control.supervision.restart_policy import Action, Seen
+from pipeline.control.supervision.restart_policy import Action, GroupObservation
 from pipeline.errors import Refused, Transient
 from pipeline.store import groups as store
-from pipeline.store.assignments import seats
+from pipeline.store.assignments import read_assignments
 from pipeline.store.leases import store_time
 from pipeline.store.operations import ask
 
@@ -31,7 +31,7 @@ class Supervisor:
     backends: Mapping[str, Backend]
     in_hand: Callable[[str], list[str] | None]  # the games that a group's driver had in hand when it died
     alarm: str | None = None  # why nothing but one group is tried at a time
-    seen: Sequence[Seen] = ()  # at the last look
+    seen: Sequence[GroupObservation] = ()  # at the last look
     looked_at: float = 0.0  # when that was, by the store's clock
     _asked: set[int] = field(default_factory=set)  # runs that this process has sent a signal
     _told: dict[str, str] = field(default_factory=dict)  # what the log last said of each group
@@ -94,12 +94,12 @@ class Supervisor:
         except Transient as error:
             store.end_run(self.engine, run_id, str(error), died=True)
             return
-        store.refer(self.engine, run_id, reference)
+        store.record_process(self.engine, run_id, reference)
 
     def _isolate(self, group: store.Group, now: float) -> None:
         """Ask for what a group's death asks for: that its suspects get a group of their own."""
         ended = store.ended_runs(self.engine, now - restart_policy.WINDOW_SECONDS)[group.name]
-        wish = isolation.wish(group, ended, seats(self.engine), list(store.wanted(self.engine)), now)
+        wish = isolation.wish(group, ended, read_assignments(self.engine), list(store.read_groups(self.engine)), now)
         if wish is None:
             return
         try:
@@ -125,19 +125,19 @@ class Supervisor:
             self._told[action.group] = said
 
 
-def observe(engine: Engine, backends: Mapping[str, Backend], now: float) -> list[Seen]:
+def observe(engine: Engine, backends: Mapping[str, Backend], now: float) -> list[GroupObservation]:
     """Look at every group, its process and who holds its lease; `now` is the store's time."""
     runs, ended = store.open_runs(engine), store.ended_runs(engine, now - restart_policy.WINDOW_SECONDS)
-    driving = store.driving(engine)
+    driving = store.active_drivers(engine)
     seen = []
-    for name, group in sorted(store.wanted(engine).items()):
+    for name, group in sorted(store.read_groups(engine).items()):
         run, driver, backend = runs.get(name), driving.get(name), backends.get(group.backend)
         holder = None if driver is None or driver.process.is_dead() else driver.process
         reference = run.reference if run is not None else None
         is_its_own = reference is not None and holder is not None and process_of(reference) == holder
         alive = None if reference is None or backend is None else backend.is_alive(reference)
         seen.append(
-            Seen(
+            GroupObservation(
                 group=group,
                 run=run,
                 is_alive=alive,
