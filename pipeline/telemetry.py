@@ -25,7 +25,7 @@ _PATIENCE_SECONDS = 30.0  # a pass waits so long for Spark's progress of it
 _CLOSE_SECONDS = 10.0
 
 
-class Telling:
+class Telemetry:
     """The outbox of one driver and what drains into it."""
 
     def __init__(self, settings: Metrics, paths: Paths, kind: str, name: str) -> None:

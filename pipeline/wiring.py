@@ -30,9 +30,9 @@ from pipeline.store.engine import open_store
 from pipeline.store.games import register_group
 from pipeline.store.leases import Lease, leased
 from pipeline.streams.group import Group
-from pipeline.streams.outage import store_may_be_away
+from pipeline.streams.outage import tolerate_store_outage
 from pipeline.streams.watchdog import Watchdog
-from pipeline.telemetry import Telling
+from pipeline.telemetry import Telemetry
 
 _log = logging.getLogger("turnout")
 _LOOP_SECONDS = 0.5
@@ -74,7 +74,7 @@ def run_ingest(settings: Settings, paths: Paths, *, once: bool) -> int:
 def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> int:
     engine = duty.engine
     spark = spark_session(settings, paths, "turnout-ingest", light=once)
-    telling = Telling(settings.metrics, paths, "ingest", "main")
+    telling = Telemetry(settings.metrics, paths, "ingest", "main")
     attachment = attach(spark, telling.event)
     start_driver(engine, "ingest", "main", telling.address)
     try:
@@ -108,7 +108,7 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool) -> int
 def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> int:
     engine, name = duty.engine, duty.name
     spark = spark_session(settings, paths, f"turnout-group-{name}", light=True)
-    telling = Telling(settings.metrics, paths, "group", name)
+    telling = Telemetry(settings.metrics, paths, "group", name)
     attachment = attach(spark, telling.event)
     start_driver(engine, "group", name, telling.address)
 
@@ -158,7 +158,7 @@ def _refusal_told(duty: _Duty) -> Iterator[None]:
     try:
         yield
     except Refused as error:
-        with store_may_be_away("why this driver ends is not kept"):
+        with tolerate_store_outage("why this driver ends is not kept"):
             beat(duty.engine, duty.kind, duty.name, "failed", None, str(error))
         raise
 
@@ -188,7 +188,7 @@ class _Driver:
         self,
         settings: Settings,
         duty: _Duty,
-        telling: Telling,
+        telling: Telemetry,
         attachment: Attachment,
         watchdog: Watchdog | None = None,
     ) -> None:
@@ -265,13 +265,13 @@ class _Driver:
             return
         self._beaten_at = time.monotonic()
         self._telling.tick(self._attachment.errors)
-        with store_may_be_away("this heartbeat is not written"):
+        with tolerate_store_outage("this heartbeat is not written"):
             beat(self._duty.engine, self._duty.kind, self._duty.name, state, frontier or None, error)
             if self._watchdog and state != "stopped":
                 self._watchdog.evaluate(active=active)
 
 
-def _tell_landed(telling: Telling, landed: Landed) -> None:
+def _tell_landed(telling: Telemetry, landed: Landed) -> None:
     refused = sum(landed.refused.values())
     telling.exposition.add_ingest(
         seq=landed.seq,

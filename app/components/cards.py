@@ -121,7 +121,11 @@ def of_group(name: str, steering: Steering, barred: Barred) -> tuple[Card, ...]:
 
 def _obstacle(kind: str, name: str, steering: Steering) -> tuple[str | None, str | None]:
     """Return why something cannot be done with a group, and what is instead."""
-    mine = {f"game:{key}" for key, seat in steering.assignments.items() if seat.group == name} if kind == "drain" else set()
+    mine = (
+        {f"game:{key}" for key, seat in steering.assignments.items() if seat.group == name}
+        if kind == "drain"
+        else set()
+    )
     other = next((steering.busy[each] for each in (f"group:{name}", *sorted(mine)) if each in steering.busy), None)
     if other is not None:
         about = "it" if f"group:{name}" in other.targets else "games of it"

@@ -11,7 +11,7 @@ from grants.applying import drift_store
 from grants.applying import proposals as desk
 from grants.cli.options import opened
 from grants.planning.drift import Drift, Finding
-from pipeline.cli.operation_options import How, asked, asking
+from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
 from pipeline.errors import Refused
 
 
@@ -19,7 +19,7 @@ from pipeline.errors import Refused
 @click.option("--act", type=click.Choice(["adopt", "revert", "ignore"]), help="Do this about findings; see --finding.")
 @click.option("--finding", "chosen", multiple=True, help="The finding's id, or the beginning of it; repeatable.")
 @asking
-def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: How) -> None:
+def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: SubmitOptions) -> None:
     """Show where the catalog differs from what turnout gave, read right now; or adopt, revert or ignore findings."""
     from grants.planning.drift import wish as about
 
@@ -44,10 +44,10 @@ def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: How) -> 
     wish = prepared.asked_by(there.actor, how.reason or f"drift: {act}")
     if not how.dry_run:
         desk.require_allowed(there.engine, there.settings, there.catalog(), prepared, wish)
-    asked(there.settings, there.engine, wish, desk.lines(prepared), how)
+    submit_and_wait(there.settings, there.engine, wish, desk.lines(prepared), how)
 
 
-def _show(found: Drift, how: How) -> None:
+def _show(found: Drift, how: SubmitOptions) -> None:
     if how.as_json:
         listed = [_as_dict(each) for each in found.findings]
         missing = [each.full_name for each in found.unread]

@@ -17,7 +17,7 @@ from grants.cli.catalog import catalog_group, read
 from grants.cli.drift import drift
 from grants.cli.options import WISHES, Opened, of_rows, opened, wishes_from
 from grants.cli.requests import approve, reject, requests, withdraw
-from pipeline.cli.operation_options import How, asked, asking, keys_of
+from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
 from pipeline.errors import Refused
 
 _FORMATS: Final = ("yaml", "sql", "terraform")
@@ -116,7 +116,7 @@ def plan(env_dir: Path, reason: str | None, as_json: bool, **wishes: Any) -> Non
 @click.option("--plan", "fingerprint", help="Only if it is still the plan that `turnout grants plan` showed.")
 @click.option("--request", "as_request", is_flag=True, help="Ask an access admin for it instead of doing it.")
 @asking
-def apply(env_dir: Path, how: How, fingerprint: str | None, as_request: bool, **wishes: Any) -> None:
+def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request: bool, **wishes: Any) -> None:
     """Give and take access: planned anew, checked, applied, seen in the catalog, and tried."""
     from grants.applying.requests import ask, told
 
@@ -136,7 +136,7 @@ def apply(env_dir: Path, how: How, fingerprint: str | None, as_request: bool, **
 @grants.command("undo")
 @click.argument("operation")
 @asking
-def undo(env_dir: Path, operation: str, how: How) -> None:
+def undo(env_dir: Path, operation: str, how: SubmitOptions) -> None:
     """Take back what OPERATION did about access, and only that, as far as nothing newer rests on it."""
     from pipeline.store.operations import operation as find
 
@@ -147,7 +147,7 @@ def undo(env_dir: Path, operation: str, how: How) -> None:
 
 @grants.command("expire")
 @asking
-def expire(env_dir: Path, how: How) -> None:
+def expire(env_dir: Path, how: SubmitOptions) -> None:
     """Take what has run out now; a controller that runs does it by itself."""
     from grants.applying import ledger
     from grants.planning.entitlements import expired
@@ -186,7 +186,7 @@ def export(env_dir: Path, form: Any) -> None:
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="yaml", show_default=True, help="Of the file.")
 @asking
-def import_(env_dir: Path, file: Any, form: Any, how: How) -> None:
+def import_(env_dir: Path, file: Any, form: Any, how: SubmitOptions) -> None:
     """Make what FILE says so, additively; nobody loses anything by it."""
     from grants.formats.exchange import parse
 
@@ -203,11 +203,11 @@ for _command in (drift, requests, approve, reject, withdraw):
     grants.add_command(_command)
 
 
-def _ask(there: Opened, prepared: desk.Prepared, how: How) -> None:
+def _ask(there: Opened, prepared: desk.Prepared, how: SubmitOptions) -> None:
     wish = prepared.asked_by(there.actor, how.reason)
     if not how.dry_run:
         desk.require_allowed(there.engine, there.settings, there.catalog(), prepared, wish)
-    asked(there.settings, there.engine, wish, desk.lines(prepared), how)
+    submit_and_wait(there.settings, there.engine, wish, desk.lines(prepared), how)
 
 
 def _as_dict(prepared: desk.Prepared) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from grants.catalog import Catalog
 from grants.formats.rows import Row
 from grants.planning.entitlements import AccessIntent
 from pipeline.cli.operation_options import keys_of
-from pipeline.cli.options import together
+from pipeline.cli.options import combine_options
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings, load
 
-WISHES: Final = together(
+WISHES: Final = combine_options(
     click.option("--policy", type=click.Path(dir_okay=False, path_type=Path), help="A policy file: who may read what."),
     click.option("--prune", is_flag=True, help="With --policy: end what turnout gave and the policy does not name."),
     click.option("--grant", "granted", multiple=True, metavar="GAME", help="A game (name or key) to give; repeatable."),

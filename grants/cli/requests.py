@@ -11,7 +11,7 @@ from grants.applying.approvals import approval, approved
 from grants.applying.requests import Request, State, decide, listed
 from grants.applying.requests import request as find
 from grants.cli.options import Opened, opened
-from pipeline.cli.operation_options import How, asked, asking, moment
+from pipeline.cli.operation_options import SubmitOptions, asking, moment, submit_and_wait
 from pipeline.control.roles import current, require
 
 
@@ -30,14 +30,14 @@ def requests(env_dir: Path, as_json: bool) -> None:
 @click.command("approve")
 @click.argument("request")
 @asking
-def approve(env_dir: Path, request: str, how: How) -> None:
+def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
     """Approve REQUEST of somebody else: it is planned from how things are now, and done."""
     there = opened(env_dir)
     wanted = find(there.engine, request)
     prepared, wish = approval(there.engine, there.catalog(), there.settings, wanted, there.actor, how.reason)
     if not how.dry_run:
         approved(there.engine, wanted, wish)
-    asked(there.settings, there.engine, wish, desk.lines(prepared), how)
+    submit_and_wait(there.settings, there.engine, wish, desk.lines(prepared), how)
 
 
 @click.command("reject")

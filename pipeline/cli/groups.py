@@ -10,14 +10,14 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
-from pipeline.cli.operation_options import How, asked, asking
-from pipeline.cli.options import together
+from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
+from pipeline.cli.options import combine_options
 from pipeline.cli.placement import drain, propose
 from pipeline.control.roles import current, require
 from pipeline.errors import Refused
 from pipeline.settings import load
 
-_wanted = together(
+_wanted = combine_options(
     click.option("--backend", type=click.Choice(["none", "local"]), help="Who starts its driver."),
     click.option("--cores", type=click.FloatRange(min=0, min_open=True), help="What it may use, in processor cores."),
     click.option("--unlimited", is_flag=True, help="Take the limit on cores away."),
@@ -101,7 +101,7 @@ def _steering(kind: str, help_text: str) -> click.Command:
     @click.command(kind, help=help_text)
     @click.argument("groups", nargs=-1, required=True)
     @asking
-    def command(env_dir: Path, groups: tuple[str, ...], how: How) -> None:
+    def command(env_dir: Path, groups: tuple[str, ...], how: SubmitOptions) -> None:
         from pipeline.control.operations import groups as steering
         from pipeline.store.engine import open_store
         from pipeline.store.games import known_groups
@@ -112,7 +112,7 @@ def _steering(kind: str, help_text: str) -> click.Command:
         facts = steering.plan(kind, groups, read_groups(engine))
         counts = Counter(group for group in known_groups(engine).values() if group is not None)
         wish = steering.wish(kind, facts, getpass.getuser(), how.reason)
-        asked(settings, engine, wish, steering.rendered(kind, facts, counts), how)
+        submit_and_wait(settings, engine, wish, steering.rendered(kind, facts, counts), how)
 
     return command
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from pipeline.cli.groups import groups
-from pipeline.cli.options import together
+from pipeline.cli.options import combine_options
 from pipeline.cli.quarantine import accept_gap, quarantine
 from pipeline.cli.repairs import repair
 from pipeline.cli.schemas import schemas
@@ -58,7 +58,7 @@ def _environment(command: _F) -> _F:
     return option(command)
 
 
-_simulation = together(
+_simulation = combine_options(
     click.option("--games", type=click.IntRange(1, 2000), default=40, show_default=True, help="Number of games."),
     click.option(
         "--versions", type=click.IntRange(1, 6), default=5, show_default=True, help="Schema versions per game."

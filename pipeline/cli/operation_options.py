@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 import click
 from sqlalchemy import Engine
 
-from pipeline.cli.options import together
+from pipeline.cli.options import combine_options
 from pipeline.control.roles import current, require
 from pipeline.names import plain
 from pipeline.repair.game import find
@@ -19,7 +19,7 @@ from pipeline.settings import Settings
 from pipeline.store.operations import Intent, Operation, Step
 
 _LOOK_SECONDS: Final = 0.5
-_OPTIONS: Final = together(
+_OPTIONS: Final = combine_options(
     click.option("--reason", help="Why, for those who ask later."),
     click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
     click.option("--no-wait", is_flag=True, help="Ask for it and go; `turnout ops show` tells how it goes."),
@@ -28,7 +28,7 @@ _OPTIONS: Final = together(
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class SubmitOptions:
     """How somebody asks on the command line."""
 
     reason: str = ""
@@ -42,7 +42,7 @@ def asking(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def gathered(*, reason: str | None, dry_run: bool, no_wait: bool, as_json: bool, **others: Any) -> Any:
-        return command(how=How(reason or "", dry_run, not no_wait, as_json), **others)
+        return command(how=SubmitOptions(reason or "", dry_run, not no_wait, as_json), **others)
 
     made: Callable[..., Any] = _OPTIONS(gathered)
     return made
@@ -57,8 +57,13 @@ def keys_of(wanted: Sequence[str], known: Mapping[str, str]) -> list[str]:
     return sorted({str(find(each, known).key) for each in wanted})
 
 
-def asked(
-    settings: Settings, engine: Engine, wish: Intent, lines: Sequence[str], how: How, left_out: Sequence[str] = ()
+def submit_and_wait(
+    settings: Settings,
+    engine: Engine,
+    wish: Intent,
+    lines: Sequence[str],
+    how: SubmitOptions,
+    left_out: Sequence[str] = (),
 ) -> NoReturn:
     """Show what is to be done, ask for it unless it is nothing or a dry run, and follow it; end with the exit code.
 
@@ -106,7 +111,7 @@ def moment(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at))
 
 
-def _follow(engine: Engine, operation: Operation, how: How) -> int:
+def _follow(engine: Engine, operation: Operation, how: SubmitOptions) -> int:
     """Print each change of an operation's steps until it has ended or needs a person; return the exit code."""
     from pipeline.store.leases import is_held
     from pipeline.store.operations import operation as find

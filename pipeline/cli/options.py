@@ -7,7 +7,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 Decorator: TypeAlias = Callable[[_F], _F]
 
 
-def together(*parameters: Decorator[Any]) -> Decorator[Any]:
+def combine_options(*parameters: Decorator[Any]) -> Decorator[Any]:
     """Return one decorator for these options and arguments of click, which help then shows in this order."""
 
     def add(command: _F) -> _F:

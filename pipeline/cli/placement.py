@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pipeline.cli.operation_options import How, asked, asking
+from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
 from pipeline.control.placement.planner import MOST_EVENED, Placed, Placement, catch_up_seconds, lines_of, proposed
 from pipeline.settings import load
 from pipeline.store.placing import GroupLoad
@@ -22,7 +22,7 @@ from pipeline.store.placing import GroupLoad
     "--most", type=click.IntRange(0), default=MOST_EVENED, show_default=True,
     help="Most moves that only even out the load.",
 )  # fmt: skip
-def propose(env_dir: Path, do_it: bool, most: int, how: How) -> None:
+def propose(env_dir: Path, do_it: bool, most: int, how: SubmitOptions) -> None:
     """Show the moves that most reduce the highest load, after those of games that cannot stay where they are."""
     from pipeline.control.operations import moves
     from pipeline.store.assignments import read_assignments, read_group_drivers
@@ -45,13 +45,13 @@ def propose(env_dir: Path, do_it: bool, most: int, how: How) -> None:
     wanted = {each.game_key: each.target for each in (*placed.placements, *even.placements) if each.source is not None}
     plan = moves.plan(wanted, there, read_group_drivers(engine), now, loads)
     lines = moves.rendered(plan, there, loads, trigger)
-    asked(settings, engine, plan.wish(getpass.getuser(), how.reason), lines, how)
+    submit_and_wait(settings, engine, plan.wish(getpass.getuser(), how.reason), lines, how)
 
 
 @click.command()
 @click.argument("group")
 @asking
-def drain(env_dir: Path, group: str, how: How) -> None:
+def drain(env_dir: Path, group: str, how: SubmitOptions) -> None:
     """Move all games of GROUP to groups that have room for them, and let none land there again."""
     from pipeline.control.operations import drains, moves
     from pipeline.store.assignments import read_assignments, read_group_drivers
@@ -64,7 +64,7 @@ def drain(env_dir: Path, group: str, how: How) -> None:
     loads = read_loads(engine, now, settings.placement.most_games)
     plan = drains.drain(group, there, groups, now, loads)
     lines = moves.rendered(plan, there, loads, settings.demux.trigger_seconds)
-    asked(settings, engine, plan.wish(getpass.getuser(), how.reason), lines, how)
+    submit_and_wait(settings, engine, plan.wish(getpass.getuser(), how.reason), lines, how)
 
 
 def _as_dict(placed: Placed, even: Placed, trigger_seconds: float) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from pipeline.cli.options import together
+from pipeline.cli.options import combine_options
 from pipeline.errors import Refused
 
 
@@ -24,7 +24,7 @@ def moment(text: str) -> datetime:
         raise click.BadParameter(str(refused)) from None
 
 
-_selection = together(
+_selection = combine_options(
     click.option("--game", help="Only of this game: its exact name or its key."),
     click.option("--reason", help="Only refused for this reason, see `turnout quarantine list`."),
     click.option("--since", type=moment, metavar="TIME", help="Only first seen at or after this time (ISO 8601)."),
@@ -50,7 +50,7 @@ def list_quarantine(
     from pipeline.repair import report
     from pipeline.repair.quarantined import opened
 
-    desk = _Desk(env_dir)
+    desk = CommandContext(env_dir)
     with opened(desk.paths, desk.known, desk.selection(game, reason, since, until)) as found:
         counts, (rows, lines) = found.counts(limit), found.totals()
     click.echo(report.counts_as_json(counts, rows) if as_json else report.render_counts(counts, rows, lines))
@@ -73,7 +73,7 @@ def show_quarantine(
     from pipeline.repair import report
     from pipeline.repair.quarantined import opened
 
-    desk = _Desk(env_dir)
+    desk = CommandContext(env_dir)
     with opened(desk.paths, desk.known, desk.selection(game, reason, since, until)) as found:
         rows, (total, _) = found.rows(limit, most_bytes), found.totals()
     click.echo(report.rows_as_json(rows, total) if as_json else report.render_rows(rows, total))
@@ -88,13 +88,13 @@ def accept_gap(env_dir: Path, game: str, reason: str) -> None:
     from pipeline.repair.game import find
     from pipeline.repair.gap import accept_gap as accept
 
-    desk = _Desk(env_dir)
+    desk = CommandContext(env_dir)
     known, schemas = find(game, desk.known), desk.registry.snapshot()
     done = accept(desk.paths, desk.environment, desk.engine, schemas, known, getpass.getuser(), reason)
     click.echo(report.render_accepted(done))
 
 
-class _Desk:
+class CommandContext:
     """What every repair needs of an environment."""
 
     def __init__(self, env_dir: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
-from pipeline.cli.operation_options import How, asked, asking, keys_of
+from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
 from pipeline.cli.quarantine import moment
 from pipeline.cli.steering import deciding
 from pipeline.control.capabilities import Capability
@@ -60,7 +60,7 @@ repair.add_command(
 @click.option("--since", type=moment, metavar="TIME", help="Only first seen at or after this time (ISO 8601).")
 @click.option("--until", type=moment, metavar="TIME", help="Only first seen before this time.")
 @asking
-def replay(env_dir: Path, games: tuple[str, ...], how: How, **rows: Any) -> None:
+def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: Any) -> None:
     """Decode refused rows with today's schemas and put what decodes into its game's table, exactly once.
 
     GAMES are names or keys; without any, all that have such rows and a schema.
@@ -82,13 +82,13 @@ def replay(env_dir: Path, games: tuple[str, ...], how: How, **rows: Any) -> None
         chosen = {key: known[key] for key in facts}
         sys.exit(_tried(engine, paths, settings.environment, chosen, choice, as_json=how.as_json))
     wish = repairs.wish("replay", facts, getpass.getuser(), how.reason, choice)
-    asked(settings, engine, wish, repairs.rendered("replay", facts, choice), how)
+    submit_and_wait(settings, engine, wish, repairs.rendered("replay", facts, choice), how)
 
 
 @repair.command("dedupe")
 @click.argument("games", nargs=-1, required=True)
 @asking
-def dedupe(env_dir: Path, games: tuple[str, ...], how: How) -> None:
+def dedupe(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     """Remove second copies of rows from the tables of GAMES (names or keys), in one commit each."""
     from pipeline.contracts.registry import LocalRegistry
     from pipeline.control.operations import dedupes, repairs
@@ -107,13 +107,13 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: How) -> None:
     if undecided and not doubled:
         raise Refused(" ".join(undecided))
     wish = dedupes.wish(doubled, getpass.getuser(), how.reason)
-    asked(settings, engine, wish, dedupes.rendered(found), how, left_out=undecided)
+    submit_and_wait(settings, engine, wish, dedupes.rendered(found), how, left_out=undecided)
 
 
 @repair.command("rebuild")
 @click.argument("games", nargs=-1, required=True)
 @asking
-def rebuild(env_dir: Path, games: tuple[str, ...], how: How) -> None:
+def rebuild(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     """Make the tables of GAMES (names or keys) anew from bronze, each in one atomic switch."""
     from pipeline.control.operations import repairs
     from pipeline.repair.game import known_names
@@ -126,7 +126,7 @@ def rebuild(env_dir: Path, games: tuple[str, ...], how: How) -> None:
     keys = keys_of(games, known_names(engine))
     facts = repairs.plan("rebuild", keys, repairs.observe(paths, settings.environment, engine, keys))
     wish = repairs.wish("rebuild", facts, getpass.getuser(), how.reason, {})
-    asked(settings, engine, wish, repairs.rendered("rebuild", facts), how)
+    submit_and_wait(settings, engine, wish, repairs.rendered("rebuild", facts), how)
 
 
 for _command in (

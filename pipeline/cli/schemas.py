@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli.options import together
+from pipeline.cli.options import combine_options
 from pipeline.settings import load
 
-_schema = together(
+_schema = combine_options(
     click.option("--game", required=True, help="The game's exact name."),
     click.option("--message", required=True, help="Full name of the payload's message."),
     click.option("--policy", "policies", multiple=True, help="What to do about a change: kind=policy, repeatable."),

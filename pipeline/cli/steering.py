@@ -13,7 +13,16 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli.operation_options import How, as_dict, asked, asking, keys_of, line, moment, step_line
+from pipeline.cli.operation_options import (
+    SubmitOptions,
+    as_dict,
+    asking,
+    keys_of,
+    line,
+    moment,
+    step_line,
+    submit_and_wait,
+)
 from pipeline.control.roles import current, require
 from pipeline.names import plain
 from pipeline.settings import load
@@ -38,7 +47,7 @@ def run_controller(env_dir: Path, stop_groups: bool) -> None:
 @click.argument("games", nargs=-1, required=True)
 @asking
 @click.option("--to", "group", required=True, help="The cluster group that shall carry them.")
-def move(env_dir: Path, games: tuple[str, ...], group: str, how: How) -> None:
+def move(env_dir: Path, games: tuple[str, ...], group: str, how: SubmitOptions) -> None:
     """Move GAMES (names or keys) to another cluster group while everything runs."""
     from pipeline.control.operations import moves
     from pipeline.store.assignments import read_assignments, read_group_drivers
@@ -51,7 +60,7 @@ def move(env_dir: Path, games: tuple[str, ...], group: str, how: How) -> None:
     wanted = dict.fromkeys(keys_of(games, {key: seat.game for key, seat in there.items()}), group)
     plan = moves.plan(wanted, there, read_group_drivers(engine), now, loads)
     lines = moves.rendered(plan, there, loads, settings.demux.trigger_seconds)
-    asked(settings, engine, plan.wish(getpass.getuser(), how.reason), lines, how)
+    submit_and_wait(settings, engine, plan.wish(getpass.getuser(), how.reason), lines, how)
 
 
 def deciding(kind: str, help_text: str) -> click.Command:
@@ -60,7 +69,7 @@ def deciding(kind: str, help_text: str) -> click.Command:
     @click.command(kind, help=help_text)
     @click.argument("games", nargs=-1, required=True)
     @asking
-    def command(env_dir: Path, games: tuple[str, ...], how: How) -> None:
+    def command(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
         from pipeline.control.operations import pauses, retirement
         from pipeline.store.assignments import read_assignments
         from pipeline.store.engine import open_store
@@ -76,7 +85,7 @@ def deciding(kind: str, help_text: str) -> click.Command:
         else:
             facts = pauses.plan(kind, keys, there, decided(engine))
             wish, lines = pauses.wish, pauses.rendered(kind, facts, there)
-        asked(settings, engine, wish(kind, facts, getpass.getuser(), how.reason), lines, how)
+        submit_and_wait(settings, engine, wish(kind, facts, getpass.getuser(), how.reason), lines, how)
 
     return command
 
@@ -162,7 +171,7 @@ def close_operation(env_dir: Path, operation: str, reason: str) -> None:
 @ops.command("undo")
 @click.argument("operation")
 @asking
-def undo_operation(env_dir: Path, operation: str, how: How) -> None:
+def undo_operation(env_dir: Path, operation: str, how: SubmitOptions) -> None:
     """Ask for the inverse of OPERATION, checked like any other; for 24 hours after it."""
     from pipeline.control.controller import undo
     from pipeline.store.engine import open_store
@@ -171,7 +180,7 @@ def undo_operation(env_dir: Path, operation: str, how: How) -> None:
     settings, paths = load(env_dir)
     engine, most = open_store(settings, paths), settings.placement.most_games
     wish, lines = undo(engine, find(engine, operation), getpass.getuser(), how.reason, time.time(), most)
-    asked(settings, engine, wish, lines, how)
+    submit_and_wait(settings, engine, wish, lines, how)
 
 
 @click.group()

@@ -25,7 +25,7 @@ _TAG: Final = b"\x0a"  # field 1, length-delimited
 _T = TypeVar("_T")
 
 
-class Together:
+class BatchParser:
     """Asks about messages of one definition, as the repeated field of a message around them."""
 
     def __init__(self, message: Descriptor) -> None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from pipeline.contracts.dates import impossible_date
 from pipeline.contracts.messages import describe, told_apart
-from pipeline.contracts.nested import parents, together
+from pipeline.contracts.nested import parents, union_rows
 from pipeline.contracts.parsing import Parser, Refusal, Rows
 from pipeline.contracts.required import has_required, missing_required
 from pipeline.contracts.schemas import Placement, Schema
@@ -78,7 +78,7 @@ class Decoder:
 
     def _flaws(self, batch: pa.RecordBatch, payloads: pa.BinaryArray, rows: Rows) -> dict[int, str]:
         """Return which of the rows that parse are refused all the same, each with the reason."""
-        doubtful = together([_rows_with(batch.column(name), _doubtful_date) for name in self._timed])
+        doubtful = union_rows([_rows_with(batch.column(name), _doubtful_date) for name in self._timed])
         plain = {row: self._parser.plain(payloads[int(rows[row])].as_py()) for row in doubtful.tolist()}
         dates = {row: impossible_date(self._message, parsed) for row, parsed in plain.items()}
         flaws = {row: f"a date that no calendar has in {name}" for row, name in dates.items() if name is not None}
@@ -175,11 +175,11 @@ def _rows_with(values: pa.Array, odd: Callable[[pa.Array], npt.NDArray[np.bool_]
     if (those := odd(values)) is not None:
         return np.flatnonzero(those).astype(np.int64)
     if pa.types.is_struct(kind):
-        return together([_rows_with(member, odd) for member in values.flatten()])
+        return union_rows([_rows_with(member, odd) for member in values.flatten()])
     if pa.types.is_list(kind):
         return parents(values, _rows_with(values.values, odd))
     if pa.types.is_map(kind):
-        return parents(values, together([_rows_with(values.keys, odd), _rows_with(values.items, odd)]))
+        return parents(values, union_rows([_rows_with(values.keys, odd), _rows_with(values.items, odd)]))
     return np.empty(0, dtype=np.int64)
 
 

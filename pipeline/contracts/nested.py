@@ -6,7 +6,7 @@ import pyarrow as pa
 from pipeline.contracts.parsing import Rows
 
 
-def together(rows: list[Rows]) -> Rows:
+def union_rows(rows: list[Rows]) -> Rows:
     """Return rows found in several places, each once."""
     return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *rows]))
 

@@ -13,7 +13,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 from ptars import HandlerPool, PtarsConfig
 
-from pipeline.contracts.batch_parser import Together, runs
+from pipeline.contracts.batch_parser import BatchParser, runs
 from pipeline.contracts.messages import shown
 from pipeline.contracts.mistyped import Mistyped
 from pipeline.errors import Refused
@@ -89,7 +89,7 @@ class Parser:
             raise Refused(
                 f"Messages {shown(message.full_name)} cannot become columns: {sentence}. Change the definition."
             ) from error
-        self._together = Together(message)
+        self._together = BatchParser(message)
         self._mistyped = Mistyped(message) if exact else None
 
     def parse(self, messages: pa.BinaryArray, *, known_good: bool = False) -> Parsed:

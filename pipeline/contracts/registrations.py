@@ -112,7 +112,7 @@ def read_schemas(connection: Connection, ids: set[int]) -> dict[int, Schema]:
     return found
 
 
-class Book:
+class RegistrationBatch:
     """What the store holds of the wishes' games; each wish is planned on top of it and of the wishes before."""
 
     def __init__(self, connection: Connection, wishes: list[CheckedRegistration]) -> None:

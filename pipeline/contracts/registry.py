@@ -11,7 +11,15 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 
 from pipeline.contracts.plans import Plan
 from pipeline.contracts.policies import DEFAULTS, Policies
-from pipeline.contracts.registrations import Book, Registered, Registration, lock, read_placed, read_schemas, ready
+from pipeline.contracts.registrations import (
+    Registered,
+    Registration,
+    RegistrationBatch,
+    lock,
+    read_placed,
+    read_schemas,
+    ready,
+)
 from pipeline.contracts.schemas import PLAIN, Schema, SchemaSet
 from pipeline.errors import Refused, Transient
 from pipeline.store.tables import registrations
@@ -40,7 +48,7 @@ class LocalRegistry:
         """
         wishes = ready([registration])
         with self._engine.connect() as connection:
-            return Book(connection, wishes).plan(wishes[0])
+            return RegistrationBatch(connection, wishes).plan(wishes[0])
 
     def register(self, game: str, message: str, descriptor_set: bytes, policies: Policies = DEFAULTS) -> Registered:
         """Register one schema; see `register_many`."""
@@ -61,7 +69,7 @@ class LocalRegistry:
             try:
                 with writing(self._engine) as connection:
                     lock(connection)
-                    return Book(connection, wishes).write()
+                    return RegistrationBatch(connection, wishes).write()
             except IntegrityError:
                 # Another process registered in between and took an id or a version: look again at what is there now.
                 continue

@@ -33,7 +33,7 @@ from pipeline.store.operations import Intent, Operation
 from pipeline.store.placing import MOST_GAMES
 from pipeline.store.stream_control import decided
 from pipeline.streams import active_games
-from pipeline.streams.outage import store_may_be_away
+from pipeline.streams.outage import tolerate_store_outage
 
 _log = logging.getLogger("turnout")
 KINDS: Final = {
@@ -136,12 +136,12 @@ def undo(
 def _end(engine: Engine, supervisor: Supervisor, *, stop_groups: bool) -> int:
     """Stop the groups where that is wished, and tell that the controller has ended; return the exit code."""
     stopped = not stop_groups
-    with store_may_be_away("the groups that this controller runs go on"):
+    with tolerate_store_outage("the groups that this controller runs go on"):
         while not stopped:
             stopped = supervisor.stop_all()
             if not stopped:
                 time.sleep(_BUSY_SECONDS)
-    with store_may_be_away("the controller ends, and will be told of as silent"):
+    with tolerate_store_outage("the controller ends, and will be told of as silent"):
         beat(engine, "controller", "main", "stopped", None)
     return 0 if stopped else 1
 
@@ -160,7 +160,7 @@ class _Beats:
 
 
 def _in_hand(paths: Paths, group: str) -> list[str] | None:
-    return active_games.left(paths.checkpoints / "demux" / group)
+    return active_games.read_leftover(paths.checkpoints / "demux" / group)
 
 
 def _driver(paths: Paths) -> Callable[[Group], Sequence[str]]:

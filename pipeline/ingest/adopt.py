@@ -127,7 +127,7 @@ def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze:
             f"{known.bronze_id}. It does not tell where to go on; put the old one back, or use another --env-dir."
         )
     start = identity.parse(known.start) if known.start else None
-    seen = source_checks.look(settings.source, paths.landing, None)
+    seen = source_checks.observe_source(settings.source, paths.landing, None)
     if seen is None:
         raise Refused(
             "The broker cannot be asked with these source.kafka_options, so what it still has is unknown. "
@@ -141,7 +141,7 @@ def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze:
         position = _read_of_old(settings, paths, number) or start or Commits(0)
     else:
         position = _landing_position(paths, known, start)
-        seen = source_checks.look(settings.source, paths.landing, position) or seen
+        seen = source_checks.observe_source(settings.source, paths.landing, position) or seen
     trouble = identity.judge(Known(known.source_id, known.partitions), position, seen)
     return _Finding(known, seen, position, trouble)
 

@@ -18,7 +18,7 @@ LANDING: Final = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 """The columns of a landing table."""
 
 
-def look(landing: Path, position: Commits | None) -> LandingSeen:
+def observe_landing(landing: Path, position: Commits | None) -> LandingSeen:
     """Describe the table; with a position, also what the commits from there on changed, and which files are gone."""
     table = DeltaTable(landing)
     first = _first(landing, table.version())

@@ -27,7 +27,7 @@ _INVISIBLE: Final = {"Cc", "Cf", "Zs"}  # controls, formats such as a joiner of 
 _SAVE_SECONDS: Final = 10.0  # between two writes of the sketch; a crash forgets at most so much of it
 
 
-class Roll:
+class OnboardingRules:
     """The games and the refused names, and whether a name may join them. In memory only."""
 
     def __init__(self, games: Iterable[Onboarded] = (), refused: Mapping[str, RefusedName] | None = None) -> None:
@@ -114,7 +114,7 @@ class Onboarding:
         """Read what is in the store."""
         self._engine, self._limits = engine, limits
         self._history: list[Onboarded] = []
-        self._roll = Roll()
+        self._roll = OnboardingRules()
         self._known: tuple[int, Mapping[str, GameKey]] = (0, {})
         self._registration = 0  # registrations up to this id have been looked at
         self._warned: set[tuple[str, str]] = set()  # of names somebody registered or allowed, so it cannot grow long

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from pipeline import settings
 from pipeline.errors import Refused
 from pipeline.ingest import name_sketch
-from pipeline.ingest.onboarding import Roll, look, wished
+from pipeline.ingest.onboarding import OnboardingRules, look, wished
 from pipeline.names import MAX_NAME_BYTES, GameKey, game_key, is_game_name
 from pipeline.store import audit
 from pipeline.store import onboarding as store
@@ -62,7 +62,7 @@ class Pending:
 def games(engine: Engine) -> list[Game]:
     """Return every game in the order of its onboarding."""
     onboarded = store.onboarded(engine)
-    roll, groups = Roll(onboarded), known_groups(engine)
+    roll, groups = OnboardingRules(onboarded), known_groups(engine)
     return [_game(each, roll, groups.get(each.wish.game_key)) for each in onboarded]
 
 
@@ -71,7 +71,7 @@ def pending(engine: Engine, limits: settings.Onboarding, now: float | None = Non
     kept = store.read_sketch(engine)
     sketch = name_sketch.EMPTY if kept is None else name_sketch.loads(kept)
     refused = store.refusals(engine)
-    roll = Roll(store.onboarded(engine), refused)
+    roll = OnboardingRules(store.onboarded(engine), refused)
     _, registered = store.registered_above(engine, 0)
     by_key = dict(reversed(registered))  # the first name of a key owns it
     waiting = sketch.without([*roll.games.values(), *refused]).names
@@ -99,7 +99,7 @@ def approve(
     """
     moment = time.time() if now is None else now
     wish = OnboardingCandidate(_checked(name), name, "approval", None, actor, reason)
-    roll = Roll(store.onboarded(engine))
+    roll = OnboardingRules(store.onboarded(engine))
     if roll.games.get(wish.game_key) == name:
         raise Refused(f"{name!r} is a game already; `turnout games list` shows it.")
     obstacle = roll.obstacle(wish, limits, moment)
@@ -155,13 +155,15 @@ def pending_as_json(seen: Pending, limit: int) -> str:
     return json.dumps({**asdict(seen), "names": [asdict(each) for each in seen.names[:limit]]})
 
 
-def _game(each: Onboarded, roll: Roll, group: str | None) -> Game:
+def _game(each: Onboarded, roll: OnboardingRules, group: str | None) -> Game:
     wish = each.wish
     twins = tuple(roll.twins(wish.game))
     return Game(wish.game_key, wish.game, wish.how, each.onboarded_at, group, twins, wish.actor, wish.reason)
 
 
-def _why(name: str, wish: OnboardingCandidate | None, roll: Roll, limits: settings.Onboarding, now: float) -> str:
+def _why(
+    name: str, wish: OnboardingCandidate | None, roll: OnboardingRules, limits: settings.Onboarding, now: float
+) -> str:
     """Return why a name is no game."""
     if wish is None:
         obstacle = roll.obstacle(OnboardingCandidate(game_key(name), name, "approval"), limits, now)

@@ -28,7 +28,7 @@ from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.ingest.checkpoint import Landed as LandedBatches
 from pipeline.ingest.heads import read_heads, write_snapshot
 from pipeline.ingest.onboarding import Onboarding
-from pipeline.ingest.source_checks import refuse_closed, require
+from pipeline.ingest.source_checks import refuse_closed, verify_source
 from pipeline.pins import pin
 from pipeline.settings import Paths, Settings
 from pipeline.store.drivers import record_commit
@@ -97,7 +97,7 @@ class Ingest:
         self._quarantine.refresh()
         landed = LandedBatches(self._bronze.transaction_version(self._batch_app), self._quarantine.cursor)
         query = self._checkpoint / "query"
-        begin = require(self._settings, self._paths, self._engine, self._generation, self._bronze, query, landed)
+        begin = verify_source(self._settings, self._paths, self._engine, self._generation, self._bronze, query, landed)
         self._read_heads()
         record_heads(self._engine, self._heads, self._settings.placement.most_games)
         frame = source.read(self._spark, self._settings.source, self._settings.ingest, self._paths.landing, begin)

@@ -39,7 +39,7 @@ class Begin:
     resumes: bool  # its checkpoint holds a later place, which wins
 
 
-def require(
+def verify_source(
     settings: Settings, paths: Paths, engine: Engine, generation: int, bronze: CursorTable, query: Path, landed: Landed
 ) -> Begin:
     """Check bronze, the source and the checkpoint of a generation, and record what the source is.
@@ -65,7 +65,7 @@ def require(
     read = checkpoint.passed_offset(query, landed)
     start = identity.parse(known.start) if known and known.start else None
     position = passed(source, read) or start
-    seen = look(source, paths.landing, position or Commits(0))
+    seen = observe_source(source, paths.landing, position or Commits(0))
     if position is None and landed.bronze is None:
         start = position = _first(source, seen)
     if seen is not None and position is not None:
@@ -123,11 +123,11 @@ def forget_refused(quarantine: Path, first: int, last: int | None = None) -> Non
     table.delete(f"seq >= {first}" if last is None else f"seq >= {first} AND seq <= {last}")
 
 
-def look(source: Source, landing: Path, position: Position | None) -> Seen | None:
+def observe_source(source: Source, landing: Path, position: Position | None) -> Seen | None:
     """Look at the source; None when the broker cannot be asked with the given options."""
     if source.kind == "kafka":
-        return topic.look(source)
-    return landing_log.look(landing, position if isinstance(position, Commits) else None)
+        return topic.observe_topic(source)
+    return landing_log.observe_landing(landing, position if isinstance(position, Commits) else None)
 
 
 def partitions(seen: Seen | None) -> int | None:

@@ -49,7 +49,7 @@ class Connection:
     untold: tuple[str, ...]
 
 
-def look(source: Source) -> TopicSeen | None:
+def observe_topic(source: Source) -> TopicSeen | None:
     """Ask the broker about the source's topic; None when the options do not allow to ask.
 
     Raises:

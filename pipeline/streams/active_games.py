@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-class InHand:
+class ActiveGames:
     """The games of one query's pass, or of the running chunk."""
 
     def __init__(self, checkpoint: Path, name: str) -> None:
@@ -31,7 +31,7 @@ class InHand:
                 self._file.unlink(missing_ok=True)
 
 
-def left(checkpoint: Path) -> list[str] | None:
+def read_leftover(checkpoint: Path) -> list[str] | None:
     """Return the games that a driver which died had in hand, None where it tells of none."""
     found: set[str] = set()
     for file in _folder(checkpoint).glob("*.json"):

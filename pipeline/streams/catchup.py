@@ -17,9 +17,9 @@ from pipeline.delta.table import CursorTable
 from pipeline.failpoints import hit
 from pipeline.pins import ChunkPin
 from pipeline.streams.bronze_files import files_of, parts_of
-from pipeline.streams.demux import POOL_OF_CATCH_UP, Driver, told
+from pipeline.streams.demux import POOL_OF_CATCH_UP, DemuxContext, told
 from pipeline.streams.lanes import Failure
-from pipeline.streams.outage import store_may_be_away
+from pipeline.streams.outage import tolerate_store_outage
 from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import SeqOf
 from pipeline.streams.rows import FileRows, FrameRows, Rows
@@ -31,7 +31,7 @@ _MOST_GAMES = 1_000  # in one chunk; all of them share one read
 class CatchUp:
     """Reads what passes will not bring again."""
 
-    def __init__(self, driver: Driver, checkpoint: Path, bronze: CursorTable, passes: Passes) -> None:
+    def __init__(self, driver: DemuxContext, checkpoint: Path, bronze: CursorTable, passes: Passes) -> None:
         """Prepare; nothing is read before `step`."""
         self._driver, self._bronze, self._passes = driver, bronze, passes
         self._pin = ChunkPin(checkpoint / "chunk.json")
@@ -140,7 +140,7 @@ class CatchUp:
                 failures[key] = Failure("poison", gap)
             else:
                 stream.complete_through = max(stream.complete_through, high)
-        with store_may_be_away("what failures came to is not kept"):
+        with tolerate_store_outage("what failures came to is not kept"):
             self._driver.roster.settle(failures, chunk.keys() - undone - failures.keys(), len(chunk))
 
 

@@ -19,7 +19,7 @@ _FAR_COMMITS = 100  # a few minutes of ingest
 _log = logging.getLogger("turnout")
 
 
-def goes_on(query: Path, bronze: CursorTable) -> bool:
+def can_resume(query: Path, bronze: CursorTable) -> bool:
     """Tell whether Spark can go on from a query's checkpoint, dropping one from which it cannot.
 
     The pins are in the same folder and go with it: they are told apart by batch numbers, which begin anew.

@@ -16,8 +16,8 @@ from pipeline.delta.table import CursorTable
 from pipeline.failpoints import hit
 from pipeline.pins import pin
 from pipeline.settings import Settings
-from pipeline.streams.checkpoint import goes_on
-from pipeline.streams.outage import KnownSchemas, store_may_be_away
+from pipeline.streams.checkpoint import can_resume
+from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import Roster
 from pipeline.streams.rows import FrameRows
@@ -37,13 +37,13 @@ class Stopping(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
+class DemuxContext:
     """What all queries of one driver share."""
 
     spark: SparkSession
     settings: Settings
     roster: Roster
-    schemas: KnownSchemas
+    schemas: CachedRegistry
     tell: Tell
 
 
@@ -51,7 +51,7 @@ class Demux:
     """A query and what its passes do. The cursors are in the tables, so its checkpoint holds nothing that matters."""
 
     def __init__(
-        self, driver: Driver, stream_id: StreamId, checkpoint: Path, bronze: CursorTable, passes: Passes
+        self, driver: DemuxContext, stream_id: StreamId, checkpoint: Path, bronze: CursorTable, passes: Passes
     ) -> None:
         """Prepare a query; it starts with `start`. A query of kind `game` reads that game only."""
         self._driver, self._id, self._checkpoint = driver, stream_id, checkpoint
@@ -71,7 +71,7 @@ class Demux:
         """Start the query; with `once` it ends when everything that was in bronze at its start is passed."""
         self._bronze.refresh()
         self._fresh = True
-        if not goes_on(self._checkpoint / "query", self._bronze):
+        if not can_resume(self._checkpoint / "query", self._bronze):
             # What lies before the first micro-batch is catch-up's (law L2).
             self._along, self._whole_seq = {}, self._bronze.cursor or 0
             self.frontier_seq = self._whole_seq
@@ -144,7 +144,7 @@ class Demux:
 
     def _pass(self, frame: DataFrame, batch_id: int, started: float) -> None:
         heard = False
-        with store_may_be_away("the streams of before stay this driver's"):
+        with tolerate_store_outage("the streams of before stay this driver's"):
             self._driver.roster.sync()
             heard = True
         version = pin(self._checkpoint / "query" / "pins", batch_id, self._driver.schemas.latest_version)
@@ -162,7 +162,7 @@ class Demux:
         landed = committed(outcome)
         whole -= {key for key in whole if streams[key].behind}  # those whose rows of this pass did not land
         self._end_pass({key: streams[key] for key in whole.union(landed)}, outcome.seq_to or 0)
-        with store_may_be_away("what failures came to is not kept"):
+        with tolerate_store_outage("what failures came to is not kept"):
             self._driver.roster.settle(outcome.failures, landed, len(streams))
         run_id = self._driver.spark.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
         self._driver.tell(told(self._driver.roster.group, outcome, started, run_id, batch_id, self.frontier_seq))

@@ -23,12 +23,12 @@ from pipeline.failpoints import effect
 from pipeline.settings import Paths, Settings
 from pipeline.store.leases import Lease
 from pipeline.store.sources import bronze_id
-from pipeline.streams.active_games import InHand
+from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.bronze_seqs import BronzeSeqs
 from pipeline.streams.catchup import CatchUp
-from pipeline.streams.demux import Demux, Driver, Tell
+from pipeline.streams.demux import Demux, DemuxContext, Tell
 from pipeline.streams.lanes import Failure
-from pipeline.streams.outage import KnownSchemas, store_may_be_away
+from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.streams.passes import Passes
 from pipeline.streams.roster import Roster
 from pipeline.streams.stream import Stream
@@ -66,7 +66,7 @@ class Group:
         staging = self._checkpoint / "staging"
         self._writer = writer_for(settings.demux, paths, spark, staging, self._may_write)
         self.roster = Roster(settings, paths, engine, name, lease, self._writer)
-        self._driver = Driver(spark, settings, self.roster, KnownSchemas(LocalRegistry(engine)), tell)
+        self._driver = DemuxContext(spark, settings, self.roster, CachedRegistry(LocalRegistry(engine)), tell)
         self._shared = self._demux(StreamId("demux", name), self._checkpoint, "shared")
         self._own: dict[str, Demux] = {}
         self._head = self._bronze()
@@ -125,7 +125,7 @@ class Group:
                 continue
             if demux is not None and demux.query is not None and (error := demux.query.exception()) is not None:
                 del self._own[key]
-                with store_may_be_away("what failures came to is not kept"):
+                with tolerate_store_outage("what failures came to is not kept"):
                     self.roster.settle({key: Failure("transient", f"its own query ended: {error}"[:500])}, (), 1)
             elif stream.lane in {"RUN", "CATCHUP"} and stream.decision.retry_at <= time.time():
                 self._start_own(key)
@@ -154,7 +154,7 @@ class Group:
         The control store is not asked again when it was `heard_within` so many seconds.
         """
         if time.monotonic() - self._heard_at >= heard_within:
-            with store_may_be_away("the streams of before are caught up"):
+            with tolerate_store_outage("the streams of before are caught up"):
                 self.roster.sync()
             self._heard_at = time.monotonic()
         return self._catch_up.step(self._due, self._reach_of)
@@ -197,7 +197,7 @@ class Group:
         """
         path, app_id = self._paths.bronze, names.bronze_app_id(self._settings.environment)
         there, known = CursorTable.open(path, app_id), None
-        with store_may_be_away("bronze is taken for the one it was"):
+        with tolerate_store_outage("bronze is taken for the one it was"):
             known = bronze_id(self._engine)
         if known is not None and (there is None or there.table_id != known):
             state = "is gone" if there is None else f"was deleted and made anew: its id is {there.table_id}"
@@ -212,7 +212,7 @@ class Group:
         found = seqs.failures({key: stream.cursor for key, stream in list(self.streams.items())})
         for key, failure in found.items():
             _log.warning("%s stops: %s", key, failure.evidence)
-        with store_may_be_away("what failures came to is not kept"):
+        with tolerate_store_outage("what failures came to is not kept"):
             self.roster.settle(found, (), len(self.streams))
 
     def _may_write(self, key: str) -> bool:
@@ -222,4 +222,4 @@ class Group:
         app_id = f"turnout/{self._settings.environment}/quarantine/{self.name}"
         quarantine = CursorTable.create(self._paths.quarantine, QUARANTINE, app_id)
         seqs = BronzeSeqs(self._bronze(), self._settings.environment)
-        return Passes(self._writer.folder, quarantine, self._pool, InHand(self._checkpoint, name), seqs)
+        return Passes(self._writer.folder, quarantine, self._pool, ActiveGames(self._checkpoint, name), seqs)

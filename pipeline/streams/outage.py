@@ -17,7 +17,7 @@ _log = logging.getLogger("turnout")
 
 
 @contextmanager
-def store_may_be_away(meanwhile: str) -> Iterator[None]:
+def tolerate_store_outage(meanwhile: str) -> Iterator[None]:
     """Go on behind the block where the control store does not answer in it; `meanwhile` tells with what."""
     try:
         yield
@@ -26,7 +26,7 @@ def store_may_be_away(meanwhile: str) -> Iterator[None]:
         _log.warning("the control store does not answer (%s): %s", reason, meanwhile)
 
 
-class KnownSchemas:
+class CachedRegistry:
     """The registry as this driver last heard of it.
 
     While the store is away, rows of schemas that were registered before land; a row of any other goes to quarantine as
@@ -48,7 +48,7 @@ class KnownSchemas:
         if known is None:
             known = self._newest = self._registry.snapshot()
             return known.version
-        with store_may_be_away(f"schema set {known.version} stays in use"):
+        with tolerate_store_outage(f"schema set {known.version} stays in use"):
             known = self._newest = self._registry.snapshot()
         return known.version
 

@@ -25,7 +25,7 @@ from pipeline.delta.quarantine import QUARANTINE, present_between, without
 from pipeline.delta.table import Conflict, CursorTable, DataFile, discard, write_file
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
-from pipeline.streams.active_games import InHand
+from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.bronze_seqs import BronzeSeqs
 from pipeline.streams.chain import Link, connects, merged, reach
 from pipeline.streams.lanes import Failure, classify
@@ -73,7 +73,12 @@ class Passes:
     """Applies bronze rows to game tables; one per group."""
 
     def __init__(
-        self, folder: Path, quarantine: CursorTable, pool: Executor, in_hand: InHand, bronze: BronzeSeqs | None = None
+        self,
+        folder: Path,
+        quarantine: CursorTable,
+        pool: Executor,
+        in_hand: ActiveGames,
+        bronze: BronzeSeqs | None = None,
     ) -> None:
         """Let tasks write below `folder`; use `quarantine` for refused rows and `pool` for commits to many tables.
 

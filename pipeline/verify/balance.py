@@ -133,7 +133,7 @@ def verify(
     """
     reading = readings.pin(paths, environment, generations or {})
     with readings.opened(reading) as database:
-        late_onboarding.bring_home(database, reading.bronze, key_of)
+        late_onboarding.reassign_rows(database, reading.bronze, key_of)
         database.execute(rules.ODD, {"once": reading.quarantine_before == reading.quarantine_after})
         database.execute(rules.BROKEN)
         database.execute(rules.TWICE)

@@ -35,7 +35,7 @@ WHERE entries.seq = moved.seq AND entries.pos = moved.pos AND entries.side <> 't
 """
 
 
-def bring_home(database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, key_of: Callable[[str], str]) -> None:
+def reassign_rows(database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, key_of: Callable[[str], str]) -> None:
     """Count rows that were refused as of no known game with the game they have landed in, if it is the one they name.
 
     Raises:

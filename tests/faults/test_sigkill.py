@@ -16,7 +16,7 @@ import pytest
 
 from pipeline.failpoints import ENVIRON
 from pipeline.store.games import register_group
-from pipeline.streams.active_games import left
+from pipeline.streams.active_games import read_leftover
 from tests.faults import figures
 from tests.faults.faults import Faults
 from tests.faults.oracle import judge, tell
@@ -140,7 +140,7 @@ def test_no_kill_at_a_named_point_loses_or_doubles_a_row(tmp_path: Path) -> None
                 place.produce(_EVENTS, batch=_EVENTS)
                 drivers.wait(kind, -signal.SIGKILL)
                 if kind == "group":
-                    in_hand = left(place.paths.checkpoints / "demux" / "a")
+                    in_hand = read_leftover(place.paths.checkpoints / "demux" / "a")
                     assert bool(in_hand) == (point in _IN_PASS), "what it had in hand is told"
             killed[point] += 1
             drivers.start(kind)

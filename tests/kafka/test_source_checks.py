@@ -75,7 +75,7 @@ class Stage:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             with suppress(Transient):
-                seen = topic.look(self.settings.source)
+                seen = topic.observe_topic(self.settings.source)
                 if seen is not None and len(seen.earliest) == total:
                     return
             self.admin.poll(0.05)
@@ -123,20 +123,20 @@ def gaps(stage: Stage) -> list[tuple[int | None, int, int | None, str]]:
 def test_a_broker_tells_id_partitions_and_ends(stage: Stage) -> None:
     """What ingest compares is what the broker says: a new id for a topic made anew, and where each partition ends."""
     stage.send(3, 0)
-    before = topic.look(stage.settings.source)
+    before = topic.observe_topic(stage.settings.source)
     assert before is not None
     assert (before.earliest, before.latest) == ({0: 0, 1: 0}, {0: 3, 1: 0})
     stage.cut(0, 2)
-    cut = topic.look(stage.settings.source)
+    cut = topic.observe_topic(stage.settings.source)
     assert cut is not None
     assert (before.id, {0: 2, 1: 0}) == (cut.id, cut.earliest)
     stage.make_anew(3)
-    after = topic.look(stage.settings.source)
+    after = topic.observe_topic(stage.settings.source)
     assert after is not None
     assert before.id != after.id
     assert after.latest == {0: 0, 1: 0, 2: 0}
     with pytest.raises(Refused, match=r"has no topic 'typo'\. Create it"):
-        topic.look(replace(stage.settings.source, topic="typo"))
+        topic.observe_topic(replace(stage.settings.source, topic="typo"))
 
 
 def test_a_topic_made_anew_is_refused_before_it_is_read(stage: Stage) -> None:

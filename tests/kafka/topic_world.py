@@ -93,7 +93,7 @@ class TopicWorld(World):
         """Return all a plain consumer of committed records reads, by another client than Spark's."""
         options = {"group.id": "test", "enable.partition.eof": True, "enable.auto.commit": False}
         consumer = Consumer({**self.connection, **options, "isolation.level": "read_committed"})
-        seen = topic.look(self.settings.source)
+        seen = topic.observe_topic(self.settings.source)
         assert seen is not None
         consumer.assign([TopicPartition(self.topic, number, 0) for number in seen.earliest])
         found: list[Record] = []
@@ -167,7 +167,7 @@ def topic_world(
     deadline = time.monotonic() + _SECONDS
     while time.monotonic() < deadline:
         with suppress(Transient):  # the broker does not lead each partition yet
-            seen = topic.look(settings.source)
+            seen = topic.observe_topic(settings.source)
             if seen is not None and len(seen.earliest) == partitions:
                 return world
         admin.poll(0.05)

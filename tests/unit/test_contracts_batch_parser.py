@@ -9,16 +9,16 @@ from google.protobuf import message_factory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.batch_parser import Together, runs
+from pipeline.contracts.batch_parser import BatchParser, runs
 from pipeline.contracts.mistyped import Mistyped
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.unit.test_contracts_decode import CORRUPT, EVENTS, M, event_of, plain_accepts
 from tests.unit.test_contracts_messages import message
 
-TOGETHER = Together(M.DESCRIPTOR)
+TOGETHER = BatchParser(M.DESCRIPTOR)
 
 
-def suspects(together: Together, contents: list[bytes], *, nothing_unknown: bool = True) -> list[int]:
+def suspects(together: BatchParser, contents: list[bytes], *, nothing_unknown: bool = True) -> list[int]:
     """The places of suspects; the array has others before and behind, as a part of a larger one has."""
     array = pa.array([b"before", *contents, b"behind"], pa.binary())[1:-1]
     return sorted(together.canonical(array)[1] if nothing_unknown else together.suspects(array))
@@ -66,15 +66,15 @@ def test_only_nesting_may_be_refused_for_no_reason() -> None:
     for _ in range(99):
         deep = type(deep)(m=deep)
     assert parse(deep.SerializeToString()) == deep
-    assert suspects(Together(definition), [deep.m.SerializeToString()]) == []
-    assert suspects(Together(definition), [type(deep)(m=deep).SerializeToString()]) == [0]
+    assert suspects(BatchParser(definition), [deep.m.SerializeToString()]) == []
+    assert suspects(BatchParser(definition), [type(deep)(m=deep).SerializeToString()]) == [0]
 
 
 def test_definitions_of_the_program_itself_can_be_asked_about_twice() -> None:
     """The wrapper's definition lives as long as the process, so the message around it is defined there once more."""
     definition: Any = Wrapper.DESCRIPTOR
     for _ in range(2):
-        assert suspects(Together(definition), [Wrapper(game="a").SerializeToString()]) == []
+        assert suspects(BatchParser(definition), [Wrapper(game="a").SerializeToString()]) == []
 
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 255, 256, 16_383, 16_384, 2_097_151, 2_097_152])
@@ -83,7 +83,7 @@ def test_rewritten_messages_of_every_size_are_taken_apart(size: int) -> None:
     content = Wrapper(payload=b"p" * size).SerializeToString()
     padded = b"\x0a\x81\x00a"  # the game's name, with a length that takes more bytes than it needs
     definition: Any = Wrapper.DESCRIPTOR
-    rewritten, _ = Together(definition).canonical(pa.array([content + padded, padded, content], pa.binary()))
+    rewritten, _ = BatchParser(definition).canonical(pa.array([content + padded, padded, content], pa.binary()))
     game = b"\x0a\x01a"
     full, alone = Wrapper.FromString(content + game).SerializeToString(), Wrapper.FromString(game).SerializeToString()
     assert [rewritten.get(place, content) for place in range(3)] == [full, alone, content]
@@ -103,4 +103,4 @@ def test_a_few_bad_ones_among_many_are_found() -> None:
     good = Wrapper(game="chess", payload=b"p" * 50).SerializeToString()
     contents = [b"\xff" if place in {0, 127, 128, 4_095, 4_096, 9_999} else good for place in range(10_000)]
     definition: Any = Wrapper.DESCRIPTOR
-    assert suspects(Together(definition), contents) == [0, 127, 128, 4_095, 4_096, 9_999]
+    assert suspects(BatchParser(definition), contents) == [0, 127, 128, 4_095, 4_096, 9_999]

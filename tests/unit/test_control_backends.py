@@ -28,7 +28,7 @@ from pipeline.store.groups import Group, create, open_runs, read_groups
 from pipeline.store.leases import store_time
 from pipeline.store.operations import list_operations
 from pipeline.store.tables import group_runs, groups
-from pipeline.streams.active_games import left
+from pipeline.streams.active_games import read_leftover
 
 DRIVER = """
 import pathlib, signal, sys, threading
@@ -110,7 +110,7 @@ class World:
         return Supervisor(self.engine, {"local": self.backend()}, self.in_hand)
 
     def in_hand(self, group: str) -> list[str] | None:
-        return left(self.env / "checkpoints" / "demux" / group)
+        return read_leftover(self.env / "checkpoints" / "demux" / group)
 
     def backend(self) -> Local:
         def command(group: Group) -> list[str]:

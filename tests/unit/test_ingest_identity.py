@@ -313,12 +313,12 @@ def test_compaction_is_no_change_and_a_deletion_is_one(tmp_path: Path) -> None:
     for _ in range(3):
         land(tmp_path)
     DeltaTable(tmp_path).optimize.compact()
-    assert not landing_log.look(tmp_path, Commits(0)).changed
+    assert not landing_log.observe_landing(tmp_path, Commits(0)).changed
     DeltaTable(tmp_path).delete()
     land(tmp_path)
-    seen = landing_log.look(tmp_path, Commits(0))
+    seen = landing_log.observe_landing(tmp_path, Commits(0))
     assert seen.changed == {4: "(DELETE) took away 1 of its files"}
-    assert not landing_log.look(tmp_path, Commits(5)).changed
+    assert not landing_log.observe_landing(tmp_path, Commits(5)).changed
     assert (seen.first, seen.last) == (0, 5)
 
 
@@ -328,16 +328,16 @@ def test_files_and_commits_that_are_gone_are_told(tmp_path: Path) -> None:
         land(tmp_path)
     files = landing_log.files_by_commit(tmp_path)
     (tmp_path / files[2][0]).unlink()
-    assert {2: files[2][0]} == landing_log.look(tmp_path, Commits(1)).missing
-    assert not landing_log.look(tmp_path, Commits(2, frozenset(files[2]))).missing
+    assert {2: files[2][0]} == landing_log.observe_landing(tmp_path, Commits(1)).missing
+    assert not landing_log.observe_landing(tmp_path, Commits(2, frozenset(files[2]))).missing
     DeltaTable(tmp_path).create_checkpoint()
     for version in (0, 1):
         (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
-    assert landing_log.look(tmp_path, Commits(3)).first == 2
+    assert landing_log.observe_landing(tmp_path, Commits(3)).first == 2
     read = frozenset(files[3])
-    assert landing_log.look(tmp_path, Commits(None, read)).replaced is None
+    assert landing_log.observe_landing(tmp_path, Commits(None, read)).replaced is None
     DeltaTable(tmp_path).delete()
-    assert landing_log.look(tmp_path, Commits(None, read)).replaced == files[3][0]
+    assert landing_log.observe_landing(tmp_path, Commits(None, read)).replaced == files[3][0]
 
 
 # ------------------------------------------------------------------------------------------------- what the store keeps

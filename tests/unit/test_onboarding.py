@@ -18,7 +18,7 @@ from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.ingest import pending
 from pipeline.ingest.name_sketch import sketched
-from pipeline.ingest.onboarding import Onboarding, Roll, look, wished
+from pipeline.ingest.onboarding import Onboarding, OnboardingRules, look, wished
 from pipeline.names import game_key
 from pipeline.settings import Onboarding as Limits
 from pipeline.settings import load
@@ -84,7 +84,7 @@ def test_names_that_people_confuse_are_flagged_and_stay_apart(one: str, other: s
     """Case twins, NFC and NFD, full width and invisible marks: two games, two keys, and a person is told (C4)."""
     assert game_key(one) != game_key(other)
     assert alike is (look(one) == look(other))
-    roll = Roll([Onboarded(1, _wish(one), NOW)])
+    roll = OnboardingRules([Onboarded(1, _wish(one), NOW)])
     assert ([one] if alike else []) == roll.twins(other)
     assert roll.twins(one) == []
     assert [_wish(other)] == roll.plan([_wish(other)], LIMITS, NOW)  # who registers it means it
@@ -115,7 +115,7 @@ def test_why_a_name_does_not_become_a_game(wish: OnboardingCandidate, limits: Li
     earlier = [_wish("old"), _wish("p 1", "prefix", "p"), _wish("p 2", "prefix", "p")]
     ages = [NOW - 9_000, NOW - 3_601, NOW - 3_599]
     games = [Onboarded(number, wish, at) for number, (wish, at) in enumerate(zip(earlier, ages, strict=True), 1)]
-    roll = Roll(games, {"spam": RefusedName("spam", "ann", None, NOW)})
+    roll = OnboardingRules(games, {"spam": RefusedName("spam", "ann", None, NOW)})
     told = roll.obstacle(wish, limits, NOW)
     assert (expected is None) == (told is None)
     assert (expected or "") in (told or "")
@@ -139,7 +139,7 @@ def test_a_plan_keeps_every_limit_and_once_done_is_empty(
 ) -> None:
     """No plan makes too many games, nor one key twice; after it was applied, planning again gives nothing."""
     limits = Limits(max_games=most, hourly_per_prefix=hourly)
-    roll = Roll()
+    roll = OnboardingRules()
     granted = roll.plan(wishes, limits, NOW)
     assert not roll.games
     assert len(granted) <= most

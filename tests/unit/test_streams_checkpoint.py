@@ -11,7 +11,7 @@ from pipeline.delta.table import CursorTable
 from pipeline.names import bronze_app_id
 from pipeline.settings import Paths
 from pipeline.streams import checkpoint
-from pipeline.streams.checkpoint import goes_on
+from pipeline.streams.checkpoint import can_resume
 from tests.unit.maintenance_world import bronze_table
 
 LAST = 3
@@ -76,18 +76,18 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 def test_what_spark_would_die_of_is_dropped_with_its_pins(query: Path, bronze: CursorTable, damage: str) -> None:
     """A9, A10, A13 to A17, laws L5 and L7: Spark begins anew, and no pin of the old batch numbers is left for it."""
     DAMAGE[damage](query)
-    assert not goes_on(query, bronze)
+    assert not can_resume(query, bronze)
     assert list(query.parent.iterdir()) == []
 
 
 def test_what_spark_can_go_on_from_is_kept(query: Path, bronze: CursorTable) -> None:
     """A16: without its commit files Spark repeats one batch, which changes nothing; the pins are needed for that."""
-    assert goes_on(query, bronze)
+    assert can_resume(query, bronze)
     for number in (1, 2):
         (query / "commits" / str(number)).unlink()
-    assert goes_on(query, bronze)
+    assert can_resume(query, bronze)
     shutil.rmtree(query / "commits")
-    assert goes_on(query, bronze)
+    assert can_resume(query, bronze)
     assert {file.name for file in (query / "pins").iterdir()} == {"0", "1", "2", "3"}
 
 
@@ -99,9 +99,9 @@ def test_a_place_that_the_log_no_longer_has_is_given_up(query: Path, bronze: Cur
         (query / "commits" / str(LAST)).write_text('v1\n{"nextBatchWatermarkMs":0}')
     for version in range(LAST + 1):
         (log / f"{version:020}.json").unlink()
-    assert goes_on(query, bronze)
+    assert can_resume(query, bronze)
     (log / f"{LAST + 1:020}.json").unlink()
-    assert not goes_on(query, bronze)
+    assert not can_resume(query, bronze)
 
 
 def test_a_query_that_is_far_behind_begins_at_the_newest_commit(
@@ -109,9 +109,9 @@ def test_a_query_that_is_far_behind_begins_at_the_newest_commit(
 ) -> None:
     """Law L7: after an outage catch-up brings what was missed; a batch that was cut short is repeated first (L5)."""
     monkeypatch.setattr(checkpoint, "_FAR_COMMITS", bronze.version - LAST - 3)
-    assert goes_on(query, bronze)
+    assert can_resume(query, bronze)
     (query / "commits" / str(LAST)).write_text('v1\n{"nextBatchWatermarkMs":0}')
-    assert not goes_on(query, bronze)
+    assert not can_resume(query, bronze)
 
 
 def test_a_place_behind_the_newest_commit_is_none_that_is_gone(query: Path, bronze: CursorTable) -> None:
@@ -121,7 +121,7 @@ def test_a_place_behind_the_newest_commit_is_none_that_is_gone(query: Path, bron
     text = file.read_text().replace(f'"reservoirVersion": {LAST + 2}', f'"reservoirVersion": {bronze.version + 1}')
     file.write_text(text)
     assert f'"reservoirVersion": {bronze.version + 1}' in text
-    assert goes_on(query, bronze)
+    assert can_resume(query, bronze)
 
 
 def test_nothing_to_go_on_from_is_no_damage(query: Path, bronze: CursorTable, caplog: pytest.LogCaptureFixture) -> None:
@@ -130,9 +130,9 @@ def test_nothing_to_go_on_from_is_no_damage(query: Path, bronze: CursorTable, ca
     for log in ("offsets", "commits"):
         shutil.rmtree(query / log)
         (query / log).mkdir()
-    assert not goes_on(query, bronze)
+    assert not can_resume(query, bronze)
     assert [path.name for path in query.parent.iterdir()] == ["query"]
     assert (query / "metadata").exists()  # of a driver that has just started
     shutil.rmtree(query)
-    assert not goes_on(query, bronze)
+    assert not can_resume(query, bronze)
     assert not caplog.records

@@ -13,7 +13,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.stream_control import StreamControl, ask
 from pipeline.store.tables import games
-from pipeline.streams.demux import Demux, Driver
+from pipeline.streams.demux import Demux, DemuxContext
 from pipeline.streams.passes import Outcome
 from pipeline.streams.roster import Roster
 
@@ -41,7 +41,7 @@ def demux_of(roster: Roster, folder: Path, *, fails: bool = False) -> Demux:
     spark: Any = SimpleNamespace(sparkContext=context)
     bronze: Any = SimpleNamespace(refresh=lambda: None, cursor=9)
     passes: Any = SimpleNamespace(apply=apply)
-    driver = Driver(spark, Settings(), roster, known, lambda _result: None)
+    driver = DemuxContext(spark, Settings(), roster, known, lambda _result: None)
     return Demux(driver, StreamId("demux", "a"), folder / "checkpoint", bronze, passes)
 
 

@@ -25,9 +25,9 @@ from pipeline.repair.rebuild import rebuild
 from pipeline.settings import Demux, Settings
 from pipeline.store.games import last_seq, record_seen, register_group
 from pipeline.store.stream_control import StreamControl, ask
-from pipeline.streams.active_games import InHand
+from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.catchup import CatchUp
-from pipeline.streams.demux import Driver
+from pipeline.streams.demux import DemuxContext
 from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import Roster
 from pipeline.streams.rows import Rows
@@ -82,7 +82,7 @@ def passes(world: World) -> Iterator[Callable[[str], Passes]]:
 
         def made(name: str) -> Passes:
             quarantine = CursorTable.create(world.paths.quarantine, QUARANTINE, "test")
-            return Passes(world.paths.tables, quarantine, pool, InHand(world.paths.root / "checkpoint", name))
+            return Passes(world.paths.tables, quarantine, pool, ActiveGames(world.paths.root / "checkpoint", name))
 
         yield made
 
@@ -251,7 +251,7 @@ def local_catch_up(
     bronze = CursorTable.open(world.paths.bronze, bronze_app_id(world.environment))
     assert bronze is not None
     settings = Settings(demux=Demux(catchup_seqs=seqs))
-    driver = Driver(spark, settings, roster, schemas, lambda _: None)
+    driver = DemuxContext(spark, settings, roster, schemas, lambda _: None)
     made = LocalCatchUp(driver, world.paths.root / "checkpoint", bronze, passes("catch-up"))
     made.world = world
     return made

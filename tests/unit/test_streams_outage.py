@@ -15,7 +15,7 @@ from pipeline.contracts.registry import LocalRegistry
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.engine import open_store
-from pipeline.streams.outage import KnownSchemas, store_may_be_away
+from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
 from tests.unit.test_contracts_messages import bundle, define
 
 
@@ -44,7 +44,7 @@ def test_b3_the_last_schema_set_stays_in_use_until_the_store_answers_again(tmp_p
     engine = open_store(*load(tmp_path / "env", {}))
     registry = LocalRegistry(engine)
     register(registry, "chess")
-    known = KnownSchemas(LocalRegistry(engine))
+    known = CachedRegistry(LocalRegistry(engine))
     with away(engine), pytest.raises(OperationalError):
         known.latest_version()  # it has never heard of any
     assert known.latest_version() == 1
@@ -63,7 +63,7 @@ def test_a_pinned_set_that_the_store_lacks_stops_no_game(tmp_path: Path, caplog:
     """L6: a store that was put back from before a registration stops no chunk and no batch; the log says so."""
     engine = open_store(*load(tmp_path / "env", {}))
     register(LocalRegistry(engine), "chess")
-    known = KnownSchemas(LocalRegistry(engine))
+    known = CachedRegistry(LocalRegistry(engine))
     assert known.snapshot(99).version == known.latest_version() == 1
     engine.dispose()
     assert "begun with schema set 99 are split with the newest" in caplog.text
@@ -82,5 +82,5 @@ def test_b3_only_a_store_that_does_not_answer_is_gone_on_without(caplog: pytest.
 
 
 def meet(error: Exception) -> None:
-    with store_may_be_away("all stays as it is"):
+    with tolerate_store_outage("all stays as it is"):
         raise error

@@ -14,7 +14,7 @@ from pipeline.delta.table import CursorTable, DataFile, write_file
 from pipeline.store.games import register_group
 from pipeline.streams import passes as passing
 from pipeline.streams import split as splitting
-from pipeline.streams.active_games import InHand
+from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.split import READ, Place, SplitJob, split
 from pipeline.streams.stream import Stream
@@ -53,7 +53,7 @@ def world(tmp_path: Path) -> World:
 def passes(world: World) -> Iterator[Passes]:
     with ThreadPoolExecutor(2) as pool:
         quarantine = CursorTable.create(world.paths.quarantine, QUARANTINE, "test")
-        yield Passes(world.paths.tables, quarantine, pool, InHand(world.paths.root / "checkpoint", "shared"))
+        yield Passes(world.paths.tables, quarantine, pool, ActiveGames(world.paths.root / "checkpoint", "shared"))
 
 
 def apply(rows: BronzeRows, passes: Passes, streams: Mapping[str, Stream], *, repeated: bool = False) -> Outcome:

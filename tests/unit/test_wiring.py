@@ -15,7 +15,7 @@ from pipeline.settings import load
 from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.tables import drivers
-from pipeline.telemetry import Telling
+from pipeline.telemetry import Telemetry
 from pipeline.wiring import _Driver, _Duty, _refusal_told
 
 
@@ -79,7 +79,7 @@ def test_d13_a_query_that_fails_at_its_start_is_started_again(
             raise raised
         return SimpleNamespace(isActive=False, exception=lambda: None)
 
-    telling = Telling(settings.metrics, paths, "ingest", "main")
+    telling = Telemetry(settings.metrics, paths, "ingest", "main")
     attached: Any = SimpleNamespace(errors=0)
     driver = _Driver(settings, _Duty("ingest", "main", engine, stop, None), telling, attached)
     assert driver.supervise(start, lambda: None, lambda: 0, once=False) == 0
@@ -100,7 +100,7 @@ def test_d13_a_query_whose_failure_stays_is_no_hot_loop(tmp_path: Path) -> None:
         starts.append(len(stop.waits))
         return SimpleNamespace(isActive=False, exception=lambda: RuntimeError("the old failure"))
 
-    telling = Telling(settings.metrics, paths, "group", "a")
+    telling = Telemetry(settings.metrics, paths, "group", "a")
     attached: Any = SimpleNamespace(errors=0)
     driver = _Driver(settings, _Duty("group", "a", engine, stop, None), telling, attached)
     assert driver.supervise(start, lambda: None, lambda: 0, once=False) == 1
