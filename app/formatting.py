@@ -30,7 +30,7 @@ _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # Unicode c
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StatusStyle:
     """How one status is shown: a glyph and a word always, a colour (Okabe-Ito) for trouble only."""
 
     glyph: str
@@ -39,20 +39,20 @@ class Look:
     ink: str  # colour of a glyph that stands on `colour`
 
 
-LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
+LOOKS: Final[Mapping[str, StatusStyle]] = MappingProxyType(
     {
-        "RUNNING": Look("●", "running", _QUIET, "#888888"),
-        "PAUSED": Look("‖", "paused", _QUIET, "#888888"),
-        "STARTING": Look("…", "starting", _BUSY, "#111111"),
-        "BACKFILLING": Look("«", "backfilling", _BUSY, "#111111"),
-        "CATCHING_UP": Look("»", "catching up", _BUSY, "#111111"),
-        "AT_RISK": Look("△", "at risk", _WATCH, "#111111"),
-        "LAGGING": Look("▲", "lagging", _LATE, "#111111"),
-        "UNKNOWN": Look("?", "unknown", _BLIND, "#111111"),
-        "MISSING": Look("∅", "missing", _BLIND, "#111111"),
-        "STALLED": Look("■", "stalled", _BROKEN, "#111111"),
-        "FAILED": Look("✕", "failed", _BROKEN, "#111111"),
-        "CRASH_LOOP": Look("↻", "crash loop", _BROKEN, "#111111"),
+        "RUNNING": StatusStyle("●", "running", _QUIET, "#888888"),
+        "PAUSED": StatusStyle("‖", "paused", _QUIET, "#888888"),
+        "STARTING": StatusStyle("…", "starting", _BUSY, "#111111"),
+        "BACKFILLING": StatusStyle("«", "backfilling", _BUSY, "#111111"),
+        "CATCHING_UP": StatusStyle("»", "catching up", _BUSY, "#111111"),
+        "AT_RISK": StatusStyle("△", "at risk", _WATCH, "#111111"),
+        "LAGGING": StatusStyle("▲", "lagging", _LATE, "#111111"),
+        "UNKNOWN": StatusStyle("?", "unknown", _BLIND, "#111111"),
+        "MISSING": StatusStyle("∅", "missing", _BLIND, "#111111"),
+        "STALLED": StatusStyle("■", "stalled", _BROKEN, "#111111"),
+        "FAILED": StatusStyle("✕", "failed", _BROKEN, "#111111"),
+        "CRASH_LOOP": StatusStyle("↻", "crash loop", _BROKEN, "#111111"),
     }
 )
 

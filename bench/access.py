@@ -19,7 +19,7 @@ from grants.observing.matrix import matrix
 from grants.observing.resolver import Resolver
 from grants.planning.change_set import simulate
 from grants.planning.drift import drift
-from grants.planning.entitlements import NOTHING, AccessIntent, Managed
+from grants.planning.entitlements import NOTHING, AccessIntent, ManagedAccess
 from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
 
@@ -68,7 +68,7 @@ def measure(games: int, principals: int, runs: int) -> dict[str, list[float]]:
         found[what], result = measured(runs, work)
         return result
 
-    def planned(picture: Observed, wishes: Sequence[AccessIntent], managed: Managed) -> AccessPlan:
+    def planned(picture: Observed, wishes: Sequence[AccessIntent], managed: ManagedAccess) -> AccessPlan:
         made = plan(picture, wishes, managed, 0.0)
         if not made.fingerprint:
             raise AssertionError("what is shown is pinned to it, so it belongs to the time of a plan")

@@ -25,7 +25,7 @@ from grants.catalogs.opening import embedded
 from grants.catalogs.people import add
 from grants.model import Securable
 from grants.observing import snapshot
-from grants.reconciler import Steward
+from grants.reconciler import AccessReconciler
 from pipeline.control.operations.executor import ControlContext
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
@@ -92,12 +92,12 @@ def read_rounds(games: int, principals: int, runs: int) -> dict[str, list[tuple[
             limit = f"limited to {settings.access.reads_per_second:g} a second"
             for what, taken_for in (("embedded, no limit", ours), (f"as a workspace, {limit}", theirs)):
                 world = ControlContext(taken_for, open_store(taken_for, paths), paths)
-                found[what] = [_round(sent, Steward(world, environ), world, games) for _ in range(runs)]
+                found[what] = [_round(sent, AccessReconciler(world, environ), world, games) for _ in range(runs)]
                 world.engine.dispose()
     return found
 
 
-def _round(sent: Sent, steward: Steward, world: ControlContext, games: int) -> tuple[int, float, int]:
+def _round(sent: Sent, steward: AccessReconciler, world: ControlContext, games: int) -> tuple[int, float, int]:
     sent.at.clear()
     began = time.monotonic()
     steward.look_after()

@@ -8,7 +8,7 @@ from grants.model import Directory, GameTable, Securable
 from pipeline.errors import Refused, Transient
 
 
-class CatalogAway(Transient):
+class CatalogUnavailable(Transient):
     """The catalog cannot be reached, or asks to be left alone for a while; nothing is known of what was asked last."""
 
 
@@ -16,11 +16,11 @@ class Denied(Refused):
     """The catalog knows the caller and does not let them do it, or does not know the caller (any more)."""
 
 
-class Stranger(Denied):
+class Unauthenticated(Denied):
     """The catalog does not know whose token it was given, or does not take the token."""
 
 
-class Gone(Refused):
+class NotFound(Refused):
     """A principal or a securable does not exist (any more)."""
 
 

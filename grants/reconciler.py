@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from grants.applying import ledger, proposals
 from grants.applying.executor import Executor
 from grants.applying.table_registration import register_missing
-from grants.catalog import Catalog, CatalogAway
+from grants.catalog import Catalog, CatalogUnavailable
 from grants.catalogs.opening import open_catalog
 from grants.model import MANAGE, folded
 from grants.observing import snapshot
@@ -34,7 +34,7 @@ from pipeline.store.operations import ask, open_by_target
 _log: Final = logging.getLogger("turnout")
 
 
-class Steward:
+class AccessReconciler:
     """Looks after access in the controller's process."""
 
     def __init__(self, world: ControlContext, environ: Mapping[str, str] = os.environ) -> None:
@@ -82,7 +82,7 @@ class Steward:
         """Do one round, and tell how it went; a tick has it done in a thread."""
         try:
             self._round_of(self._open())
-        except (CatalogAway, Refused) as problem:
+        except (CatalogUnavailable, Refused) as problem:
             self._tell(str(problem))
             snapshot.keep(self._world.engine, None, str(problem))
         except SQLAlchemyError as error:

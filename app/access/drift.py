@@ -9,7 +9,7 @@ import streamlit as st
 
 from app import formatting
 from app.access import operation_items, previews, queries
-from app.access.queries import Known, Look
+from app.access.queries import AccessState, ResolvedCatalog
 from app.components import confirm
 from app.state import services
 from app.state.previews import Preview
@@ -44,7 +44,7 @@ _ENDING: Final = {
 }
 
 
-def draw(environment: Environment, known: Known) -> None:
+def draw(environment: Environment, known: ResolvedCatalog) -> None:
     """Draw the findings by class, worst first as they come, and the way to do something about them."""
     try:
         found = queries.drift(environment, known)
@@ -103,7 +103,7 @@ def _row(each: Finding) -> dict[str, str]:
 def _draw_acts(environment: Environment, found: Sequence[Finding]) -> None:
     """Draw what can be done with findings that are chosen by what they say, never by a place in the table."""
     by_id = {drift_store.id_of(each): each for each in found}
-    barred = services.barred(environment, "access")
+    barred = services.missing_role(environment, "access")
     with st.container(border=True, key="plan_drift", gap="small"):
         act = st.segmented_control(
             "What", list(_ACTS), key=_ACT, format_func=_ACTS.__getitem__, label_visibility="collapsed"
@@ -121,7 +121,7 @@ def _draw_acts(environment: Environment, found: Sequence[Finding]) -> None:
             )  # fmt: skip
         if barred is not None:
             st.caption(formatting.escaped(barred))
-        confirm.panel(environment, _PLACE, operation_items.draw)
+        confirm.draw_confirmation(environment, _PLACE, operation_items.draw)
 
 
 def _label(each: Finding) -> str:
@@ -130,7 +130,7 @@ def _label(each: Finding) -> str:
 
 
 def _offer(environment: Environment) -> None:
-    confirm.offer(_PLACE, partial(_planned, environment))
+    confirm.stage_preview(_PLACE, partial(_planned, environment))
 
 
 def _planned(environment: Environment) -> Preview:
@@ -139,8 +139,8 @@ def _planned(environment: Environment) -> Preview:
     Raises:
         Refused: something is missing, or cannot be.
     """
-    known, act = queries.look(environment).known, st.session_state.get(_ACT)
-    barred = services.barred(environment, "access")
+    known, act = queries.read_access(environment).known, st.session_state.get(_ACT)
+    barred = services.missing_role(environment, "access")
     if barred is not None:
         raise Refused(barred)
     if known is None or act not in _ACTS:
@@ -153,7 +153,7 @@ def _planned(environment: Environment) -> Preview:
     return previews.preview_findings(environment, [by_id[each] for each in chosen], act, reason)
 
 
-def draw_ending(look: Look) -> None:
+def draw_ending(look: AccessState) -> None:
     """Draw what ends by itself within two weeks, the soonest first."""
     if not look.ending:
         st.info("Nothing ends within 14 days.")
@@ -171,7 +171,7 @@ def draw_ending(look: Look) -> None:
     )
 
 
-def _ends(each: Held, look: Look) -> dict[str, str]:
+def _ends(each: Held, look: AccessState) -> dict[str, str]:
     left = (each.until or 0.0) - look.read_at
     return {
         "in": formatting.age(left) if left > 0 else "▲ due now",

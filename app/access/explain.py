@@ -8,7 +8,7 @@ import streamlit as st
 from app import formatting
 from app.access import queries
 from app.access.matrix import STATES
-from app.access.queries import Known, Look, Past
+from app.access.queries import AccessState, GrantRecord, ResolvedCatalog
 from app.state.services import Environment
 from grants.observing.matrix import CellState
 from grants.observing.verdict import Need, Verdict, place
@@ -34,7 +34,7 @@ _PAST: Final = {
 }
 
 
-def draw(environment: Environment, look: Look, known: Known) -> None:
+def draw(environment: Environment, look: AccessState, known: ResolvedCatalog) -> None:
     """Draw the choice of a cell, which `links.take` has filled, its verdict and its history."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         games = sorted({*look.names, *known.observed.tables}, key=lambda key: (look.names.get(key, key), key))
@@ -70,7 +70,7 @@ def state_of(verdict: Verdict) -> CellState:
     return "could" if verdict.could_grant_itself else "no"
 
 
-def _draw_verdict(known: Known, verdict: Verdict) -> None:
+def _draw_verdict(known: ResolvedCatalog, verdict: Verdict) -> None:
     with st.container(key="verdict", gap=None):
         st.text(f"{STATES[state_of(verdict)]}: {formatting.shown(verdict.sentence, 900)}")
     badges = list(verdict.badges)
@@ -127,7 +127,7 @@ def _draw_history(environment: Environment, key: str, who: str) -> None:
     st.caption("All times are UTC.")
 
 
-def _row(past: Past) -> dict[str, str]:
+def _row(past: GrantRecord) -> dict[str, str]:
     held = past.held
     return {
         "given": formatting.moment(held.given_at),

@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import formatting
 from app.access import operation_items, previews, queries
-from app.access.queries import Look
+from app.access.queries import AccessState
 from app.components import confirm
 from app.state import control_queries, services
 from app.state.previews import Preview
@@ -27,9 +27,9 @@ _NOTES: Final = "access_notes"  # by request: what came of the last decision
 _MOST_SHOWN: Final = 25
 
 
-def draw_change(environment: Environment, look: Look) -> None:
+def draw_change(environment: Environment, look: AccessState) -> None:
     """Draw the form of a change: games and principals by their names, in bulk, which `links.take` has filled."""
-    barred = services.barred(environment, "access")
+    barred = services.missing_role(environment, "access")
     with st.container(border=True, key="plan_access", gap="small"):
         does = st.segmented_control(
             "What", list(DOES), key=DO, format_func=DOES.__getitem__, required=True, label_visibility="collapsed"
@@ -60,11 +60,11 @@ def draw_change(environment: Environment, look: Look) -> None:
                 )  # fmt: skip
         if barred is not None:
             st.caption(formatting.escaped(f"{barred} You can request it: an access admin decides."))
-        confirm.panel(environment, _PLACE, operation_items.draw)
+        confirm.draw_confirmation(environment, _PLACE, operation_items.draw)
 
 
 def _offer(environment: Environment, *, as_request: bool = False) -> None:
-    confirm.offer(_PLACE, partial(_planned, environment, as_request=as_request))
+    confirm.stage_preview(_PLACE, partial(_planned, environment, as_request=as_request))
 
 
 def _planned(environment: Environment, *, as_request: bool) -> Preview:
@@ -77,10 +77,10 @@ def _planned(environment: Environment, *, as_request: bool) -> Preview:
     if does not in DOES:
         raise Refused("Choose whether to give or to take.")
     if not as_request:
-        barred = services.barred(environment, "access")
+        barred = services.missing_role(environment, "access")
         if barred is not None:
             raise Refused(barred)
-    look, until = queries.look(environment), st.session_state.get(_UNTIL)
+    look, until = queries.read_access(environment), st.session_state.get(_UNTIL)
     reason = str(st.session_state.get(_REASON) or "").strip()
     ticket = str(st.session_state.get(_TICKET) or "").strip()
     end = float(parse_until(until.isoformat())) if does == "give" and isinstance(until, date) else None
@@ -98,9 +98,9 @@ def _planned(environment: Environment, *, as_request: bool) -> Preview:
 # ------------------------------------------------------------------------------------------------------------- requests
 
 
-def draw_requests(environment: Environment, look: Look) -> None:
+def draw_requests(environment: Environment, look: AccessState) -> None:
     """Draw the requests: those that wait on top, for who may decide about them and for who has asked."""
-    me, barred = services.actor(), services.barred(environment, "decide about a request")
+    me, barred = services.actor(), services.missing_role(environment, "decide about a request")
     mine = [each for each in look.waiting if each.requester == me]
     others = [each for each in look.waiting if each.requester != me]
     if not look.waiting:
@@ -121,23 +121,25 @@ def draw_requests(environment: Environment, look: Look) -> None:
         st.warning(formatting.escaped(said), icon=":material/block:")
 
 
-def _draw_waiting(environment: Environment, look: Look, each: Request) -> None:
+def _draw_waiting(environment: Environment, look: AccessState, each: Request) -> None:
     place = f"request_{each.request_id}"
     with st.container(border=True, gap="small", key=f"operation_stuck_{each.request_id}"):
         _draw_request(look, each)
         with st.container(horizontal=True, vertical_alignment="bottom"):
             approve = partial(previews.preview_approval, environment, each.request_id)
-            st.button("Approve…", key=f"approve_{each.request_id}", on_click=confirm.offer, args=(place, approve))
+            st.button(
+                "Approve…", key=f"approve_{each.request_id}", on_click=confirm.stage_preview, args=(place, approve)
+            )
             said = f"said_{each.request_id}"
             st.text_input("Why not", key=said, max_chars=500, label_visibility="collapsed", placeholder="why not")
             st.button(
                 "Reject", key=f"reject_{each.request_id}", on_click=_decide, args=(environment, each, "rejected", said),
                 type="tertiary",
             )  # fmt: skip
-        confirm.panel(environment, place, operation_items.draw)
+        confirm.draw_confirmation(environment, place, operation_items.draw)
 
 
-def _draw_own(environment: Environment, look: Look, each: Request) -> None:
+def _draw_own(environment: Environment, look: AccessState, each: Request) -> None:
     with st.container(border=True, gap="small", key=f"operation_own_{each.request_id}"):
         _draw_request(look, each)
         st.button(
@@ -146,7 +148,7 @@ def _draw_own(environment: Environment, look: Look, each: Request) -> None:
         )  # fmt: skip
 
 
-def _draw_request(look: Look, each: Request) -> None:
+def _draw_request(look: AccessState, each: Request) -> None:
     ago = formatting.age(look.read_at - each.asked_at)
     st.text(f"{formatting.shown(each.requester, 60)} asks, {ago} ago: {_cells(each, look)}")
     st.text(f"Why: {formatting.shown(each.reason, 300)}")
@@ -164,7 +166,7 @@ def _decide(environment: Environment, each: Request, state: Literal["rejected", 
     control_queries.forget()
 
 
-def _decided(each: Request, look: Look) -> str:
+def _decided(each: Request, look: AccessState) -> str:
     why = f": {each.said}" if each.said else ""
     return (
         f"{formatting.moment(each.decided_at)}  {each.state} by {formatting.shown(each.decided_by or '', 40)}{why}  "
@@ -172,7 +174,7 @@ def _decided(each: Request, look: Look) -> str:
     )
 
 
-def _cells(each: Request, look: Look, most: int = 3) -> str:
+def _cells(each: Request, look: AccessState, most: int = 3) -> str:
     some = [
         f"{formatting.principal_text(str(wish['principal']))} {'reads' if wish['read'] else 'no longer reads'} "
         f"{look.game(str(wish['key']))}{_until(wish.get('until'))}"

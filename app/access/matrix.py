@@ -12,7 +12,7 @@ import pyarrow as pa
 import streamlit as st
 
 from app import formatting
-from app.access.queries import KINDS, Known, Look, Who
+from app.access.queries import KINDS, AccessState, PrincipalChoice, ResolvedCatalog
 from app.components import links
 from grants.observing.matrix import CellState
 
@@ -50,7 +50,7 @@ class Part:
     who: tuple[str, ...]  # folded names
 
 
-def part(known: Known, names: Mapping[str, str], asked: Asked) -> Part:
+def part(known: ResolvedCatalog, names: Mapping[str, str], asked: Asked) -> Part:
     """Return the games and principals that are asked for; what is not known stays where readers are asked for."""
     game, who = asked.game.strip().casefold(), asked.who.strip().casefold()
     keys = [key for key in known.matrix.keys if game in names.get(key, "").casefold() or game in key]
@@ -66,7 +66,7 @@ def part(known: Known, names: Mapping[str, str], asked: Asked) -> Part:
     return Part(tuple(keys), tuple(there))
 
 
-def table(known: Known, look: Look, shown: Part) -> pa.Table:
+def table(known: ResolvedCatalog, look: AccessState, shown: Part) -> pa.Table:
     """Return a row per game and a column per principal, `p0` and so on: two names may look the same."""
     rows = {key: row for row, key in enumerate(known.matrix.keys)}
     places = [rows[key] for key in shown.keys]
@@ -116,7 +116,7 @@ class Prefill:
         return {widget: value for widget, value in held.items() if value is not None}
 
 
-def draw(look: Look, known: Known, asked: Asked, prefill: Prefill) -> None:
+def draw(look: AccessState, known: ResolvedCatalog, asked: Asked, prefill: Prefill) -> None:
     """Draw the matrix; a click on a cell fills in what `prefill` says."""
     shown = part(known, look.names, asked)
     if not shown.keys or not shown.who:
@@ -138,14 +138,14 @@ def draw(look: Look, known: Known, asked: Asked, prefill: Prefill) -> None:
     st.caption(_legend(known, shown))
 
 
-def _legend(known: Known, shown: Part) -> str:
+def _legend(known: ResolvedCatalog, shown: Part) -> str:
     meaning = ", ".join(f"{formatting.escaped(text)}" for text in STATES.values())
     whole = len(shown.keys) == len(known.matrix.keys) and len(shown.who) == len(known.who)
     of = "" if whole else f" of {len(known.matrix.keys)} × {len(known.who)}"
     return f"{len(shown.keys)} games × {len(shown.who)} principals{of}. {meaning}. A cell tells why when it is chosen."
 
 
-def _config(known: Known, who: Sequence[str]) -> dict[str, Any]:
+def _config(known: ResolvedCatalog, who: Sequence[str]) -> dict[str, Any]:
     options, colours = list(_SHORT.values()), [_COLOURS[state] for state in _SHORT]
     config: dict[str, Any] = {"game": st.column_config.TextColumn("Game", width=250, pinned=True)}
     for number, name in enumerate(who):
@@ -154,7 +154,7 @@ def _config(known: Known, who: Sequence[str]) -> dict[str, Any]:
     return config
 
 
-def _heading(who: Who) -> str:
+def _heading(who: PrincipalChoice) -> str:
     what = {"group": " (group)", "service_principal": " (service)"}.get(who.kind or "", "")
     return f"{formatting.principal_text(who.name)}{what}{'' if who.active else ' (not active)'}"
 
@@ -176,7 +176,7 @@ def chosen(shown: Part, cell: tuple[int, str]) -> tuple[str | None, str | None]:
     return shown.keys[row] if 0 <= row < len(shown.keys) else None, who
 
 
-def sentence(look: Look, known: Known) -> str:
+def sentence(look: AccessState, known: ResolvedCatalog) -> str:
     """Say in one sentence who reads what."""
     counts = known.matrix.counts
     columns = known.matrix.by_principal.values()

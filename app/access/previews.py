@@ -16,7 +16,7 @@ from app.state import services
 from app.state.previews import Preview, writing
 from app.state.services import Environment
 from grants.applying import approvals, drift_store, proposals, requests
-from grants.applying.proposals import Prepared
+from grants.applying.proposals import AccessProposal
 from grants.applying.requests import Request
 from grants.planning.drift import Finding
 from grants.planning.drift import wish as wish_about
@@ -126,7 +126,7 @@ def decide(environment: Environment, wanted: Request, state: Literal["rejected",
 # ----------------------------------------------------------------------------------------------------------- the asking
 
 
-def _ask(environment: Environment, prepared: Prepared, wish: operations.Intent) -> Operation:
+def _ask(environment: Environment, prepared: AccessProposal, wish: operations.Intent) -> Operation:
     """Write the operation, if who acts may; asked again with the same wish it is the same one."""
     mine, settings = replace(wish, actor=services.actor()), _settings_now()
     require(_roles_now(), mine.actor, mine.kind)
@@ -148,12 +148,12 @@ def _roles_now() -> Roles:
     return services.roles(services.open_environment())
 
 
-def _request(environment: Environment, prepared: Prepared, reason: str, _: operations.Intent) -> str:
+def _request(environment: Environment, prepared: AccessProposal, reason: str, _: operations.Intent) -> str:
     with writing():
         wishes = [asdict(each) for each in prepared.wishes]
         made = requests.ask(services.engine(environment), services.actor(), wishes, reason)
     queries.forget()
-    return requests.told(made)
+    return requests.describe(made)
 
 
 def _approve(environment: Environment, wanted: Request, wish: operations.Intent) -> Operation:
@@ -177,16 +177,16 @@ def _ignore(environment: Environment, findings: Sequence[Finding], wish: operati
 # ------------------------------------------------------------------------------------------------------------- previews
 
 
-def _wish(prepared: Prepared, reason: str) -> operations.Intent:
+def _wish(prepared: AccessProposal, reason: str) -> operations.Intent:
     return prepared.asked_by(services.actor(), reason.strip())
 
 
 def _preview(
-    environment: Environment, prepared: Prepared, wish: operations.Intent, ask: partial[Operation] | partial[str],
+    environment: Environment, prepared: AccessProposal, wish: operations.Intent, ask: partial[Operation] | partial[str],
     needs: str = proposals.KIND,
 ) -> Preview:  # fmt: skip
     planned = prepared.plan
-    seen = queries.look(environment)
+    seen = queries.read_access(environment)
     unmoved = [each.sentence for each in planned.unmoved]
     if planned.is_empty:
         raise Refused("\n".join(["Nothing to change.", *_some(unmoved)]))
@@ -223,7 +223,7 @@ def _preview(
 _LABELS: Final = {_REQUEST: "Request it", _DECIDE: "Approve it"}
 
 
-def _terms(prepared: Prepared) -> str:
+def _terms(prepared: AccessProposal) -> str:
     first = prepared.wishes[0]
     until = "" if not first.read else f"; until {formatting.moment(first.until)}" if first.until else "; for good"
     ticket = f"; ticket {first.ticket}" if first.ticket else ""

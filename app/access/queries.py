@@ -38,7 +38,7 @@ _MOST_OPEN: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class PrincipalChoice:
     """Somebody who can be granted to, or once was."""
 
     name: str  # raw, as the catalog spells it
@@ -53,21 +53,21 @@ class Who:
 
 
 @dataclass(frozen=True)
-class Known:
+class ResolvedCatalog:
     """A picture of the catalog, worked out."""
 
     observed: Observed
     resolver: Resolver
     matrix: Matrix
-    who: Mapping[str, Who]  # folded name → it: groups, then service principals, then users
+    who: Mapping[str, PrincipalChoice]  # folded name → it: groups, then service principals, then users
 
 
 @dataclass(frozen=True)
-class Look:
+class AccessState:
     """What the page looks at, read at one moment (Unix seconds)."""
 
     names: Mapping[str, str]  # by game key: the inventory
-    known: Known | None  # None: the catalog was never read
+    known: ResolvedCatalog | None  # None: the catalog was never read
     problem: str | None  # why the newest attempt to read the catalog failed; None: it did not
     requests: tuple[Request, ...]  # those that wait first
     held: tuple[Held, ...]
@@ -89,10 +89,10 @@ class Look:
         return formatting.shown(principal, 80) if found is None else found.label
 
     @cached_property  # each entry of each list asks for its label by it
-    def everybody(self) -> Mapping[str, Who]:
+    def everybody(self) -> Mapping[str, PrincipalChoice]:
         """All of the directory, then those who hold something and are not in it."""
         there = {} if self.known is None else self.known.who
-        gone = {folded(each.principal): Who(each.principal, None) for each in self.held}
+        gone = {folded(each.principal): PrincipalChoice(each.principal, None) for each in self.held}
         return {**there, **{name: who for name, who in gone.items() if name not in there}}
 
     @property
@@ -109,7 +109,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class GrantRecord:
     """One entitlement there is or was, with who gave it and who ended it."""
 
     held: Held
@@ -117,7 +117,7 @@ class Past:
     ended_by: str | None
 
 
-def look(environment: Environment) -> Look:
+def read_access(environment: Environment) -> AccessState:
     """Read what the page looks at, at most 2 s old.
 
     Raises:
@@ -126,7 +126,7 @@ def look(environment: Environment) -> Look:
     return _look(environment.store, environment)
 
 
-def drift(environment: Environment, known: Known) -> Drift:
+def drift(environment: Environment, known: ResolvedCatalog) -> Drift:
     """Return where a picture differs from what turnout keeps, at most 5 s old.
 
     Raises:
@@ -135,7 +135,7 @@ def drift(environment: Environment, known: Known) -> Drift:
     return _drift(environment.store, known.observed.read_at, known, environment)
 
 
-def history(environment: Environment, key: str, principal: str) -> tuple[Past, ...]:
+def history(environment: Environment, key: str, principal: str) -> tuple[GrantRecord, ...]:
     """Read what a principal (folded) was ever given of a game by turnout, the newest first.
 
     Raises:
@@ -146,7 +146,7 @@ def history(environment: Environment, key: str, principal: str) -> tuple[Past, .
         found = [each for each in ledger.history(store, key) if folded(each.principal) == principal]
         ids = {*(each.operation_id for each in found), *(each.ended_by for each in found if each.ended_by)}
         actors = {each: operation(store, each).actor for each in ids}
-    past = [Past(each, actors[each.operation_id], actors.get(each.ended_by or "")) for each in found]
+    past = [GrantRecord(each, actors[each.operation_id], actors.get(each.ended_by or "")) for each in found]
     return tuple(reversed(past))
 
 
@@ -166,7 +166,7 @@ def forget() -> None:
 
 
 @st.cache_resource(ttl=2, max_entries=2, show_spinner=False)
-def _look(store: str, _environment: Environment) -> Look:
+def _look(store: str, _environment: Environment) -> AccessState:
     there = engine(_environment)
     with reading():
         read_at, problem = _newest(there)
@@ -174,11 +174,11 @@ def _look(store: str, _environment: Environment) -> Look:
             each for each in list_operations(there, only_open=True, limit=_MOST_OPEN) if each.kind == proposals.KIND
         ]
         runs = is_held(there, "controller", "main") if _environment.settings.store.leases else None
-        return Look(
+        return AccessState(
             names=known_games(there),
             known=None if read_at is None else _known(store, read_at, _environment),
             problem=problem,
-            requests=tuple(requests.listed(there)),
+            requests=tuple(requests.list_requests(there)),
             held=tuple(ledger.held(there)),
             on_the_way=tuple(opened),
             controller_runs=runs,
@@ -194,19 +194,19 @@ def _newest(store: Engine) -> tuple[float | None, str | None]:
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
-def _known(store: str, read_at: float, _environment: Environment) -> Known:  # noqa: ARG001 - the two are the cache's key
+def _known(store: str, read_at: float, _environment: Environment) -> ResolvedCatalog:  # noqa: ARG001 - the two are the cache's key
     observed = snapshot.read(engine(_environment)).observed
     if observed is None:
         raise Refused("The picture of the catalog is gone. Look again.")
     resolver = Resolver(observed)
     order = list(KINDS)
     there = sorted(observed.directory.principals.items(), key=lambda pair: (order.index(pair[1].kind), pair[0]))
-    who = {name: Who(each.name, each.kind, each.active) for name, each in there}
-    return Known(observed, resolver, matrix(resolver, None, [each.name for each in who.values()]), who)
+    who = {name: PrincipalChoice(each.name, each.kind, each.active) for name, each in there}
+    return ResolvedCatalog(observed, resolver, matrix(resolver, None, [each.name for each in who.values()]), who)
 
 
 @st.cache_resource(ttl=5, max_entries=2, show_spinner=False)
-def _drift(store: str, read_at: float, _known: Known, _environment: Environment) -> Drift:  # noqa: ARG001 - as above
+def _drift(store: str, read_at: float, _known: ResolvedCatalog, _environment: Environment) -> Drift:  # noqa: ARG001 - as above
     with reading():
         return drift_store.in_picture(engine(_environment), _known.observed)
 

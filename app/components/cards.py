@@ -11,7 +11,7 @@ import streamlit as st
 
 from app import formatting
 from app.components.confirm import Level
-from app.state.control_queries import Steering
+from app.state.control_queries import ControlState
 from pipeline.control.capabilities import Capability, Facts, capabilities
 from pipeline.control.operations import drains, groups
 from pipeline.errors import Refused
@@ -45,7 +45,7 @@ _KINDS: Final[Mapping[str, str]] = {"drain": "move"}  # what an operation is cal
 _INSTEAD_OF_BUSY: Final = "Wait for it, or open it under Operations."
 
 
-def of_game(row: GameRow, steering: Steering, facts: Facts, barred: Barred) -> tuple[Card, ...]:
+def of_game(row: GameRow, steering: ControlState, facts: Facts, barred: Barred) -> tuple[Card, ...]:
     """Return what can be done with a game, that which disturbs least first."""
     can = {each.name: _of_capability(each) for each in capabilities(facts)}
     took = facts.took_seconds
@@ -73,7 +73,7 @@ _OWN: Final[Mapping[str, tuple[Level, str, bool]]] = {
 """What touches one game and is no repair: how much, what it does, and whether its driver must run for it."""
 
 
-def _obstacles(row: GameRow, steering: Steering, facts: Facts) -> tuple[dict[str, str], dict[str, str]]:
+def _obstacles(row: GameRow, steering: ControlState, facts: Facts) -> tuple[dict[str, str], dict[str, str]]:
     """Return why each of `_OWN` cannot be, and what is instead."""
     other = steering.busy.get(f"game:{row.game_key}")
     if other is not None:
@@ -102,7 +102,7 @@ def _of_capability(each: Capability) -> Card:
     return Card(each.name, radius, each.why_not, instead, each.touches, each.seconds, about_it=about_it)
 
 
-def of_group(name: str, steering: Steering, barred: Barred) -> tuple[Card, ...]:
+def of_group(name: str, steering: ControlState, barred: Barred) -> tuple[Card, ...]:
     """Return what can be done with a cluster group, that which disturbs least first."""
     games = sum(seat.group == name for seat in steering.assignments.values())
     them = "Its only game stands" if games == 1 else f"Its {games} games stand"
@@ -119,7 +119,7 @@ def of_group(name: str, steering: Steering, barred: Barred) -> tuple[Card, ...]:
     return tuple(cards)
 
 
-def _obstacle(kind: str, name: str, steering: Steering) -> tuple[str | None, str | None]:
+def _obstacle(kind: str, name: str, steering: ControlState) -> tuple[str | None, str | None]:
     """Return why something cannot be done with a group, and what is instead."""
     mine = (
         {f"game:{key}" for key, seat in steering.assignments.items() if seat.group == name}

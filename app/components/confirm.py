@@ -55,16 +55,16 @@ def verb(wish: Intent) -> str:
     return "drain" if drains else wish.kind
 
 
-def words_to_type(wish: Intent, games: int) -> str | None:
+def confirmation_phrase(wish: Intent, games: int) -> str | None:
     """Return what must be typed to confirm a wish that touches so many games, such as `RESTART 12`; None: nothing."""
     return f"{verb(wish).upper()} {games}" if level(wish) == 3 else None
 
 
-def lacking(wish: Intent, games: int, reason: str, typed: str) -> str | None:
+def validation_error(wish: Intent, games: int, reason: str, typed: str) -> str | None:
     """Say what is missing for a wish to be asked for; None when nothing is."""
     if level(wish) > 1 and not reason.strip():
         return "A reason is needed: those who ask later will want it."
-    wanted = words_to_type(wish, games)
+    wanted = confirmation_phrase(wish, games)
     if wanted is not None and " ".join(typed.split()) != wanted:
         what = "cell" if wish.kind == ACCESS else "game"
         return f"Type {wanted} to confirm: {games} {f'{what} is' if games == 1 else f'{what}s are'} touched."
@@ -86,15 +86,15 @@ class _Offer:
         return self.asked is not None or self.done is not None
 
 
-def offer(place: str, make: Callable[[], Preview]) -> None:
-    """Make a preview and keep it for `panel` at this place; a button's callback."""
+def stage_preview(place: str, make: Callable[[], Preview]) -> None:
+    """Make a preview and keep it for `draw_confirmation` at this place; a button's callback."""
     try:
         st.session_state[_slot(place)] = _Offer(preview=make())
     except Refused as refused:
         st.session_state[_slot(place)] = _Offer(refused=str(refused))
 
 
-def panel(environment: Environment, place: str, items: Items | None = None) -> None:
+def draw_confirmation(environment: Environment, place: str, items: Items | None = None) -> None:
     """Draw what was offered at this place: why not, the preview to confirm, or the operation it has become.
 
     `items` draws the parts of such an operation, where it has any.
@@ -142,7 +142,7 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
     draw_lines(preview.lines)
     for title, lines in preview.sections.items():
         _draw_section(title, lines)
-    wanted, barred = words_to_type(wish, preview.games), _barred(environment, preview)
+    wanted, barred = confirmation_phrase(wish, preview.games), _barred(environment, preview)
     with st.form(f"form_{place}", enter_to_submit=False, border=False):
         if not wish.reason:  # else it was given with the wish
             optional = " (may be empty)" if level(wish) == 1 else ""
@@ -165,7 +165,7 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
 def _barred(environment: Environment, preview: Preview) -> str | None:
     """Return which role who acts would need for what a preview asks; None where they may."""
     act = preview.wish.kind if preview.needs is None else preview.needs
-    return services.barred(environment, act) if act else None
+    return services.missing_role(environment, act) if act else None
 
 
 def _draw_section(title: str, lines: Sequence[str]) -> None:
@@ -182,7 +182,7 @@ def _confirm(environment: Environment, place: str, preview: Preview) -> None:
         return
     reason = preview.wish.reason or str(st.session_state.get(_field("reason", preview.wish)) or "")
     typed = str(st.session_state.get(_field("typed", preview.wish)) or "")
-    refused = lacking(preview.wish, preview.games, reason, typed)
+    refused = validation_error(preview.wish, preview.games, reason, typed)
     if refused is None:
         try:
             wish = replace(preview.wish, reason=reason.strip())

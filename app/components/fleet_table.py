@@ -58,7 +58,7 @@ def _number(text: Callable[[float | None], str]) -> Callable[[object], str]:
     return lambda value: text(value if isinstance(value, (int, float)) else None)
 
 
-def _paint(look: formatting.Look) -> str:
+def _paint(look: formatting.StatusStyle) -> str:
     return f"background-color: {look.colour}; color: {look.ink}" if look.ink != "#888888" else ""
 
 

@@ -12,7 +12,7 @@ import streamlit as st
 from app import formatting
 from app.components.confirm import draw_lines, draw_refused
 from app.state import control_queries, group_proposals, services
-from app.state.control_queries import Steering
+from app.state.control_queries import ControlState
 from app.state.group_proposals import Proposal
 from app.state.services import Environment
 from pipeline.control.group_changes import STARTED_BY, describe
@@ -35,7 +35,7 @@ class _Offer:
 
 def draw_make(environment: Environment) -> None:
     """Draw the form in which a group is made."""
-    barred = services.barred(environment, group_proposals.MAKE)
+    barred = services.missing_role(environment, group_proposals.MAKE)
     with st.expander("Make a group", icon=":material/add_circle:", key="make_group"):
         st.caption("It is made known: nothing moves by itself. Its driver is started by whom you choose.")
         with st.form("form_make_group", enter_to_submit=False, border=False):
@@ -51,12 +51,12 @@ def draw_make(environment: Environment) -> None:
         _draw_offer(environment, _MAKE)
 
 
-def draw_change(environment: Environment, steering: Steering, name: str) -> None:
+def draw_change(environment: Environment, steering: ControlState, name: str) -> None:
     """Draw what is wanted of a group, and the form in which that is changed."""
     group = steering.groups.get(name)
     if group is None:
         return  # its driver was told of, and nobody has registered it
-    barred = services.barred(environment, group_proposals.CHANGE)
+    barred = services.missing_role(environment, group_proposals.CHANGE)
     seen: Group | None = st.session_state.get(_OPENED)
     with st.container(border=True, key="card_wanted", gap="small"):
         st.markdown(f"**What is wanted of group {formatting.escaped(formatting.shown(name, 40))}**")
@@ -209,7 +209,7 @@ def _draw_offer(environment: Environment, place: str) -> None:
 def _draw_proposal(environment: Environment, place: str, proposal: Proposal) -> None:
     st.caption(f"What would be written, as seen at {formatting.clock(proposal.seen_at)}. Nothing is done yet.")
     draw_lines(proposal.lines)
-    barred = services.barred(environment, proposal.kind)
+    barred = services.missing_role(environment, proposal.kind)
     verb = "Make" if proposal.seen is None else "Change"
     with st.form(f"write_{place}", enter_to_submit=False, border=False):
         optional = "" if proposal.disturbs else " (may be empty)"

@@ -25,7 +25,7 @@ _PAGES: Final = {
 }
 
 
-class Look(Protocol):
+class Timestamped(Protocol):
     """What a page shows: read at one moment."""
 
     @property
@@ -33,7 +33,7 @@ class Look(Protocol):
         """Unix seconds."""
 
 
-Seen = TypeVar("Seen", bound=Look)
+Seen = TypeVar("Seen", bound=Timestamped)
 
 _STYLE = """<style>
 [data-testid="stMainBlockContainer"] {padding: 1rem 2rem 3rem}
@@ -125,7 +125,7 @@ def show(
     return seen
 
 
-def _count(environment: Environment) -> tuple[control_queries.Waiting | None, Refused | None]:
+def _count(environment: Environment) -> tuple[control_queries.OpenCounts | None, Refused | None]:
     """Return how many operations are open, or why nobody knows."""
     try:
         return control_queries.waiting(environment), None
@@ -133,7 +133,7 @@ def _count(environment: Environment) -> tuple[control_queries.Waiting | None, Re
         return None, refused
 
 
-def _label(title: str, counted: control_queries.Waiting | None) -> str:
+def _label(title: str, counted: control_queries.OpenCounts | None) -> str:
     if title != "Operations":
         return title
     return f"{title} ({formatting.UNKNOWN_VALUE if counted is None else counted.open})"
@@ -156,7 +156,7 @@ def _read(
     return seen, None
 
 
-def _draw_age(place: DeltaGenerator, seen: Look, environment: Environment, paused: bool) -> None:
+def _draw_age(place: DeltaGenerator, seen: Timestamped, environment: Environment, paused: bool) -> None:
     """Draw how old the data is; amber once three refreshes were missed, for whatever reason."""
     old = time.time() - seen.read_at
     late = old > _MISSED_REFRESHES * environment.settings.dashboard.refresh_seconds

@@ -36,7 +36,7 @@ _MOST_ENTRIES: Final = 5_000  # of the audit log, on screen and in a file
 
 
 @dataclass(frozen=True, slots=True)
-class Steering:
+class ControlState:
     """What a page that steers games looks at, read at one moment (Unix seconds)."""
 
     fleet: Fleet
@@ -58,7 +58,7 @@ class Steering:
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class OperationList:
     """The operations there are, with the names of the games they are about, read at one moment (Unix seconds)."""
 
     operations: tuple[Operation, ...]  # those that need a person, then the open ones, then the newest
@@ -80,7 +80,7 @@ class OneOperation:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class OpenCounts:
     """How many operations are open, and how many of them need a person, at one moment (Unix seconds)."""
 
     open: int
@@ -89,7 +89,7 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Question:
+class AuditFilter:
     """Which entries of the audit log somebody asks for; an empty text asks for all."""
 
     since: str  # YYYY-MM-DD, UTC, included like `until`
@@ -118,7 +118,7 @@ class Log:
     read_at: float
 
 
-def steering(environment: Environment) -> Steering:
+def steering(environment: Environment) -> ControlState:
     """Read what pages that steer look at, at most 2 s old.
 
     Raises:
@@ -136,7 +136,7 @@ def facts(environment: Environment, keys: Sequence[str]) -> Mapping[str, Facts]:
     return _facts(environment.store, tuple(keys), environment)
 
 
-def journal(environment: Environment) -> Journal:
+def journal(environment: Environment) -> OperationList:
     """Read the open operations and the latest ones, at most 1 s old.
 
     Raises:
@@ -154,7 +154,7 @@ def one_operation(environment: Environment, operation_id: str) -> OneOperation:
     return _one_operation(environment.store, operation_id, environment)
 
 
-def waiting(environment: Environment) -> Waiting:
+def waiting(environment: Environment) -> OpenCounts:
     """Count the open operations, at most 2 s ago.
 
     Raises:
@@ -163,7 +163,7 @@ def waiting(environment: Environment) -> Waiting:
     return _waiting(environment.store, environment)
 
 
-def audit_log(environment: Environment, asked: Question) -> Log:
+def audit_log(environment: Environment, asked: AuditFilter) -> Log:
     """Read the entries somebody asks for, at most 5 s old.
 
     Raises:
@@ -195,13 +195,13 @@ def forget() -> None:
 
 
 @st.cache_data(ttl=2, max_entries=2, show_spinner=False)
-def _steering(store: str, _environment: Environment) -> Steering:  # noqa: ARG001 - the store is the cache's key
+def _steering(store: str, _environment: Environment) -> ControlState:  # noqa: ARG001 - the store is the cache's key
     there = engine(_environment)
     seen = read_fleet(there)
     with reading():
         most = _environment.settings.placement.most_games
         ended = ended_runs(there, store_time(there) - WINDOW_SECONDS)
-        return Steering(
+        return ControlState(
             fleet=seen,
             assignments=read_assignments(there),
             decisions=decided(there),
@@ -222,14 +222,14 @@ def _facts(store: str, keys: tuple[str, ...], _environment: Environment) -> dict
 
 
 @st.cache_data(ttl=1, max_entries=2, show_spinner=False)
-def _journal(store: str, _environment: Environment) -> Journal:  # noqa: ARG001 - the store is the cache's key
+def _journal(store: str, _environment: Environment) -> OperationList:  # noqa: ARG001 - the store is the cache's key
     there = engine(_environment)
     with reading():
         opened = _open(there)
         known = {each.operation_id for each in opened}
         ended = [each for each in list_operations(there, limit=_LATEST) if each.operation_id not in known]
         runs = _controller_runs(_environment, there)
-        return Journal((*opened, *ended), known_games(there), runs, time.time())
+        return OperationList((*opened, *ended), known_games(there), runs, time.time())
 
 
 @st.cache_data(ttl=1, max_entries=50, show_spinner=False)
@@ -251,14 +251,14 @@ def _one_operation(store: str, operation_id: str, _environment: Environment) -> 
 
 
 @st.cache_data(ttl=2, max_entries=2, show_spinner=False)
-def _waiting(store: str, _environment: Environment) -> Waiting:  # noqa: ARG001 - the store is the cache's key
+def _waiting(store: str, _environment: Environment) -> OpenCounts:  # noqa: ARG001 - the store is the cache's key
     with reading():
         opened = _open(engine(_environment))
-    return Waiting(len(opened), sum(each.state == "needs_human" for each in opened), time.time())
+    return OpenCounts(len(opened), sum(each.state == "needs_human" for each in opened), time.time())
 
 
 @st.cache_data(ttl=5, max_entries=4, show_spinner=False)
-def _audit_log(store: str, asked: Question, _environment: Environment) -> Log:  # noqa: ARG001 - as above
+def _audit_log(store: str, asked: AuditFilter, _environment: Environment) -> Log:  # noqa: ARG001 - as above
     there = engine(_environment)
     newest: deque[audit.Entry] = deque(maxlen=_MOST_ENTRIES)
     matched = 0

@@ -25,7 +25,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.state.trends import Trend, trend
-from grants.catalog import Catalog, CatalogAway
+from grants.catalog import Catalog, CatalogUnavailable
 from listeners import history
 from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from pipeline import settings as settings_of
@@ -62,7 +62,7 @@ def roles(environment: Environment) -> Roles:
         return environment.settings.roles
 
 
-def barred(environment: Environment, kind: str) -> str | None:
+def missing_role(environment: Environment, kind: str) -> str | None:
     """Return which role who acts would need for a kind of operation or another act; None where they may."""
     if may(roles(environment), actor(), kind):
         return None
@@ -163,7 +163,7 @@ def catalog_answers(environment: Environment) -> Iterator[None]:
     """Turn a catalog that is away into a reason for people; what is asked of it next is asked by a new client."""
     try:
         yield
-    except CatalogAway as away:
+    except CatalogUnavailable as away:
         _catalog.clear()
         start = _HOW_TO_START.get(environment.settings.access.catalog, "")
         raise Refused(

@@ -7,7 +7,7 @@ import streamlit as st
 
 from app import formatting
 from app.access import drift, explain, forms, matrix, queries
-from app.access.queries import Known, Look
+from app.access.queries import AccessState, ResolvedCatalog
 from app.components import header, links
 from app.state import services
 from app.state.services import Environment
@@ -35,7 +35,7 @@ def _page() -> None:
 
 
 def _live(environment: Environment) -> None:
-    look = header.draw(environment, queries.look, "access")
+    look = header.draw(environment, queries.read_access, "access")
     if look is None:
         return
     _draw_headline(environment, look)
@@ -64,7 +64,7 @@ def _live(environment: Environment) -> None:
     links.keep(linked)
 
 
-def _draw_view(environment: Environment, look: Look, view: str) -> None:
+def _draw_view(environment: Environment, look: AccessState, view: str) -> None:
     if view == "change":
         forms.draw_change(environment, look)
     elif view == "requests":
@@ -79,11 +79,11 @@ def _draw_view(environment: Environment, look: Look, view: str) -> None:
         explain.draw(environment, look, look.known)
 
 
-def _games(look: Look) -> set[str]:
+def _games(look: AccessState) -> set[str]:
     return {*look.names, *(() if look.known is None else look.known.observed.tables)}
 
 
-def _draw_headline(environment: Environment, look: Look) -> None:
+def _draw_headline(environment: Environment, look: AccessState) -> None:
     if look.known is None:
         header.headline("The catalog was never read: who reads what is not known", trouble=True)
         return
@@ -93,11 +93,11 @@ def _draw_headline(environment: Environment, look: Look) -> None:
     )
 
 
-def _is_late(environment: Environment, known: Known, look: Look) -> bool:
+def _is_late(environment: Environment, known: ResolvedCatalog, look: AccessState) -> bool:
     return look.read_at - known.observed.read_at > _LATE_ROUNDS * environment.settings.access.refresh_seconds
 
 
-def _draw_state(environment: Environment, look: Look) -> None:
+def _draw_state(environment: Environment, look: AccessState) -> None:
     """Draw how old the picture is, what is wrong with it, what is on its way and what waits."""
     kind = environment.settings.access.catalog
     if look.problem is not None:
@@ -125,7 +125,7 @@ def _draw_state(environment: Environment, look: Look) -> None:
             )
 
 
-def _told(environment: Environment, look: Look) -> str:
+def _told(environment: Environment, look: AccessState) -> str:
     told = []
     if look.known is not None:
         at = look.known.observed.read_at

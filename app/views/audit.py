@@ -10,7 +10,7 @@ from app import formatting
 from app.components import header
 from app.components.audit_csv import as_csv
 from app.state import control_queries
-from app.state.control_queries import Log, Question
+from app.state.control_queries import AuditFilter, Log
 from app.state.services import Environment
 from pipeline.errors import Refused
 from pipeline.store.audit import Entry
@@ -76,7 +76,7 @@ def _verify() -> None:
     control_queries.forget_verdict()
 
 
-def _draw_filters() -> Question:
+def _draw_filters() -> AuditFilter:
     """Draw the filters, which live in the URL."""
     today = datetime.now(UTC).date()
     with st.container(horizontal=True, vertical_alignment="bottom", key="filters"):
@@ -86,7 +86,7 @@ def _draw_filters() -> Question:
             st.text_input(label, key=key, bind="query-params", type="search", placeholder="all") or ""
             for label, key in (("Who", "who"), ("Did", "did"), ("To which game or group", "what"))
         ]
-    return Question(since.isoformat(), until.isoformat(), *texts)
+    return AuditFilter(since.isoformat(), until.isoformat(), *texts)
 
 
 def _draw_log(log: Log) -> None:

@@ -10,7 +10,7 @@ import streamlit as st
 from app import formatting
 from app.components import cards, charts, confirm, header
 from app.state import control_queries, previews, services
-from app.state.control_queries import Steering
+from app.state.control_queries import ControlState
 from app.state.services import Environment
 from app.state.trends import Trend
 from pipeline.errors import Refused
@@ -58,7 +58,7 @@ def _live(environment: Environment) -> None:
         _draw_neighbours(fleet, row)
 
 
-def _draw_actions(environment: Environment, steering: Steering, row: GameRow) -> None:
+def _draw_actions(environment: Environment, steering: ControlState, row: GameRow) -> None:
     """Draw what can be done with the game, and below it the preview that was asked for."""
     key = row.game_key
     try:
@@ -70,18 +70,18 @@ def _draw_actions(environment: Environment, steering: Steering, row: GameRow) ->
         return
     cards.draw(
         _REACHES,
-        cards.of_game(row, steering, facts, partial(services.barred, environment)),
+        cards.of_game(row, steering, facts, partial(services.missing_role, environment)),
         on_click=_offer,
         args=(environment, key, row.group),
         before={"move": partial(_choose_group, steering, row)},
     )
-    confirm.panel(environment, f"game_{key}")
+    confirm.draw_confirmation(environment, f"game_{key}")
 
 
 _REACHES: dict[confirm.Level, str] = {1: "This game, gently", 2: "This game", 3: "Its whole group"}
 
 
-def _choose_group(steering: Steering, row: GameRow) -> None:
+def _choose_group(steering: ControlState, row: GameRow) -> None:
     groups = [name for name in steering.fleet.groups if name != row.group]
     st.selectbox(
         "To group",
@@ -107,7 +107,7 @@ def _offer(environment: Environment, key: str, group: str | None, kind: str) -> 
         make = partial(previews.preview_groups, environment, kind, [] if group is None else [group])
     else:
         make = partial(previews.preview_repair, environment, kind, [key])
-    confirm.offer(f"game_{key}", make)
+    confirm.stage_preview(f"game_{key}", make)
 
 
 def _draw_unknown(environment: Environment, game_key: str) -> None:

@@ -9,7 +9,7 @@ import streamlit as st
 from app import formatting
 from app.components import cards, confirm, group_forms, header, links
 from app.state import control_queries, previews, services
-from app.state.control_queries import Steering
+from app.state.control_queries import ControlState
 from app.state.services import Environment
 from listeners.sample import STATUSES
 from pipeline.control.group_changes import STARTED_BY
@@ -67,7 +67,7 @@ def _live(environment: Environment) -> None:
     _draw_proposed(environment)
 
 
-def _take_link(steering: Steering) -> None:
+def _take_link(steering: ControlState) -> None:
     """Choose what the link names, and tell of what is not here."""
     unknown = {
         "steer": links.take("steer", _GROUP, steering.fleet.groups),
@@ -77,7 +77,7 @@ def _take_link(steering: Steering) -> None:
     links.draw_unknown(unknown, _LINKED)
 
 
-def _draw_controller(steering: Steering) -> None:
+def _draw_controller(steering: ControlState) -> None:
     """Draw what alarms the controller, or that none runs: then nothing that is asked for is done."""
     if steering.alarm is not None:
         st.warning(formatting.escaped(steering.alarm), icon=":material/crisis_alert:")
@@ -112,7 +112,7 @@ def _silence(fleet: Fleet, name: str) -> str | None:
     return driver.silence(fleet.read_at) if driver is not None else "it was never started"
 
 
-def _draw_table(steering: Steering) -> None:
+def _draw_table(steering: ControlState) -> None:
     rows = [_row(steering, name) for name in steering.fleet.groups]
     st.dataframe(
         pd.DataFrame(rows),
@@ -127,7 +127,7 @@ def _draw_table(steering: Steering) -> None:
         st.caption(f"{waiting} games wait for a group.")
 
 
-def _row(steering: Steering, name: str) -> dict[str, str]:
+def _row(steering: ControlState, name: str) -> dict[str, str]:
     fleet, group = steering.fleet, steering.groups.get(name)
     driver = fleet.driver("group", name)
     return {
@@ -169,7 +169,7 @@ def _load(loads: Loads, name: str) -> dict[str, str]:
     }
 
 
-def _deaths(steering: Steering, name: str) -> str:
+def _deaths(steering: ControlState, name: str) -> str:
     """Count how often a group's driver died; nobody counts those of a group that somebody else starts."""
     died, group = steering.deaths.get(name, ()), steering.groups.get(name)
     if not died:
@@ -200,7 +200,7 @@ def _worst(fleet: Fleet, name: str) -> str:
     )
 
 
-def _draw_group(environment: Environment, steering: Steering) -> None:
+def _draw_group(environment: Environment, steering: ControlState) -> None:
     """Draw what can be done with a group that is chosen by its name."""
     with st.container(border=True, key="plan_group", gap="small"):
         st.markdown("**Steer a whole group**")
@@ -216,25 +216,25 @@ def _draw_group(environment: Environment, steering: Steering) -> None:
         )
         chosen = st.session_state.get(_GROUP)
         if chosen in names:
-            found = cards.of_group(str(chosen), steering, partial(services.barred, environment))
+            found = cards.of_group(str(chosen), steering, partial(services.missing_role, environment))
             title = f"Group {formatting.shown(str(chosen), 40)} and its games"
             cards.draw({3: title}, found, on_click=_offer_group, args=(environment, str(chosen)))
-        confirm.panel(environment, _PLACE_GROUP)
+        confirm.draw_confirmation(environment, _PLACE_GROUP)
         if chosen in names:
             group_forms.draw_change(environment, steering, str(chosen))
 
 
 def _offer_group(environment: Environment, group: str, kind: str) -> None:
     if kind == "drain":
-        confirm.offer(_PLACE_GROUP, partial(previews.preview_drain, environment, group))
+        confirm.stage_preview(_PLACE_GROUP, partial(previews.preview_drain, environment, group))
     else:
-        confirm.offer(_PLACE_GROUP, partial(previews.preview_groups, environment, kind, [group]))
+        confirm.stage_preview(_PLACE_GROUP, partial(previews.preview_groups, environment, kind, [group]))
 
 
-def _draw_move(environment: Environment, steering: Steering) -> None:
+def _draw_move(environment: Environment, steering: ControlState) -> None:
     """Draw the plan of a move: games by their names, never by a place in a table."""
     names = {key: formatting.game_text(key, seat.game) for key, seat in sorted(steering.assignments.items())}
-    barred = services.barred(environment, "move")
+    barred = services.missing_role(environment, "move")
     with st.container(border=True, key="plan_move", gap="small"):
         st.markdown("**Move games to another group**")
         with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -262,30 +262,32 @@ def _draw_move(environment: Environment, steering: Steering) -> None:
                 disabled=barred is not None,
             )
         _draw_barred(barred)
-        confirm.panel(environment, _PLACE)
+        confirm.draw_confirmation(environment, _PLACE)
 
 
 def _offer(environment: Environment) -> None:
     games = [str(key) for key in st.session_state.get(_GAMES) or []]
     group = st.session_state.get(_TO)
-    confirm.offer(_PLACE, partial(previews.preview_move, environment, games, None if group is None else str(group)))
+    confirm.stage_preview(
+        _PLACE, partial(previews.preview_move, environment, games, None if group is None else str(group))
+    )
 
 
 def _draw_proposed(environment: Environment) -> None:
     """Draw the way to a proposal, which is one move of all games it names."""
-    barred = services.barred(environment, "move")
+    barred = services.missing_role(environment, "move")
     with st.container(border=True, key="plan_even", gap="small"):
         st.markdown("**Propose moves**")
         st.caption("Who cannot stay where it is goes first; then the few moves that most reduce the highest load.")
         st.button(
             "Propose",
             key="preview_even",
-            on_click=confirm.offer,
+            on_click=confirm.stage_preview,
             args=(_PLACE_EVEN, partial(previews.preview_proposed, environment)),
             disabled=barred is not None,
         )
         _draw_barred(barred)
-        confirm.panel(environment, _PLACE_EVEN)
+        confirm.draw_confirmation(environment, _PLACE_EVEN)
 
 
 def _draw_barred(barred: str | None) -> None:

@@ -11,7 +11,7 @@ from app.access import operation_items
 from app.access import previews as access_previews
 from app.components import confirm, header
 from app.state import control_queries, previews, services
-from app.state.control_queries import Journal, OneOperation
+from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
 from grants.applying.proposals import KIND as ACCESS
 from pipeline.errors import Refused
@@ -56,7 +56,7 @@ def _live(environment: Environment) -> None:
 # ---------------------------------------------------------------------------------------------------------- all of them
 
 
-def _draw_all(journal: Journal) -> None:
+def _draw_all(journal: OperationList) -> None:
     opened = [each for each in journal.operations if each.is_open]
     ended = [each for each in journal.operations if not each.is_open]
     stuck = sum(each.state == "needs_human" for each in opened)
@@ -92,7 +92,7 @@ def _sentence(opened: int, stuck: int) -> str:
     return f"{needs}, {opened - stuck} more open" if opened > stuck else needs
 
 
-def _draw_card(operation: Operation, journal: Journal) -> None:
+def _draw_card(operation: Operation, journal: OperationList) -> None:
     state = "stuck" if operation.state == "needs_human" else "open"
     with st.container(border=True, gap=None, key=f"operation_{state}_{operation.operation_id}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -108,7 +108,7 @@ def _draw_card(operation: Operation, journal: Journal) -> None:
             st.text(formatting.shown(operation.outcome))
 
 
-def _row(operation: Operation, journal: Journal) -> dict[str, str]:
+def _row(operation: Operation, journal: OperationList) -> dict[str, str]:
     took = (operation.ended_at or journal.read_at) - operation.asked_at
     return {
         "state": formatting.operation_text(operation.state),
@@ -235,17 +235,17 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
             place = f"undo_{operation.operation_id}"
             plan = access_previews.preview_undo if operation.kind == ACCESS else previews.preview_undo
             undo = partial(plan, environment, operation.operation_id)
-            barred = services.barred(environment, previews.inverse_of(operation.kind))
+            barred = services.missing_role(environment, previews.inverse_of(operation.kind))
             st.button(
                 "Undo…",
                 disabled=(seen.why_no_undo or barred) is not None,
-                on_click=confirm.offer,
+                on_click=confirm.stage_preview,
                 args=(place, undo),
                 key="undo",
             )
             if barred is not None and seen.why_no_undo is None:
                 st.caption(formatting.escaped(barred))
-            confirm.panel(environment, place, operation_items.draw if operation.kind == ACCESS else None)
+            confirm.draw_confirmation(environment, place, operation_items.draw if operation.kind == ACCESS else None)
     said = st.session_state.get(_note_of(operation.operation_id))
     if said is not None and said[1] is not None:
         st.warning(formatting.escaped(said[1]), icon=":material/block:")
@@ -254,7 +254,7 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
 def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:
     """Draw what a person may do with an operation that waits for one, and where who acts may not, the role for it."""
     operation = seen.operation
-    barred = {kind: services.barred(environment, kind) for kind in ("resume operation", "close")}
+    barred = {kind: services.missing_role(environment, kind) for kind in ("resume operation", "close")}
     with (
         st.container(border=True, key="resume_box", gap="xsmall"),
         st.form("resume", enter_to_submit=False, border=False),

@@ -10,7 +10,7 @@ import streamlit as st
 from app import formatting
 from app.components import confirm, header, links
 from app.state import control_queries, previews, services
-from app.state.control_queries import Steering
+from app.state.control_queries import ControlState
 from app.state.services import Environment
 from pipeline.control.capabilities import Facts, capabilities
 from pipeline.control.operations import repairs
@@ -79,7 +79,7 @@ def _live(environment: Environment) -> None:
     _draw_repair(environment, steering)
 
 
-def _draw_table(environment: Environment, steering: Steering, rows: list[GameRow]) -> None:
+def _draw_table(environment: Environment, steering: ControlState, rows: list[GameRow]) -> None:
     found: Mapping[str, Facts] = {}
     try:
         found = control_queries.facts(environment, sorted(row.game_key for row in rows))
@@ -101,12 +101,12 @@ def _sentence(troubled: int, stopped: int) -> str:
     return f"{troubled} to look at, {stopped or 'none'} of them parked or waiting after a failure"
 
 
-def _is_stopped(steering: Steering, row: GameRow) -> bool:
+def _is_stopped(steering: ControlState, row: GameRow) -> bool:
     made = steering.decisions.get(row.game_key, _NOTHING)
     return made.parked_at is not None or made.failures > 0
 
 
-def _row(steering: Steering, row: GameRow, facts: Facts | None) -> dict[str, str]:
+def _row(steering: ControlState, row: GameRow, facts: Facts | None) -> dict[str, str]:
     made = steering.decisions.get(row.game_key, _NOTHING)
     now = steering.read_at
     told = row.told.last_error if row.told is not None else None
@@ -149,7 +149,7 @@ def _possible(facts: Facts | None) -> str:
     return f"✓ {', '.join(names)}" if names else "✕ nothing"
 
 
-def _draw_repair(environment: Environment, steering: Steering) -> None:
+def _draw_repair(environment: Environment, steering: ControlState) -> None:
     """Draw the plan of a repair: games by their names, never by a place in the table."""
     names = {row.game_key: formatting.game_text(row.game_key, row.game) for row in steering.fleet.rows}
     with st.container(border=True, key="plan_repair", gap="small"):
@@ -157,7 +157,7 @@ def _draw_repair(environment: Environment, steering: Steering) -> None:
         _take_link(names)
         kind = st.segmented_control("Repair", list(_REPAIRS), key=_KIND, required=True, label_visibility="collapsed")
         st.caption(_REPAIRS[str(kind)])
-        barred = services.barred(environment, str(kind))
+        barred = services.missing_role(environment, str(kind))
         if kind == "replay":
             _draw_choice()
         with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -179,7 +179,7 @@ def _draw_repair(environment: Environment, steering: Steering) -> None:
         links.keep(_LINKED if kind == "replay" else {param: _LINKED[param] for param in ("repair", "games")})
         if barred is not None:
             st.caption(formatting.escaped(barred))
-        confirm.panel(environment, _PLACE)
+        confirm.draw_confirmation(environment, _PLACE)
 
 
 def _take_link(names: Mapping[str, str]) -> None:
@@ -229,7 +229,7 @@ def _choice() -> dict[str, str | None]:
 def _offer(environment: Environment) -> None:
     games = [str(key) for key in st.session_state.get(_GAMES) or []]
     kind = str(st.session_state.get(_KIND) or "retry")
-    confirm.offer(_PLACE, partial(_planned, environment, kind, games))
+    confirm.stage_preview(_PLACE, partial(_planned, environment, kind, games))
 
 
 def _planned(environment: Environment, kind: str, games: list[str]) -> previews.Preview:

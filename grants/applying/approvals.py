@@ -22,7 +22,7 @@ class Undecided(Transient):
 
 def approval(
     engine: Engine, catalog: Catalog, settings: Settings, wanted: Request, actor: str, reason: str
-) -> tuple[proposals.Prepared, operations.Intent]:
+) -> tuple[proposals.AccessProposal, operations.Intent]:
     """Plan what a request comes to from how things are now, and return it with the operation to ask for.
 
     Raises:

@@ -21,7 +21,7 @@ from pipeline.store.tables import ignored_drift
 _IGNORE: Final = "ignore drift"
 
 
-def look(engine: Engine, catalog: Catalog, access: Access) -> Drift:
+def read_drift(engine: Engine, catalog: Catalog, access: Access) -> Drift:
     """Read the whole catalog and return where it differs.
 
     Raises:

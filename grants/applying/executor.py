@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from grants.applying import ledger, proposals
 from grants.applying.approvals import require_approved
-from grants.catalog import Catalog, CatalogAway, Probe
+from grants.catalog import Catalog, CatalogUnavailable, Probe
 from grants.model import Securable, folded
 from pipeline.control.operations.background_tasks import BackgroundTasks
 from pipeline.control.operations.executor import ControlContext, OperationDefinition, StepDefinition, StepResult
@@ -77,7 +77,7 @@ class Executor:
         """
         require_approved(world.engine, operation)
         access, catalog = world.settings.access, self._open()
-        planned = proposals.again(world.engine, catalog, access, operation)
+        planned = proposals.replan(world.engine, catalog, access, operation)
         if planned.plan.fingerprint != operation.preview.get("fingerprint"):
             raise Refused("Nothing was done: it has changed since you looked. Look again, and ask again.")
         proposals.require_allowed(world.engine, world.settings, catalog, planned, operation)
@@ -124,7 +124,7 @@ class Executor:
                     self._seen()
                 return f"{observed} of {len(made)} observed in the catalog."
             if self._stop.wait(pause):
-                raise CatalogAway("The controller is stopping.")
+                raise CatalogUnavailable("The controller is stopping.")
             pause = min(pause * 2, 5.0)
 
     def _probe(self, world: ControlContext, operation: Operation) -> str:
@@ -169,7 +169,7 @@ def _apply_to_one(world: ControlContext, operation: Operation, catalog: Catalog,
             continue
         try:
             catalog.change(item.change)
-        except CatalogAway:
+        except CatalogUnavailable:
             raise  # nothing is known of it: it is tried again
         except Refused as refused:
             ledger.mark(world.engine, operation, item.number, "failed", str(refused))

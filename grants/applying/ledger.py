@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 from grants.catalog import Change
 from grants.model import Securable, folded, securable
 from grants.planning.change_set import ChangeSet
-from grants.planning.entitlements import AccessIntent, Entitlement, Given, Managed
+from grants.planning.entitlements import AccessIntent, Entitlement, ManagedAccess, ManagedGrant
 from pipeline.errors import Refused
 from pipeline.store.leases import store_now
 from pipeline.store.operations import Operation, lock_operation
@@ -176,7 +176,7 @@ def keep(engine: Engine, operation: Operation, done: ChangeSet, wishes: Iterable
             )  # fmt: skip
 
 
-def managed(engine: Engine) -> Managed:
+def managed(engine: Engine) -> ManagedAccess:
     """Return all that turnout holds of access, for a plan."""
     with engine.connect() as connection:
         return _managed(connection)
@@ -192,20 +192,20 @@ def history(engine: Engine, game_key: str) -> list[Held]:
     return _held(engine, entitlements.c.game_key == game_key)
 
 
-def _managed(connection: Connection) -> Managed:
+def _managed(connection: Connection) -> ManagedAccess:
     kept = connection.execute(select(*_HELD).where(entitlements.c.ended_at.is_(None)))
     given = connection.execute(select(given_access))
-    return Managed(
+    return ManagedAccess(
         frozenset(Held(*row).entitlement for row in kept),
-        frozenset(Given(_securable(row.securable), row.principal, row.privilege) for row in given),
+        frozenset(ManagedGrant(_securable(row.securable), row.principal, row.privilege) for row in given),
     )
 
 
-def _given_row(each: Given) -> dict[str, str]:
+def _given_row(each: ManagedGrant) -> dict[str, str]:
     return {"securable": each.securable.full_name, "principal": each.principal, "privilege": each.privilege}
 
 
-def _is_given(each: Given) -> Any:
+def _is_given(each: ManagedGrant) -> Any:
     row = _given_row(each)
     return (
         (given_access.c.securable == row["securable"])
@@ -260,7 +260,7 @@ def _from_json(text: str) -> ChangeSet:
     tree: Mapping[str, Any] = json.loads(text)
     given = {
         name: frozenset(
-            Given(_securable(each["securable"]), each["principal"], each["privilege"]) for each in tree[name]
+            ManagedGrant(_securable(each["securable"]), each["principal"], each["privilege"]) for each in tree[name]
         )
         for name in ("adopted", "ours", "disowned")
     }

@@ -33,7 +33,7 @@ _TARGET: Final = 60  # characters of a principal that its target shows
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class AccessProposal:
     """A plan from a picture that was just read, and what it was planned for."""
 
     wishes: tuple[AccessIntent, ...]
@@ -79,7 +79,7 @@ def target(principal: str) -> str:
     return f"reader:{hashlib.sha256(name.encode()).hexdigest()[:_TARGET]}"
 
 
-def prepare(engine: Engine, catalog: Catalog, access: Access, wishes: Sequence[AccessIntent]) -> Prepared:
+def prepare(engine: Engine, catalog: Catalog, access: Access, wishes: Sequence[AccessIntent]) -> AccessProposal:
     """Read what wishes are about, and plan them.
 
     Raises:
@@ -95,10 +95,10 @@ def prepare(engine: Engine, catalog: Catalog, access: Access, wishes: Sequence[A
             )
     everything = any(wish.key == NO_GAME for wish in wishes)  # whether nobody needs it is decided by all tables
     observed = _look(engine, catalog, access, now, None if everything else [wish.key for wish in wishes])
-    return Prepared(tuple(wishes), plan(observed, wishes, ledger.managed(engine), now), observed)
+    return AccessProposal(tuple(wishes), plan(observed, wishes, ledger.managed(engine), now), observed)
 
 
-def prepare_undo(engine: Engine, catalog: Catalog, access: Access, done: operations.Operation) -> Prepared:
+def prepare_undo(engine: Engine, catalog: Catalog, access: Access, done: operations.Operation) -> AccessProposal:
     """Read what an operation was about, and plan its way back.
 
     Raises:
@@ -113,7 +113,7 @@ def prepare_undo(engine: Engine, catalog: Catalog, access: Access, done: operati
     now = store_time(engine)
     change_set = ledger.done(engine, done.operation_id)
     observed = _look(engine, catalog, access, now, done.parameters["games"])
-    return Prepared((), undo(change_set, observed, ledger.managed(engine), now), observed, done.operation_id)
+    return AccessProposal((), undo(change_set, observed, ledger.managed(engine), now), observed, done.operation_id)
 
 
 def _look(engine: Engine, catalog: Catalog, access: Access, now: float, keys: Sequence[str] | None) -> Observed:
@@ -129,7 +129,7 @@ def _look(engine: Engine, catalog: Catalog, access: Access, now: float, keys: Se
     return snapshot.with_fresh(kept, snapshot.observe(catalog, schema, now, keys))
 
 
-def again(engine: Engine, catalog: Catalog, access: Access, operation: operations.Operation) -> Prepared:
+def replan(engine: Engine, catalog: Catalog, access: Access, operation: operations.Operation) -> AccessProposal:
     """Plan an operation anew from how things are now, for who is about to begin it.
 
     Raises:
@@ -146,7 +146,7 @@ def require_allowed(
     engine: Engine,
     settings: Settings,
     catalog: Catalog,
-    prepared: Prepared,
+    prepared: AccessProposal,
     by: operations.Operation | operations.Intent,
 ) -> None:
     """Go on only where the rules allow a plan: who asked for it, who approved, who gets what.
@@ -181,7 +181,7 @@ def wishes_of(tree: Iterable[Mapping[str, Any]]) -> list[AccessIntent]:
     return [AccessIntent(**each) for each in tree]
 
 
-def lines(prepared: Prepared) -> list[str]:
+def lines(prepared: AccessProposal) -> list[str]:
     """Return what a plan does and brings about, as lines for people."""
     planned = prepared.plan
     told = [each.sentence for each in planned.effects]

@@ -74,7 +74,7 @@ def ask(engine: Engine, requester: str, wishes: Sequence[Mapping[str, Any]], rea
         return _one(connection, request_id)
 
 
-def told(made: Request) -> str:
+def describe(made: Request) -> str:
     """Say what came of asking."""
     name = made.request_id[:8]
     if made.repeated:
@@ -133,7 +133,7 @@ def request(engine: Engine, request_id: str) -> Request:
     return _read(found[0])
 
 
-def listed(engine: Engine, limit: int = 100) -> list[Request]:
+def list_requests(engine: Engine, limit: int = 100) -> list[Request]:
     """Return requests: those that wait first, the oldest before the others; then the decided ones, newest first."""
     waits = case((access_requests.c.state == "asked", 0), else_=1)
     turn = case((access_requests.c.state == "asked", access_requests.c.asked_at), else_=-access_requests.c.asked_at)

@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.schema import ArrayType, MapType, StructType
 
-from grants.catalog import Catalog, CatalogAway, Gone
+from grants.catalog import Catalog, CatalogUnavailable, NotFound
 from grants.model import Securable
 from pipeline.control.operations.executor import ControlContext
 from pipeline.errors import Refused
@@ -25,7 +25,7 @@ def register_missing(world: ControlContext, catalog: Catalog, schema: Securable)
     """
     try:
         there = set(catalog.tables(schema))
-    except Gone:
+    except NotFound:
         there = set()
     problems = []
     for key in sorted(known_games(world.engine).keys() - there):
@@ -36,7 +36,7 @@ def register_missing(world: ControlContext, catalog: Catalog, schema: Securable)
             columns = [(each.name, _type(each.type)) for each in DeltaTable(place).schema().fields]
             if catalog.register(Securable((*schema.path, key)), place.as_uri(), columns):
                 _log.info("access: the table of %s is registered", key)
-        except CatalogAway:
+        except CatalogUnavailable:
             raise
         except (Refused, DeltaError) as problem:
             problems.append(f"The table of {key} could not be registered: {problem}")

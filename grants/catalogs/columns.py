@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from grants.catalog import CatalogAway
+from grants.catalog import CatalogUnavailable
 from grants.model import GameTable, Securable
 from pipeline.errors import Refused
 
@@ -43,7 +43,7 @@ def table_of(schema: Securable, found: dict[str, Any]) -> GameTable | None:
     """Return a table of a catalog's list; None of one whose name no game's table can have."""
     name, table_id, owner = found.get("name"), found.get("table_id"), found.get("owner")
     if not isinstance(name, str) or not isinstance(table_id, str):
-        raise CatalogAway(f"The catalog lists a table of {schema.full_name} without name or id.")
+        raise CatalogUnavailable(f"The catalog lists a table of {schema.full_name} without name or id.")
     try:
         securable = Securable((*schema.path, name))
     except Refused:

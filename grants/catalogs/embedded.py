@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from grants.catalog import CatalogAway, Denied, Gone, Kind, Probe
+from grants.catalog import CatalogUnavailable, Denied, Kind, NotFound, Probe
 from grants.catalogs.databricks import Databricks
 from grants.catalogs.rest import Rest, text_of
 from grants.model import GameTable
@@ -50,7 +50,7 @@ class Embedded(Databricks):
         """Try to read a table as somebody, with a token made for that."""
         try:
             token = self.token_of(principal)
-        except Gone:
+        except NotFound:
             return Probe(False, f"There is no {principal!r} in the catalog.")
         except Denied:
             raise
@@ -60,7 +60,7 @@ class Embedded(Databricks):
             location = self.location(token, table.table_id)
         except Denied as error:
             return Probe(False, str(error))
-        except Gone:
+        except NotFound:
             return Probe(
                 None, f"{table.securable.full_name} was made anew or dropped meanwhile; read the catalog again."
             )
@@ -77,6 +77,6 @@ def read_token(file: Path) -> str:
     try:
         return file.read_text("utf-8").strip()
     except FileNotFoundError as error:
-        raise CatalogAway(f"The embedded catalog was never started: there is no {file}.") from error
+        raise CatalogUnavailable(f"The embedded catalog was never started: there is no {file}.") from error
     except OSError as error:
         raise Refused(f"{file} cannot be read: {error}. The catalog's folder is for its owner only.") from error

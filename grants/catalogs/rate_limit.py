@@ -5,7 +5,7 @@ import time
 from functools import lru_cache
 from typing import Final, Protocol
 
-from grants.catalog import CatalogAway
+from grants.catalog import CatalogUnavailable
 
 _MARGIN: Final = 1.1
 """A request is sent a moment after its turn, now longer, now shorter: without this some seconds have one too many."""
@@ -33,7 +33,7 @@ class WallClock:
         time.sleep(seconds)
 
 
-class Patience:
+class BoundedClock:
     """A clock for the SDK, which would wait as long as a catalog says, however long that is."""
 
     def __init__(self, budget_seconds: float, clock: Clock) -> None:
@@ -50,11 +50,11 @@ class Patience:
             CatalogAway: it is.
         """
         if seconds > self._budget + 1:  # the SDK adds up to a second
-            raise CatalogAway(f"The catalog asks to be left alone for {seconds:.0f} s.")
+            raise CatalogUnavailable(f"The catalog asks to be left alone for {seconds:.0f} s.")
         self._clock.sleep(seconds)
 
 
-class Bucket:
+class RateLimiter:
     """Lets so many through a second, evenly, whatever number of threads asks."""
 
     def __init__(self, per_second: float, clock: Clock) -> None:
@@ -75,6 +75,6 @@ class Bucket:
 
 
 @lru_cache(maxsize=64)
-def pace_of(address: str, per_second: float) -> Bucket:  # noqa: ARG001 - it is what the cache tells them apart by
+def pace_of(address: str, per_second: float) -> RateLimiter:  # noqa: ARG001 - it is what the cache tells them apart by
     """Return the one pace at which this process reads from an address, whichever of its clients does."""
-    return Bucket(per_second, WallClock())
+    return RateLimiter(per_second, WallClock())

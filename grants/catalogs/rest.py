@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlsplit
 
-from grants.catalog import CatalogAway
-from grants.catalogs.rate_limit import Clock, Patience, WallClock, pace_of
+from grants.catalog import CatalogUnavailable
+from grants.catalogs.rate_limit import BoundedClock, Clock, WallClock, pace_of
 from pipeline.errors import Refused
 
 _MOST_PAGES: Final = 10_000
@@ -79,7 +79,7 @@ class Rest:
             if not isinstance(token, str) or token in seen:
                 break
             seen.add(token)
-        raise CatalogAway(f"The catalog at {self.url} gives its pages in a circle.")
+        raise CatalogUnavailable(f"The catalog at {self.url} gives its pages in a circle.")
 
     def resources(self, path: str) -> Iterator[dict[str, Any]]:
         """Yield all resources of a SCIM list. Raises as `read`."""
@@ -90,11 +90,11 @@ class Rest:
             yield from found
             start += len(found)
             if not isinstance(total, int):
-                raise CatalogAway(f"The catalog at {self.url} does not say how many there are at {path}.")
+                raise CatalogUnavailable(f"The catalog at {self.url} does not say how many there are at {path}.")
             if start > total:
                 return
             if not found:
-                raise CatalogAway(f"The catalog at {self.url} counts {total} at {path}, and shows {start - 1}.")
+                raise CatalogUnavailable(f"The catalog at {self.url} counts {total} at {path}, and shows {start - 1}.")
 
     def shown(self, path: str) -> Iterator[dict[str, Any]]:
         """Yield all resources of a SCIM list that counts only those it shows: until it shows none. Raises as `read`."""
@@ -102,7 +102,7 @@ class Rest:
         while found := listed(self.read(path, {"startIndex": start, "count": 100}), "Resources"):
             ids = {text_of(each, "id") for each in found}
             if ids <= seen:
-                raise CatalogAway(f"The catalog at {self.url} gives its pages of {path} in a circle.")
+                raise CatalogUnavailable(f"The catalog at {self.url} gives its pages of {path} in a circle.")
             yield from found
             seen |= ids
             start += len(found)
@@ -111,7 +111,7 @@ class Rest:
     def _client(self) -> Any:
         from grants.catalogs import sdk  # takes seconds to import, and not every command asks a catalog
 
-        patience = Patience(self._budget_seconds, self._clock)
+        patience = BoundedClock(self._budget_seconds, self._clock)
         timeouts = (self._budget_seconds, self._timeout_seconds)
         return sdk.client(self.url, self._token, timeouts, patience, local=self._local)
 
@@ -129,9 +129,9 @@ class Rest:
                 body=dict(body) if body is not None else None,
             )
         except (OSError, ValueError) as error:  # the SDK's errors, timeouts, answers that are no JSON
-            raise sdk.meant(self.url, error) from error
+            raise sdk.translate_error(self.url, error) from error
         if not isinstance(answer, dict):
-            raise CatalogAway(f"The catalog at {self.url} answered something that is no JSON object.")
+            raise CatalogUnavailable(f"The catalog at {self.url} answered something that is no JSON object.")
         return answer
 
 
@@ -157,7 +157,7 @@ def listed(answer: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     if found is None:
         return []
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise CatalogAway(f"The catalog's {key} cannot be understood.")
+        raise CatalogUnavailable(f"The catalog's {key} cannot be understood.")
     return found
 
 
@@ -169,7 +169,7 @@ def text_of(found: Mapping[str, Any], key: str) -> str:
     """
     value = found.get(key)
     if not isinstance(value, str):
-        raise CatalogAway(f"The catalog gives no {key} where one belongs.")
+        raise CatalogUnavailable(f"The catalog gives no {key} where one belongs.")
     return value
 
 

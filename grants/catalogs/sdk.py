@@ -12,17 +12,10 @@ from databricks.sdk import WorkspaceClient
 from databricks.sdk.clock import Clock as SdkClock
 from databricks.sdk.config import Config
 from databricks.sdk.core import ApiClient
+from databricks.sdk.errors import platform
 from databricks.sdk.errors.base import DatabricksError
-from databricks.sdk.errors.platform import (
-    BadRequest,
-    NotFound,
-    NotImplemented,  # noqa: A004 - the SDK's name for 501
-    PermissionDenied,
-    ResourceConflict,
-    Unauthenticated,
-)
 
-from grants.catalog import CatalogAway, Denied, Gone, Stranger
+from grants.catalog import CatalogUnavailable, Denied, NotFound, Unauthenticated
 from grants.catalogs.rate_limit import Clock
 from pipeline.errors import Refused, Transient
 
@@ -61,22 +54,22 @@ def client(url: str, token: str, timeouts: tuple[int, int], clock: Clock, *, loc
     return made
 
 
-def meant(url: str, error: Exception) -> Refused | Transient:
+def translate_error(url: str, error: Exception) -> Refused | Transient:
     """Return what an error on the way means to us."""
     if not isinstance(error, DatabricksError):
-        return CatalogAway(f"The catalog at {url} does not answer: {_short(error)}.")
+        return CatalogUnavailable(f"The catalog at {url} does not answer: {_short(error)}.")
     if "unable to parse response" in str(error):  # no JSON: whoever answers does not know the path
-        return CatalogAway(f"What answers at {url} is no catalog, or not one that knows this request.")
+        return CatalogUnavailable(f"What answers at {url} is no catalog, or not one that knows this request.")
     said = f"The catalog at {url} says: {_short(error)}."
-    if isinstance(error, Unauthenticated):
-        return Stranger(said.replace(" says: ", " says 401: ", 1))
-    if isinstance(error, PermissionDenied):
+    if isinstance(error, platform.Unauthenticated):
+        return Unauthenticated(said.replace(" says: ", " says 401: ", 1))
+    if isinstance(error, platform.PermissionDenied):
         return Denied(said.replace(" says: ", " says 403: ", 1))
-    if isinstance(error, NotFound):
-        return Gone(said)
-    if isinstance(error, BadRequest | ResourceConflict | NotImplemented):
+    if isinstance(error, platform.NotFound):
+        return NotFound(said)
+    if isinstance(error, platform.BadRequest | platform.ResourceConflict | platform.NotImplemented):
         return Refused(said)
-    return CatalogAway(said)
+    return CatalogUnavailable(said)
 
 
 class _Clock(SdkClock):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
-from grants.catalog import CatalogAway, Change, Denied, Gone, Kind, Probe, Stranger
+from grants.catalog import CatalogUnavailable, Change, Denied, Kind, NotFound, Probe, Unauthenticated
 from grants.catalogs import unity_rest
 from grants.catalogs.members import Members
 from grants.catalogs.rest import Rest, text_of
@@ -48,7 +48,7 @@ class Unity:
         """
         try:
             return _email(self._rest.read(f"{SCIM}/Me"))
-        except CatalogAway as away:
+        except CatalogUnavailable as away:
             if _UNASKED not in str(away):
                 raise
             raise Refused(
@@ -121,12 +121,15 @@ class Unity:
         try:
             as_them = Rest(self._rest.url, key.token(name))
             as_them.write("POST", _CREDENTIALS_PATH, {"table_id": table.table_id, "operation": "READ"})
-        except (Stranger, CatalogAway) as error:  # 401 or 500: the key is another server's, and nothing was tried
+        except (
+            Unauthenticated,
+            CatalogUnavailable,
+        ) as error:  # 401 or 500: the key is another server's, and nothing was tried
             self._rest.read(f"{SCIM}/Me")  # if this fails too the catalog is away
             return Probe(None, f"Granted, not probed: no token made with UNITY_CATALOG_KEY_FOLDER is taken. {error}")
         except Denied as error:
             return Probe(False, str(error))
-        except Gone as error:
+        except NotFound as error:
             return Probe(None, str(error))
         return Probe(True, f"The catalog gave {name} credentials for {table.securable.full_name}.")
 
@@ -147,7 +150,7 @@ def _email(found: Mapping[str, Any]) -> str:
     """Return what grants call a user: the primary address, which need not look like one."""
     emails = found.get("emails")
     if not isinstance(emails, list) or not emails or not all(isinstance(each, dict) for each in emails):
-        raise CatalogAway("The catalog has a user without an e-mail address.")
+        raise CatalogUnavailable("The catalog has a user without an e-mail address.")
     return text_of(next((each for each in emails if each.get("primary")), emails[0]), "value")
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from grants.catalog import CatalogAway, Gone
+from grants.catalog import CatalogUnavailable, NotFound
 from grants.catalogs.columns import described, table_of
 from grants.catalogs.rest import Rest, path_of
 from grants.model import GameTable, Securable, spelled
@@ -38,7 +38,7 @@ def assignments(rest: Rest, securable: Securable) -> Mapping[str, frozenset[str]
     for each in rest.pages(permissions_path(securable), "privilege_assignments"):
         principal, privileges = each.get("principal") or "", each.get("privileges") or []
         if not isinstance(principal, str) or not all(isinstance(privilege, str) for privilege in privileges):
-            raise CatalogAway(f"The grants on {securable.full_name} cannot be understood.")
+            raise CatalogUnavailable(f"The grants on {securable.full_name} cannot be understood.")
         held[principal] = held.get(principal, frozenset()) | {spelled(privilege) for privilege in privileges}
     return {principal: privileges for principal, privileges in held.items() if privileges}
 
@@ -64,7 +64,7 @@ def register(rest: Rest, table: Securable, location: str, columns: Sequence[tupl
     try:
         try:
             rest.write("POST", f"{PREFIX}/tables", made)
-        except Gone:
+        except NotFound:
             _make(rest, Securable(table.path[:1]), {"name": catalog_name})
             _make(rest, Securable(table.path[:2]), {"name": schema_name, "catalog_name": catalog_name})
             rest.write("POST", f"{PREFIX}/tables", made)
@@ -78,7 +78,7 @@ def register(rest: Rest, table: Securable, location: str, columns: Sequence[tupl
 def _is_known(rest: Rest, table: Securable, location: str) -> bool:
     try:
         found = rest.read(path_of(f"{PREFIX}/tables", table.full_name))
-    except Gone:
+    except NotFound:
         return False
     there = str(found.get("storage_location") or "")
     if _plain(there) != _plain(location):
@@ -98,7 +98,7 @@ def _make(rest: Rest, securable: Securable, body: Mapping[str, str]) -> None:
     try:
         rest.read(path_of(f"{PREFIX}/{securable.type}s", securable.full_name))
         return
-    except Gone:
+    except NotFound:
         pass
     try:
         rest.write("POST", f"{PREFIX}/{securable.type}s", body)

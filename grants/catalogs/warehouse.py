@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from grants.catalog import CatalogAway, Change, Denied, Gone, Probe
+from grants.catalog import CatalogUnavailable, Change, Denied, NotFound, Probe
 from grants.catalogs.rest import Rest
 from grants.model import Securable
 from pipeline.errors import Refused
@@ -55,7 +55,7 @@ class Warehouse:
         }
         status = self._rest.write("POST", "/api/2.0/sql/statements", asked).get("status")
         if not isinstance(status, dict):
-            raise CatalogAway("The warehouse does not say what became of a statement.")
+            raise CatalogUnavailable("The warehouse does not say what became of a statement.")
         return status
 
 
@@ -96,9 +96,9 @@ def _failure(status: Mapping[str, Any]) -> Exception:
     )
     said = f"The warehouse says: {' '.join(message.split())[:_MOST_LETTERS] or status.get('state')}"
     if status.get("state") != "FAILED":  # cancelled because it took too long, or the warehouse was stopped
-        return CatalogAway(f"The warehouse did not finish: {status.get('state')}.")
+        return CatalogUnavailable(f"The warehouse did not finish: {status.get('state')}.")
     if any(mark in code or mark in message for mark in _DENIED):
         return Denied(said)
     if any(mark in code or mark in message for mark in _GONE):
-        return Gone(said)
+        return NotFound(said)
     return Refused(said)

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from grants.catalog import CatalogAway
+from grants.catalog import CatalogUnavailable
 from grants.cli.options import opened
 from pipeline.cli.operation_options import keys_of
 from pipeline.errors import Refused
@@ -50,7 +50,7 @@ def add_user(env_dir: Path, names: tuple[str, ...], groups: tuple[str, ...], wai
             for name in names:
                 add(catalog, name, groups)
             break
-        except CatalogAway:
+        except CatalogUnavailable:
             if time.monotonic() >= until:
                 raise
             time.sleep(_LOOK_SECONDS)

@@ -24,7 +24,7 @@ def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: SubmitOp
     from grants.planning.drift import wish as about
 
     there = opened(env_dir)
-    found = drift_store.look(there.engine, there.catalog(), there.settings.access)
+    found = drift_store.read_drift(there.engine, there.catalog(), there.settings.access)
     if act is None:
         if chosen:
             raise Refused("--finding goes with --act.")

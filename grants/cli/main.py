@@ -15,7 +15,7 @@ import click
 from grants.applying import proposals as desk
 from grants.cli.catalog import catalog_group, read
 from grants.cli.drift import drift
-from grants.cli.options import WISHES, Opened, of_rows, opened, wishes_from
+from grants.cli.options import WISHES, CommandContext, of_rows, opened, wishes_from
 from grants.cli.requests import approve, reject, requests, withdraw
 from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
 from pipeline.errors import Refused
@@ -118,7 +118,7 @@ def plan(env_dir: Path, reason: str | None, as_json: bool, **wishes: Any) -> Non
 @asking
 def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request: bool, **wishes: Any) -> None:
     """Give and take access: planned anew, checked, applied, seen in the catalog, and tried."""
-    from grants.applying.requests import ask, told
+    from grants.applying.requests import ask, describe
 
     there = opened(env_dir)
     prepared = there.prepared(wishes_from(there, reason=how.reason, **wishes))
@@ -128,7 +128,7 @@ def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request
         for each in desk.lines(prepared):
             click.echo(each)
         made = ask(there.engine, there.actor, [asdict(each) for each in prepared.wishes], how.reason)
-        click.echo(told(made))
+        click.echo(describe(made))
         return
     _ask(there, prepared, how)
 
@@ -203,14 +203,14 @@ for _command in (drift, requests, approve, reject, withdraw):
     grants.add_command(_command)
 
 
-def _ask(there: Opened, prepared: desk.Prepared, how: SubmitOptions) -> None:
+def _ask(there: CommandContext, prepared: desk.AccessProposal, how: SubmitOptions) -> None:
     wish = prepared.asked_by(there.actor, how.reason)
     if not how.dry_run:
         desk.require_allowed(there.engine, there.settings, there.catalog(), prepared, wish)
     submit_and_wait(there.settings, there.engine, wish, desk.lines(prepared), how)
 
 
-def _as_dict(prepared: desk.Prepared) -> dict[str, Any]:
+def _as_dict(prepared: desk.AccessProposal) -> dict[str, Any]:
     planned = prepared.plan
     return {
         "plan": planned.fingerprint,

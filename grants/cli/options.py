@@ -30,7 +30,7 @@ WISHES: Final = combine_options(
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class CommandContext:
     """What a command works with."""
 
     settings: Settings
@@ -61,20 +61,22 @@ class Opened:
 
         return {str(key): name for key, name in known_games(self.engine).items()}
 
-    def prepared(self, wishes: Sequence[AccessIntent]) -> desk.Prepared:
+    def prepared(self, wishes: Sequence[AccessIntent]) -> desk.AccessProposal:
         """Read what wishes are about, and plan them."""
         return desk.prepare(self.engine, self.catalog(), self.settings.access, wishes)
 
 
-def opened(env_dir: Path) -> Opened:
+def opened(env_dir: Path) -> CommandContext:
     """Open an environment."""
     from pipeline.store.engine import open_store
 
     settings, paths = load(env_dir)
-    return Opened(settings, paths, open_store(settings, paths))
+    return CommandContext(settings, paths, open_store(settings, paths))
 
 
-def wishes_from(there: Opened, policy: Path | None, prune: bool, reason: str, **single: Any) -> list[AccessIntent]:
+def wishes_from(
+    there: CommandContext, policy: Path | None, prune: bool, reason: str, **single: Any
+) -> list[AccessIntent]:
     """Return what the options of `WISHES` ask for.
 
     Raises:
@@ -119,7 +121,7 @@ def singles(
     ]
 
 
-def _of_policy(there: Opened, file: Path, prune: bool, reason: str) -> list[AccessIntent]:
+def _of_policy(there: CommandContext, file: Path, prune: bool, reason: str) -> list[AccessIntent]:
     from grants.applying import ledger
     from grants.formats import policy
     from grants.model import folded

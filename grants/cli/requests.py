@@ -8,9 +8,9 @@ import click
 
 from grants.applying import proposals as desk
 from grants.applying.approvals import approval, approved
-from grants.applying.requests import Request, State, decide, listed
+from grants.applying.requests import Request, State, decide, list_requests
 from grants.applying.requests import request as find
-from grants.cli.options import Opened, opened
+from grants.cli.options import CommandContext, opened
 from pipeline.cli.operation_options import SubmitOptions, asking, moment, submit_and_wait
 from pipeline.control.roles import current, require
 
@@ -19,7 +19,7 @@ from pipeline.control.roles import current, require
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def requests(env_dir: Path, as_json: bool) -> None:
     """List requests: first those that wait for a decision, the oldest on top."""
-    found = listed(opened(env_dir).engine)
+    found = list_requests(opened(env_dir).engine)
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found]))
         return
@@ -57,7 +57,7 @@ def withdraw(env_dir: Path, request: str) -> None:
     _decided(opened(env_dir), request, "withdrawn", "")
 
 
-def _decided(there: Opened, request: str, state: State, reason: str) -> None:
+def _decided(there: CommandContext, request: str, state: State, reason: str) -> None:
     click.echo(_line(decide(there.engine, find(there.engine, request), state, there.actor, reason)))
 
 

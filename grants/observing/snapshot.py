@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Engine, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from grants.catalog import Catalog, Gone
+from grants.catalog import Catalog, NotFound
 from grants.model import Directory, GameTable, Observed, Principal, Securable, folded, securable
 from pipeline.store.leases import store_now, store_time
 from pipeline.store.tables import catalog_pictures
@@ -53,7 +53,7 @@ def observe(
     for key in sorted(tables.keys() if keys is None else tables.keys() & set(keys)):
         try:
             direct[tables[key].securable] = catalog.assignments(tables[key].securable)
-        except Gone:
+        except NotFound:
             del tables[key]
             continue
         owners[tables[key].securable] = tables[key].owner

@@ -11,7 +11,7 @@ from typing import Final
 
 from grants.catalog import Change
 from grants.model import Observed, Securable, folded
-from grants.planning.entitlements import Cell, Entitlement, Given, Managed, added_by, taken_by
+from grants.planning.entitlements import Cell, Entitlement, ManagedAccess, ManagedGrant, added_by, taken_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,11 @@ class ChangeSet:
     changes: tuple[Change, ...] = ()
     made: tuple[Entitlement, ...] = ()
     ended: tuple[Entitlement, ...] = ()
-    adopted: frozenset[Given] = frozenset()  # was there before, and is ours now
-    ours: frozenset[Given] = frozenset()  # of what the changes take, what turnout had given
-    disowned: frozenset[Given] = frozenset()  # is not ours afterwards, though it was or though the changes add it
+    adopted: frozenset[ManagedGrant] = frozenset()  # was there before, and is ours now
+    ours: frozenset[ManagedGrant] = frozenset()  # of what the changes take, what turnout had given
+    disowned: frozenset[ManagedGrant] = (
+        frozenset()
+    )  # is not ours afterwards, though it was or though the changes add it
     brought: frozenset[Cell] = frozenset()  # who came to read what by USE_* alone, with a SELECT from before
 
     @property
@@ -34,11 +36,11 @@ class ChangeSet:
         """Whether there is nothing to do."""
         return not (self.changes or self.made or self.ended or self.adopted or self.disowned)
 
-    def kept(self, managed: Managed) -> Managed:
+    def kept(self, managed: ManagedAccess) -> ManagedAccess:
         """Return what turnout keeps when it was applied to the catalog and `managed` is what was kept before."""
         left = managed.given.union(self.adopted).difference(taken_by(self.changes))
         given = left.union(added_by(self.changes))
-        return Managed(managed.entitlements.difference(self.ended).union(self.made), given - self.disowned)
+        return ManagedAccess(managed.entitlements.difference(self.ended).union(self.made), given - self.disowned)
 
 
 Assignments = dict[Securable, dict[str, tuple[str, ...]]]
@@ -125,6 +127,6 @@ class Spellings:
         return found.get(principal, [])
 
 
-def ours_of(changes: Iterable[Change], managed: Managed) -> frozenset[Given]:
+def ours_of(changes: Iterable[Change], managed: ManagedAccess) -> frozenset[ManagedGrant]:
     """Return which of the assignments that changes take were given by turnout."""
     return managed.given.intersection(taken_by(changes))

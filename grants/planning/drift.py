@@ -8,7 +8,7 @@ from typing import Final, Literal
 from grants.model import ALL_PRIVILEGES, KNOWN, SELECT, Observed, Securable, folded
 from grants.observing.resolver import Resolver
 from grants.observing.verdict import place
-from grants.planning.entitlements import NO_GAME, AccessIntent, Cell, Entitlement, Given, Managed
+from grants.planning.entitlements import NO_GAME, AccessIntent, Cell, Entitlement, ManagedAccess, ManagedGrant
 from grants.planning.usage_privileges import idle, readers_by, uses
 from pipeline.errors import Refused
 
@@ -71,7 +71,7 @@ class Drift:
         return Counter(each.kind for each in self.findings if each.ignored is not None)
 
 
-def drift(observed: Observed, managed: Managed, now: float, ignored: Mapping[str, str]) -> Drift:
+def drift(observed: Observed, managed: ManagedAccess, now: float, ignored: Mapping[str, str]) -> Drift:
     """Return where the catalog differs from what turnout keeps; `ignored` are reasons by `Finding.mark`."""
     resolver = Resolver(observed)
     by_cell: dict[Cell, list[Entitlement]] = {}
@@ -161,7 +161,7 @@ def _unfulfilled(resolver: Resolver, ours: Entitlement, lacks: tuple[str, ...]) 
 
 
 def _of_assignments(
-    resolver: Resolver, managed: Managed, by_cell: Mapping[Cell, list[Entitlement]]
+    resolver: Resolver, managed: ManagedAccess, by_cell: Mapping[Cell, list[Entitlement]]
 ) -> Iterator[Finding]:
     observed = resolver.observed
     keys = {table.securable: key for key, table in observed.tables.items()}
@@ -212,7 +212,7 @@ def _broader(
             yield Finding("broader", principal, where, (privilege,), said, ("ignore",))
 
 
-def _left_over(resolver: Resolver, given: Given) -> Iterator[Finding]:
+def _left_over(resolver: Resolver, given: ManagedGrant) -> Iterator[Finding]:
     if not idle(resolver, {given.principal}):
         return
     who, readers = resolver.name(given.principal), readers_by(resolver, given)

@@ -30,7 +30,7 @@ class Effect(NamedTuple):
         return f"{self.principal}, {self.key}: {_WORDS[self.was]} → {_WORDS[self.then]}"
 
 
-class Unmoved(NamedTuple):
+class UnmetIntent(NamedTuple):
     """A wish by which nothing changes for its cell, or not what was asked for."""
 
     wish: AccessIntent
@@ -53,7 +53,7 @@ def effects(before: Resolver, after: Resolver, changes: Iterable[Change]) -> Ite
 
 def unmoved(
     before: Resolver, after: Resolver, wishes: Iterable[AccessIntent], left: Mapping[Cell, Sequence[Entitlement]]
-) -> Iterator[Unmoved]:
+) -> Iterator[UnmetIntent]:
     """Yield each wish that changes nothing of who reads, with the reason and what would."""
     tables = after.observed.tables
     for principal, theirs in groupby(wishes, key=attrgetter("principal")):
@@ -63,13 +63,13 @@ def unmoved(
             if wish.key == NO_GAME:
                 yield from _left(after, wish)
             elif wish.key not in tables:
-                yield Unmoved(
+                yield UnmetIntent(
                     wish, reads=False, sentence=f"{wish.key} has no table in the catalog: nothing to take there."
                 )
             elif then is not wish.read:
-                yield Unmoved(wish, then, _why_not(after, wish, then, left.get(wish.cell, ())))
+                yield UnmetIntent(wish, then, _why_not(after, wish, then, left.get(wish.cell, ())))
             elif then is first.of(wish.key):
-                yield Unmoved(wish, then, f"{principal} {_WORDS[then]} {wish.key} already.")
+                yield UnmetIntent(wish, then, f"{principal} {_WORDS[then]} {wish.key} already.")
 
 
 def warnings(
@@ -111,13 +111,13 @@ def _about_taking(after: Resolver, who: str, asked: Sequence[AccessIntent]) -> I
         yield f"{after.name(who)} could grant itself {len(could)} of these games again, by {way.words}."
 
 
-def _left(after: Resolver, wish: AccessIntent) -> Iterator[Unmoved]:
+def _left(after: Resolver, wish: AccessIntent) -> Iterator[UnmetIntent]:
     """Yield what somebody keeps above the tables where all of it that nobody needs was to be taken."""
     who = after.name(wish.principal)
     for need, where in uses(after.observed):
         if need in (after.directly(who, where) or ()):
             why = "turnout did not give it, or somebody has a game that needs it"
-            yield Unmoved(wish, None, f"{who} keeps {need} on {place(where)}: {why}.")
+            yield UnmetIntent(wish, None, f"{who} keeps {need} on {place(where)}: {why}.")
 
 
 def _select_ways(resolver: Resolver, wish: AccessIntent) -> tuple[Way, ...]:

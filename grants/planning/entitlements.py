@@ -79,7 +79,7 @@ class Entitlement(NamedTuple):
         return self.until is not None and self.until <= now
 
 
-class Given(NamedTuple):
+class ManagedGrant(NamedTuple):
     """A direct assignment that is there because turnout made or adopted it; what is not given is never taken."""
 
     securable: Securable
@@ -88,35 +88,35 @@ class Given(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Managed:
+class ManagedAccess:
     """All that turnout keeps of access."""
 
     entitlements: frozenset[Entitlement] = frozenset()
-    given: frozenset[Given] = frozenset()
+    given: frozenset[ManagedGrant] = frozenset()
 
     def of(self, cell: Cell) -> frozenset[Entitlement]:
         """Return the entitlements of one cell."""
         return frozenset(each for each in self.entitlements if each.cell == cell)
 
 
-NOTHING: Final = Managed()
+NOTHING: Final = ManagedAccess()
 
 
-def given_by(change: Change, privileges: Collection[str]) -> list[Given]:
+def given_by(change: Change, privileges: Collection[str]) -> list[ManagedGrant]:
     """Return some privileges of a change, as what is given."""
     if not privileges:
         return []
     who = folded(change.principal)
-    return [Given(change.securable, who, each) for each in privileges]
+    return [ManagedGrant(change.securable, who, each) for each in privileges]
 
 
-def added_by(changes: Iterable[Change]) -> Iterator[Given]:
+def added_by(changes: Iterable[Change]) -> Iterator[ManagedGrant]:
     """Yield all that changes give, as what is given."""
     for change in changes:
         yield from given_by(change, change.add)
 
 
-def taken_by(changes: Iterable[Change]) -> Iterator[Given]:
+def taken_by(changes: Iterable[Change]) -> Iterator[ManagedGrant]:
     """Yield all that changes take, as what is given."""
     for change in changes:
         yield from given_by(change, change.remove)

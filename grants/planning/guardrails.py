@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from grants.model import BROWSE, EVERYONE, GRANTABLE, SELECT, USE_CATALOG, USE_SCHEMA, Directory, Securable, folded
-from grants.planning.entitlements import Given, given_by
+from grants.planning.entitlements import ManagedGrant, given_by
 from grants.planning.plan import AccessPlan
 from pipeline.errors import Refused
 
@@ -47,7 +47,7 @@ class Case:
     inventory: Collection[str]  # keys of games
     executor: str
     directory: Directory
-    given: Collection[Given]
+    given: Collection[ManagedGrant]
     everyone_allowed: bool = False  # a policy says that everybody may be granted games
 
     @property

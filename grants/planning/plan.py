@@ -17,8 +17,8 @@ from grants.model import BROWSE, SELECT, Observed, Securable, folded
 from grants.observing.resolver import Resolver
 from grants.observing.verdict import place
 from grants.planning.change_set import ChangeSet, Draft, Spellings, ours_of, simulate
-from grants.planning.effects import Effect, Unmoved, effects, unmoved, warnings
-from grants.planning.entitlements import NO_GAME, NOTHING, AccessIntent, Cell, Entitlement, Given, Managed
+from grants.planning.effects import Effect, UnmetIntent, effects, unmoved, warnings
+from grants.planning.entitlements import NO_GAME, NOTHING, AccessIntent, Cell, Entitlement, ManagedAccess, ManagedGrant
 from grants.planning.usage_privileges import give, idle, take, uses
 from pipeline.errors import Refused
 from pipeline.store.operations import hash_of
@@ -33,9 +33,9 @@ class AccessPlan:
 
     wishes: tuple[AccessIntent, ...] = ()
     change_set: ChangeSet = field(default_factory=ChangeSet)
-    managed: Managed = NOTHING  # what was kept before it
+    managed: ManagedAccess = NOTHING  # what was kept before it
     effects: tuple[Effect, ...] = ()
-    unmoved: tuple[Unmoved, ...] = ()
+    unmoved: tuple[UnmetIntent, ...] = ()
     warnings: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What must still be so when it is applied, as JSON takes it."""
@@ -46,7 +46,7 @@ class AccessPlan:
         return self.change_set.changes
 
     @property
-    def after(self) -> Managed:
+    def after(self) -> ManagedAccess:
         """What is kept when all changes are applied; of fewer, ask `ChangeSet.kept` of those."""
         return self.change_set.kept(self.managed)
 
@@ -121,7 +121,7 @@ def uncollected() -> Iterator[None]:
 
 
 @uncollected()
-def plan(observed: Observed, wishes: Sequence[AccessIntent], managed: Managed, now: float) -> AccessPlan:
+def plan(observed: Observed, wishes: Sequence[AccessIntent], managed: ManagedAccess, now: float) -> AccessPlan:
     """Plan what makes wishes true.
 
     Raises:
@@ -131,7 +131,7 @@ def plan(observed: Observed, wishes: Sequence[AccessIntent], managed: Managed, n
     before = Resolver(observed)
     asked = _checked(before, wishes, now)
     cells = _entitled(before, asked, managed)
-    draft, adopted, vanished = Draft(), set[Given](), set[Given]()
+    draft, adopted, vanished = Draft(), set[ManagedGrant](), set[ManagedGrant]()
     selected = {who: before.selected_by_itself(who) for who in {wish.cell[0] for wish in asked}}
     spelled = Spellings(observed)
     for key, theirs in _by_key(wish for wish in asked if wish.key != NO_GAME).items():
@@ -144,11 +144,11 @@ def plan(observed: Observed, wishes: Sequence[AccessIntent], managed: Managed, n
                 if key not in selected[who]:
                     draft.add(where, wish.principal, SELECT)
                 elif wish.adopt and held:
-                    adopted.add(Given(where, who, SELECT))
+                    adopted.add(ManagedGrant(where, who, SELECT))
             elif cell not in cells.then:
-                is_ours = Given(where, who, SELECT) in managed.given
+                is_ours = ManagedGrant(where, who, SELECT) in managed.given
                 if is_ours and not held:
-                    vanished.add(Given(where, who, SELECT))  # somebody else took it
+                    vanished.add(ManagedGrant(where, who, SELECT))  # somebody else took it
                 if wish.revert or is_ours:
                     takes = _REVERTED if wish.revert else _TAKEN
                     for spelling, privileges in spelled.of(where, who):
@@ -165,9 +165,9 @@ def assembled(
     done: Stage,
     wishes: tuple[AccessIntent, ...],
     cells: Cells,
-    managed: Managed,
-    adopted: Iterable[Given] = (),
-    disowned: Iterable[Given] = (),
+    managed: ManagedAccess,
+    adopted: Iterable[ManagedGrant] = (),
+    disowned: Iterable[ManagedGrant] = (),
 ) -> AccessPlan:
     """Return the plan of what is thought through, with all that comes of it."""
     changes, after = done.changes, done.resolver
@@ -213,7 +213,7 @@ def _require_known(before: Resolver, wish: AccessIntent, now: float) -> None:
         raise Refused(f"{wish.principal} cannot be given {wish.key} until a time that has passed.")
 
 
-def _entitled(before: Resolver, wishes: Iterable[AccessIntent], managed: Managed) -> Cells:
+def _entitled(before: Resolver, wishes: Iterable[AccessIntent], managed: ManagedAccess) -> Cells:
     cells = Cells.of(managed.entitlements)
     for wish in wishes:
         if wish.read:
@@ -226,10 +226,12 @@ def _entitled(before: Resolver, wishes: Iterable[AccessIntent], managed: Managed
     return cells
 
 
-def _use_left_over(resolver: Resolver, wishes: Iterable[AccessIntent], managed: Managed, cells: Cells) -> Draft:
+def _use_left_over(resolver: Resolver, wishes: Iterable[AccessIntent], managed: ManagedAccess, cells: Cells) -> Draft:
     """Take what turnout gave above the tables from those who need it for nothing any more."""
     losing = {folded(wish.principal) for wish in wishes if not wish.read} - {who for who, _ in cells.then}
-    given = {Given(where, who, need) for who in idle(resolver, losing) for need, where in uses(resolver.observed)}
+    given = {
+        ManagedGrant(where, who, need) for who in idle(resolver, losing) for need, where in uses(resolver.observed)
+    }
     draft = Draft()
     take(draft, resolver, given & managed.given)
     return draft
@@ -246,7 +248,7 @@ def _brought(before: Resolver, changes: Sequence[Change]) -> Iterable[Cell]:
             yield from ((who, key) for key in (then.reads | then.unknown) - was.reads)
 
 
-def _facts(before: Resolver, wishes: Iterable[AccessIntent], done: ChangeSet, managed: Managed) -> dict[str, Any]:
+def _facts(before: Resolver, wishes: Iterable[AccessIntent], done: ChangeSet, managed: ManagedAccess) -> dict[str, Any]:
     """Return what the plan depends on: no assignment of anybody else, and no securable that it does not touch."""
     observed, above = before.observed, tuple(before.observed.schema.chain())
     touched: dict[Securable, set[str]] = defaultdict(set)

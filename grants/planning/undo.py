@@ -9,7 +9,7 @@ from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, Observed, folded
 from grants.observing.resolver import Resolver
 from grants.observing.verdict import place
 from grants.planning.change_set import ChangeSet, Draft, Spellings
-from grants.planning.entitlements import Given, Managed, added_by, given_by
+from grants.planning.entitlements import ManagedAccess, ManagedGrant, added_by, given_by
 from grants.planning.plan import AccessPlan, Cells, Stage, assembled, uncollected
 from grants.planning.usage_privileges import take
 from pipeline.errors import Refused
@@ -18,7 +18,7 @@ _USE: Final = frozenset({USE_SCHEMA, USE_CATALOG})
 
 
 @uncollected()
-def undo(done: ChangeSet, observed: Observed, managed: Managed, now: float) -> AccessPlan:
+def undo(done: ChangeSet, observed: Observed, managed: ManagedAccess, now: float) -> AccessPlan:
     """Plan the way back of a change set, from how things are now.
 
     What it gave is taken, unless a newer entitlement or somebody else's reading rests on it; what it took is given
@@ -61,7 +61,7 @@ def _take_back(cells: Cells, done: ChangeSet, now: float) -> Iterator[str]:
 
 
 def _remove(
-    draft: Draft, before: Resolver, spelled: Spellings, change: Change, managed: Managed, cells: Cells
+    draft: Draft, before: Resolver, spelled: Spellings, change: Change, managed: ManagedAccess, cells: Cells
 ) -> Iterator[str]:
     """Take what the change added to a table; what is above the tables waits until nobody reads by it."""
     who, where = folded(change.principal), change.securable
@@ -80,7 +80,7 @@ def _remove(
                     draft.remove(where, spelling, given.privilege)
 
 
-def _add(draft: Draft, before: Resolver, change: Change, wanted: Callable[[Given], bool]) -> Iterator[str]:
+def _add(draft: Draft, before: Resolver, change: Change, wanted: Callable[[ManagedGrant], bool]) -> Iterator[str]:
     """Give again what the change took."""
     for given in given_by(change, change.remove):
         held = before.directly(given.principal, given.securable)
@@ -94,7 +94,7 @@ def _add(draft: Draft, before: Resolver, change: Change, wanted: Callable[[Given
             draft.add(given.securable, change.principal, given.privilege)
 
 
-def _wanted(done: ChangeSet, cells: Cells) -> Callable[[Given], bool]:
+def _wanted(done: ChangeSet, cells: Cells) -> Callable[[ManagedGrant], bool]:
     """Return what tells whether something taken is for an entitlement that stands again.
 
     What turnout had given is given again only for one; what it had not, always is.
@@ -102,7 +102,7 @@ def _wanted(done: ChangeSet, cells: Cells) -> Callable[[Given], bool]:
     ended = {each.cell for each in done.ended}
     lost, entitled = {who for who, _ in ended}, {who for who, _ in cells.then}
 
-    def wanted(given: Given) -> bool:
+    def wanted(given: ManagedGrant) -> bool:
         if given not in done.ours:
             return True
         cell = given.principal, given.securable.path[-1]
@@ -113,5 +113,5 @@ def _wanted(done: ChangeSet, cells: Cells) -> Callable[[Given], bool]:
     return wanted
 
 
-def _what(change: Change, given: Given) -> str:
+def _what(change: Change, given: ManagedGrant) -> str:
     return f"{given.privilege} of {change.principal} on {place(change.securable)}"

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from grants.model import BROWSE, USE_CATALOG, USE_SCHEMA, Observed, Securable, folded
 from grants.observing.resolver import Holding, Resolver
 from grants.planning.change_set import Draft, Spellings
-from grants.planning.entitlements import Cell, Given
+from grants.planning.entitlements import Cell, ManagedGrant
 
 _IDLE = frozenset({BROWSE, USE_SCHEMA, USE_CATALOG})  # what needs no USE_* to be of use
 
@@ -33,14 +33,14 @@ def give(draft: Draft, resolver: Resolver, principals: Iterable[str]) -> None:
 
 
 def take(
-    draft: Draft, resolver: Resolver, given: Iterable[Given], allowed: AbstractSet[Cell] = frozenset()
-) -> set[Given]:
+    draft: Draft, resolver: Resolver, given: Iterable[ManagedGrant], allowed: AbstractSet[Cell] = frozenset()
+) -> set[ManagedGrant]:
     """Take of these what is there and nobody reads by; return what stays since somebody does.
 
     The resolver's picture is the one in which everything else of the plan is done. `allowed` may lose by it.
     """
     gone: set[Holding] = set()
-    kept: set[Given] = set()
+    kept: set[ManagedGrant] = set()
     spelled = Spellings(resolver.observed)
     for each in sorted(given, key=lambda each: (-len(each.securable.path), each)):
         if each.privilege not in (resolver.directly(each.principal, each.securable) or ()):
@@ -56,7 +56,7 @@ def take(
     return kept
 
 
-def readers_by(resolver: Resolver, given: Given) -> set[Cell]:
+def readers_by(resolver: Resolver, given: ManagedGrant) -> set[Cell]:
     """Return who would not read what, or who may read what, without one assignment."""
     return set(_losses(resolver, set(), (given.securable, given.principal, given.privilege)))
 

@@ -23,7 +23,7 @@ _MOST_LETTERS: Final = 4_096  # of one text
 _log = logging.getLogger(__name__)
 
 
-class Wrong(Exception):
+class ApiError(Exception):
     """A request that is answered with an error, in Databricks' form."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -32,7 +32,7 @@ class Wrong(Exception):
 
 
 @dataclass(slots=True)
-class World:
+class ServerState:
     """What the server has between requests."""
 
     rows: sqlite3.Connection
@@ -45,7 +45,7 @@ class World:
 class Call:
     """One request of a caller who is known."""
 
-    world: World
+    world: ServerState
     caller: sqlite3.Row  # of principals
     path: Mapping[str, str]
     query: Mapping[str, str]
@@ -81,7 +81,7 @@ class Call:
 Handler = Callable[[Call], Mapping[str, Any]]
 
 
-def endpoint(world: World, handler: Handler, status: int = 200) -> Callable[[Request], Awaitable[Response]]:
+def endpoint(world: ServerState, handler: Handler, status: int = 200) -> Callable[[Request], Awaitable[Response]]:
     """Return the handler as Starlette calls it: the body read up to its limit, one transaction, JSON out."""
 
     async def answer(request: Request) -> Response:
@@ -89,13 +89,13 @@ def endpoint(world: World, handler: Handler, status: int = 200) -> Callable[[Req
             body = await _body(request)
             call = Call(world, request.scope["caller"], request.path_params, request.query_params, body)
             return JSONResponse(_in_one_transaction(call, handler), status)
-        except Wrong as wrong:
+        except ApiError as wrong:
             return said(wrong)
 
     return answer
 
 
-def said(wrong: Wrong) -> JSONResponse:
+def said(wrong: ApiError) -> JSONResponse:
     """Return an error as Databricks writes it."""
     return JSONResponse({"error_code": wrong.code, "message": str(wrong)}, wrong.status)
 
@@ -103,23 +103,23 @@ def said(wrong: Wrong) -> JSONResponse:
 async def no_such_endpoint(_request: Request, error: Exception) -> Response:
     """Answer what no route takes, or not with this method."""
     status = error.status_code if isinstance(error, HTTPException) else 404
-    return said(Wrong(status, "ENDPOINT_NOT_FOUND", "There is no such endpoint, or not with this method."))
+    return said(ApiError(status, "ENDPOINT_NOT_FOUND", "There is no such endpoint, or not with this method."))
 
 
 async def broken(request: Request, error: Exception) -> Response:
     """Answer what is the server's own fault; the traceback goes to the log, not to the caller."""
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return said(Wrong(500, "INTERNAL_ERROR", "The catalog failed; its log says why."))
+    return said(ApiError(500, "INTERNAL_ERROR", "The catalog failed; its log says why."))
 
 
-def invalid(message: str) -> Wrong:
+def invalid(message: str) -> ApiError:
     """Return the error of a request that cannot be meant."""
-    return Wrong(400, "INVALID_PARAMETER_VALUE", message)
+    return ApiError(400, "INVALID_PARAMETER_VALUE", message)
 
 
-def denied(message: str) -> Wrong:
+def denied(message: str) -> ApiError:
     """Return the error of a caller without the right."""
-    return Wrong(403, "PERMISSION_DENIED", message)
+    return ApiError(403, "PERMISSION_DENIED", message)
 
 
 def as_text(value: object, name: str) -> str:
@@ -145,13 +145,13 @@ async def _body(request: Request) -> Mapping[str, Any]:
     async for chunk in request.stream():
         raw += chunk
         if len(raw) > MOST_BYTES:
-            raise Wrong(413, "REQUEST_TOO_LARGE", f"A request has at most {MOST_BYTES} bytes.")
+            raise ApiError(413, "REQUEST_TOO_LARGE", f"A request has at most {MOST_BYTES} bytes.")
     try:
         body = json.loads(raw or b"{}")
     except (ValueError, RecursionError) as error:
-        raise Wrong(400, "MALFORMED_REQUEST", "The body is no JSON.") from error
+        raise ApiError(400, "MALFORMED_REQUEST", "The body is no JSON.") from error
     if not isinstance(body, dict):
-        raise Wrong(400, "MALFORMED_REQUEST", "The body is to be a JSON object.")
+        raise ApiError(400, "MALFORMED_REQUEST", "The body is to be a JSON object.")
     return body
 
 

@@ -7,7 +7,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from grants.server.calls import MOST_BYTES, World, Wrong, said
+from grants.server.calls import MOST_BYTES, ApiError, ServerState, said
 from grants.server.tokens import caller_of
 
 TROUBLES_PATH: Final = "/turnout/troubles"
@@ -19,7 +19,7 @@ class Gate:
     A page of another site that points its own name at this machine sends that name as the host, and is refused.
     """
 
-    def __init__(self, app: ASGIApp, world: World) -> None:
+    def __init__(self, app: ASGIApp, world: ServerState) -> None:
         self._app, self._world = app, world
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -28,7 +28,7 @@ class Gate:
             raise ValueError(f"{scope['type']} is not spoken here")  # uvicorn closes the connection
         try:
             self._let_in(scope)
-        except Wrong as wrong:
+        except ApiError as wrong:
             await said(wrong)(scope, receive, send)
             return
         if scope["path"] == TROUBLES_PATH:
@@ -39,10 +39,10 @@ class Gate:
     def _let_in(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         if headers.get("host") not in {f"127.0.0.1:{self._world.port}", f"localhost:{self._world.port}"}:
-            raise Wrong(400, "BAD_REQUEST", "This host is addressed as 127.0.0.1 or localhost, with its port.")
+            raise ApiError(400, "BAD_REQUEST", "This host is addressed as 127.0.0.1 or localhost, with its port.")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > MOST_BYTES:
-            raise Wrong(413, "REQUEST_TOO_LARGE", f"A request has at most {MOST_BYTES} bytes.")
+            raise ApiError(413, "REQUEST_TOO_LARGE", f"A request has at most {MOST_BYTES} bytes.")
         scope["caller"] = caller_of(self._world.rows, headers.get("authorization", ""))
 
     async def _troubled(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,8 +67,8 @@ class Gate:
             await self._app(scope, receive, send)
 
 
-def _failed() -> Wrong:
-    return Wrong(500, "INTERNAL_ERROR", "The catalog failed, as it was told to.")
+def _failed() -> ApiError:
+    return ApiError(500, "INTERNAL_ERROR", "The catalog failed, as it was told to.")
 
 
 async def _nowhere(_message: object) -> None:

@@ -4,7 +4,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from grants.model import ALL_PRIVILEGES, BROWSE, MANAGE, SELECT, USE_CATALOG, USE_SCHEMA
-from grants.server.calls import Call, Wrong, denied
+from grants.server.calls import ApiError, Call, denied
 from grants.server.rows import EVERYONE_ID
 
 _NEVER_IMPLIED = frozenset({MANAGE, "EXTERNAL_USE_SCHEMA", "EXTERNAL_USE_LOCATION"})
@@ -95,11 +95,11 @@ def find(rows: sqlite3.Connection, securable_type: str, full_name: str) -> sqlit
     """
     kind = securable_type.lower()
     if kind not in _TYPES:
-        raise Wrong(400, "INVALID_PARAMETER_VALUE", f"{securable_type!r} is no type of securable known here.")
+        raise ApiError(400, "INVALID_PARAMETER_VALUE", f"{securable_type!r} is no type of securable known here.")
     found: sqlite3.Row | None
     found = rows.execute("SELECT * FROM securables WHERE full_name = ?", (full_name.lower(),)).fetchone()
     if found is None or type_of(found) != kind:
-        raise Wrong(404, f"{kind.upper()}_DOES_NOT_EXIST", f"{kind.capitalize()} {full_name!r} does not exist.")
+        raise ApiError(404, f"{kind.upper()}_DOES_NOT_EXIST", f"{kind.capitalize()} {full_name!r} does not exist.")
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from grants.model import folded
-from grants.server.calls import Call, Wrong, as_list, as_text, invalid
+from grants.server.calls import ApiError, Call, as_list, as_text, invalid
 from grants.server.rows import EVERYONE_ID
 
 PREFIX: Final = "/api/2.0/preview/scim/v2"
@@ -53,7 +53,7 @@ def make(call: Call) -> Mapping[str, Any]:
             (principal_id, kind, name, folded(name), display),
         )
     except sqlite3.IntegrityError as error:
-        raise Wrong(409, "RESOURCE_ALREADY_EXISTS", f"There is a principal called {name!r} already.") from error
+        raise ApiError(409, "RESOURCE_ALREADY_EXISTS", f"There is a principal called {name!r} already.") from error
     if kind == "group":
         _add(call.rows, principal_id, as_list(call.body.get("members"), "members", dict))
     return _told(call.rows, _by_id(call.rows, kind, principal_id))
@@ -84,7 +84,7 @@ def delete(call: Call) -> Mapping[str, Any]:
 def _kind(call: Call) -> str:
     kind = _KINDS.get(call.path["kind"])
     if kind is None:
-        raise Wrong(404, "ENDPOINT_NOT_FOUND", "There are Users, Groups and ServicePrincipals.")
+        raise ApiError(404, "ENDPOINT_NOT_FOUND", "There are Users, Groups and ServicePrincipals.")
     return kind
 
 
@@ -96,7 +96,7 @@ def _by_id(rows: sqlite3.Connection, kind: str, principal_id: str) -> sqlite3.Ro
     found: sqlite3.Row | None
     found = rows.execute("SELECT * FROM principals WHERE kind = ? AND id = ?", (kind, principal_id)).fetchone()
     if found is None or principal_id == EVERYONE_ID:
-        raise Wrong(404, "RESOURCE_DOES_NOT_EXIST", f"There is no {kind.replace('_', ' ')} with that id.")
+        raise ApiError(404, "RESOURCE_DOES_NOT_EXIST", f"There is no {kind.replace('_', ' ')} with that id.")
     return found
 
 
@@ -129,7 +129,9 @@ def _add(rows: sqlite3.Connection, group_id: str, members: list[dict[str, Any]])
     for member in members:
         value = as_text(member.get("value"), "members.value")
         if value == EVERYONE_ID or not rows.execute("SELECT 1 FROM principals WHERE id = ?", (value,)).fetchone():
-            raise Wrong(404, "RESOURCE_DOES_NOT_EXIST", f"There is no principal with the id {value!r} to be a member.")
+            raise ApiError(
+                404, "RESOURCE_DOES_NOT_EXIST", f"There is no principal with the id {value!r} to be a member."
+            )
         rows.execute("INSERT INTO members VALUES (?, ?) ON CONFLICT DO NOTHING", (group_id, value))
 
 

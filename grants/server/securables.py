@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from grants.model import USE_CATALOG, USE_SCHEMA, Securable, folded
-from grants.server.calls import Call, Wrong, as_list, denied, invalid, now
+from grants.server.calls import ApiError, Call, as_list, denied, invalid, now
 from grants.server.paging import page
 from grants.server.rights import find, require_administration, require_sight, standing, type_of
 from pipeline.errors import Refused
@@ -106,7 +106,7 @@ def principal_named(rows: sqlite3.Connection, name: str) -> sqlite3.Row:
     found: sqlite3.Row | None
     found = rows.execute("SELECT * FROM principals WHERE folded = ?", (folded(name),)).fetchone()
     if found is None:
-        raise Wrong(404, "PRINCIPAL_DOES_NOT_EXIST", f"Could not find principal with name {name!r}.")
+        raise ApiError(404, "PRINCIPAL_DOES_NOT_EXIST", f"Could not find principal with name {name!r}.")
     return found
 
 
@@ -176,7 +176,7 @@ def _made(
         )
     except sqlite3.IntegrityError as error:
         if "location" in str(error):
-            raise Wrong(400, "INVALID_PARAMETER_VALUE", "Another table lies at that location already.") from error
-        raise Wrong(409, "ALREADY_EXISTS", f"{name!r} already exists.") from error
+            raise ApiError(400, "INVALID_PARAMETER_VALUE", "Another table lies at that location already.") from error
+        raise ApiError(409, "ALREADY_EXISTS", f"{name!r} already exists.") from error
     found = call.rows.execute("SELECT * FROM securables WHERE id = ?", (securable_id,)).fetchone()
     return _told(call.rows, found)

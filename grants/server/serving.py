@@ -23,7 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from grants.server import permissions, scim, securables, tokens
-from grants.server.calls import Call, Handler, World, broken, endpoint, invalid, no_such_endpoint
+from grants.server.calls import Call, Handler, ServerState, broken, endpoint, invalid, no_such_endpoint
 from grants.server.fault_injection import Troubles, troubles_from
 from grants.server.gate import TROUBLES_PATH, Gate
 from grants.server.rows import open_rows
@@ -51,11 +51,11 @@ def serve(folder: Path, port: int, troubles: Troubles) -> None:
         raise Refused(f"{folder} cannot be the catalog's folder: {error}. Choose one that can be written.") from error
     with _lock(folder), _listen(port) as listener, closing(_open(folder / "catalog.db")) as rows:
         tokens.keep_own_token(rows, folder / TOKEN_FILE)
-        world = World(rows, troubles, listener.getsockname()[1])
+        world = ServerState(rows, troubles, listener.getsockname()[1])
         _run(application(world), listener, world.port)
 
 
-def application(world: World) -> ASGIApp:
+def application(world: ServerState) -> ASGIApp:
     """Return the catalog behind its gate."""
     app = Starlette(
         routes=[

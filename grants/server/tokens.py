@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from grants.server.calls import Call, Wrong, denied, invalid, now
+from grants.server.calls import ApiError, Call, denied, invalid, now
 from grants.server.rights import standing
 from grants.server.rows import EXECUTOR
 from grants.server.securables import principal_named
@@ -47,11 +47,11 @@ def caller_of(rows: sqlite3.Connection, authorization: str) -> sqlite3.Row:
         (_hash(token.strip()),),
     ).fetchone()
     if scheme.lower() != "bearer" or found is None:
-        raise Wrong(401, "UNAUTHENTICATED", "There is no token, or it is not known here.")
+        raise ApiError(401, "UNAUTHENTICATED", "There is no token, or it is not known here.")
     if found["expires_at"] is not None and found["expires_at"] <= now():
-        raise Wrong(401, "UNAUTHENTICATED", "The token has expired.")
+        raise ApiError(401, "UNAUTHENTICATED", "The token has expired.")
     if not found["active"]:
-        raise Wrong(401, "UNAUTHENTICATED", f"{found['name']} is not active.")
+        raise ApiError(401, "UNAUTHENTICATED", f"{found['name']} is not active.")
     return found
 
 
@@ -77,7 +77,7 @@ def credentials(call: Call) -> Mapping[str, Any]:
     table_id = call.text("table_id")
     found = call.rows.execute("SELECT * FROM securables WHERE id = ? AND location IS NOT NULL", (table_id,)).fetchone()
     if found is None:
-        raise Wrong(404, "TABLE_DOES_NOT_EXIST", f"Table with id {table_id!r} does not exist.")
+        raise ApiError(404, "TABLE_DOES_NOT_EXIST", f"Table with id {table_id!r} does not exist.")
     missing = standing(call.rows, call.caller, found).unreadable()
     if missing:
         raise denied(f"{call.caller['name']} does not have {' and '.join(missing)}.")

@@ -18,7 +18,7 @@ import pytest
 from sqlalchemy import Engine
 
 from grants.applying import ledger, proposals
-from grants.catalog import CatalogAway
+from grants.catalog import CatalogUnavailable
 from grants.catalogs.embedded import Embedded
 from grants.catalogs.opening import embedded
 from grants.catalogs.people import add
@@ -113,7 +113,7 @@ def tried(what: Callable[[], object], seconds: float = 60.0) -> None:
     while True:
         try:
             what()
-        except CatalogAway:
+        except CatalogUnavailable:
             assert time.monotonic() < deadline
             time.sleep(0.1)
         else:
@@ -144,7 +144,7 @@ def _asked(
                 outcomes.tell("nothing to do")
                 return None
             made = ask(engine, prepared.asked_by(name, "an edit"))
-        except CatalogAway:
+        except CatalogUnavailable:
             outcomes.tell("catalog away")
         except Refused as refused:
             if "another operation" not in str(refused):

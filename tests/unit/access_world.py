@@ -17,7 +17,7 @@ from grants.catalogs.opening import embedded
 from grants.catalogs.people import add
 from grants.model import Securable
 from grants.planning.entitlements import AccessIntent
-from grants.reconciler import Steward
+from grants.reconciler import AccessReconciler
 from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.names import game_key
 from pipeline.settings import load
@@ -35,7 +35,7 @@ class House:
 
     world: ControlContext
     server: Server
-    steward: Steward
+    steward: AccessReconciler
 
     @property
     def catalog(self) -> Embedded:
@@ -80,7 +80,7 @@ def house_at(engine: Engine, folder: Path) -> Iterator[House]:
         (folder / "turnout.toml").write_text(f"[access]\nport = {server.port}\n")
         settings = replace(settings, access=replace(settings.access, port=server.port))
         world = ControlContext(settings, engine, paths)
-        made = House(world, server, Steward(world, os.environ))
+        made = House(world, server, AccessReconciler(world, os.environ))
         for name in (ANN, BOB):
             add(made.catalog, name, [])
         yield made

@@ -132,7 +132,7 @@ def test_each_cell_has_one_verdict_and_its_why(world: Catalogued, opening: Openi
 def test_everybody_is_worked_out_once_for_a_look(world: Catalogued, opening: Opening) -> None:
     """Lists ask for each label of hundreds by it: it is one object as long as the look is."""
     opening("access")
-    seen = queries.look(environment_of(world))
+    seen = queries.read_access(environment_of(world))
     assert ANN in seen.everybody
     assert seen.everybody is seen.everybody
 
@@ -171,8 +171,8 @@ def test_hostile_names_are_text_everywhere(world: Catalogued, opening: Opening) 
     requests.ask(
         world.store, "eve", [asdict(AccessIntent(ODD, game_key(HOSTILE[0]), True, None, HOSTILE[1]))], HOSTILE[1]
     )
-    assert "spelled oddly" in queries.Who(TURNED, "user").label
-    assert "\u202e" not in queries.Who(TURNED, "user").label
+    assert "spelled oddly" in queries.PrincipalChoice(TURNED, "user").label
+    assert "\u202e" not in queries.PrincipalChoice(TURNED, "user").label
     for view in ("why", "change", "requests", "drift", "ending"):
         app = opening("access", view=view, why_game=game_key(HOSTILE[0]), why_who=folded(ODD))
         if view == "change":
@@ -284,7 +284,7 @@ def test_nobody_gives_to_themselves(world: Catalogued, opening: Opening, monkeyp
     confirmed(app)
     assert "Requested already as" in texts(app)
     assert asked(world.store) == []
-    assert [each.requester for each in requests.listed(world.store)] == [ANN]
+    assert [each.requester for each in requests.list_requests(world.store)] == [ANN]
 
 
 def test_without_the_role_it_becomes_a_request_that_an_admin_approves(
@@ -299,7 +299,7 @@ def test_without_the_role_it_becomes_a_request_that_an_admin_approves(
         previews.preview_change(environment_of(world), [AccessIntent(BOB, CHESS, True, None, "forged")], "forged")
     preview(plan(app, "give", [CHESS], [BOB]), "preview_request")
     confirmed(app)
-    (waits,) = requests.listed(world.store)
+    (waits,) = requests.list_requests(world.store)
     assert (waits.requester, waits.state, waits.reason) == ("root", "asked", "numbers")
     app = opening("access", view="requests")
     assert [each for each in app.button if str(each.key).startswith("approve_")] == []
@@ -387,7 +387,7 @@ def test_drift_is_adopted_reverted_or_left_with_a_reason(world: Catalogued, open
     assert "1 extra: somebody was granted a game, and not by turnout" in texts(app)
     app.segmented_control(key="drift_act").set_value("ignore").run()
     assert f"extra: analysts · SELECT · {CHESS}" in app.multiselect(key="drift_chosen").options
-    found = drift_store.look(world.store, world.catalog, world.settings.access).findings
+    found = drift_store.read_drift(world.store, world.catalog, world.settings.access).findings
     (finding,) = [drift_store.id_of(each) for each in found if each.kind == "extra"]
     app.multiselect(key="drift_chosen").set_value([finding])
     app.button(key="preview_drift").click().run()
@@ -415,7 +415,7 @@ def test_what_is_left_over_above_the_tables_can_be_reverted(world: Catalogued, o
     app = opening("access", view="drift")
     app.segmented_control(key="drift_act").set_value("revert").run()
     assert f"extra: {BOB} · USE_SCHEMA · games" in app.multiselect(key="drift_chosen").options
-    found = drift_store.look(world.store, world.catalog, world.settings.access).findings
+    found = drift_store.read_drift(world.store, world.catalog, world.settings.access).findings
     chosen = [drift_store.id_of(each) for each in found if each.principal == BOB]
     app.multiselect(key="drift_chosen").set_value(chosen[:1])
     app.text_input(key="drift_reason").set_value("left over")

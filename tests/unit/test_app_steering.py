@@ -59,11 +59,11 @@ UNDRAINS = {"desired": {"a": ["drained", "running"]}}
 )
 def test_what_disturbs_more_must_be_confirmed_more(asked: Intent, level: int, games: int, typed: str | None) -> None:
     """One game gently is a click, one game a reason, several or a group a reason and words that count the games."""
-    assert (confirm.level(asked), confirm.words_to_type(asked, games)) == (level, typed)
-    assert (confirm.lacking(asked, games, "", "") is None) == (level == 1)
-    assert (confirm.lacking(asked, games, " \n", typed or "") is None) == (level == 1)
-    assert confirm.lacking(asked, games, "too busy", typed or "") is None
-    assert (confirm.lacking(asked, games, "too busy", "move 12") is None) == (level < 3)
+    assert (confirm.level(asked), confirm.confirmation_phrase(asked, games)) == (level, typed)
+    assert (confirm.validation_error(asked, games, "", "") is None) == (level == 1)
+    assert (confirm.validation_error(asked, games, " \n", typed or "") is None) == (level == 1)
+    assert confirm.validation_error(asked, games, "too busy", typed or "") is None
+    assert (confirm.validation_error(asked, games, "too busy", "move 12") is None) == (level < 3)
 
 
 def test_a_wish_touches_all_games_of_the_groups_it_is_about(store: Engine) -> None:

@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA512
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from grants.catalog import CatalogAway, Change, Denied, Gone, Probe
+from grants.catalog import CatalogUnavailable, Change, Denied, NotFound, Probe
 from grants.catalogs.columns import described
 from grants.catalogs.databricks import Databricks
 from grants.catalogs.members import Members
 from grants.catalogs.opening import open_catalog
-from grants.catalogs.rate_limit import Bucket, pace_of
+from grants.catalogs.rate_limit import RateLimiter, pace_of
 from grants.catalogs.rest import Rest, path_of
 from grants.catalogs.unity import SCIM as UNITY_SCIM
 from grants.catalogs.unity import Unity
@@ -149,7 +149,7 @@ def test_reads_keep_their_pace() -> None:
             with lock:
                 taken.append(seconds)
 
-    bucket = Bucket(10, Shared())
+    bucket = RateLimiter(10, Shared())
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: bucket.take(), range(40)))
     assert sorted(round(each, 6) for each in taken) == [round(number * 0.11, 6) for number in range(1, 40)]
@@ -244,7 +244,7 @@ def test_a_list_that_is_cut_short_is_no_list(stub: Recorder) -> None:
     stub.answers |= {f"{SCIM}/{kind}": scim() for kind in ("ServicePrincipals", "Groups")}
     for answer in answers:
         stub.answers[f"{SCIM}/Users"] = answer
-        with pytest.raises(CatalogAway):
+        with pytest.raises(CatalogUnavailable):
             Databricks(rest(stub)).directory()
 
 
@@ -288,10 +288,10 @@ def test_changes_and_probes_on_a_warehouse(stub: Recorder) -> None:
     for state, code, reads, meant in (
         ("FAILED", "PERMISSION_DENIED", False, Denied),
         ("FAILED", "[INSUFFICIENT_PERMISSIONS] no", False, Denied),
-        ("FAILED", "PRINCIPAL_DOES_NOT_EXIST", None, Gone),
-        ("FAILED", "TABLE_OR_VIEW_NOT_FOUND", None, Gone),
+        ("FAILED", "PRINCIPAL_DOES_NOT_EXIST", None, NotFound),
+        ("FAILED", "TABLE_OR_VIEW_NOT_FOUND", None, NotFound),
         ("FAILED", "PARSE_SYNTAX_ERROR", None, Refused),
-        ("CANCELED", "", None, CatalogAway),
+        ("CANCELED", "", None, CatalogUnavailable),
     ):
         sql(stub, state, code, "the warehouse's words")
         assert catalog.probe("probe@x.com", GAME).reads is reads, code
@@ -342,7 +342,7 @@ def test_all_users_are_read_though_each_page_counts_itself_alone(stub: Recorder)
     stub.answers |= open_source_users(*map(open_source_user, names))
     assert set(Unity(rest(stub), Members(None)).directory().principals) == {*names, "admin"}
     stub.answers[f"{UNITY_SCIM}/Users"] = scim({"id": "1", "emails": [{"value": "a"}]})  # whatever page is asked for
-    with pytest.raises(CatalogAway, match="circle"):
+    with pytest.raises(CatalogUnavailable, match="circle"):
         Unity(rest(stub), Members(None)).directory()
 
 
@@ -444,7 +444,7 @@ def test_a_key_of_another_server_tries_nothing(stub: Recorder, keyed: Keyed) -> 
         assert probe.reads is None
         assert "UNITY_CATALOG_KEY_FOLDER" in probe.said
     stub.answers[f"{UNITY_SCIM}/Me"] = lambda *_: (500, {"error_code": "INTERNAL", "message": "down"})
-    with pytest.raises(CatalogAway):
+    with pytest.raises(CatalogUnavailable):
         catalog.probe("ada@x.com", GAME)
 
 
@@ -466,7 +466,7 @@ def decoded(text: str) -> bytes:
 def test_which_catalog_is_opened_and_what_is_missing_is_named(tmp_path: Path) -> None:
     """The setting says which client; what the environment lacks is named; an embedded one never started is away."""
     paths = Paths(tmp_path)
-    with pytest.raises(CatalogAway, match="never started"):
+    with pytest.raises(CatalogUnavailable, match="never started"):
         open_catalog(Access(), paths, {})
     paths.catalog.mkdir()
     (paths.catalog / "token").write_text("t", "utf-8")

@@ -9,7 +9,7 @@ from grants.catalog import Change
 from grants.model import Observed, Principal
 from grants.planning.change_set import simulate
 from grants.planning.drift import Drift, Finding, drift, wish
-from grants.planning.entitlements import NO_GAME, NOTHING, AccessIntent, Given, Managed
+from grants.planning.entitlements import NO_GAME, NOTHING, AccessIntent, ManagedAccess, ManagedGrant
 from grants.planning.plan import plan
 from pipeline.errors import Refused
 from tests.unit.grants_world import CATALOG, SCHEMA, picture, random_picture, recreated, table_of
@@ -17,7 +17,7 @@ from tests.unit.grants_world import CATALOG, SCHEMA, picture, random_picture, re
 NOW = 1_000.0
 
 
-def kept(observed: Observed, *wishes: AccessIntent) -> tuple[Observed, Managed]:
+def kept(observed: Observed, *wishes: AccessIntent) -> tuple[Observed, ManagedAccess]:
     planned = plan(observed, wishes, NOTHING, NOW)
     return simulate(observed, planned.changes), planned.after
 
@@ -26,16 +26,16 @@ def chess(until: float | None = None) -> AccessIntent:
     return AccessIntent("ann@x", "chess", read=True, until=until, reason="r")
 
 
-def found(observed: Observed, managed: Managed, now: float = NOW) -> Drift:
+def found(observed: Observed, managed: ManagedAccess, now: float = NOW) -> Drift:
     return drift(observed, managed, now, {})
 
 
-def only(observed: Observed, managed: Managed, now: float = NOW) -> Finding:
+def only(observed: Observed, managed: ManagedAccess, now: float = NOW) -> Finding:
     (one,) = found(observed, managed, now).findings
     return one
 
 
-def acted(observed: Observed, managed: Managed, finding: Finding, act: str, now: float = NOW) -> Drift:
+def acted(observed: Observed, managed: ManagedAccess, finding: Finding, act: str, now: float = NOW) -> Drift:
     """Return the drift after an act about a finding."""
     done = plan(observed, [wish(finding, act, "because")], managed, now)  # type: ignore[arg-type]  # of a case
     return found(simulate(observed, done.changes), done.after, now)
@@ -100,7 +100,7 @@ def test_a_grant_whose_time_has_come_is_expired() -> None:
     assert found(both, managed, NOW + 5).findings == ()
 
 
-def left_over(observed: Observed) -> tuple[Observed, Managed]:
+def left_over(observed: Observed) -> tuple[Observed, ManagedAccess]:
     """Return it with USE_* that turnout gave for a game which it took again, while a stranger's grant held them."""
     given, managed = kept(observed, chess())
     held = changed(given, table_of("go"), "ann@x", add="SELECT")
@@ -143,8 +143,8 @@ def test_use_that_somebody_reads_by_is_told_with_who_and_not_taken() -> None:
     direct = {SCHEMA: {"readers": {"USE_SCHEMA"}}, CATALOG: {"readers": {"USE_CATALOG"}},
               table_of("chess"): {"bob@x": {"SELECT"}}, table_of("go"): {"bob@x": {"SELECT"}}}  # fmt: skip
     observed = picture(direct, groups={"bob@x": {"readers"}})
-    use = {Given(SCHEMA, "readers", "USE_SCHEMA"), Given(CATALOG, "readers", "USE_CATALOG")}
-    managed = Managed(given=frozenset(use))
+    use = {ManagedGrant(SCHEMA, "readers", "USE_SCHEMA"), ManagedGrant(CATALOG, "readers", "USE_CATALOG")}
+    managed = ManagedAccess(given=frozenset(use))
     _, schema, *_ = found(observed, managed).findings
     assert (schema.privileges, schema.acts) == (("USE_SCHEMA",), ("ignore",))
     assert schema.sentence == (

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from grants.applying import ledger, proposals
 from grants.applying.executor import Executor
-from grants.catalog import Catalog, CatalogAway, Change, Denied, Probe
+from grants.catalog import Catalog, CatalogUnavailable, Change, Denied, Probe
 from grants.catalogs.embedded import Embedded
 from grants.catalogs.people import add
 from grants.catalogs.rest import Rest
@@ -217,7 +217,7 @@ def test_only_what_was_seen_has_the_catalog_looked_at(desk: Desk) -> None:
 
 def test_a_catalog_that_is_away_is_waited_for(desk: Desk) -> None:
     """Nothing is known of a request without an answer: it is made again, and the whole is done once."""
-    answers = iter([CatalogAway("gone for a moment"), None, CatalogAway("again")])
+    answers = iter([CatalogUnavailable("gone for a moment"), None, CatalogUnavailable("again")])
 
     def fails(_: Change) -> Exception | None:
         return next(answers, None)

@@ -8,7 +8,7 @@ from grants.catalog import Change
 from grants.model import Principal, Securable
 from grants.observing.resolver import Resolver
 from grants.planning.change_set import ChangeSet
-from grants.planning.entitlements import NOTHING, AccessIntent, Entitlement, Given, Managed
+from grants.planning.entitlements import NOTHING, AccessIntent, Entitlement, ManagedAccess, ManagedGrant
 from grants.planning.guardrails import Case, Person, is_name, refusals, require_allowed
 from grants.planning.plan import AccessPlan, plan
 from pipeline.errors import Refused
@@ -42,7 +42,7 @@ def test_what_a_planner_plans_for_somebody_else_passes() -> None:
     """An admin gives another user a game, and takes it again."""
     first = granted("bob@x")
     require_allowed(case(first))
-    ours = Managed(first.after.entitlements, first.after.given)
+    ours = ManagedAccess(first.after.entitlements, first.after.given)
     taken = AccessPlan(
         change_set=ChangeSet(tuple(Change(each.securable, "bob@x", (), each.add) for each in first.changes))
     )
@@ -131,7 +131,7 @@ def test_from_somebody_who_is_gone_or_not_active_things_are_only_taken() -> None
         require_allowed(replace(case(granted("bob@x")), directory=directory))
     for who in ("bob@x", "eve@x"):
         taken = replace(case(change(table_of("chess"), who, remove="SELECT")), directory=directory)
-        require_allowed(replace(taken, given={Given(table_of("chess"), who, "SELECT")}))
+        require_allowed(replace(taken, given={ManagedGrant(table_of("chess"), who, "SELECT")}))
 
 
 def test_a_strangers_grant_is_taken_only_by_a_wish_that_says_so() -> None:

@@ -9,7 +9,7 @@ from grants.applying import ledger
 from grants.catalog import Change
 from grants.model import Securable
 from grants.planning.change_set import ChangeSet
-from grants.planning.entitlements import NOTHING, AccessIntent, Entitlement, Given
+from grants.planning.entitlements import NOTHING, AccessIntent, Entitlement, ManagedGrant
 from pipeline.errors import Refused
 from pipeline.store import operations
 from pipeline.store.operations import Operation, Stale, ask, change
@@ -49,10 +49,10 @@ def test_what_was_given_is_held_with_its_terms(engine: Engine) -> None:
     ]
     assert ledger.change_set(engine, done.operation_id) == GIVES
     assert ledger.managed(engine).given == {
-        Given(CATALOG, "ann@example.com", "USE_CATALOG"),
-        Given(SCHEMA, "ann@example.com", "USE_SCHEMA"),
-        Given(TABLE, "ann@example.com", "SELECT"),
-        Given(TABLE_2, "ann@example.com", "SELECT"),
+        ManagedGrant(CATALOG, "ann@example.com", "USE_CATALOG"),
+        ManagedGrant(SCHEMA, "ann@example.com", "USE_SCHEMA"),
+        ManagedGrant(TABLE, "ann@example.com", "SELECT"),
+        ManagedGrant(TABLE_2, "ann@example.com", "SELECT"),
     }
 
 
@@ -72,7 +72,7 @@ def test_what_could_not_be_taken_is_still_held(engine: Engine) -> None:
     )
     carried_out(engine, takes, failed=(1,))
     assert [each.game_key for each in ledger.held(engine)] == [KEY]
-    assert Given(TABLE, "ann@example.com", "SELECT") in ledger.managed(engine).given
+    assert ManagedGrant(TABLE, "ann@example.com", "SELECT") in ledger.managed(engine).given
 
 
 def test_a_term_that_ends_and_one_that_does_not_live_side_by_side(engine: Engine) -> None:
@@ -116,7 +116,7 @@ def test_changes_come_back_as_they_were_written(engine: Engine) -> None:
     hostile = "Robert'); DROP TABLE students;--\n\u202e\"`"
     planned = ChangeSet(
         (Change(TABLE, hostile, ("SELECT",), ("BROWSE",)),), (Entitlement(hostile, KEY, 1.5, "1"),),
-        adopted=frozenset({Given(TABLE, hostile, "SELECT")}), brought=frozenset({(hostile, KEY)}),
+        adopted=frozenset({ManagedGrant(TABLE, hostile, "SELECT")}), brought=frozenset({(hostile, KEY)}),
     )  # fmt: skip
     mine = operation(engine)
     ledger.write(engine, mine, planned)

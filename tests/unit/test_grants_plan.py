@@ -9,7 +9,15 @@ from grants.catalog import Change
 from grants.model import GRANTABLE, Observed, Principal, folded
 from grants.observing.resolver import Resolver
 from grants.planning.change_set import Draft, simulate
-from grants.planning.entitlements import NOTHING, AccessIntent, Entitlement, Given, Managed, expired, given_by
+from grants.planning.entitlements import (
+    NOTHING,
+    AccessIntent,
+    Entitlement,
+    ManagedAccess,
+    ManagedGrant,
+    expired,
+    given_by,
+)
 from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
 from grants.planning.usage_privileges import take
@@ -35,11 +43,13 @@ def said(planned: AccessPlan) -> list[str]:
     ]
 
 
-def applied(observed: Observed, planned: AccessPlan) -> tuple[Observed, Managed]:
+def applied(observed: Observed, planned: AccessPlan) -> tuple[Observed, ManagedAccess]:
     return simulate(observed, planned.changes), planned.after
 
 
-def given(observed: Observed, *wishes: AccessIntent, managed: Managed = NOTHING) -> tuple[Observed, Managed]:
+def given(
+    observed: Observed, *wishes: AccessIntent, managed: ManagedAccess = NOTHING
+) -> tuple[Observed, ManagedAccess]:
     return applied(observed, plan(observed, wishes, managed, NOW))
 
 
@@ -58,7 +68,7 @@ def random_wishes(rng: Random, observed: Observed) -> list[AccessIntent]:
     return found
 
 
-def random_state(seed: int) -> tuple[Random, Observed, Managed]:
+def random_state(seed: int) -> tuple[Random, Observed, ManagedAccess]:
     """Return a catalog with strangers' grants in it, after two plans of turnout's; every third has emulated groups."""
     rng = Random(seed)
     observed, managed = random_picture(rng, unread=False, emulated=seed % 3 == 2), NOTHING
@@ -121,7 +131,7 @@ def test_use_of_an_emulated_group_stays_for_a_member_who_has_use_of_their_own() 
     there = {CATALOG: {"readers": {"USE_CATALOG"}}, SCHEMA: use, table_of("chess"): {"readers": {"SELECT"}}}
     observed = picture(there, groups={"ann@x": {"readers"}})
     observed = replace(observed, directory=replace(observed.directory, emulated_groups=True))
-    given = Given(SCHEMA, "readers", "USE_SCHEMA")
+    given = ManagedGrant(SCHEMA, "readers", "USE_SCHEMA")
     draft = Draft()
     assert take(draft, Resolver(observed), [given], frozenset({("readers", "chess")})) == {given}
     assert draft.ordered() == ()
@@ -305,7 +315,7 @@ def test_a_fingerprint_is_of_what_the_plan_depends_on_and_of_nothing_else() -> N
     observed, managed = given(picture(people=("ann@x", "bob@x", "cid@x")), gives("ann@x", "go"))
     wishes = [gives("ann@x", "chess")]
 
-    def fingerprint(there: Observed, kept: Managed = managed) -> str:
+    def fingerprint(there: Observed, kept: ManagedAccess = managed) -> str:
         return plan(there, wishes, kept, NOW).fingerprint
 
     def with_grant(where: object, who: str, *privileges: str) -> Observed:

@@ -18,7 +18,7 @@ from grants.model import Securable
 from grants.observing import snapshot
 from grants.planning.drift import wish
 from grants.planning.entitlements import AccessIntent
-from grants.reconciler import Steward
+from grants.reconciler import AccessReconciler
 from pipeline.control.roles import CONTROLLER
 from pipeline.errors import Refused
 from pipeline.settings import Roles
@@ -58,7 +58,7 @@ def test_a_change_that_was_seen_is_in_a_picture_at_once(house: House) -> None:
     """After an operation the next tick takes a picture with it, however far off the next round is."""
     far = replace(house.world.settings.access, refresh_seconds=3600.0)
     house.world = replace(house.world, settings=replace(house.world.settings, access=far))
-    house.steward = Steward(house.world, os.environ)
+    house.steward = AccessReconciler(house.world, os.environ)
     house.make_table(CHESS)
     first = next_picture(house, 0.0)
     house.do(AccessIntent(ANN, CHESS, True, None, "numbers"))
@@ -161,7 +161,7 @@ def test_use_that_is_left_over_is_taken_by_a_revert(house: House) -> None:
     house.catalog.change(Change(by_hand, ANN, remove=("SELECT",)))
     house.rounds()
     world = house.world
-    left = drift_store.look(world.engine, house.catalog, world.settings.access).findings
+    left = drift_store.read_drift(world.engine, house.catalog, world.settings.access).findings
     assert [(each.kind, each.privileges) for each in left] == [("extra", ("USE_CATALOG",)), ("extra", ("USE_SCHEMA",))]
     house.catalog.change(Change(by_hand, ANN, add=("SELECT",)))
     meant = [wish(each, "revert", "left over") for each in left]
@@ -171,7 +171,7 @@ def test_use_that_is_left_over_is_taken_by_a_revert(house: House) -> None:
     done = house.do(*meant)
     assert (done.state, done.parameters["games"]) == ("succeeded", []), done.outcome
     assert all(ANN not in house.catalog.assignments(each) for each in house.schema.chain())
-    assert drift_store.look(world.engine, house.catalog, world.settings.access).findings == ()
+    assert drift_store.read_drift(world.engine, house.catalog, world.settings.access).findings == ()
 
 
 def test_what_was_ignored_stays_counted(house: House) -> None:
@@ -180,14 +180,14 @@ def test_what_was_ignored_stays_counted(house: House) -> None:
     house.rounds()
     house.catalog.change(Change(Securable((*house.schema.path, CHESS)), BOB, add=("SELECT",)))
     world = house.world
-    (found,) = drift_store.look(world.engine, house.catalog, world.settings.access).findings
+    (found,) = drift_store.read_drift(world.engine, house.catalog, world.settings.access).findings
     guarded = replace(world.settings, roles=Roles(access_admins=("eve",)))
     with pytest.raises(Refused, match="access_admin"):
         drift_store.ignore(world.engine, guarded, [found], "mallory", "fine")
     with pytest.raises(Refused, match="reason"):
         drift_store.ignore(world.engine, guarded, [found], "eve", " ")
     drift_store.ignore(world.engine, guarded, [found], "eve", "until the audit")
-    after = drift_store.look(world.engine, house.catalog, world.settings.access)
+    after = drift_store.read_drift(world.engine, house.catalog, world.settings.access)
     assert [each.ignored for each in after.findings] == ["until the audit (eve)"]
     assert after.open == ()
 
@@ -207,7 +207,7 @@ def test_a_request_is_done_when_another_one_approves(house: House) -> None:
     _, wish = approval(world.engine, house.catalog, guarded, asked, "eve", "")
     made = approved(world.engine, asked, wish)
     house.world = replace(world, settings=guarded)
-    house.steward = Steward(house.world, os.environ)
+    house.steward = AccessReconciler(house.world, os.environ)
     assert house.finish().state == "succeeded"
     done = operation(world.engine, made.operation_id)
     assert (done.actor, done.parameters["requested_by"]) == ("eve", ANN)

@@ -56,7 +56,7 @@ def test_those_that_wait_come_first(engine: Engine) -> None:
     """A request that waits is never hidden behind decided ones, and the oldest of them is on top."""
     made = [requests.ask(engine, name, WISHES, "numbers") for name in ("a", "b", "c")]
     requests.decide(engine, made[0], "rejected", "eve", "no")
-    assert [each.requester for each in requests.listed(engine)] == ["b", "c", "a"]
+    assert [each.requester for each in requests.list_requests(engine)] == ["b", "c", "a"]
 
 
 def test_a_request_says_why(engine: Engine) -> None:
@@ -85,7 +85,7 @@ def test_the_same_is_asked_for_once(engine: Engine) -> None:
         engine, "ann", [{**other, "reason": "x"}, {**WISHES[0], "principal": "Ann@Example.com"}], "more"
     )
     assert (first.repeated, again) == (False, replace(first, repeated=True))
-    assert f"already as {first.request_id[:8]}" in requests.told(again)
+    assert f"already as {first.request_id[:8]}" in requests.describe(again)
     assert len(list(audit.entries(engine))) == 2
     for wishes in (WISHES, [other], [*WISHES, {**other, "until": 9.0}], [*WISHES, {**other, "read": False}]):
         assert not requests.ask(engine, "ann", wishes, "numbers").repeated
@@ -104,5 +104,5 @@ def test_two_who_ask_for_the_same_at_once_are_one_request(engine: Engine) -> Non
 
     with ThreadPoolExecutor(4) as pool:
         made = list(pool.map(ask, range(4)))
-    assert len({each.request_id for each in made}) == len(requests.listed(engine)) == 1
+    assert len({each.request_id for each in made}) == len(requests.list_requests(engine)) == 1
     assert sorted(each.repeated for each in made) == [False, True, True, True]

@@ -17,7 +17,7 @@ from grants.catalogs.opening import open_catalog
 from grants.model import SELECT, Securable
 from grants.observing import snapshot
 from grants.planning.entitlements import AccessIntent
-from grants.reconciler import Steward
+from grants.reconciler import AccessReconciler
 from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.names import game_key
 from pipeline.settings import load
@@ -34,7 +34,7 @@ class House:
 
     world: ControlContext
     there: UnityWorld
-    steward: Steward
+    steward: AccessReconciler
 
     @property
     def catalog(self) -> Catalog:
@@ -43,7 +43,7 @@ class House:
     def table(self, key: str) -> Securable:
         return Securable((*proposals.schema_of(self.world.settings.access).path, key))
 
-    def do(self, prepared: proposals.Prepared) -> Operation:
+    def do(self, prepared: proposals.AccessProposal) -> Operation:
         """Ask for what was prepared, and bring it to its end."""
         ask(self.world.engine, prepared.asked_by("eve", "numbers"))
         while list_operations(self.world.engine, only_open=True):
@@ -66,7 +66,7 @@ def house(engine: Engine, tmp_path: Path) -> Iterator[House]:
     for key in (CHESS, GO):
         DeltaTable.create(paths.tables / key, Schema([Field("_seq", PrimitiveType("long"))]))
     world = ControlContext(settings, engine, paths)
-    made = House(world, UnityWorld(tmp_path, os.environ), Steward(world, os.environ))
+    made = House(world, UnityWorld(tmp_path, os.environ), AccessReconciler(world, os.environ))
     made.steward.look_after()
     yield made
     made.steward.stop()
@@ -93,7 +93,7 @@ def test_access_goes_the_whole_way_on_a_real_server(house: House, tmp_path: Path
 
     house.catalog.change(Change(house.table(GO), ann, add=(SELECT,)))
     house.catalog.change(Change(house.table(GO), team, remove=(SELECT,)))
-    drift = drift_store.look(house.world.engine, house.catalog, house.world.settings.access)
+    drift = drift_store.read_drift(house.world.engine, house.catalog, house.world.settings.access)
     found = {(each.kind, each.principal) for each in drift.findings if each.kind != "broader"}
     assert found == {("extra", ann), ("missing", team)}  # other tests leave SELECT on the whole catalog
 
