@@ -178,7 +178,7 @@ def _ignore(environment: Environment, findings: Sequence[Finding], wish: operati
 
 
 def _wish(prepared: AccessProposal, reason: str) -> operations.Intent:
-    return prepared.asked_by(services.actor(), reason.strip())
+    return prepared.to_intent(services.actor(), reason.strip())
 
 
 def _preview(

@@ -98,7 +98,7 @@ class AuditFilter:
     action: str = ""
     target: str = ""
 
-    def takes(self, entry: audit.Entry, names: Mapping[str, str]) -> bool:
+    def matches(self, entry: audit.Entry, names: Mapping[str, str]) -> bool:
         """Tell whether an entry of these days is asked for; `names` are the games' by their keys."""
         about = [*entry.targets, *(names.get(target.partition(":")[2], "") for target in entry.targets)]
         return (
@@ -265,7 +265,7 @@ def _audit_log(store: str, asked: AuditFilter, _environment: Environment) -> Log
     with reading():
         names = known_games(there)
         for entry in audit.entries(there, asked.since, asked.until):
-            if asked.takes(entry, names):
+            if asked.matches(entry, names):
                 newest.append(entry)
                 matched += 1
     return Log(names, tuple(reversed(newest)), matched, time.time())

@@ -34,7 +34,7 @@ def approval(
         raise Refused(f"This request was {wanted.state} by {wanted.decided_by!r}.")
     prepared = proposals.prepare(engine, catalog, settings.access, proposals.wishes_of(wanted.wishes))
     why = reason or wanted.reason
-    wish = prepared.asked_by(actor, why, requested_by=wanted.requester, **{_REQUEST: wanted.request_id})
+    wish = prepared.to_intent(actor, why, requested_by=wanted.requester, **{_REQUEST: wanted.request_id})
     wish = replace(wish, idempotency_key=f"request {wanted.request_id}")
     proposals.require_allowed(engine, settings, catalog, prepared, wish)
     return prepared, wish

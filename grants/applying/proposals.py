@@ -50,7 +50,7 @@ class AccessProposal:
             "effects": [[each.principal, each.key, each.was, each.then] for each in self.plan.effects],
         }
 
-    def asked_by(self, actor: str, reason: str, **more: str) -> operations.Intent:
+    def to_intent(self, actor: str, reason: str, **more: str) -> operations.Intent:
         """Return the operation to ask for; `more` is kept with it, such as who requested it."""
         keys = {wish.key for wish in self.wishes} - {NO_GAME} | {each.key for each in self.plan.effects}
         cells = [*(each.principal for each in self.plan.changes), *(wish.principal for wish in self.wishes)]

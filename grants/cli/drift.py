@@ -41,7 +41,7 @@ def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: SubmitOp
         return
     wishes = [about(each, "adopt" if act == "adopt" else "revert", how.reason or f"drift: {act}") for each in findings]
     prepared = there.prepared(wishes)
-    wish = prepared.asked_by(there.actor, how.reason or f"drift: {act}")
+    wish = prepared.to_intent(there.actor, how.reason or f"drift: {act}")
     if not how.dry_run:
         desk.require_allowed(there.engine, there.settings, there.catalog(), prepared, wish)
     submit_and_wait(there.settings, there.engine, wish, desk.lines(prepared), how)

@@ -204,7 +204,7 @@ for _command in (drift, requests, approve, reject, withdraw):
 
 
 def _ask(there: CommandContext, prepared: desk.AccessProposal, how: SubmitOptions) -> None:
-    wish = prepared.asked_by(there.actor, how.reason)
+    wish = prepared.to_intent(there.actor, how.reason)
     if not how.dry_run:
         desk.require_allowed(there.engine, there.settings, there.catalog(), prepared, wish)
     submit_and_wait(there.settings, there.engine, wish, desk.lines(prepared), how)

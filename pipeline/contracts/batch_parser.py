@@ -48,7 +48,7 @@ class BatchParser:
         around = pool.FindMessageTypeByName(f"{file.package}.{_ROWS}")
         self._parse: Any = message_factory.GetMessageClass(around).FromString
 
-    def suspects(self, messages: pa.BinaryArray) -> Iterator[int]:
+    def find_bad(self, messages: pa.BinaryArray) -> Iterator[int]:
         """Yield the places of the messages that do not parse on their own, in no particular order.
 
         A message may be yielded for no reason where it is as deeply nested as the parser allows; none that is bad is

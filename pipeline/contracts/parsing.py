@@ -89,7 +89,7 @@ class Parser:
             raise Refused(
                 f"Messages {shown(message.full_name)} cannot become columns: {sentence}. Change the definition."
             ) from error
-        self._together = BatchParser(message)
+        self._batch_parser = BatchParser(message)
         self._mistyped = Mistyped(message) if exact else None
 
     def parse(self, messages: pa.BinaryArray, *, known_good: bool = False) -> Parsed:
@@ -122,9 +122,9 @@ class Parser:
         bad: dict[int, str] = {}
         if self._mistyped is None:
             rewritten: dict[int, bytes] = {}
-            suspects = list(self._together.suspects(messages))
+            suspects = list(self._batch_parser.find_bad(messages))
         else:
-            rewritten, suspects = self._together.canonical(messages)
+            rewritten, suspects = self._batch_parser.canonical(messages)
         for row in suspects:
             outcome = self._look(messages[row].as_py())
             if isinstance(outcome, str):

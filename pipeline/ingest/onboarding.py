@@ -46,7 +46,7 @@ class OnboardingRules:
         if wish.prefix is not None:
             self._by_prefix.append((at, wish.prefix))
 
-    def twins(self, name: str) -> list[str]:
+    def confusable(self, name: str) -> list[str]:
         """Return the games that a person may take for this name: same letters in another case, form or width."""
         return [game for game in self._looks.get(look(name), ()) if game != name]
 
@@ -77,7 +77,7 @@ class OnboardingRules:
 
     def _obstacle_by_prefix(self, prefix: str, name: str, limits: settings.Onboarding, now: float) -> str | None:
         """What nobody looked at is onboarded slowly, up to a share, and not when it looks like something else."""
-        if twins := self.twins(name):
+        if twins := self.confusable(name):
             return f"it looks like {twins[0]!r}: approve it if both are meant"
         if len(self._by_prefix) >= limits.max_games * _PREFIX_SHARE:
             return "games by prefix fill their half of onboarding.max_games: approve it"

@@ -81,7 +81,7 @@ def pending(engine: Engine, limits: settings.Onboarding, now: float | None = Non
     moment = time.time() if now is None else now
     rows = []
     for name, seen in waiting.items():
-        twins = roll.twins(name) + [other for other in alike[look(name)] if other != name]
+        twins = roll.confusable(name) + [other for other in alike[look(name)] if other != name]
         why = _why(name, wished(name, limits, by_key), roll, limits, moment)
         rows.append(Waiting(game_key(name), name, *seen, why, tuple(twins)))
     rows.sort(key=lambda row: (row.error - row.rows, row.first_seen, row.game))
@@ -157,7 +157,7 @@ def pending_as_json(seen: Pending, limit: int) -> str:
 
 def _game(each: Onboarded, roll: OnboardingRules, group: str | None) -> Game:
     wish = each.wish
-    twins = tuple(roll.twins(wish.game))
+    twins = tuple(roll.confusable(wish.game))
     return Game(wish.game_key, wish.game, wish.how, each.onboarded_at, group, twins, wish.actor, wish.reason)
 
 

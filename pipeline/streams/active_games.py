@@ -20,7 +20,7 @@ class ActiveGames:
         self._file.unlink(missing_ok=True)
 
     @contextmanager
-    def during(self, games: Sequence[str]) -> Iterator[None]:
+    def track(self, games: Sequence[str]) -> Iterator[None]:
         """Tell of these games while the block runs; a block that raises has killed nobody."""
         with contextlib.suppress(OSError):  # such as no space left: then nobody can tell
             self._file.write_text(json.dumps(list(games)), "utf-8")

@@ -77,14 +77,14 @@ class Passes:
         folder: Path,
         quarantine: CursorTable,
         pool: Executor,
-        in_hand: ActiveGames,
+        active_games: ActiveGames,
         bronze: BronzeSeqs | None = None,
     ) -> None:
         """Let tasks write below `folder`; use `quarantine` for refused rows and `pool` for commits to many tables.
 
-        While rows are applied, `in_hand` tells whose. A cursor that `bronze` does not have stops its game.
+        While rows are applied, `active_games` says whose. A cursor that `bronze` does not have stops its game.
         """
-        self._folder, self._quarantine, self._pool, self._in_hand = folder, quarantine, pool, in_hand
+        self._folder, self._quarantine, self._pool, self._active_games = folder, quarantine, pool, active_games
         self._bronze = bronze
 
     def apply(
@@ -95,7 +95,7 @@ class Passes:
         `repeated` says that rows of it may be in quarantine already. A stream that does not connect, or
         whose work failed, is left behind; nothing a single game does is raised.
         """
-        with self._in_hand.during(list(streams)):
+        with self._active_games.track(list(streams)):
             ahead = self._ahead_of_bronze(streams)
             others = {key: stream for key, stream in streams.items() if key not in ahead}
             outcome = self._apply(source, others, schemas, lane, repeated=repeated)

@@ -128,7 +128,7 @@ def test_what_is_given_for_a_while_ends_by_itself(page: Page, world: Catalogued)
     """When its time has come the controller takes it, and the cell that read does not any more."""
     wish = AccessIntent(BOB, game_key("Go"), True, time.time() + 3600, "for an hour", "DATA-7")
     prepared = proposals.prepare(world.store, world.catalog, world.settings.access, [wish])
-    ask(world.store, prepared.asked_by("eve", "for a while"))
+    ask(world.store, prepared.to_intent("eve", "for a while"))
     ended(world, BOB)
     why(page, "Go", BOB)
     expect(page.get_by_text(f"✓ reads: {BOB} reads")).to_be_visible(timeout=SOON)

@@ -143,7 +143,7 @@ def _asked(
             if prepared.plan.is_empty:
                 outcomes.tell("nothing to do")
                 return None
-            made = ask(engine, prepared.asked_by(name, "an edit"))
+            made = ask(engine, prepared.to_intent(name, "an edit"))
         except CatalogUnavailable:
             outcomes.tell("catalog away")
         except Refused as refused:

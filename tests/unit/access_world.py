@@ -67,7 +67,7 @@ class House:
     def do(self, *wishes: AccessIntent, actor: str = "eve") -> Operation:
         world = self.world
         prepared = proposals.prepare(world.engine, self.catalog, world.settings.access, wishes)
-        ask(world.engine, prepared.asked_by(actor, "numbers"))
+        ask(world.engine, prepared.to_intent(actor, "numbers"))
         return self.finish()
 
 

@@ -21,7 +21,7 @@ TOGETHER = BatchParser(M.DESCRIPTOR)
 def suspects(together: BatchParser, contents: list[bytes], *, nothing_unknown: bool = True) -> list[int]:
     """The places of suspects; the array has others before and behind, as a part of a larger one has."""
     array = pa.array([b"before", *contents, b"behind"], pa.binary())[1:-1]
-    return sorted(together.canonical(array)[1] if nothing_unknown else together.suspects(array))
+    return sorted(together.canonical(array)[1] if nothing_unknown else together.find_bad(array))
 
 
 GOOD = EVENTS.map(lambda fields: event_of(fields).SerializeToString())

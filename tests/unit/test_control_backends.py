@@ -57,13 +57,13 @@ from pipeline.store.drivers import beat, start_driver, write_streams
 from pipeline.store.engine import open_store
 from pipeline.store.games import carried, let_go
 from pipeline.store.leases import leased
-from pipeline.streams.active_games import InHand
+from pipeline.streams.active_games import ActiveGames
 from listeners.sample import StreamState
 
 name, env = sys.argv[1], pathlib.Path(sys.argv[2])
 settings, paths = load(env)
 engine = open_store(settings, paths)
-in_hand = InHand(paths.checkpoints / "demux" / name, "shared")
+active = ActiveGames(paths.checkpoints / "demux" / name, "shared")
 with leased(engine, settings.store, "group", name) as lease:
     start_driver(engine, "group", name, None)
     held = set()
@@ -73,7 +73,7 @@ with leased(engine, settings.store, "group", name) as lease:
         if held - games:
             let_go(engine, lease, held - games)
         held = games
-        with in_hand.during(sorted(games)):
+        with active.track(sorted(games)):
             if "killer_1" in games:
                 os.kill(os.getpid(), signal.SIGKILL)
         rest = (None, None, None, None, 0, 0, None, time.time())

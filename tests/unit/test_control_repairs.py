@@ -60,7 +60,7 @@ def asked(tables: Tables, kind: str) -> Operation:
 
 def settle(world: ControlContext) -> None:
     """Wait until what was begun in this controller's threads has ended."""
-    wait(list(world.works._begun.values()))
+    wait(list(world.background_tasks._begun.values()))
 
 
 def brought_on(world: ControlContext, ticks: int = 6) -> None:
@@ -96,7 +96,7 @@ def test_a_rebuild_is_done_beside_the_ticks_and_when_its_driver_goes_on(tables: 
     """No tick waits for the work, and the switch alone is not the end: the driver must tell of what comes after it."""
     tell(tables, 1, at=time.time() - 1)
     world, begun = controller(tables), asked(tables, "rebuild")
-    with patch.object(world.works, "take", lambda _name: None):  # the work is not over
+    with patch.object(world.background_tasks, "pop_result", lambda _name: None):  # the work is not over
         assert tick(world, KINDS) == 1
     assert journal(tables, begun) == [("rebuild", "running"), ("try 1", "running")]
     brought_on(world)
@@ -265,7 +265,7 @@ def test_a_repair_that_kills_its_controllers_is_given_up(tables: Tables) -> None
     begun = asked(tables, "replay")
     for _ in range(3):
         died = controller(tables)
-        with patch.object(died.works, "begin"), patch.object(died.works, "take", lambda _name: None):
+        with patch.object(died.background_tasks, "submit"), patch.object(died.background_tasks, "pop_result", lambda _name: None):
             tick(died, KINDS)
         assert now(tables, begun).state == "running"
     tick(controller(tables), KINDS)

@@ -47,7 +47,7 @@ class Desk:
 
     def ask(self, *wishes: AccessIntent, actor: str = "eve") -> Operation:
         prepared = proposals.prepare(self.world.engine, self.catalog, self.world.settings.access, wishes)
-        return ask(self.world.engine, prepared.asked_by(actor, "numbers"))
+        return ask(self.world.engine, prepared.to_intent(actor, "numbers"))
 
     def finish(self, asked: Operation, catalog: Catalog | None = None, observe_seconds: float = 5.0) -> Operation:
         """Let a controller bring everything on until the operation has ended."""
@@ -120,7 +120,7 @@ def test_an_undo_takes_back_that_and_no_more(desk: Desk) -> None:
     desk.finish(desk.ask(*give((ANN, GO))))
     world = desk.world
     back = proposals.prepare_undo(world.engine, desk.catalog, world.settings.access, first)
-    undone = desk.finish(ask(world.engine, back.asked_by("eve", "wrong game")))
+    undone = desk.finish(ask(world.engine, back.to_intent("eve", "wrong game")))
     assert undone.state == "succeeded", undone.outcome
     assert (reads(desk, ANN, CHESS), reads(desk, ANN, GO)) == (False, True)
 

@@ -241,7 +241,7 @@ def test_without_the_audit_log_nothing_is_changed_and_all_can_be_read(house: Hou
     with world.engine.begin() as connection:
         connection.execute(text("ALTER TABLE audit RENAME TO audit_away"))
     with pytest.raises(SQLAlchemyError):
-        ask(world.engine, prepared.asked_by("eve", "numbers"))
+        ask(world.engine, prepared.to_intent("eve", "numbers"))
     assert list_operations(world.engine) == []
     assert prepared.plan.effects[0].then is True
     table = house.catalog.tables(house.schema)[CHESS]

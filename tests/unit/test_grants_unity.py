@@ -45,7 +45,7 @@ class House:
 
     def do(self, prepared: proposals.AccessProposal) -> Operation:
         """Ask for what was prepared, and bring it to its end."""
-        ask(self.world.engine, prepared.asked_by("eve", "numbers"))
+        ask(self.world.engine, prepared.to_intent("eve", "numbers"))
         while list_operations(self.world.engine, only_open=True):
             tick(self.world, self.steward.kinds)
         return max(list_operations(self.world.engine), key=lambda each: each.asked_at)

@@ -85,8 +85,8 @@ def test_names_that_people_confuse_are_flagged_and_stay_apart(one: str, other: s
     assert game_key(one) != game_key(other)
     assert alike is (look(one) == look(other))
     roll = OnboardingRules([Onboarded(1, _wish(one), NOW)])
-    assert ([one] if alike else []) == roll.twins(other)
-    assert roll.twins(one) == []
+    assert ([one] if alike else []) == roll.confusable(other)
+    assert roll.confusable(one) == []
     assert [_wish(other)] == roll.plan([_wish(other)], LIMITS, NOW)  # who registers it means it
     by_prefix = _wish(other, "prefix", other[0])
     assert ([] if alike else [by_prefix]) == roll.plan([by_prefix], LIMITS, NOW)

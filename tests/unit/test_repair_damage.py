@@ -96,7 +96,7 @@ def test_a_damaged_file_of_one_game_keeps_no_other_from_its_repair(world: World,
     control = Control(world.settings, world.engine, world.paths)
     for _ in range(8):
         tick(control, KINDS)
-        for begun in list(control.works._begun.values()):
+        for begun in list(control.background_tasks._begun.values()):
             begun.exception()
     (done,) = list_operations(world.engine)
     assert done.state == "failed", done.outcome

@@ -396,7 +396,7 @@ def test_it_is_an_operation(world: World) -> None:
     control = Control(world.settings, world.engine, world.paths)
     for _ in range(8):
         tick(control, KINDS)
-        for begun in list(control.works._begun.values()):
+        for begun in list(control.background_tasks._begun.values()):
             begun.exception()
     done = operation(world.engine, told["operation_id"])
     assert done.state == "succeeded", done.outcome
@@ -439,7 +439,7 @@ def _finish(world: World, operation_id: str) -> Any:
     control = Control(world.settings, world.engine, world.paths)
     for _ in range(8):
         tick(control, KINDS)
-        for begun in list(control.works._begun.values()):
+        for begun in list(control.background_tasks._begun.values()):
             begun.exception()
     return operation(world.engine, operation_id)
 
@@ -473,7 +473,7 @@ def test_what_a_killed_try_removed_stands_in_the_outcome(
     told = json.loads(asked.stdout)
     dying = Control(world.settings, world.engine, world.paths)
     tick(dying, KINDS)
-    for begun in list(dying.works._begun.values()):
+    for begun in list(dying.background_tasks._begun.values()):
         begun.exception()
     assert world.verify().totals.duplicated == 0
     done = _finish(world, told["operation_id"])

@@ -20,18 +20,18 @@ class BackgroundTasks:
         self._lock = threading.Lock()
         self._begun: dict[str, Future[str]] = {}
 
-    def has(self, name: str) -> bool:
+    def contains(self, name: str) -> bool:
         """Tell whether a work of this name was begun here, and its result was not taken yet."""
         with self._lock:
             return name in self._begun
 
-    def begin(self, name: str, work: Callable[[], str]) -> None:
+    def submit(self, name: str, work: Callable[[], str]) -> None:
         """Begin a work, or let it wait for a thread; one of this name that is here goes on instead."""
         with self._lock:
             if name not in self._begun:
                 self._begun[name] = self._pool.submit(work)
 
-    def take(self, name: str) -> str | None:
+    def pop_result(self, name: str) -> str | None:
         """Return what a work came to and forget it, None while it runs or waits; what it raised is raised."""
         with self._lock:
             begun = self._begun[name]

@@ -121,8 +121,8 @@ def _remove(world: ControlContext, operation: Operation) -> StepResult:
 def _see(world: ControlContext, operation: Operation) -> StepResult:
     """Look again at the tables: nothing in them may be doubled now."""
     name = f"{operation.operation_id} see"
-    world.works.begin(name, partial(_left, world, operation))
-    said = world.works.take(name)
+    world.background_tasks.submit(name, partial(_left, world, operation))
+    said = world.background_tasks.pop_result(name)
     return StepResult("waiting", "The tables are being read again.") if said is None else StepResult("done", said)
 
 

@@ -44,7 +44,7 @@ class ControlContext:
     settings: Settings
     engine: Engine
     paths: Paths
-    works: BackgroundTasks = field(default_factory=BackgroundTasks)  # what takes longer than a tick may
+    background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)  # what takes longer than a tick may
     seen: dict[str, tuple[float, float | None]] = field(default_factory=dict)
     """The first lag (when, seconds) this process has seen of an operation it waits for: only for estimates."""
 

@@ -191,11 +191,11 @@ def worked(
     `perhaps` ends the sentence of a work that each of its tries died of: why that may be, and what to do.
     """
     name = operation.operation_id
-    if not world.works.has(name):
+    if not world.background_tasks.contains(name):
         _begin_try(world, operation, perhaps)
-        world.works.begin(name, work)
+        world.background_tasks.submit(name, work)
     try:
-        said = world.works.take(name)
+        said = world.background_tasks.pop_result(name)
     except Exception as error:
         _end_try(world, operation, "failed", f"{type(error).__name__}: {error}"[:500])
         raise
@@ -285,8 +285,8 @@ def _counted(done: Sequence[Replayed]) -> str:
 def _see_replayed(world: ControlContext, operation: Operation) -> StepResult:
     """Count what is left of the chosen rows; quarantine may be large, so that is done in a thread, too."""
     name = f"{operation.operation_id} see"
-    world.works.begin(name, partial(_left, world, operation))
-    said = world.works.take(name)
+    world.background_tasks.submit(name, partial(_left, world, operation))
+    said = world.background_tasks.pop_result(name)
     if said is None:
         return StepResult("waiting", "What is left in quarantine is being counted.")
     return StepResult("done", said)
