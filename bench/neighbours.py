@@ -268,7 +268,7 @@ class _Disturber:
         there = read_assignments(self.engine)
         target = GROUP if there[self._victim].group == _OTHER else _OTHER
         plan = moves.plan({self._victim: target}, there, read_group_drivers(self.engine), time.time())
-        asked = operations.ask(self.engine, plan.wish("bench", ""))
+        asked = operations.ask(self.engine, plan.intent("bench", ""))
         while (now := operations.operation(self.engine, asked.operation_id)).is_open:
             self.hold(load, sending, time.time() + _LOOK_SECONDS)
         if now.state != "succeeded" or now.ended_at is None:

@@ -176,9 +176,9 @@ def _decided(each: Request, look: AccessState) -> str:
 
 def _cells(each: Request, look: AccessState, most: int = 3) -> str:
     some = [
-        f"{formatting.principal_text(str(wish['principal']))} {'reads' if wish['read'] else 'no longer reads'} "
-        f"{look.game(str(wish['key']))}{_until(wish.get('until'))}"
-        for wish in each.wishes[:most]
+        f"{formatting.principal_text(str(intent['principal']))} {'reads' if intent['read'] else 'no longer reads'} "
+        f"{look.game(str(intent['key']))}{_until(intent.get('until'))}"
+        for intent in each.wishes[:most]
     ]
     more = [f"and {len(each.wishes) - most} more"] if len(each.wishes) > most else []
     return "; ".join([*some, *more])

@@ -19,7 +19,7 @@ from grants.applying import approvals, drift_store, proposals, requests
 from grants.applying.proposals import AccessProposal
 from grants.applying.requests import Request
 from grants.planning.drift import Finding
-from grants.planning.drift import wish as wish_about
+from grants.planning.drift import intent as wish_about
 from grants.planning.effects import Effect
 from grants.planning.entitlements import AccessIntent
 from pipeline.control.roles import require
@@ -53,12 +53,12 @@ def preview_change(
     with services.reading(), services.catalog_answers(environment):
         catalog = services.catalog(environment)
         prepared = proposals.prepare(services.engine(environment), catalog, environment.settings.access, wishes)
-        wish = _wish(prepared, reason)
+        intent = _intent(prepared, reason)
         if not as_request:
-            proposals.require_allowed(services.engine(environment), environment.settings, catalog, prepared, wish)
+            proposals.require_allowed(services.engine(environment), environment.settings, catalog, prepared, intent)
     if as_request:
-        return _preview(environment, prepared, wish, partial(_request, environment, prepared, reason), _REQUEST)
-    return _preview(environment, prepared, wish, partial(_ask, environment, prepared))
+        return _preview(environment, prepared, intent, partial(_request, environment, prepared, reason), _REQUEST)
+    return _preview(environment, prepared, intent, partial(_ask, environment, prepared))
 
 
 def preview_undo(environment: Environment, operation_id: str) -> Preview:
@@ -71,9 +71,9 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
         store, catalog = services.engine(environment), services.catalog(environment)
         done = operations.operation(store, operation_id)
         prepared = proposals.prepare_undo(store, catalog, environment.settings.access, done)
-        wish = _wish(prepared, "")
-        proposals.require_allowed(store, environment.settings, catalog, prepared, wish)
-    return _preview(environment, prepared, wish, partial(_ask, environment, prepared))
+        intent = _intent(prepared, "")
+        proposals.require_allowed(store, environment.settings, catalog, prepared, intent)
+    return _preview(environment, prepared, intent, partial(_ask, environment, prepared))
 
 
 def preview_approval(environment: Environment, request_id: str) -> Preview:
@@ -87,8 +87,8 @@ def preview_approval(environment: Environment, request_id: str) -> Preview:
         wanted = requests.request(store, request_id)
         if wanted.requester == services.actor():
             raise Refused("Nobody decides about a request of their own: another access admin must.")
-        prepared, wish = approvals.approval(store, catalog, environment.settings, wanted, services.actor(), "")
-    return _preview(environment, prepared, wish, partial(_approve, environment, wanted), _DECIDE)
+        prepared, intent = approvals.approval(store, catalog, environment.settings, wanted, services.actor(), "")
+    return _preview(environment, prepared, intent, partial(_approve, environment, wanted), _DECIDE)
 
 
 def preview_findings(
@@ -106,9 +106,9 @@ def preview_findings(
     if not reason.strip():
         raise Refused("To ignore a finding needs a reason: whoever sees it next reads it.")
     lines = ["Left as it is from now on; it stays counted.", *(each.sentence for each in findings)]
-    wish = operations.Intent(_IGNORE, (), services.actor(), reason.strip())
+    intent = operations.Intent(_IGNORE, (), services.actor(), reason.strip())
     ask = partial(_ignore, environment, tuple(findings))
-    return Preview(wish, tuple(lines), len(findings), time.time(), ask=ask, label="Leave as it is")
+    return Preview(intent, tuple(lines), len(findings), time.time(), ask=ask, label="Leave as it is")
 
 
 def decide(environment: Environment, wanted: Request, state: Literal["rejected", "withdrawn"], said: str) -> Request:
@@ -126,9 +126,9 @@ def decide(environment: Environment, wanted: Request, state: Literal["rejected",
 # ----------------------------------------------------------------------------------------------------------- the asking
 
 
-def _ask(environment: Environment, prepared: AccessProposal, wish: operations.Intent) -> Operation:
-    """Write the operation, if who acts may; asked again with the same wish it is the same one."""
-    mine, settings = replace(wish, actor=services.actor()), _settings_now()
+def _ask(environment: Environment, prepared: AccessProposal, intent: operations.Intent) -> Operation:
+    """Write the operation, if who acts may; asked again with the same intent it is the same one."""
+    mine, settings = replace(intent, actor=services.actor()), _settings_now()
     require(_roles_now(), mine.actor, mine.kind)
     with writing(), services.catalog_answers(environment):
         store, catalog = services.engine(environment), services.catalog(environment)
@@ -156,9 +156,9 @@ def _request(environment: Environment, prepared: AccessProposal, reason: str, _:
     return requests.describe(made)
 
 
-def _approve(environment: Environment, wanted: Request, wish: operations.Intent) -> Operation:
+def _approve(environment: Environment, wanted: Request, intent: operations.Intent) -> Operation:
     """Ask for what a request comes to as it was shown, and write that it was approved."""
-    mine = replace(wish, actor=services.actor())
+    mine = replace(intent, actor=services.actor())
     require(_roles_now(), mine.actor, _DECIDE)
     with writing():
         made = approvals.approved(services.engine(environment), wanted, mine)
@@ -166,10 +166,10 @@ def _approve(environment: Environment, wanted: Request, wish: operations.Intent)
     return made
 
 
-def _ignore(environment: Environment, findings: Sequence[Finding], wish: operations.Intent) -> str:
+def _ignore(environment: Environment, findings: Sequence[Finding], intent: operations.Intent) -> str:
     with writing():
         store = services.engine(environment)
-        drift_store.ignore(store, _settings_now(), findings, services.actor(), wish.reason)
+        drift_store.ignore(store, _settings_now(), findings, services.actor(), intent.reason)
     queries.forget()
     return f"{len(findings)} left as {'it is' if len(findings) == 1 else 'they are'}, and counted as ignored."
 
@@ -177,12 +177,13 @@ def _ignore(environment: Environment, findings: Sequence[Finding], wish: operati
 # ------------------------------------------------------------------------------------------------------------- previews
 
 
-def _wish(prepared: AccessProposal, reason: str) -> operations.Intent:
+def _intent(prepared: AccessProposal, reason: str) -> operations.Intent:
     return prepared.to_intent(services.actor(), reason.strip())
 
 
 def _preview(
-    environment: Environment, prepared: AccessProposal, wish: operations.Intent, ask: partial[Operation] | partial[str],
+    environment: Environment, prepared: AccessProposal, intent: operations.Intent,
+    ask: partial[Operation] | partial[str],
     needs: str = proposals.KIND,
 ) -> Preview:  # fmt: skip
     planned = prepared.plan
@@ -201,7 +202,7 @@ def _preview(
     lines = [f"{formatting.count(len(gains))} cells come to read, {formatting.count(len(loses))} no longer do."]
     if made or ended:
         lines.append(f"turnout keeps {len(made)} new entitlements, and ends {len(ended)}.")
-    if wish.parameters["wishes"]:
+    if intent.parameters["wishes"]:
         lines.append(_terms(prepared))
     lines += [f"Note: {each}" for each in _some(list(planned.warnings))]
     sections = {
@@ -215,7 +216,7 @@ def _preview(
     }
     touched = max(len(gains) + len(loses), len(prepared.wishes), 1)
     return Preview(
-        wish, tuple(lines), touched, time.time(), ask=ask, needs="" if needs == _REQUEST else needs,
+        intent, tuple(lines), touched, time.time(), ask=ask, needs="" if needs == _REQUEST else needs,
         sections={title: said for title, said in sections.items() if said}, label=_LABELS.get(needs),
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The one way from a wish to an operation: a preview, and a confirmation that grows with what it may disturb.
+"""The one way from an intent to an operation: a preview, and a confirmation that grows with what it may disturb.
 
 A preview is kept in the viewer's session until it is confirmed or dropped; what comes after is the operation's page.
 """
@@ -25,48 +25,48 @@ IGNORE: Final = "ignore drift"
 _TALL: Final = 8  # lines of a preview; more scroll
 
 
-def level(wish: Intent) -> Level:
-    """Return how much a wish may disturb: 1 a game, gently; 2 a game; 3 several games, or more than a game."""
-    if wish.kind == ACCESS:
-        return _level_of_access(wish)
-    if wish.kind == IGNORE:
+def level(intent: Intent) -> Level:
+    """Return how much an intent may disturb: 1 a game, gently; 2 a game; 3 several games, or more than a game."""
+    if intent.kind == ACCESS:
+        return _level_of_access(intent)
+    if intent.kind == IGNORE:
         return 2  # nothing is changed but what is shown
-    if len(wish.targets) != 1 or not wish.targets[0].startswith("game:"):
+    if len(intent.targets) != 1 or not intent.targets[0].startswith("game:"):
         return 3
-    deadly = wish.parameters.get("refused_for") == KILLS_WORKER  # what reads such a row may die of it
-    return 1 if wish.kind in _GENTLE and not deadly else 2
+    deadly = intent.parameters.get("refused_for") == KILLS_WORKER  # what reads such a row may die of it
+    return 1 if intent.kind in _GENTLE and not deadly else 2
 
 
-def _level_of_access(wish: Intent) -> Level:
+def _level_of_access(intent: Intent) -> Level:
     """Return 1 where one cell is given, 2 where one is taken, 3 where it is several, or a group with its members."""
-    known = sum(True in each[2:] for each in wish.preview["effects"])  # who comes to read, or no longer does
-    if max(len(wish.parameters["wishes"]), known) > 1:
+    known = sum(True in each[2:] for each in intent.preview["effects"])  # who comes to read, or no longer does
+    if max(len(intent.parameters["wishes"]), known) > 1:
         return 3
-    return 1 if verb(wish) == "grant" else 2
+    return 1 if verb(intent) == "grant" else 2
 
 
-def verb(wish: Intent) -> str:
-    """Return what people call a wish: a move that empties groups is a drain, access is granted or revoked."""
-    if wish.kind == ACCESS:
-        gives = {bool(each["read"]) for each in wish.parameters["wishes"]}
+def verb(intent: Intent) -> str:
+    """Return what people call an intent: a move that empties groups is a drain, access is granted or revoked."""
+    if intent.kind == ACCESS:
+        gives = {bool(each["read"]) for each in intent.parameters["wishes"]}
         return "change" if len(gives) != 1 else "grant" if gives == {True} else "revoke"
-    desired = wish.parameters.get("desired", {})
-    drains = wish.kind == "move" and any(then == "drained" for _, then in desired.values())
-    return "drain" if drains else wish.kind
+    desired = intent.parameters.get("desired", {})
+    drains = intent.kind == "move" and any(then == "drained" for _, then in desired.values())
+    return "drain" if drains else intent.kind
 
 
-def confirmation_phrase(wish: Intent, games: int) -> str | None:
-    """Return what must be typed to confirm a wish that touches so many games, such as `RESTART 12`; None: nothing."""
-    return f"{verb(wish).upper()} {games}" if level(wish) == 3 else None
+def confirmation_phrase(intent: Intent, games: int) -> str | None:
+    """Return what must be typed to confirm an intent that touches this many games, such as `RESTART 12`, or None."""
+    return f"{verb(intent).upper()} {games}" if level(intent) == 3 else None
 
 
-def validation_error(wish: Intent, games: int, reason: str, typed: str) -> str | None:
-    """Say what is missing for a wish to be asked for; None when nothing is."""
-    if level(wish) > 1 and not reason.strip():
+def validation_error(intent: Intent, games: int, reason: str, typed: str) -> str | None:
+    """Say what is missing for an intent to be asked for; None when nothing is."""
+    if level(intent) > 1 and not reason.strip():
         return "A reason is needed: those who ask later will want it."
-    wanted = confirmation_phrase(wish, games)
+    wanted = confirmation_phrase(intent, games)
     if wanted is not None and " ".join(typed.split()) != wanted:
-        what = "cell" if wish.kind == ACCESS else "game"
+        what = "cell" if intent.kind == ACCESS else "game"
         return f"Type {wanted} to confirm: {games} {f'{what} is' if games == 1 else f'{what}s are'} touched."
     return None
 
@@ -137,21 +137,21 @@ def operation_link(operation_id: str, label: str) -> None:
 
 
 def _draw_preview(environment: Environment, place: str, preview: Preview) -> None:
-    wish = preview.wish
-    st.caption(f"What {verb(wish)} would do, as seen at {formatting.clock(preview.seen_at)}. Nothing is done yet.")
+    intent = preview.intent
+    st.caption(f"What {verb(intent)} would do, as seen at {formatting.clock(preview.seen_at)}. Nothing is done yet.")
     draw_lines(preview.lines)
     for title, lines in preview.sections.items():
         _draw_section(title, lines)
-    wanted, barred = confirmation_phrase(wish, preview.games), _barred(environment, preview)
+    wanted, barred = confirmation_phrase(intent, preview.games), _barred(environment, preview)
     with st.form(f"form_{place}", enter_to_submit=False, border=False):
-        if not wish.reason:  # else it was given with the wish
-            optional = " (may be empty)" if level(wish) == 1 else ""
-            st.text_input(f"Reason{optional}", key=_field("reason", wish), max_chars=500)
+        if not intent.reason:  # else it was given with the intent
+            optional = " (may be empty)" if level(intent) == 1 else ""
+            st.text_input(f"Reason{optional}", key=_field("reason", intent), max_chars=500)
         if wanted is not None:
-            st.text_input(f"Type {wanted} to confirm", key=_field("typed", wish), max_chars=40, autocomplete="off")
+            st.text_input(f"Type {wanted} to confirm", key=_field("typed", intent), max_chars=40, autocomplete="off")
         with st.container(horizontal=True):
             st.form_submit_button(
-                preview.label or f"Ask to {verb(wish)}",
+                preview.label or f"Ask to {verb(intent)}",
                 key=f"ask_{place}",
                 on_click=_confirm,
                 args=(environment, place, preview),
@@ -164,7 +164,7 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
 
 def _barred(environment: Environment, preview: Preview) -> str | None:
     """Return which role who acts would need for what a preview asks; None where they may."""
-    act = preview.wish.kind if preview.needs is None else preview.needs
+    act = preview.intent.kind if preview.needs is None else preview.needs
     return services.missing_role(environment, act) if act else None
 
 
@@ -180,13 +180,13 @@ def _confirm(environment: Environment, place: str, preview: Preview) -> None:
     kept: _Offer | None = st.session_state.get(_slot(place))
     if kept is not None and kept.preview is preview and kept.is_over:
         return
-    reason = preview.wish.reason or str(st.session_state.get(_field("reason", preview.wish)) or "")
-    typed = str(st.session_state.get(_field("typed", preview.wish)) or "")
-    refused = validation_error(preview.wish, preview.games, reason, typed)
+    reason = preview.intent.reason or str(st.session_state.get(_field("reason", preview.intent)) or "")
+    typed = str(st.session_state.get(_field("typed", preview.intent)) or "")
+    refused = validation_error(preview.intent, preview.games, reason, typed)
     if refused is None:
         try:
-            wish = replace(preview.wish, reason=reason.strip())
-            made = preview.ask(wish) if preview.ask is not None else previews.ask(environment, wish)
+            intent = replace(preview.intent, reason=reason.strip())
+            made = preview.ask(intent) if preview.ask is not None else previews.ask(environment, intent)
         except Refused as why:
             refused = str(why)
         else:
@@ -234,6 +234,6 @@ def _slot(place: str) -> str:
     return f"offer_{place}"
 
 
-def _field(name: str, wish: Intent) -> str:
+def _field(name: str, intent: Intent) -> str:
     """Name a field of one preview, so that the next preview's is empty."""
-    return f"{name}_{wish.idempotency_key}"
+    return f"{name}_{intent.idempotency_key}"

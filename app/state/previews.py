@@ -39,20 +39,20 @@ _MOST_SAID = 12  # of games that are left out
 class Preview:
     """What would be asked for, and what a person is shown of it."""
 
-    wish: Intent
+    intent: Intent
     lines: tuple[str, ...]  # raw names are in them: draw them as text
     games: int  # that it touches, those of its groups included; of a change of access the cells
     seen_at: float  # Unix seconds
     sections: Mapping[str, Sequence[str]] = field(default_factory=dict)  # more lines, which may be many, under a title
     ask: Callable[[Intent], Operation | str] | None = None  # how it is asked for; None: by `ask`. A text: what was done
-    needs: str | None = None  # the act whose role it takes; None: the wish's kind. Empty: anybody may
+    needs: str | None = None  # the act whose role it takes; None: the intent's kind. Empty: anybody may
     label: str | None = None  # of the button that asks for it
 
 
-def touched(wish: Intent, there: Mapping[str, GameAssignment]) -> int:
-    """Count the games that a wish touches: those it is about, and all of the groups it is about."""
-    about = {target.partition(":")[2] for target in wish.targets if target.startswith("game:")}
-    names = {target.partition(":")[2] for target in wish.targets if target.startswith("group:")}
+def touched(intent: Intent, there: Mapping[str, GameAssignment]) -> int:
+    """Count the games that an intent touches: those it is about, and all of the groups it is about."""
+    about = {target.partition(":")[2] for target in intent.targets if target.startswith("game:")}
+    names = {target.partition(":")[2] for target in intent.targets if target.startswith("group:")}
     return len(about | {key for key, seat in there.items() if seat.group in names})
 
 
@@ -76,7 +76,7 @@ def preview_move(environment: Environment, keys: Sequence[str], group: str | Non
     left = sorted(set(keys) - {each.game_key for each in plan.moves})
     lines = moves.rendered(plan, there, loads, environment.settings.demux.trigger_seconds)
     lines += [f"left out: {key} is in group {group} already" for key in left]
-    return _preview(plan.wish(services.actor(), ""), lines, there)
+    return _preview(plan.intent(services.actor(), ""), lines, there)
 
 
 def preview_drain(environment: Environment, group: str) -> Preview:
@@ -89,10 +89,10 @@ def preview_drain(environment: Environment, group: str) -> Preview:
         store, now = services.engine(environment), time.time()
         there, loads = read_assignments(store), _loads(environment, store, now)
         plan = drains.drain(group, there, read_group_drivers(store), now, loads)
-    wish = plan.wish(services.actor(), "")
-    if not wish.targets:
+    intent = plan.intent(services.actor(), "")
+    if not intent.targets:
         raise Refused(f"Nothing to drain: group {group} takes no games, and has none.")
-    return _preview(wish, moves.rendered(plan, there, loads, environment.settings.demux.trigger_seconds), there)
+    return _preview(intent, moves.rendered(plan, there, loads, environment.settings.demux.trigger_seconds), there)
 
 
 def preview_proposed(environment: Environment) -> Preview:
@@ -115,7 +115,7 @@ def preview_proposed(environment: Environment) -> Preview:
         raise Refused(
             "\n".join(["Nothing to move: nobody who must leave fits elsewhere, and no move evens out.", *told])
         )
-    return _preview(plan.wish(services.actor(), ""), [*lines, moves.rendered(plan, there)[-1]], there)
+    return _preview(plan.intent(services.actor(), ""), [*lines, moves.rendered(plan, there)[-1]], there)
 
 
 def preview_groups(environment: Environment, kind: str, names: Sequence[str]) -> Preview:
@@ -131,7 +131,7 @@ def preview_groups(environment: Environment, kind: str, names: Sequence[str]) ->
     if not facts:
         raise Refused(f"Nothing to {kind}: {', '.join(names) or 'no group'} is so already.")
     counts = Counter(each.group for each in there.values() if each.group is not None)
-    return _preview(groups.wish(kind, facts, services.actor(), ""), groups.rendered(kind, facts, counts), there)
+    return _preview(groups.intent(kind, facts, services.actor(), ""), groups.rendered(kind, facts, counts), there)
 
 
 # -------------------------------------------------------------------------------------------------------------- streams
@@ -147,7 +147,7 @@ def preview_decision(environment: Environment, kind: str, keys: Sequence[str]) -
         store = services.engine(environment)
         there = read_assignments(store)
         facts = pauses.plan(kind, keys, there, decided(store))
-    return _of_games(kind, keys, facts, pauses.wish, pauses.rendered, there)
+    return _of_games(kind, keys, facts, pauses.intent, pauses.rendered, there)
 
 
 def preview_retirement(environment: Environment, kind: str, keys: Sequence[str]) -> Preview:
@@ -159,7 +159,7 @@ def preview_retirement(environment: Environment, kind: str, keys: Sequence[str])
     with services.reading():
         there = read_assignments(services.engine(environment))
         facts = retirement.plan(kind, keys, there)
-    return _of_games(kind, keys, facts, retirement.wish, retirement.rendered, there)
+    return _of_games(kind, keys, facts, retirement.intent, retirement.rendered, there)
 
 
 def preview_repair(
@@ -189,20 +189,20 @@ def preview_repair(
             raise Refused("\n".join([f"Nothing to {kind}.", *_some(left)]))
         if kind == "retry":
             facts = pauses.plan(kind, chosen, there, decided(store))
-            wish, lines = pauses.wish(kind, facts, services.actor(), ""), pauses.rendered(kind, facts, there)
+            intent, lines = pauses.intent(kind, facts, services.actor(), ""), pauses.rendered(kind, facts, there)
         elif kind == "dedupe":
             name = environment.settings.environment
             facts = dedupes.plan(paths, name, chosen, repairs.observe(paths, name, store, chosen))
-            wish, lines = dedupes.wish(facts, services.actor(), ""), dedupes.announced(facts)
+            intent, lines = dedupes.intent(facts, services.actor(), ""), dedupes.announced(facts)
         else:
             subjects = repairs.observe(paths, environment.settings.environment, store, chosen)
             facts = repairs.plan(kind, chosen, subjects)
-            wish = repairs.wish(kind, facts, services.actor(), "", narrowed)
+            intent = repairs.intent(kind, facts, services.actor(), "", narrowed)
             lines = repairs.rendered(kind, facts, narrowed)
             lines += [f"{key}: {can[key].touches}" for key in chosen if kind == "replay"]
     if not facts:
         raise Refused(f"Nothing to {kind}: it has changed just now. Look again.")
-    return _preview(wish, [*lines, *(f"left out: {each}" for each in _some(left))], there)
+    return _preview(intent, [*lines, *(f"left out: {each}" for each in _some(left))], there)
 
 
 def preview_replay_of_all(environment: Environment, choice: Mapping[str, str | None]) -> Preview:
@@ -226,14 +226,14 @@ def _why_not(capability: Capability) -> str:
 
 
 def _of_games(
-    kind: str, keys: Sequence[str], facts: Mapping[str, object], wish: Callable[..., Intent],
+    kind: str, keys: Sequence[str], facts: Mapping[str, object], intent: Callable[..., Intent],
     rendered: Callable[..., list[str]], there: Mapping[str, GameAssignment],
 ) -> Preview:  # fmt: skip
     left = [f"{key} {_UNCHANGED[kind]}" for key in sorted(set(keys) - facts.keys())]
     if not facts:
         raise Refused(f"Nothing to {kind}: {'; '.join(left[:_MOST_SAID]) or 'no game is chosen'}.")
     lines = [*rendered(kind, facts, there), *(f"left out: {each}" for each in _some(left))]
-    return _preview(wish(kind, facts, services.actor(), ""), lines, there)
+    return _preview(intent(kind, facts, services.actor(), ""), lines, there)
 
 
 _UNCHANGED = {
@@ -256,11 +256,11 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
     with services.reading():
         store, most = services.engine(environment), environment.settings.placement.most_games
         done = operations.operation(store, operation_id)
-        wish, lines = controller.undo(store, done, services.actor(), "", time.time(), most)
+        intent, lines = controller.undo(store, done, services.actor(), "", time.time(), most)
         there = read_assignments(store)
-    if not wish.targets:
+    if not intent.targets:
         raise Refused(f"Nothing to undo: operation {done.operation_id[:8]} has no effect any more.")
-    return _preview(wish, lines, there)
+    return _preview(intent, lines, there)
 
 
 def inverse_of(kind: str) -> str:
@@ -268,14 +268,14 @@ def inverse_of(kind: str) -> str:
     return {**pauses.INVERSE, **groups.INVERSE, **retirement.INVERSE}.get(kind, kind)
 
 
-def ask(environment: Environment, wish: Intent) -> Operation:
-    """Write one operation, as the wish of who acts here; asked again with the same wish it is the same one.
+def ask(environment: Environment, intent: Intent) -> Operation:
+    """Write one operation, as the intent of who acts here; asked again with the same intent it is the same one.
 
     Raises:
         Refused: who acts has not the role for it, one of its targets belongs to another open operation, or the control
             store does not answer.
     """
-    mine = replace(wish, actor=services.actor())
+    mine = replace(intent, actor=services.actor())
     require(services.roles(environment), mine.actor, mine.kind)
     with writing():
         return operations.ask(services.engine(environment), mine)
@@ -323,9 +323,9 @@ def _loads(environment: Environment, store: Engine, now: float) -> Loads:
     return read_loads(store, now, environment.settings.placement.most_games)
 
 
-def _preview(wish: Intent, lines: Sequence[str], there: Mapping[str, GameAssignment]) -> Preview:
+def _preview(intent: Intent, lines: Sequence[str], there: Mapping[str, GameAssignment]) -> Preview:
     first = sorted(lines, key=lambda line: line.partition(":")[0] in there)  # what it comes to, then each game
-    return Preview(wish, tuple(_named(line, there) for line in first), touched(wish, there), time.time())
+    return Preview(intent, tuple(_named(line, there) for line in first), touched(intent, there), time.time())
 
 
 def _some(lines: Sequence[str]) -> list[str]:

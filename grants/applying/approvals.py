@@ -34,22 +34,22 @@ def approval(
         raise Refused(f"This request was {wanted.state} by {wanted.decided_by!r}.")
     prepared = proposals.prepare(engine, catalog, settings.access, proposals.wishes_of(wanted.wishes))
     why = reason or wanted.reason
-    wish = prepared.to_intent(actor, why, requested_by=wanted.requester, **{_REQUEST: wanted.request_id})
-    wish = replace(wish, idempotency_key=f"request {wanted.request_id}")
-    proposals.require_allowed(engine, settings, catalog, prepared, wish)
-    return prepared, wish
+    intent = prepared.to_intent(actor, why, requested_by=wanted.requester, **{_REQUEST: wanted.request_id})
+    intent = replace(intent, idempotency_key=f"request {wanted.request_id}")
+    proposals.require_allowed(engine, settings, catalog, prepared, intent)
+    return prepared, intent
 
 
-def approved(engine: Engine, wanted: Request, wish: operations.Intent) -> operations.Operation:
+def approved(engine: Engine, wanted: Request, intent: operations.Intent) -> operations.Operation:
     """Ask for the operation of an approved request, then write the decision; of two who decide the first one counts.
 
     Raises:
         Refused: who asked decides, somebody else has decided meanwhile, or an access change of the same is open.
     """
-    if wish.actor == wanted.requester:
+    if intent.actor == wanted.requester:
         raise Refused("Nobody decides about a request of their own: another access admin must.")
-    made = operations.ask(engine, wish)
-    requests.decide(engine, wanted, "approved", wish.actor, wish.reason, made.operation_id)
+    made = operations.ask(engine, intent)
+    requests.decide(engine, wanted, "approved", intent.actor, intent.reason, made.operation_id)
     return made
 
 

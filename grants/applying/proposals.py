@@ -52,8 +52,8 @@ class AccessProposal:
 
     def to_intent(self, actor: str, reason: str, **more: str) -> operations.Intent:
         """Return the operation to ask for; `more` is kept with it, such as who requested it."""
-        keys = {wish.key for wish in self.wishes} - {NO_GAME} | {each.key for each in self.plan.effects}
-        cells = [*(each.principal for each in self.plan.changes), *(wish.principal for wish in self.wishes)]
+        keys = {intent.key for intent in self.wishes} - {NO_GAME} | {each.key for each in self.plan.effects}
+        cells = [*(each.principal for each in self.plan.changes), *(intent.principal for intent in self.wishes)]
         made = (*self.plan.change_set.made, *self.plan.change_set.ended)
         who = {folded(each) for each in (*cells, *(each.principal for each in made))}
         parameters = {"wishes": [asdict(each) for each in self.wishes], "games": sorted(keys), **more}
@@ -87,14 +87,14 @@ def prepare(engine: Engine, catalog: Catalog, access: Access, wishes: Sequence[A
         CatalogAway: the catalog cannot be read.
     """
     now = store_time(engine)
-    for wish in wishes:
-        if wish.read and wish.until is not None and wish.until - now > access.max_days * 86_400:
+    for intent in wishes:
+        if intent.read and intent.until is not None and intent.until - now > access.max_days * 86_400:
             raise Refused(
-                f"{wish.principal} cannot be given {wish.key} for longer than {access.max_days:g} days: "
+                f"{intent.principal} cannot be given {intent.key} for longer than {access.max_days:g} days: "
                 "choose an earlier end, or none. The setting access.max_days says how long."
             )
-    everything = any(wish.key == NO_GAME for wish in wishes)  # whether nobody needs it is decided by all tables
-    observed = _look(engine, catalog, access, now, None if everything else [wish.key for wish in wishes])
+    everything = any(intent.key == NO_GAME for intent in wishes)  # whether nobody needs it is decided by all tables
+    observed = _look(engine, catalog, access, now, None if everything else [intent.key for intent in wishes])
     return AccessProposal(tuple(wishes), plan(observed, wishes, ledger.managed(engine), now), observed)
 
 

@@ -21,7 +21,7 @@ from pipeline.errors import Refused
 @asking
 def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: SubmitOptions) -> None:
     """Show where the catalog differs from what turnout gave, read right now; or adopt, revert or ignore findings."""
-    from grants.planning.drift import wish as about
+    from grants.planning.drift import intent as about
 
     there = opened(env_dir)
     found = drift_store.read_drift(there.engine, there.catalog(), there.settings.access)
@@ -41,10 +41,10 @@ def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: SubmitOp
         return
     wishes = [about(each, "adopt" if act == "adopt" else "revert", how.reason or f"drift: {act}") for each in findings]
     prepared = there.prepared(wishes)
-    wish = prepared.to_intent(there.actor, how.reason or f"drift: {act}")
+    intent = prepared.to_intent(there.actor, how.reason or f"drift: {act}")
     if not how.dry_run:
-        desk.require_allowed(there.engine, there.settings, there.catalog(), prepared, wish)
-    submit_and_wait(there.settings, there.engine, wish, desk.lines(prepared), how)
+        desk.require_allowed(there.engine, there.settings, there.catalog(), prepared, intent)
+    submit_and_wait(there.settings, there.engine, intent, desk.lines(prepared), how)
 
 
 def _show(found: Drift, how: SubmitOptions) -> None:

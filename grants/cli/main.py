@@ -204,10 +204,10 @@ for _command in (drift, requests, approve, reject, withdraw):
 
 
 def _ask(there: CommandContext, prepared: desk.AccessProposal, how: SubmitOptions) -> None:
-    wish = prepared.to_intent(there.actor, how.reason)
+    intent = prepared.to_intent(there.actor, how.reason)
     if not how.dry_run:
-        desk.require_allowed(there.engine, there.settings, there.catalog(), prepared, wish)
-    submit_and_wait(there.settings, there.engine, wish, desk.lines(prepared), how)
+        desk.require_allowed(there.engine, there.settings, there.catalog(), prepared, intent)
+    submit_and_wait(there.settings, there.engine, intent, desk.lines(prepared), how)
 
 
 def _as_dict(prepared: desk.AccessProposal) -> dict[str, Any]:

@@ -34,10 +34,10 @@ def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
     """Approve REQUEST of somebody else: it is planned from how things are now, and done."""
     there = opened(env_dir)
     wanted = find(there.engine, request)
-    prepared, wish = approval(there.engine, there.catalog(), there.settings, wanted, there.actor, how.reason)
+    prepared, intent = approval(there.engine, there.catalog(), there.settings, wanted, there.actor, how.reason)
     if not how.dry_run:
-        approved(there.engine, wanted, wish)
-    submit_and_wait(there.settings, there.engine, wish, desk.lines(prepared), how)
+        approved(there.engine, wanted, intent)
+    submit_and_wait(there.settings, there.engine, intent, desk.lines(prepared), how)
 
 
 @click.command("reject")

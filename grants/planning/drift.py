@@ -84,8 +84,8 @@ def drift(observed: Observed, managed: ManagedAccess, now: float, ignored: Mappi
     return Drift(tuple(replace(each, ignored=ignored.get(each.mark)) for each in ordered), unread)
 
 
-def wish(finding: Finding, act: Act, reason: str, ticket: str = "") -> AccessIntent:
-    """Return the wish that does an act about a finding; to ignore is none, its reason is kept by `Finding.mark`.
+def intent(finding: Finding, act: Act, reason: str, ticket: str = "") -> AccessIntent:
+    """Return the intent that does an act about a finding; to ignore is none, its reason is kept by `Finding.mark`.
 
     Raises:
         Refused: the act is not possible for it.

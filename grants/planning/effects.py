@@ -31,16 +31,16 @@ class Effect(NamedTuple):
 
 
 class UnmetIntent(NamedTuple):
-    """A wish by which nothing changes for its cell, or not what was asked for."""
+    """An intent by which nothing changes for its cell, or not what was asked for."""
 
-    wish: AccessIntent
+    intent: AccessIntent
     reads: bool | None  # after the plan; None: not known
     sentence: str
 
     @property
     def as_wished(self) -> bool:
         """Whether it is as it was wished, and was before."""
-        return self.reads is self.wish.read
+        return self.reads is self.intent.read
 
 
 def effects(before: Resolver, after: Resolver, changes: Iterable[Change]) -> Iterator[Effect]:
@@ -54,22 +54,22 @@ def effects(before: Resolver, after: Resolver, changes: Iterable[Change]) -> Ite
 def unmoved(
     before: Resolver, after: Resolver, wishes: Iterable[AccessIntent], left: Mapping[Cell, Sequence[Entitlement]]
 ) -> Iterator[UnmetIntent]:
-    """Yield each wish that changes nothing of who reads, with the reason and what would."""
+    """Yield each intent that changes nothing of who reads, with the reason and what would."""
     tables = after.observed.tables
     for principal, theirs in groupby(wishes, key=attrgetter("principal")):
         first, last = before.reading(principal), after.reading(principal)
-        for wish in theirs:
-            then = last.of(wish.key)
-            if wish.key == NO_GAME:
-                yield from _left(after, wish)
-            elif wish.key not in tables:
+        for intent in theirs:
+            then = last.of(intent.key)
+            if intent.key == NO_GAME:
+                yield from _left(after, intent)
+            elif intent.key not in tables:
                 yield UnmetIntent(
-                    wish, reads=False, sentence=f"{wish.key} has no table in the catalog: nothing to take there."
+                    intent, reads=False, sentence=f"{intent.key} has no table in the catalog: nothing to take there."
                 )
-            elif then is not wish.read:
-                yield UnmetIntent(wish, then, _why_not(after, wish, then, left.get(wish.cell, ())))
-            elif then is first.of(wish.key):
-                yield UnmetIntent(wish, then, f"{principal} {_WORDS[then]} {wish.key} already.")
+            elif then is not intent.read:
+                yield UnmetIntent(intent, then, _why_not(after, intent, then, left.get(intent.cell, ())))
+            elif then is first.of(intent.key):
+                yield UnmetIntent(intent, then, f"{principal} {_WORDS[then]} {intent.key} already.")
 
 
 def warnings(
@@ -77,8 +77,8 @@ def warnings(
 ) -> Iterator[str]:
     """Yield what somebody should think about before they apply a plan, one sentence each."""
     by_principal: dict[tuple[str, bool], list[AccessIntent]] = defaultdict(list)
-    for wish in wishes:
-        by_principal[folded(wish.principal), wish.read].append(wish)
+    for intent in wishes:
+        by_principal[folded(intent.principal), intent.read].append(intent)
     for (who, gives), asked in sorted(by_principal.items()):
         yield from _about_giving(before, who, asked) if gives else _about_taking(after, who, asked)
     above = {where for _, where in uses(before.observed)}
@@ -98,35 +98,35 @@ def _about_giving(before: Resolver, who: str, asked: Sequence[AccessIntent]) -> 
         yield f"{EVERYONE} is everybody: each of them will read {len(asked)} of these games."
     reads = before.reading(who).reads
     selected = before.selected_by_itself(who)
-    covered = [wish for wish in asked if wish.key in reads and wish.key not in selected]
+    covered = [intent for intent in asked if intent.key in reads and intent.key not in selected]
     if covered:
         ways = _select_ways(before, covered[0])
         yield f"{before.name(who)} reads {len(covered)} of these games already: {covered[0].key} by {ways[0].words}."
 
 
 def _about_taking(after: Resolver, who: str, asked: Sequence[AccessIntent]) -> Iterator[str]:
-    could = [wish for wish in asked if wish.key in after.reading(who).could]
+    could = [intent for intent in asked if intent.key in after.reading(who).could]
     if could:
         way = after.verdict(who, could[0].key).granting[0]
         yield f"{after.name(who)} could grant itself {len(could)} of these games again, by {way.words}."
 
 
-def _left(after: Resolver, wish: AccessIntent) -> Iterator[UnmetIntent]:
+def _left(after: Resolver, intent: AccessIntent) -> Iterator[UnmetIntent]:
     """Yield what somebody keeps above the tables where all of it that nobody needs was to be taken."""
-    who = after.name(wish.principal)
+    who = after.name(intent.principal)
     for need, where in uses(after.observed):
         if need in (after.directly(who, where) or ()):
             why = "turnout did not give it, or somebody has a game that needs it"
-            yield UnmetIntent(wish, None, f"{who} keeps {need} on {place(where)}: {why}.")
+            yield UnmetIntent(intent, None, f"{who} keeps {need} on {place(where)}: {why}.")
 
 
-def _select_ways(resolver: Resolver, wish: AccessIntent) -> tuple[Way, ...]:
-    return resolver.verdict(wish.principal, wish.key).needs[0].ways
+def _select_ways(resolver: Resolver, intent: AccessIntent) -> tuple[Way, ...]:
+    return resolver.verdict(intent.principal, intent.key).needs[0].ways
 
 
-def _why_not(after: Resolver, wish: AccessIntent, then: bool | None, left: Sequence[Entitlement]) -> str:
-    who, key = after.name(wish.principal), wish.key
-    if then is None or wish.read:
+def _why_not(after: Resolver, intent: AccessIntent, then: bool | None, left: Sequence[Entitlement]) -> str:
+    who, key = after.name(intent.principal), intent.key
+    if then is None or intent.read:
         verdict = after.verdict(who, key)
         if verdict.standing == "inactive":
             return f"{who} does not read {key} yet: it is not active. Activate it where people are kept."
@@ -134,17 +134,17 @@ def _why_not(after: Resolver, wish: AccessIntent, then: bool | None, left: Seque
     if left:
         kept = "a permanent grant" if any(each.permanent for each in left) else "a grant that lasts longer"
         return f"{who} still reads {key} by {kept}. Take that too if it shall not."
-    fixes = dict.fromkeys(_fix(after, wish, way) for way in _select_ways(after, wish))
+    fixes = dict.fromkeys(_fix(after, intent, way) for way in _select_ways(after, intent))
     return f"{who} still reads {key} {'; and '.join(fixes)}."
 
 
-def _fix(after: Resolver, wish: AccessIntent, way: Way) -> str:
+def _fix(after: Resolver, intent: AccessIntent, way: Way) -> str:
     words = f"by {way.words}"
     if way.by == OWNERSHIP:
         return f"{words}: make somebody else the owner"
-    if way.by == SELECT and way.securable == after.table(wish.key).securable:
+    if way.by == SELECT and way.securable == after.table(intent.key).securable:
         if way.groups:
-            return f"{words}: revoke it from that group, or take {after.name(wish.principal)} out of it"
+            return f"{words}: revoke it from that group, or take {after.name(intent.principal)} out of it"
         return f"{words}, which turnout did not give: revert it, or adopt it first"
     out = ", or take it out of the group" if way.groups else ""
     return f"{words}: revoke there, which turnout does not do{out}"

@@ -17,7 +17,7 @@ Cell = tuple[str, str]
 """A principal's folded name and a game key."""
 
 NO_GAME: Final = ""
-"""The key of a wish about no game: what turnout gave somebody above the tables is taken, if nobody needs it."""
+"""The key of an intent about no game: what turnout gave somebody above the tables is taken, if nobody needs it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ def _never_everyone(case: Case) -> Iterator[str]:
 
 
 def _only_ours_is_taken(case: Case) -> Iterator[str]:
-    reverted = {wish.cell for wish in case.plan.wishes if wish.revert}
+    reverted = {intent.cell for intent in case.plan.wishes if intent.revert}
     for change in case.plan.changes:
         where = change.securable
         for given in given_by(change, change.remove):
@@ -173,7 +173,7 @@ def _only_ours_is_taken(case: Case) -> Iterator[str]:
 
 
 def _a_reason(case: Case) -> Iterator[str]:
-    if any(not wish.reason.strip() for wish in case.plan.wishes):
+    if any(not intent.reason.strip() for intent in case.plan.wishes):
         yield "Each change of access needs a reason."
 
 

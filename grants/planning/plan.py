@@ -1,6 +1,6 @@
 """Plans who may read what: the fewest changes that make wishes true, what comes of them, and what they depend on.
 
-Pure, as all of its kind: `now` is an argument. What turnout did not give it does not take, unless a wish says so.
+Pure, as all of its kind: `now` is an argument. What turnout did not give it does not take, unless an intent says so.
 """
 
 import gc
@@ -132,29 +132,29 @@ def plan(observed: Observed, wishes: Sequence[AccessIntent], managed: ManagedAcc
     asked = _checked(before, wishes, now)
     cells = _entitled(before, asked, managed)
     draft, adopted, vanished = Draft(), set[ManagedGrant](), set[ManagedGrant]()
-    selected = {who: before.selected_by_itself(who) for who in {wish.cell[0] for wish in asked}}
+    selected = {who: before.selected_by_itself(who) for who in {intent.cell[0] for intent in asked}}
     spelled = Spellings(observed)
-    for key, theirs in _by_key(wish for wish in asked if wish.key != NO_GAME).items():
+    for key, theirs in _by_key(intent for intent in asked if intent.key != NO_GAME).items():
         where = observed.table(key)
         granted = before.granted(where) or {}
-        for wish in theirs:
-            cell = who, _ = wish.cell
+        for intent in theirs:
+            cell = who, _ = intent.cell
             held = SELECT in granted.get(who, ())
-            if wish.read:
+            if intent.read:
                 if key not in selected[who]:
-                    draft.add(where, wish.principal, SELECT)
-                elif wish.adopt and held:
+                    draft.add(where, intent.principal, SELECT)
+                elif intent.adopt and held:
                     adopted.add(ManagedGrant(where, who, SELECT))
             elif cell not in cells.then:
                 is_ours = ManagedGrant(where, who, SELECT) in managed.given
                 if is_ours and not held:
                     vanished.add(ManagedGrant(where, who, SELECT))  # somebody else took it
-                if wish.revert or is_ours:
-                    takes = _REVERTED if wish.revert else _TAKEN
+                if intent.revert or is_ours:
+                    takes = _REVERTED if intent.revert else _TAKEN
                     for spelling, privileges in spelled.of(where, who):
                         for privilege in takes & privileges:
                             draft.remove(where, spelling, privilege)
-    give(draft, before, {wish.principal for wish in asked if wish.read})
+    give(draft, before, {intent.principal for intent in asked if intent.read})
     on_tables = Stage((), before).then(draft)
     done = on_tables.then(_use_left_over(on_tables.resolver, asked, managed, cells))
     return assembled(before, done, asked, cells, managed, adopted - managed.given, vanished)
@@ -187,15 +187,17 @@ def _checked(before: Resolver, wishes: Sequence[AccessIntent], now: float) -> tu
     asked: dict[tuple[Cell, bool], AccessIntent] = {}
     for raw in wishes:
         name = before.name(raw.principal)
-        wish = raw if name == raw.principal else replace(raw, principal=name)
-        _require_known(before, wish, now)
-        cell, permanent = wish.cell, wish.until is None
-        same = asked.setdefault((cell, permanent), wish)
-        other = asked.get((cell, not permanent), wish)
-        if same.until != wish.until or same.read is not wish.read or other.read is not wish.read:
-            raise Refused(f"{wish.principal} and {wish.key} are asked for twice, and not for the same: ask for one.")
+        intent = raw if name == raw.principal else replace(raw, principal=name)
+        _require_known(before, intent, now)
+        cell, permanent = intent.cell, intent.until is None
+        same = asked.setdefault((cell, permanent), intent)
+        other = asked.get((cell, not permanent), intent)
+        if same.until != intent.until or same.read is not intent.read or other.read is not intent.read:
+            raise Refused(
+                f"{intent.principal} and {intent.key} are asked for twice, and not for the same: ask for one."
+            )
     if asked:
-        keys = dict.fromkeys(wish.key for wish in asked.values())
+        keys = dict.fromkeys(intent.key for intent in asked.values())
         tables = [observed.tables[key].securable for key in keys if key in observed.tables]
         for where in (*observed.schema.chain(), *tables):
             if where not in observed.direct:
@@ -203,32 +205,32 @@ def _checked(before: Resolver, wishes: Sequence[AccessIntent], now: float) -> tu
     return tuple(asked.values())
 
 
-def _require_known(before: Resolver, wish: AccessIntent, now: float) -> None:
-    if not wish.read:
+def _require_known(before: Resolver, intent: AccessIntent, now: float) -> None:
+    if not intent.read:
         return
-    before.table(wish.key)
-    if before.standing(wish.principal) == "gone":
-        raise Refused(f"The directory knows no {wish.principal!r}. Is it spelled right?")
-    if wish.until is not None and wish.until <= now:
-        raise Refused(f"{wish.principal} cannot be given {wish.key} until a time that has passed.")
+    before.table(intent.key)
+    if before.standing(intent.principal) == "gone":
+        raise Refused(f"The directory knows no {intent.principal!r}. Is it spelled right?")
+    if intent.until is not None and intent.until <= now:
+        raise Refused(f"{intent.principal} cannot be given {intent.key} until a time that has passed.")
 
 
 def _entitled(before: Resolver, wishes: Iterable[AccessIntent], managed: ManagedAccess) -> Cells:
     cells = Cells.of(managed.entitlements)
-    for wish in wishes:
-        if wish.read:
-            table_id = before.table(wish.key).table_id
-            cells.make(Entitlement(wish.principal, wish.key, wish.until, table_id))
+    for intent in wishes:
+        if intent.read:
+            table_id = before.table(intent.key).table_id
+            cells.make(Entitlement(intent.principal, intent.key, intent.until, table_id))
             continue
-        for each in tuple(cells.then.get(wish.cell, ())):
-            if wish.until is None or each.is_over(wish.until):
+        for each in tuple(cells.then.get(intent.cell, ())):
+            if intent.until is None or each.is_over(intent.until):
                 cells.end(each)
     return cells
 
 
 def _use_left_over(resolver: Resolver, wishes: Iterable[AccessIntent], managed: ManagedAccess, cells: Cells) -> Draft:
     """Take what turnout gave above the tables from those who need it for nothing any more."""
-    losing = {folded(wish.principal) for wish in wishes if not wish.read} - {who for who, _ in cells.then}
+    losing = {folded(intent.principal) for intent in wishes if not intent.read} - {who for who, _ in cells.then}
     given = {
         ManagedGrant(where, who, need) for who in idle(resolver, losing) for need, where in uses(resolver.observed)
     }
@@ -285,6 +287,6 @@ def _facts(before: Resolver, wishes: Iterable[AccessIntent], done: ChangeSet, ma
 
 def _by_key(wishes: Iterable[AccessIntent]) -> Mapping[str, list[AccessIntent]]:
     found: dict[str, list[AccessIntent]] = defaultdict(list)
-    for wish in wishes:
-        found[wish.key].append(wish)
+    for intent in wishes:
+        found[intent.key].append(intent)
     return found

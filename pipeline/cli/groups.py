@@ -111,8 +111,8 @@ def _steering(kind: str, help_text: str) -> click.Command:
         engine = open_store(settings, paths)
         facts = steering.plan(kind, groups, read_groups(engine))
         counts = Counter(group for group in known_groups(engine).values() if group is not None)
-        wish = steering.wish(kind, facts, getpass.getuser(), how.reason)
-        submit_and_wait(settings, engine, wish, steering.rendered(kind, facts, counts), how)
+        intent = steering.intent(kind, facts, getpass.getuser(), how.reason)
+        submit_and_wait(settings, engine, intent, steering.rendered(kind, facts, counts), how)
 
     return command
 

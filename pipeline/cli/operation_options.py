@@ -60,7 +60,7 @@ def keys_of(wanted: Sequence[str], known: Mapping[str, str]) -> list[str]:
 def submit_and_wait(
     settings: Settings,
     engine: Engine,
-    wish: Intent,
+    intent: Intent,
     lines: Sequence[str],
     how: SubmitOptions,
     left_out: Sequence[str] = (),
@@ -76,12 +76,12 @@ def submit_and_wait(
 
     for each in (*lines, *(f"left out: {each}" for each in left_out)):
         click.echo(each, err=how.as_json)
-    if how.dry_run or not wish.targets:
+    if how.dry_run or not intent.targets:
         if how.as_json:
-            click.echo(json.dumps({"kind": wish.kind, "targets": wish.targets, "preview": wish.preview}))
+            click.echo(json.dumps({"kind": intent.kind, "targets": intent.targets, "preview": intent.preview}))
         sys.exit(1 if left_out else 0)
-    require(current(settings, engine), wish.actor, wish.kind)
-    operation = ask(engine, wish)
+    require(current(settings, engine), intent.actor, intent.kind)
+    operation = ask(engine, intent)
     click.echo(f"operation {operation.operation_id[:8]}", err=how.as_json)
     code = _follow(engine, operation, how)
     sys.exit(1 if left_out else code)

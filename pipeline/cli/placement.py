@@ -45,7 +45,7 @@ def propose(env_dir: Path, do_it: bool, most: int, how: SubmitOptions) -> None:
     wanted = {each.game_key: each.target for each in (*placed.placements, *even.placements) if each.source is not None}
     plan = moves.plan(wanted, there, read_group_drivers(engine), now, loads)
     lines = moves.rendered(plan, there, loads, trigger)
-    submit_and_wait(settings, engine, plan.wish(getpass.getuser(), how.reason), lines, how)
+    submit_and_wait(settings, engine, plan.intent(getpass.getuser(), how.reason), lines, how)
 
 
 @click.command()
@@ -64,7 +64,7 @@ def drain(env_dir: Path, group: str, how: SubmitOptions) -> None:
     loads = read_loads(engine, now, settings.placement.most_games)
     plan = drains.drain(group, there, groups, now, loads)
     lines = moves.rendered(plan, there, loads, settings.demux.trigger_seconds)
-    submit_and_wait(settings, engine, plan.wish(getpass.getuser(), how.reason), lines, how)
+    submit_and_wait(settings, engine, plan.intent(getpass.getuser(), how.reason), lines, how)
 
 
 def _as_dict(placed: Placed, even: Placed, trigger_seconds: float) -> dict[str, Any]:

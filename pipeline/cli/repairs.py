@@ -81,8 +81,8 @@ def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: An
     if how.dry_run:
         chosen = {key: known[key] for key in facts}
         sys.exit(_tried(engine, paths, settings.environment, chosen, choice, as_json=how.as_json))
-    wish = repairs.wish("replay", facts, getpass.getuser(), how.reason, choice)
-    submit_and_wait(settings, engine, wish, repairs.rendered("replay", facts, choice), how)
+    intent = repairs.intent("replay", facts, getpass.getuser(), how.reason, choice)
+    submit_and_wait(settings, engine, intent, repairs.rendered("replay", facts, choice), how)
 
 
 @repair.command("dedupe")
@@ -106,8 +106,8 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     doubled = {each.game_key: facts[each.game_key] for each in found if each.removed}
     if undecided and not doubled:
         raise Refused(" ".join(undecided))
-    wish = dedupes.wish(doubled, getpass.getuser(), how.reason)
-    submit_and_wait(settings, engine, wish, dedupes.rendered(found), how, left_out=undecided)
+    intent = dedupes.intent(doubled, getpass.getuser(), how.reason)
+    submit_and_wait(settings, engine, intent, dedupes.rendered(found), how, left_out=undecided)
 
 
 @repair.command("rebuild")
@@ -125,8 +125,8 @@ def rebuild(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
         raise Refused(f"There is nothing to rebuild from: {paths.bronze} does not exist. Start ingest first.")
     keys = keys_of(games, known_names(engine))
     facts = repairs.plan("rebuild", keys, repairs.observe(paths, settings.environment, engine, keys))
-    wish = repairs.wish("rebuild", facts, getpass.getuser(), how.reason, {})
-    submit_and_wait(settings, engine, wish, repairs.rendered("rebuild", facts), how)
+    intent = repairs.intent("rebuild", facts, getpass.getuser(), how.reason, {})
+    submit_and_wait(settings, engine, intent, repairs.rendered("rebuild", facts), how)
 
 
 for _command in (

@@ -32,8 +32,8 @@ def plan_schema(env_dir: Path, game: str, message: str, policies: tuple[str, ...
     from pipeline.store.engine import open_store
 
     settings, paths = load(env_dir)
-    wish = Registration(game, message, descriptor_set.read_bytes(), parse_policies(policies))
-    plan = LocalRegistry(open_store(settings, paths)).plan(wish)
+    checked = Registration(game, message, descriptor_set.read_bytes(), parse_policies(policies))
+    plan = LocalRegistry(open_store(settings, paths)).plan(checked)
     for line in rendered(plan):
         click.echo(line)
     sys.exit(1 if plan.refused else 0)
@@ -51,8 +51,8 @@ def register_schema(
     from pipeline.store.engine import open_store
 
     settings, paths = load(env_dir)
-    wish = Registration(game, message, descriptor_set.read_bytes(), parse_policies(policies), plan_hash)
-    (done,) = LocalRegistry(open_store(settings, paths)).register_many([wish])
+    checked = Registration(game, message, descriptor_set.read_bytes(), parse_policies(policies), plan_hash)
+    (done,) = LocalRegistry(open_store(settings, paths)).register_many([checked])
     said = "registered" if done.new else "was registered already"
     click.echo(f"schema id {done.schema_id}: version {done.version} of {game!r} {said}")
 

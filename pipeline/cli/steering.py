@@ -60,7 +60,7 @@ def move(env_dir: Path, games: tuple[str, ...], group: str, how: SubmitOptions) 
     wanted = dict.fromkeys(keys_of(games, {key: seat.game for key, seat in there.items()}), group)
     plan = moves.plan(wanted, there, read_group_drivers(engine), now, loads)
     lines = moves.rendered(plan, there, loads, settings.demux.trigger_seconds)
-    submit_and_wait(settings, engine, plan.wish(getpass.getuser(), how.reason), lines, how)
+    submit_and_wait(settings, engine, plan.intent(getpass.getuser(), how.reason), lines, how)
 
 
 def deciding(kind: str, help_text: str) -> click.Command:
@@ -81,11 +81,11 @@ def deciding(kind: str, help_text: str) -> click.Command:
         keys = keys_of(games, {key: seat.game for key, seat in there.items()})
         if kind in retirement.INVERSE:
             facts = retirement.plan(kind, keys, there)
-            wish, lines = retirement.wish, retirement.rendered(kind, facts, there)
+            intent, lines = retirement.intent, retirement.rendered(kind, facts, there)
         else:
             facts = pauses.plan(kind, keys, there, decided(engine))
-            wish, lines = pauses.wish, pauses.rendered(kind, facts, there)
-        submit_and_wait(settings, engine, wish(kind, facts, getpass.getuser(), how.reason), lines, how)
+            intent, lines = pauses.intent, pauses.rendered(kind, facts, there)
+        submit_and_wait(settings, engine, intent(kind, facts, getpass.getuser(), how.reason), lines, how)
 
     return command
 
@@ -179,8 +179,8 @@ def undo_operation(env_dir: Path, operation: str, how: SubmitOptions) -> None:
 
     settings, paths = load(env_dir)
     engine, most = open_store(settings, paths), settings.placement.most_games
-    wish, lines = undo(engine, find(engine, operation), getpass.getuser(), how.reason, time.time(), most)
-    submit_and_wait(settings, engine, wish, lines, how)
+    intent, lines = undo(engine, find(engine, operation), getpass.getuser(), how.reason, time.time(), most)
+    submit_and_wait(settings, engine, intent, lines, how)
 
 
 @click.group()

@@ -42,7 +42,7 @@ _REGISTERED: Final[Select[Any]] = (
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A wish to let a game send a message."""
+    """A registration that was checked: it lets a game send a message."""
 
     game: str
     message: str  # full name
@@ -80,7 +80,7 @@ def ready(registering: Iterable[Registration]) -> list[CheckedRegistration]:
         Refused: a name no game can have, or a definition no table can hold.
     """
     known: dict[tuple[str, bytes], tuple[bytes, str]] = {}
-    wishes = []
+    registrations = []
     for each in registering:
         _check_game(each.game)
         source = (each.message, each.descriptor_set)
@@ -89,8 +89,10 @@ def ready(registering: Iterable[Registration]) -> list[CheckedRegistration]:
             _check_columns(each.message, descriptor)
             known[source] = descriptor, fingerprint(each.message, descriptor)
         key = game_key(each.game)
-        wishes.append(CheckedRegistration(each.game, key, each.message, *known[source], each.policies, each.plan_hash))
-    return wishes
+        registrations.append(
+            CheckedRegistration(each.game, key, each.message, *known[source], each.policies, each.plan_hash)
+        )
+    return registrations
 
 
 def read_placed(connection: Connection, up_to: int) -> dict[GameKey, dict[int, Placement]]:
@@ -113,70 +115,73 @@ def read_schemas(connection: Connection, ids: set[int]) -> dict[int, Schema]:
 
 
 class RegistrationBatch:
-    """What the store holds of the wishes' games; each wish is planned on top of it and of the wishes before."""
+    """What the store holds of the games; each registration is planned on top of it and of those before."""
 
-    def __init__(self, connection: Connection, wishes: list[CheckedRegistration]) -> None:
-        """Read what the wishes need."""
+    def __init__(self, connection: Connection, registrations: list[CheckedRegistration]) -> None:
+        """Read what the registrations need."""
         self._connection = connection
-        self._wishes = wishes
+        self._registrations = registrations
         self._now = time.time()
-        keys = {wish.key for wish in wishes}
+        keys = {checked.key for checked in registrations}
         only = next(iter(keys)) if len(keys) == 1 else None
         self._held: dict[GameKey, dict[int, Placement]] = {}
         self._versions: dict[tuple[GameKey, int], int] = {}  # the newest of each game and schema
         self._newest: dict[GameKey, int] = {}
         self._read_registered(only)
-        self._ids = self._read_ids({wish.fingerprint for wish in wishes})
+        self._ids = self._read_ids({checked.fingerprint for checked in registrations})
         used = {schema_id for key in keys for schema_id in self._held.get(key, {})}
-        used |= {self._ids[wish.fingerprint] for wish in wishes if wish.fingerprint in self._ids}
+        used |= {self._ids[checked.fingerprint] for checked in registrations if checked.fingerprint in self._ids}
         self._schemas = read_schemas(connection, used)
 
-    def plan(self, wish: CheckedRegistration) -> Plan:
-        """Return what a wish would do now."""
-        held = self._held.get(wish.key, {})
-        schema_id = self._ids.get(wish.fingerprint)
+    def plan(self, checked: CheckedRegistration) -> Plan:
+        """Return what a registration would do now."""
+        held = self._held.get(checked.key, {})
+        schema_id = self._ids.get(checked.fingerprint)
         before = None if schema_id is None else held.get(schema_id)
         if schema_id is not None and before is not None and before.quarantined is None:
-            version = self._versions[wish.key, schema_id]
-            return Plan(wish.game, wish.message, wish.fingerprint, version, new=False, steps=(), placement=before)
+            version = self._versions[checked.key, schema_id]
+            return Plan(
+                checked.game, checked.message, checked.fingerprint, version, new=False, steps=(), placement=before
+            )
         landing = tuple((self._schemas[each], place) for each, place in held.items() if place.quarantined is None)
-        steps, placement = evolve(landing, Schema(0, FORMAT, wish.message, wish.descriptor), wish.policies)
+        steps, placement = evolve(landing, Schema(0, FORMAT, checked.message, checked.descriptor), checked.policies)
         new = before is None or placement.quarantined is None
-        version = self._newest.get(wish.key, 0) + 1
-        return Plan(wish.game, wish.message, wish.fingerprint, version, new, steps, placement)
+        version = self._newest.get(checked.key, 0) + 1
+        return Plan(checked.game, checked.message, checked.fingerprint, version, new, steps, placement)
 
     def write(self) -> list[Registered]:
-        """Register all wishes.
+        """Register all of them.
 
         Raises:
             Refused: a change is refused, or a plan is not the one that was shown.
         """
-        return [self._write(wish) for wish in self._wishes]
+        return [self._write(checked) for checked in self._registrations]
 
-    def _write(self, wish: CheckedRegistration) -> Registered:
-        plan = self.plan(wish)
-        if wish.plan_hash is not None and plan.hash != wish.plan_hash:
+    def _write(self, checked: CheckedRegistration) -> Registered:
+        plan = self.plan(checked)
+        if checked.plan_hash is not None and plan.hash != checked.plan_hash:
             raise Refused(
-                f"The plan for {shown(wish.message)} of the game {shown(wish.game)} is {plan.hash} now, not "
-                f"{wish.plan_hash}: other schemas or policies came between. Look at the plan again."
+                f"The plan for {shown(checked.message)} of the game {shown(checked.game)} is {plan.hash} now, not "
+                f"{checked.plan_hash}: other schemas or policies came between. Look at the plan again."
             )
         if plan.refused:
             raise Refused(
-                f"The message {shown(wish.message)} cannot follow version {plan.version - 1} of the game "
-                f"{shown(wish.game)}; keep what is there, or choose a policy:{_listed([str(e) for e in plan.refused])}"
+                f"The message {shown(checked.message)} cannot follow version {plan.version - 1} of the game "
+                f"{shown(checked.game)}; keep what is there, or choose a policy:"
+                f"{_listed([str(each) for each in plan.refused])}"
             )
-        schema_id = self._schema_id(wish)
+        schema_id = self._schema_id(checked)
         if not plan.new:
-            return Registered(schema_id, self._versions[wish.key, schema_id], new=False)
-        values = {"game_key": wish.key, "game": wish.game, "version": plan.version}
+            return Registered(schema_id, self._versions[checked.key, schema_id], new=False)
+        values = {"game_key": checked.key, "game": checked.game, "version": plan.version}
         query = insert(registrations).values(**values, schema_id=schema_id, created_at=self._now)
         number = self._connection.execute(query.returning(registrations.c.registration_id)).scalar_one()
-        if plan.placement != PLAIN or wish.policies.chosen:
-            self._connection.execute(insert(placements).values(registration_id=number, **_row(plan, wish.policies)))
-        held = self._held.setdefault(wish.key, {})
+        if plan.placement != PLAIN or checked.policies.chosen:
+            self._connection.execute(insert(placements).values(registration_id=number, **_row(plan, checked.policies)))
+        held = self._held.setdefault(checked.key, {})
         held.pop(schema_id, None)
         held[schema_id] = plan.placement
-        self._versions[wish.key, schema_id] = self._newest[wish.key] = plan.version
+        self._versions[checked.key, schema_id] = self._newest[checked.key] = plan.version
         return Registered(schema_id, plan.version, new=True)
 
     def _read_registered(self, key: GameKey | None) -> None:
@@ -195,20 +200,20 @@ class RegistrationBatch:
             query = query.where(schemas.c.fingerprint == next(iter(fingerprints)))
         return {row.fingerprint: row.schema_id for row in self._connection.execute(query)}
 
-    def _schema_id(self, wish: CheckedRegistration) -> int:
-        if wish.fingerprint not in self._ids:
+    def _schema_id(self, checked: CheckedRegistration) -> int:
+        if checked.fingerprint not in self._ids:
             values = {
-                "fingerprint": wish.fingerprint,
+                "fingerprint": checked.fingerprint,
                 "format": FORMAT,
-                "message": wish.message,
-                "descriptor": wish.descriptor,
+                "message": checked.message,
+                "descriptor": checked.descriptor,
                 "created_at": self._now,
             }
             query = insert(schemas).values(values).returning(schemas.c.schema_id)
             schema_id = int(self._connection.execute(query).scalar_one())
-            self._ids[wish.fingerprint] = schema_id
-            self._schemas[schema_id] = Schema(schema_id, FORMAT, wish.message, wish.descriptor)
-        return self._ids[wish.fingerprint]
+            self._ids[checked.fingerprint] = schema_id
+            self._schemas[schema_id] = Schema(schema_id, FORMAT, checked.message, checked.descriptor)
+        return self._ids[checked.fingerprint]
 
 
 def lock(connection: Connection) -> None:

@@ -46,9 +46,9 @@ class LocalRegistry:
         Raises:
             Refused: a name, or a definition that no table can hold.
         """
-        wishes = ready([registration])
+        registrations = ready([registration])
         with self._engine.connect() as connection:
-            return RegistrationBatch(connection, wishes).plan(wishes[0])
+            return RegistrationBatch(connection, registrations).plan(registrations[0])
 
     def register(self, game: str, message: str, descriptor_set: bytes, policies: Policies = DEFAULTS) -> Registered:
         """Register one schema; see `register_many`."""
@@ -64,12 +64,12 @@ class LocalRegistry:
             Refused: a name, a definition, a change whose policy is to refuse, or a plan other than the one shown.
             Transient: the control store is busy or away, or others kept registering the same.
         """
-        wishes = ready(registering)
+        registrations = ready(registering)
         for _ in range(_ATTEMPTS):
             try:
                 with writing(self._engine) as connection:
                     lock(connection)
-                    return RegistrationBatch(connection, wishes).write()
+                    return RegistrationBatch(connection, registrations).write()
             except IntegrityError:
                 # Another process registered in between and took an id or a version: look again at what is there now.
                 continue

@@ -164,7 +164,7 @@ def _capability(name: Name, facts: Facts, obstacles: Mapping[Name, str | None]) 
         estimate=(
             f"No {name} of this game alone has succeeded yet, so nobody knows how long it takes."
             if seconds is None
-            else f"Its last {name} took so long, from the wish until its effect was seen."
+            else f"Its last {name} took so long, from the request until its effect was seen."
         ),
     )
 

@@ -117,20 +117,20 @@ def undo(
     if done.kind == "move":
         loads = read_loads(engine, now, most_games)
         plan = moves.undo(done, there, read_group_drivers(engine), now, loads)
-        return plan.wish(actor, reason, done.operation_id), moves.rendered(plan, there, loads)
+        return plan.intent(actor, reason, done.operation_id), moves.rendered(plan, there, loads)
     if done.kind in groups.INVERSE:
         kind = groups.INVERSE[done.kind]
         facts = groups.plan(kind, done.parameters["groups"], read_groups(engine))
         counts = Counter(each.group for each in there.values() if each.group is not None)
-        return groups.wish(kind, facts, actor, reason, done.operation_id), groups.rendered(kind, facts, counts)
+        return groups.intent(kind, facts, actor, reason, done.operation_id), groups.rendered(kind, facts, counts)
     if done.kind in retirement.INVERSE:
         kind = retirement.INVERSE[done.kind]
         facts = retirement.plan(kind, done.parameters["games"], there)
-        wish = retirement.wish(kind, facts, actor, reason, done.operation_id)
-        return wish, retirement.rendered(kind, facts, there)
+        intent = retirement.intent(kind, facts, actor, reason, done.operation_id)
+        return intent, retirement.rendered(kind, facts, there)
     kind = pauses.INVERSE[done.kind]
     facts = pauses.plan(kind, done.parameters["games"], there, decided(engine))
-    return pauses.wish(kind, facts, actor, reason, done.operation_id), pauses.rendered(kind, facts, there)
+    return pauses.intent(kind, facts, actor, reason, done.operation_id), pauses.rendered(kind, facts, there)
 
 
 def _end(engine: Engine, supervisor: Supervisor, *, stop_groups: bool) -> int:

@@ -37,43 +37,47 @@ class OnboardingRules:
         self._by_prefix: list[tuple[float, str]] = []  # (when, prefix), in order
         self._looks: dict[str, list[str]] = defaultdict(list)
         for each in games:
-            self.add(each.wish, each.onboarded_at)
+            self.add(each.candidate, each.onboarded_at)
 
-    def add(self, wish: OnboardingCandidate, at: float) -> None:
+    def add(self, candidate: OnboardingCandidate, at: float) -> None:
         """Take a name for a game from now on."""
-        self.games[wish.game_key] = wish.game
-        self._looks[look(wish.game)].append(wish.game)
-        if wish.prefix is not None:
-            self._by_prefix.append((at, wish.prefix))
+        self.games[candidate.game_key] = candidate.game
+        self._looks[look(candidate.game)].append(candidate.game)
+        if candidate.prefix is not None:
+            self._by_prefix.append((at, candidate.prefix))
 
     def confusable(self, name: str) -> list[str]:
         """Return the games that a person may take for this name: same letters in another case, form or width."""
         return [game for game in self._looks.get(look(name), ()) if game != name]
 
     def plan(
-        self, wishes: Sequence[OnboardingCandidate], limits: settings.Onboarding, now: float
+        self, candidates: Sequence[OnboardingCandidate], limits: settings.Onboarding, now: float
     ) -> list[OnboardingCandidate]:
-        """Return the wishes that may be granted, in their order: each counts for those after it."""
+        """Return the candidates that may be granted, in their order: each counts for those after it."""
         trial = copy.deepcopy(self)
         granted = []
-        for wish in wishes:
-            if wish.game_key in trial.games or trial.obstacle(wish, limits, now) is not None:
+        for candidate in candidates:
+            if candidate.game_key in trial.games or trial.obstacle(candidate, limits, now) is not None:
                 continue
-            trial.add(wish, now)
-            granted.append(wish)
+            trial.add(candidate, now)
+            granted.append(candidate)
         return granted
 
-    def obstacle(self, wish: OnboardingCandidate, limits: settings.Onboarding, now: float) -> str | None:
+    def obstacle(self, candidate: OnboardingCandidate, limits: settings.Onboarding, now: float) -> str | None:
         """Return why a name cannot become a game now, as the end of a sentence; None when it can."""
-        owner = self.games.get(wish.game_key)
-        if owner is not None and owner != wish.game:
-            return f"its key {wish.game_key} belongs to the game {owner!r}: rename one of the two"
-        refusal = self.refused.get(wish.game)
-        if refusal is not None and wish.how != "approval":
+        owner = self.games.get(candidate.game_key)
+        if owner is not None and owner != candidate.game:
+            return f"its key {candidate.game_key} belongs to the game {owner!r}: rename one of the two"
+        refusal = self.refused.get(candidate.game)
+        if refusal is not None and candidate.how != "approval":
             return f"{refusal.actor} refused it: approve it to take that back"
         if len(self.games) >= limits.max_games:
             return f"there are {len(self.games)} games, the most that onboarding.max_games allows: raise it"
-        return self._obstacle_by_prefix(wish.prefix, wish.game, limits, now) if wish.prefix is not None else None
+        return (
+            self._obstacle_by_prefix(candidate.prefix, candidate.game, limits, now)
+            if candidate.prefix is not None
+            else None
+        )
 
     def _obstacle_by_prefix(self, prefix: str, name: str, limits: settings.Onboarding, now: float) -> str | None:
         """What nobody looked at is onboarded slowly, up to a share, and not when it looks like something else."""
@@ -96,7 +100,9 @@ def look(name: str) -> str:
     return "".join(letter for letter in folded if unicodedata.category(letter) not in _INVISIBLE)
 
 
-def wished(name: str, limits: settings.Onboarding, registered: Mapping[GameKey, str]) -> OnboardingCandidate | None:
+def onboarding_candidate(
+    name: str, limits: settings.Onboarding, registered: Mapping[GameKey, str]
+) -> OnboardingCandidate | None:
     """Return by what right a name would become a game without a person, None when by none."""
     key = game_key(name)
     if registered.get(key) == name:
@@ -128,9 +134,9 @@ class Onboarding:
         These are names with a registered schema and allowed names, whether or not they have come yet.
         """
         last, registered = store.registered_above(self._engine, self._registration)
-        wishes = [OnboardingCandidate(key, name, "schema") for key, name in registered]
-        wishes += [OnboardingCandidate(game_key(name), name, "name") for name in self._limits.names]
-        self._onboard(wishes, now)
+        candidates = [OnboardingCandidate(key, name, "schema") for key, name in registered]
+        candidates += [OnboardingCandidate(game_key(name), name, "name") for name in self._limits.names]
+        self._onboard(candidates, now)
         self._registration = last
         return self._history[-1].number if self._history else 0
 
@@ -149,7 +155,7 @@ class Onboarding:
                 f"A micro-batch was begun with the games up to number {number}, but the control store has fewer: "
                 "it is an older copy. Restore the newest one."
             )
-        games = {each.wish.game: each.wish.game_key for each in self._history if each.number <= number}
+        games = {each.candidate.game: each.candidate.game_key for each in self._history if each.number <= number}
         self._known = (number, games)
         return games
 
@@ -162,12 +168,12 @@ class Onboarding:
         if unknown is None:
             return
         candidates: Mapping[str, Sequence[str]] = unknown["candidates"]
-        wishes = [
+        candidates = [
             OnboardingCandidate(game_key(name), name, "prefix", prefix)
             for prefix in candidates
             for name in candidates[prefix]
         ]
-        self._onboard(wishes, now)
+        self._onboard(candidates, now)
         came = name_sketch.loads(unknown["sketch"])
         together = name_sketch.merged(self._sketch, came, self._limits.max_pending)
         self._sketch = together.without([*self._roll.games.values(), *store.refusals(self._engine)])
@@ -181,18 +187,20 @@ class Onboarding:
             store.write_sketch(self._engine, self._sketch.dumps())
             self._saved = self._sketch
 
-    def _onboard(self, wishes: Sequence[OnboardingCandidate], now: float) -> None:
+    def _onboard(self, candidates: Sequence[OnboardingCandidate], now: float) -> None:
         self._read()
-        wishes = [wish for wish in wishes if self._roll.games.get(wish.game_key) != wish.game]
-        if not wishes:
+        candidates = [
+            candidate for candidate in candidates if self._roll.games.get(candidate.game_key) != candidate.game
+        ]
+        if not candidates:
             return
         self._roll.refused = store.refusals(self._engine)
-        granted = self._roll.plan(wishes, self._limits, now)
+        granted = self._roll.plan(candidates, self._limits, now)
         store.onboard(self._engine, granted, now)
         self._read()
-        for wish in wishes:
-            if wish.how != "prefix" and self._roll.games.get(wish.game_key) != wish.game:
-                self._warn(wish.game, self._roll.obstacle(wish, self._limits, now))
+        for candidate in candidates:
+            if candidate.how != "prefix" and self._roll.games.get(candidate.game_key) != candidate.game:
+                self._warn(candidate.game, self._roll.obstacle(candidate, self._limits, now))
 
     def _warn(self, name: str, obstacle: str | None) -> None:
         if obstacle is not None and (name, obstacle) not in self._warned:
@@ -202,4 +210,4 @@ class Onboarding:
     def _read(self) -> None:
         for each in store.onboarded(self._engine, self._history[-1].number if self._history else 0):
             self._history.append(each)
-            self._roll.add(each.wish, each.onboarded_at)
+            self._roll.add(each.candidate, each.onboarded_at)

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from pipeline import settings
 from pipeline.errors import Refused
 from pipeline.ingest import name_sketch
-from pipeline.ingest.onboarding import OnboardingRules, look, wished
+from pipeline.ingest.onboarding import OnboardingRules, look, onboarding_candidate
 from pipeline.names import MAX_NAME_BYTES, GameKey, game_key, is_game_name
 from pipeline.store import audit
 from pipeline.store import onboarding as store
@@ -63,7 +63,7 @@ def games(engine: Engine) -> list[Game]:
     """Return every game in the order of its onboarding."""
     onboarded = store.onboarded(engine)
     roll, groups = OnboardingRules(onboarded), known_groups(engine)
-    return [_game(each, roll, groups.get(each.wish.game_key)) for each in onboarded]
+    return [_game(each, roll, groups.get(each.candidate.game_key)) for each in onboarded]
 
 
 def pending(engine: Engine, limits: settings.Onboarding, now: float | None = None) -> Pending:
@@ -82,7 +82,7 @@ def pending(engine: Engine, limits: settings.Onboarding, now: float | None = Non
     rows = []
     for name, seen in waiting.items():
         twins = roll.confusable(name) + [other for other in alike[look(name)] if other != name]
-        why = _why(name, wished(name, limits, by_key), roll, limits, moment)
+        why = _why(name, onboarding_candidate(name, limits, by_key), roll, limits, moment)
         rows.append(Waiting(game_key(name), name, *seen, why, tuple(twins)))
     rows.sort(key=lambda row: (row.error - row.rows, row.first_seen, row.game))
     newest = sorted(refused.values(), key=lambda each: -each.refused_at)
@@ -98,19 +98,19 @@ def approve(
         Refused: it cannot name a game, is one already, its key is another game's, or there are too many games.
     """
     moment = time.time() if now is None else now
-    wish = OnboardingCandidate(_checked(name), name, "approval", None, actor, reason)
+    candidate = OnboardingCandidate(_checked(name), name, "approval", None, actor, reason)
     roll = OnboardingRules(store.onboarded(engine))
-    if roll.games.get(wish.game_key) == name:
+    if roll.games.get(candidate.game_key) == name:
         raise Refused(f"{name!r} is a game already; `turnout games list` shows it.")
-    obstacle = roll.obstacle(wish, limits, moment)
+    obstacle = roll.obstacle(candidate, limits, moment)
     if obstacle is not None:
         raise Refused(f"{name!r} cannot become a game: {obstacle}.")
-    act = audit.Act(actor, "approve", (f"game:{wish.game_key}",), detail={"game": name, "reason": reason})
+    act = audit.Act(actor, "approve", (f"game:{candidate.game_key}",), detail={"game": name, "reason": reason})
     with audit.acting(engine, act):
-        if not store.approve(engine, wish, moment):
+        if not store.approve(engine, candidate, moment):
             raise Refused(f"{name!r} or its key became a game just now; look at `turnout games list`.")
-    roll.add(wish, moment)
-    return _game(Onboarded(0, wish, moment), roll, None)
+    roll.add(candidate, moment)
+    return _game(Onboarded(0, candidate, moment), roll, None)
 
 
 def refuse(engine: Engine, name: str, actor: str, reason: str | None, now: float | None = None) -> None:
@@ -156,19 +156,28 @@ def pending_as_json(seen: Pending, limit: int) -> str:
 
 
 def _game(each: Onboarded, roll: OnboardingRules, group: str | None) -> Game:
-    wish = each.wish
-    twins = tuple(roll.confusable(wish.game))
-    return Game(wish.game_key, wish.game, wish.how, each.onboarded_at, group, twins, wish.actor, wish.reason)
+    candidate = each.candidate
+    twins = tuple(roll.confusable(candidate.game))
+    return Game(
+        candidate.game_key,
+        candidate.game,
+        candidate.how,
+        each.onboarded_at,
+        group,
+        twins,
+        candidate.actor,
+        candidate.reason,
+    )
 
 
 def _why(
-    name: str, wish: OnboardingCandidate | None, roll: OnboardingRules, limits: settings.Onboarding, now: float
+    name: str, candidate: OnboardingCandidate | None, roll: OnboardingRules, limits: settings.Onboarding, now: float
 ) -> str:
     """Return why a name is no game."""
-    if wish is None:
+    if candidate is None:
         obstacle = roll.obstacle(OnboardingCandidate(game_key(name), name, "approval"), limits, now)
         return obstacle or "no schema is registered and nothing allows it: approve or refuse it"
-    return roll.obstacle(wish, limits, now) or "it becomes a game when its next rows come"
+    return roll.obstacle(candidate, limits, now) or "it becomes a game when its next rows come"
 
 
 def _checked(name: str) -> GameKey:

@@ -39,7 +39,7 @@ class Onboarded:
     """A name that became a game, as the number-th one."""
 
     number: int
-    wish: OnboardingCandidate
+    candidate: OnboardingCandidate
     onboarded_at: float  # Unix seconds
 
 
@@ -53,9 +53,9 @@ class RefusedName:
     refused_at: float  # Unix seconds
 
 
-def onboard(engine: Engine, wishes: Iterable[OnboardingCandidate], now: float | None = None) -> None:
+def onboard(engine: Engine, candidates: Iterable[OnboardingCandidate], now: float | None = None) -> None:
     """Make games of these names. A name that is one already, or whose key is another's, is left as it is."""
-    rows = [_row(wish, now) for wish in wishes]
+    rows = [_row(candidate, now) for candidate in candidates]
     if not rows:
         return
     try:
@@ -68,10 +68,10 @@ def onboard(engine: Engine, wishes: Iterable[OnboardingCandidate], now: float | 
                 continue
 
 
-def approve(engine: Engine, wish: OnboardingCandidate, now: float | None = None) -> bool:
+def approve(engine: Engine, candidate: OnboardingCandidate, now: float | None = None) -> bool:
     """Make a game of a name and forget that it was refused; return False, with nothing done, where its key is taken."""
     try:
-        _insert(engine, [_row(wish, now)])
+        _insert(engine, [_row(candidate, now)])
     except IntegrityError:
         return False
     return True
@@ -84,7 +84,7 @@ def onboarded(engine: Engine, above: int = 0) -> list[Onboarded]:
     query = select(table.c.onboarding_id, table.c.onboarded_at, *columns).where(table.c.onboarding_id > above)
     with engine.connect() as connection:
         rows = connection.execute(query.order_by(table.c.onboarding_id)).all()
-    return [Onboarded(number, OnboardingCandidate(*wish), at) for number, at, *wish in rows]
+    return [Onboarded(number, OnboardingCandidate(*candidate), at) for number, at, *candidate in rows]
 
 
 def onboarded_names(engine: Engine) -> dict[GameKey, str]:
@@ -139,8 +139,8 @@ def write_sketch(engine: Engine, sketch: str) -> None:
             connection.execute(insert(name_sketches).values(sketch_id=_SKETCH, **values))
 
 
-def _row(wish: OnboardingCandidate, now: float | None) -> dict[str, object]:
-    return {**asdict(wish), "onboarded_at": time.time() if now is None else now}
+def _row(candidate: OnboardingCandidate, now: float | None) -> dict[str, object]:
+    return {**asdict(candidate), "onboarded_at": time.time() if now is None else now}
 
 
 def _insert(engine: Engine, rows: list[dict[str, object]]) -> None:

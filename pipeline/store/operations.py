@@ -102,26 +102,27 @@ def hash_of(preview: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def ask(engine: Engine, wish: Intent) -> Operation:
+def ask(engine: Engine, intent: Intent) -> Operation:
     """Write an operation, and that it has begun into the audit log; asked twice under one key it is one operation.
 
     Raises:
         Refused: one of its targets belongs to another open operation, or the key was used for something else.
     """
     operation = Operation(
-        operation_id=uuid.uuid4().hex, kind=wish.kind, state="planned", targets=tuple(sorted(set(wish.targets))),
-        parameters=wish.parameters, actor=wish.actor, reason=wish.reason, preview=wish.preview,
-        preview_hash=hash_of(wish.preview), undoes=wish.undoes, outcome=None, asked_at=0.0, ended_at=None, version=1,
+        operation_id=uuid.uuid4().hex, kind=intent.kind, state="planned", targets=tuple(sorted(set(intent.targets))),
+        parameters=intent.parameters, actor=intent.actor, reason=intent.reason, preview=intent.preview,
+        preview_hash=hash_of(intent.preview), undoes=intent.undoes, outcome=None, asked_at=0.0, ended_at=None,
+        version=1,
     )  # fmt: skip
     with engine.begin() as connection:
         audit.lock_log(connection)  # so whoever asks at the same moment waits here, and sees us then
         known = connection.execute(
-            select(operations).where(operations.c.idempotency_key == wish.idempotency_key)
+            select(operations).where(operations.c.idempotency_key == intent.idempotency_key)
         ).first()
         if known is not None:
             return _same(_operation(known), operation)
         _require_free(connection, operation.targets)
-        connection.execute(insert(operations).values(_values(operation, wish.idempotency_key)))
+        connection.execute(insert(operations).values(_values(operation, intent.idempotency_key)))
         taken = [{"target": target, "operation_id": operation.operation_id} for target in operation.targets]
         if taken:
             connection.execute(insert(operation_targets), taken)

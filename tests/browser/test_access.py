@@ -126,8 +126,8 @@ def test_a_grant_is_seen_when_it_was_observed_and_so_is_its_end(page: Page, worl
 
 def test_what_is_given_for_a_while_ends_by_itself(page: Page, world: Catalogued) -> None:
     """When its time has come the controller takes it, and the cell that read does not any more."""
-    wish = AccessIntent(BOB, game_key("Go"), True, time.time() + 3600, "for an hour", "DATA-7")
-    prepared = proposals.prepare(world.store, world.catalog, world.settings.access, [wish])
+    intent = AccessIntent(BOB, game_key("Go"), True, time.time() + 3600, "for an hour", "DATA-7")
+    prepared = proposals.prepare(world.store, world.catalog, world.settings.access, [intent])
     ask(world.store, prepared.to_intent("eve", "for a while"))
     ended(world, BOB)
     why(page, "Go", BOB)

@@ -233,6 +233,6 @@ def come_to(ended: list[Operation]) -> set[tuple[str, str]]:
     reads: set[tuple[str, str]] = set()
     for each in sorted(ended, key=lambda each: each.ended_at or 0.0):
         if each.state == "succeeded":
-            for wish in proposals.wishes_of(each.parameters["wishes"]):
-                (reads.add if wish.read else reads.discard)((folded(wish.principal), wish.key))
+            for intent in proposals.wishes_of(each.parameters["wishes"]):
+                (reads.add if intent.read else reads.discard)((folded(intent.principal), intent.key))
     return reads

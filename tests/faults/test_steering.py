@@ -74,7 +74,7 @@ class Fleet:
         source = there[key].group or ""
         target = "b" if source == "a" else "a"
         plan = moves.plan({key: target}, there, read_group_drivers(self.store), time.time())
-        asked = ask(self.store, plan.wish("test", f"{victim} {state}"))
+        asked = ask(self.store, plan.intent("test", f"{victim} {state}"))
         if victim != "nobody":
             self.until(lambda: any(each.name == state for each in steps(self.store, asked.operation_id)), state)
             at = steps(self.store, asked.operation_id)[-1]

@@ -184,12 +184,12 @@ class Laws:
             if name in self.spoilt:
                 under_way.update(self.spoilt[name])
             elif row.kind in {"pause", "resume"} and (row.state in OPEN or name not in self.ended):
-                wish = "paused" if row.kind == "pause" else "running"
+                intent = "paused" if row.kind == "pause" else "running"
                 for key in json.loads(row.parameters)["games"]:
                     if row.state == "succeeded":
-                        said[key] = {wish}  # it has ended just now
+                        said[key] = {intent}  # it has ended just now
                     elif row.state in OPEN or not str(row.outcome).startswith("Nothing"):
-                        said[key].add(wish)
+                        said[key].add(intent)
             if row.state not in OPENING:
                 self.ended.add(name)
         for key in set(GAMES) - under_way:

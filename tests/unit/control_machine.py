@@ -126,11 +126,11 @@ class Steering(Resting, RuleBasedStateMachine):
         first = self.draw(*range(len(_ASKED)))
         for kind in (*_ASKED[first:], *_ASKED[:first], "move"):
             try:
-                wish = self._wish(kind)
+                intent = self._intent(kind)
             except Refused:
                 continue
-            if wish is not None:
-                self._ask(wish, self.draw(*(None,) * 7, self.draw(*range(10))))
+            if intent is not None:
+                self._ask(intent, self.draw(*(None,) * 7, self.draw(*range(10))))
                 return
 
     def opposites(self) -> None:
@@ -140,10 +140,10 @@ class Steering(Resting, RuleBasedStateMachine):
             paused = self.seen.wished.get(key) == "paused"
             facts = pauses.plan("resume" if paused else "pause", [key], {key: seat}, self._decided())
             if facts:
-                self._ask(pauses.wish("resume" if paused else "pause", facts, "eve", ""))
+                self._ask(pauses.intent("resume" if paused else "pause", facts, "eve", ""))
         self.come_to_rest()
 
-    def _wish(self, kind: str) -> Intent | None:
+    def _intent(self, kind: str) -> Intent | None:
         there = assignments.read_assignments(self.engine)
         busy = {target.removeprefix("game:").removeprefix("group:") for target in self.seen.taken}
         keys = {self.draw(*GAMES), self.draw(*GAMES)}
@@ -152,24 +152,24 @@ class Steering(Resting, RuleBasedStateMachine):
         now = time.time() + self.draw(0, 0, 0, 0, 600, -600)
         if kind == "move":
             plan = moves.plan(dict.fromkeys(keys, group), there, assignments.read_group_drivers(self.engine), now)
-            return plan.wish("ann", "because") if plan.moves else None
+            return plan.intent("ann", "because") if plan.moves else None
         if kind == "drain":
             loads = read_loads(self.engine, now)
-            return drains.drain(group, there, assignments.read_group_drivers(self.engine), now, loads).wish(
+            return drains.drain(group, there, assignments.read_group_drivers(self.engine), now, loads).intent(
                 "ann", "because"
             )
         if kind == "undo":
             done = [each for each in list_operations(self.engine) if each.state == "succeeded"]
-            wish = controller.undo(self.engine, self.draw(*done[:3]), "cid", "", now)[0] if done else None
-            return wish if wish is not None and wish.targets else None  # else it is undone already
+            intent = controller.undo(self.engine, self.draw(*done[:3]), "cid", "", now)[0] if done else None
+            return intent if intent is not None and intent.targets else None  # else it is undone already
         if kind in groups.KINDS:
             facts = groups.plan(kind, [group] if kind != "start" else GROUPS, read_groups(self.engine))
-            return groups.wish(kind, facts, "dan", "") if facts else None
+            return groups.intent(kind, facts, "dan", "") if facts else None
         if kind in retirement.KINDS:
             facts = retirement.plan(kind, sorted(keys) if kind == "retire" else GAMES, there)
-            return retirement.wish(kind, facts, "dan", "") if facts else None
+            return retirement.intent(kind, facts, "dan", "") if facts else None
         facts = pauses.plan(kind, sorted(keys & self._carried().keys()), there, self._decided())
-        return pauses.wish(kind, facts, "bob", "") if facts else None
+        return pauses.intent(kind, facts, "bob", "") if facts else None
 
     def _carried(self) -> dict[str, assignments.GameAssignment]:
         return {key: seat for key, seat in assignments.read_assignments(self.engine).items() if seat.retired_at is None}
@@ -177,12 +177,12 @@ class Steering(Resting, RuleBasedStateMachine):
     def _decided(self) -> dict[str, stream_control.StreamControl]:
         return stream_control.decided(self.engine)
 
-    def _ask(self, wish: Intent, cut: int | None = None) -> None:
-        self.drawer.append(wish)
+    def _ask(self, intent: Intent, cut: int | None = None) -> None:
+        self.drawer.append(intent)
 
         def command() -> None:
             try:
-                ask(self.engine, wish)
+                ask(self.engine, intent)
             except Refused:
                 pass
             except OperationalError:

@@ -244,7 +244,7 @@ def test_a_change_is_previewed_with_effects_and_statements_and_asked_for_once(
     assert (made.kind, made.actor, made.reason) == ("access", "root", "numbers")
     assert made.parameters["wishes"][0]["ticket"] == "DATA-12"
     kept = app.session_state["offer_access_change"]
-    assert kept.preview.ask(kept.preview.wish).operation_id == made.operation_id, "as a second session would"
+    assert kept.preview.ask(kept.preview.intent).operation_id == made.operation_id, "as a second session would"
     assert asked(world.store) == ["access"]
 
 

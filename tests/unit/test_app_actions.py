@@ -112,7 +112,7 @@ def test_what_can_be_done_with_a_group_follows_from_what_is_wanted_of_it(
     idle = of_group(environment, "idle")
     assert possible(idle) == {"start"}
     assert idle["stop"].instead == "Start it."
-    ask_store(store, pauses.wish("pause", {KEY["Chess"]: "running"}, "ann", "why"))
+    ask_store(store, pauses.intent("pause", {KEY["Chess"]: "running"}, "ann", "why"))
     assert "is about games of it now" in str(of_group(environment, "a")["drain"].why_not)
     ask_store(store, Intent("stop", ("group:b",), "ann"))
     assert possible(of_group(environment, "b")) == set()

@@ -213,6 +213,6 @@ def test_what_a_link_to_repairs_names_that_is_not_here_is_said(world: World, ove
 
 def test_rows_that_kill_need_a_reason(world: World) -> None:
     """A replay is a click; one of rows that may kill the controller needs a reason."""
-    wish = Intent("replay", (f"game:{CHESS.key}",), "ann", parameters={"refused_for": "kills_worker"})
-    assert confirm.level(wish) == 2
+    intent = Intent("replay", (f"game:{CHESS.key}",), "ann", parameters={"refused_for": "kills_worker"})
+    assert confirm.level(intent) == 2
     assert confirm.level(Intent("replay", (f"game:{CHESS.key}",), "ann", parameters={"refused_for": None})) == 1

@@ -34,7 +34,7 @@ PAGES = ("groups", "repairs", "access", "operations", "audit")
 # ----------------------------------------------------------------------------------------------------------- the ladder
 
 
-def wish(kind: str, *targets: str) -> Intent:
+def intent(kind: str, *targets: str) -> Intent:
     return Intent(kind, targets, "ann")
 
 
@@ -45,16 +45,16 @@ UNDRAINS = {"desired": {"a": ["drained", "running"]}}
 @pytest.mark.parametrize(
     ("asked", "level", "games", "typed"),
     [
-        *((wish(kind, "game:x"), 1, 1, None) for kind in ("pause", "resume", "retry", "replay", "restore")),
-        *((wish(kind, "game:x"), 2, 1, None) for kind in ("move", "rebuild", "retire", "anything new")),
-        (wish("pause", "game:x", "game:y"), 3, 2, "PAUSE 2"),
-        (wish("move", *(f"game:{number}" for number in range(12))), 3, 12, "MOVE 12"),
-        (wish("restart", "group:a"), 3, 12, "RESTART 12"),
-        (wish("stop", "group:a", "group:b"), 3, 2, "STOP 2"),
-        (wish("start", "group:a"), 3, 0, "START 0"),
-        (wish("move"), 3, 0, "MOVE 0"),
-        (replace(wish("move", "game:x", "group:a"), parameters=DRAINS), 3, 1, "DRAIN 1"),
-        (replace(wish("move", "game:x", "group:a"), parameters=UNDRAINS), 3, 1, "MOVE 1"),
+        *((intent(kind, "game:x"), 1, 1, None) for kind in ("pause", "resume", "retry", "replay", "restore")),
+        *((intent(kind, "game:x"), 2, 1, None) for kind in ("move", "rebuild", "retire", "anything new")),
+        (intent("pause", "game:x", "game:y"), 3, 2, "PAUSE 2"),
+        (intent("move", *(f"game:{number}" for number in range(12))), 3, 12, "MOVE 12"),
+        (intent("restart", "group:a"), 3, 12, "RESTART 12"),
+        (intent("stop", "group:a", "group:b"), 3, 2, "STOP 2"),
+        (intent("start", "group:a"), 3, 0, "START 0"),
+        (intent("move"), 3, 0, "MOVE 0"),
+        (replace(intent("move", "game:x", "group:a"), parameters=DRAINS), 3, 1, "DRAIN 1"),
+        (replace(intent("move", "game:x", "group:a"), parameters=UNDRAINS), 3, 1, "MOVE 1"),
     ],
 )
 def test_what_disturbs_more_must_be_confirmed_more(asked: Intent, level: int, games: int, typed: str | None) -> None:
@@ -69,10 +69,10 @@ def test_what_disturbs_more_must_be_confirmed_more(asked: Intent, level: int, ga
 def test_a_wish_touches_all_games_of_the_groups_it_is_about(store: Engine) -> None:
     """Games are counted once, whether they are named or stand in a group that is; a group without any counts none."""
     there = read_assignments(store)
-    assert previews.touched(wish("restart", "group:a"), there) == 2
-    assert previews.touched(wish("restart", "group:a", "group:b", "group:empty"), there) == 4
-    assert previews.touched(wish("move", f"game:{KEY['Chess']}", "group:a"), there) == 2
-    assert previews.touched(wish("move", f"game:{KEY['Chess']}", "game:gone"), there) == 2
+    assert previews.touched(intent("restart", "group:a"), there) == 2
+    assert previews.touched(intent("restart", "group:a", "group:b", "group:empty"), there) == 4
+    assert previews.touched(intent("move", f"game:{KEY['Chess']}", "group:a"), there) == 2
+    assert previews.touched(intent("move", f"game:{KEY['Chess']}", "game:gone"), there) == 2
 
 
 # ------------------------------------------------------------------------------------------------- empty, full, hostile
@@ -125,7 +125,7 @@ def test_each_page_draws_a_full_and_hostile_store(page: str, tmp_path: Path, ope
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_keeps_what_it_had_when_the_store_goes_away(page: str, store: Engine, opening: Opening) -> None:
     """When reading fails the page says why, keeps its data, and does not pretend to know of operations."""
-    ask_store(store, pauses.wish("pause", {KEY["Chess"]: "running"}, "ann", "why not"))
+    ask_store(store, pauses.intent("pause", {KEY["Chess"]: "running"}, "ann", "why not"))
     app = opening(page)
     before = [str(frame.value) for frame in app.dataframe]
     with store.begin() as connection:
@@ -186,9 +186,9 @@ def test_another_preview_is_another_wish(store: Engine, opening: Opening) -> Non
     first = app.session_state[confirm_key].preview
     environment = services.open_environment([], {"TURNOUT_ENV_DIR": str(Path(str(store.url.database)).parent)})
     second = previews.preview_decision(environment, "pause", [KEY["Chess"]])
-    assert second.wish.idempotency_key != first.wish.idempotency_key
+    assert second.intent.idempotency_key != first.intent.idempotency_key
     with pytest.raises(Refused, match="1 of 1 targets belong to another operation"):
-        previews.ask(environment, second.wish)
+        previews.ask(environment, second.intent)
 
 
 def test_a_table_that_is_sorted_anew_does_not_change_the_target(store: Engine, opening: Opening) -> None:
@@ -290,7 +290,7 @@ def test_a_page_opens_while_somebody_writes(page: str, store: Engine, opening: O
 
 def test_a_page_does_not_wait_long_for_a_lock(engine: Engine) -> None:
     """The dashboard's connections give up after seconds, on SQLite and on PostgreSQL; drivers wait longer."""
-    ask_store(engine, wish("pause", "game:x"))
+    ask_store(engine, intent("pause", "game:x"))
     services.impatient(engine)
     with engine.connect() as holder:
         if engine.dialect.name == "sqlite":
@@ -298,10 +298,10 @@ def test_a_page_does_not_wait_long_for_a_lock(engine: Engine) -> None:
         holder.execute(update(tables.audit_head).values(head_id=0))
         begun = time.monotonic()
         with pytest.raises(SQLAlchemyError):
-            ask_store(engine, wish("pause", "game:y"))
+            ask_store(engine, intent("pause", "game:y"))
         assert time.monotonic() - begun < 15
         holder.rollback()
-    ask_store(engine, wish("pause", "game:y"))
+    ask_store(engine, intent("pause", "game:y"))
 
 
 # ------------------------------------------------------------------------------------------------ an operation's page
@@ -315,7 +315,7 @@ def stuck(store: Engine) -> Operation:
 def test_those_that_need_a_person_come_first(store: Engine, opening: Opening) -> None:
     """The page begins with what waits for a person, in words, and the header says so in amber on every page."""
     first = stuck(store)
-    ended = ask_store(store, wish("pause", f"game:{KEY['Go']}"))
+    ended = ask_store(store, intent("pause", f"game:{KEY['Go']}"))
     change(store, ended, "failed", "Nothing was done.")
     app = opening("operations")
     assert "1 operation needs a person" in texts(app)
@@ -361,7 +361,7 @@ def test_an_operation_is_closed_with_a_reason(store: Engine, opening: Opening) -
 
 def test_an_undo_shows_what_it_does_before_it_is_asked(store: Engine, opening: Opening) -> None:
     """Undo is a preview and a confirmation like any other, and says why where it cannot be."""
-    begun = ask_store(store, pauses.wish("pause", {KEY["Chess"]: "running"}, "ann", ""))
+    begun = ask_store(store, pauses.intent("pause", {KEY["Chess"]: "running"}, "ann", ""))
     stream_control.ask(store, KEY["Chess"], "ann", desired="paused")
     done = change(store, begun, "succeeded", "Paused.")
     app = opening("operations", operation=done.operation_id)
@@ -372,7 +372,7 @@ def test_an_undo_shows_what_it_does_before_it_is_asked(store: Engine, opening: O
     assert [(each.kind, each.undoes) for each in list_operations(store, only_open=True)] == [
         ("resume", done.operation_id)
     ]
-    failed = change(store, ask_store(store, wish("move", f"game:{KEY['Go']}")), "failed", "no")
+    failed = change(store, ask_store(store, intent("move", f"game:{KEY['Go']}")), "failed", "no")
     app = opening("operations", operation=failed.operation_id)
     assert app.button(key="undo").disabled
     assert "only one that has succeeded can be undone" in texts(app)

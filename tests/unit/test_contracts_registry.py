@@ -74,8 +74,8 @@ def test_a_change_that_any_earlier_version_forbids_is_refused(registry: LocalReg
 def test_a_registration_does_exactly_what_its_plan_shows(registry: LocalRegistry, engine: Engine) -> None:
     """The plan writes nothing; with its hash, it is applied to the letter or refused when it is another one now."""
     registry.register("chess", "t.M", definition())
-    wish = Registration("chess", "t.M", retyped("string"), SIDE)
-    shown = registry.plan(wish)
+    checked = Registration("chess", "t.M", retyped("string"), SIDE)
+    shown = registry.plan(checked)
     assert registry.latest_version() == 1
     assert shown.placement == Placement((("a", "a__v2"),))
     assert list(rendered(shown)) == [
@@ -87,10 +87,10 @@ def test_a_registration_does_exactly_what_its_plan_shows(registry: LocalRegistry
     ]
     registry.register("chess", "t.M", retyped("bool"), SIDE)
     with pytest.raises(Refused, match=r"Look at the plan again"):
-        registry.register_many([replace(wish, plan_hash=shown.hash)])
-    again = registry.plan(wish)
+        registry.register_many([replace(checked, plan_hash=shown.hash)])
+    again = registry.plan(checked)
     assert again.placement == Placement((("a", "a__v3"),))
-    (done,) = registry.register_many([replace(wish, plan_hash=again.hash)])
+    (done,) = registry.register_many([replace(checked, plan_hash=again.hash)])
     assert done == Registered(done.schema_id, 3, new=True)
     assert registry.snapshot().placement(game_key("chess"), done.schema_id) == again.placement
     with engine.connect() as connection:
@@ -204,19 +204,19 @@ def test_asking_again_costs_one_query(registry: LocalRegistry, engine: Engine) -
 
 def test_a_large_registry_is_small_and_one_batch(registry: LocalRegistry) -> None:
     """Three hundred games with six versions of three definitions go in as one batch and pickle into little."""
-    wishes = [
+    registrations = [
         Registration(f"game {game}", f"t.M{game % 3}", definition(*"bcdefg"[:version], name=f"M{game % 3}"))
         for game in range(300)
         for version in range(6)
     ]
-    results = registry.register_many(wishes)
+    results = registry.register_many(registrations)
     assert [each.version for each in results] == [1, 2, 3, 4, 5, 6] * 300
     snapshot = registry.snapshot()
     assert (len(snapshot.games), len(snapshot.schemas)) == (300, 18)
     content = pickle.dumps(snapshot)
     assert len(content) < 100_000
     assert pickle.loads(content) == snapshot
-    assert not any(each.new for each in registry.register_many(wishes))
+    assert not any(each.new for each in registry.register_many(registrations))
 
 
 def test_one_batch_may_hold_what_builds_on_itself(registry: LocalRegistry) -> None:

@@ -65,30 +65,30 @@ def test_a_drain_is_one_move_of_all_and_nothing_lands_there_again(drivers: Drive
     plan = planned(drivers, "a")
     assert {each.game_key for each in plan.moves} == mine
     assert moves.rendered(plan, read_assignments(drivers.store))[0] == "a: running → drained"
-    wish = plan.wish("ann", "new machine")
-    assert wish.kind == "move"
-    assert set(wish.targets) == {"group:a", *(f"game:{key}" for key in mine)}
-    done = carried_out(drivers, ask(drivers.store, wish))
+    intent = plan.intent("ann", "new machine")
+    assert intent.kind == "move"
+    assert set(intent.targets) == {"group:a", *(f"game:{key}" for key in mine)}
+    done = carried_out(drivers, ask(drivers.store, intent))
     assert done.state == "succeeded", done.outcome
     assert done.outcome == "Moved and seen: 1 in b, 1 in c, group a is drained."
     assert desired(drivers) == {"a": ("drained", 2), "b": ("running", 1), "c": ("running", 1)}
     record_seen(drivers.store, {"new": "New"}, 10)
     assert assigned(drivers.store, "a") == []
     again = planned(drivers, "a")
-    assert (again.moves, again.desired, again.wish("ann", "").targets) == ((), {}, ())
+    assert (again.moves, again.desired, again.intent("ann", "").targets) == ((), {}, ())
 
 
 def test_undo_of_a_drain_brings_the_games_back_and_the_group_to_run(drivers: Drivers) -> None:
     """What the drain has done is taken back as one operation, and not where somebody has changed the group since."""
     mine = {each.game_key for each in assigned(drivers.store, "a")}
-    done = carried_out(drivers, ask(drivers.store, planned(drivers, "a").wish("ann", "")))
-    wish, lines = undo(drivers.store, done, "bob", "", NOW)
+    done = carried_out(drivers, ask(drivers.store, planned(drivers, "a").intent("ann", "")))
+    intent, lines = undo(drivers.store, done, "bob", "", NOW)
     assert lines[0] == "a: drained → running"
     with drivers.store.begin() as connection:
         connection.execute(update(groups).where(groups.c.name == "a").values(desired="stopped"))
     with pytest.raises(Refused, match="Group a was changed since: it is stopped now, not drained"):
         undo(drivers.store, done, "bob", "", NOW)
-    late = carried_out(drivers, ask(drivers.store, wish))
+    late = carried_out(drivers, ask(drivers.store, intent))
     assert (late.state, late.outcome) == ("failed", "Nothing was done: group a is stopped now.")
     with drivers.store.begin() as connection:
         connection.execute(update(groups).where(groups.c.name == "a").values(desired="drained"))
@@ -112,7 +112,7 @@ def test_what_does_not_fit_elsewhere_is_not_drained(drivers: Drivers) -> None:
 
 def test_a_drain_that_somebody_overtook_does_nothing(drivers: Drivers) -> None:
     """A game that came to the group meanwhile, or a target that was drained itself, is seen before anything is done."""
-    begun = ask(drivers.store, planned(drivers, "a").wish("ann", ""))
+    begun = ask(drivers.store, planned(drivers, "a").intent("ann", ""))
     with drivers.store.begin() as connection:
         connection.execute(update(groups).where(groups.c.name != "a").values(desired="stopped"))
     record_seen(drivers.store, {"new": "New"}, 10)
@@ -122,7 +122,7 @@ def test_a_drain_that_somebody_overtook_does_nothing(drivers: Drivers) -> None:
     with drivers.store.begin() as connection:
         connection.execute(update(groups).where(groups.c.name != "a").values(desired="running"))
     plan = planned(drivers, "a")
-    begun = ask(drivers.store, plan.wish("ann", ""))
+    begun = ask(drivers.store, plan.intent("ann", ""))
     target = min(each.target for each in plan.moves)
     with drivers.store.begin() as connection:
         connection.execute(update(groups).where(groups.c.name == target).values(desired="drained"))

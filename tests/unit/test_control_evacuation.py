@@ -130,22 +130,26 @@ def test_a_relief_is_the_drain_a_person_would_ask_for() -> None:
     """All games go in one move, with which the group takes no more; the controller asks, and says why."""
     (only,) = planned(None)
     assert only.alarm is None
-    assert only.wish is not None
-    assert (only.wish.kind, only.wish.actor, only.wish.idempotency_key) == ("move", CONTROLLER, "relieve-a-999300")
-    assert only.wish.parameters == {
+    assert only.intent is not None
+    assert (only.intent.kind, only.intent.actor, only.intent.idempotency_key) == (
+        "move",
+        CONTROLLER,
+        "relieve-a-999300",
+    )
+    assert only.intent.parameters == {
         "assignments": dict.fromkeys(("g1", "g2", "g3"), "b"), "desired": {"a": ["running", "drained"]},
     }  # fmt: skip
-    assert only.wish.reason == "Group a is dead: its driver has failed."
+    assert only.intent.reason == "Group a is dead: its driver has failed."
 
 
 def test_what_fits_nowhere_stays_and_is_told_of() -> None:
     """D22: no group is filled over its capacity for a dead one; without any room there is nothing to ask for."""
     (some,) = planned(0.25)
-    assert some.wish is not None
-    assert (len(some.wish.targets), "desired" in some.wish.parameters) == (2, False)
+    assert some.intent is not None
+    assert (len(some.intent.targets), "desired" in some.intent.parameters) == (2, False)
     assert "1 of its 3 games fit nowhere and stay: g3; most room has b, 0.0499 cores" in str(some.alarm)
     (none,) = planned(0.05)
-    assert none.wish is None
+    assert none.intent is None
     assert "3 of its 3 games fit nowhere and stay" in str(none.alarm)
 
 
@@ -153,7 +157,7 @@ def test_a_relief_is_asked_for_once() -> None:
     """While it is open nothing is said; afterwards a person is told of the games that are still there."""
     assert planned(None, asked=True) == []
     (later,) = planned(None, asked=False)
-    assert later.wish is None
+    assert later.intent is None
     assert "3 games are still in it: g1, g2, g3. Run `turnout groups drain a`" in str(later.alarm)
 
 
@@ -208,9 +212,9 @@ def test_a_dead_group_is_relieved_once_and_it_can_be_undone(engine: Engine) -> N
     with pytest.raises(Refused, match="Group a cannot take games: its driver is silent"):
         undo(engine, done, "ann", "", time.time())
     world.heard_of_a(time.time())
-    wish, lines = undo(engine, done, "ann", "", time.time())
+    intent, lines = undo(engine, done, "ann", "", time.time())
     assert lines[0] == "a: drained → running"
-    assert set(wish.parameters["assignments"]) == mine
+    assert set(intent.parameters["assignments"]) == mine
 
 
 def test_nothing_is_relieved_in_a_mass_failure(engine: Engine) -> None:

@@ -41,7 +41,7 @@ LOCAL = Group("a", backend="local")
 
 def asked(engine: Engine, kind: str, *names: str) -> Operation:
     facts = steering.plan(kind, names, read_groups(engine))
-    return ask(engine, steering.wish(kind, facts, "ann", "why"))
+    return ask(engine, steering.intent(kind, facts, "ann", "why"))
 
 
 @pytest.fixture

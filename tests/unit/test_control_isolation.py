@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pipeline.control.operations.isolation import suspects, wish
+from pipeline.control.operations.isolation import intent, suspects
 from pipeline.store.assignments import GameAssignment
 from pipeline.store.groups import Group, Run
 
@@ -47,8 +47,8 @@ def test_who_is_suspected(ended: list[Run], carried: dict[str, GameAssignment], 
 def test_one_death_asks_once() -> None:
     """The same death asks for one operation, into a group whose name nobody has."""
     ended = [death(1, "c"), death(9, "c")]
-    asked = wish(Group("a"), ended, ALL, ["a", "solo-1"], NOW)
+    asked = intent(Group("a"), ended, ALL, ["a", "solo-1"], NOW)
     assert asked is not None
     assert asked.preview == {"c": ["a", "solo-2", 1]}
     assert asked.idempotency_key == "isolate-run-1"
-    assert wish(Group("b"), ended, ALL, ["a"], NOW) is None, "the games are another group's"
+    assert intent(Group("b"), ended, ALL, ["a"], NOW) is None, "the games are another group's"

@@ -85,7 +85,7 @@ def planned(drivers: Drivers, wanted: dict[str, str]) -> moves.Plan:
 
 
 def asked(drivers: Drivers, wanted: dict[str, str]) -> Operation:
-    return ask(drivers.store, planned(drivers, wanted).wish("ann", "too busy"))
+    return ask(drivers.store, planned(drivers, wanted).intent("ann", "too busy"))
 
 
 def state(drivers: Drivers, begun: Operation) -> str:
@@ -344,7 +344,7 @@ def test_a_move_is_undone_by_its_checked_inverse(drivers: Drivers, world: Contro
     require_undoable(drivers.store, done)
     back = moves.undo(done, read_assignments(drivers.store), ALIVE, NOW)
     assert [(each.game_key, each.source, each.target) for each in back.moves] == [("g1", target, source)]
-    undone = ask(drivers.store, back.wish("bob", "", undoes=done.operation_id))
+    undone = ask(drivers.store, back.intent("bob", "", undoes=done.operation_id))
     for _ in range(4):
         tick(world, KINDS)
         for name in "abc":
@@ -403,7 +403,7 @@ def test_a_decision_is_done_when_its_driver_tells_of_it(
         stream_control.ask(drivers.store, "g1", "ann", desired="paused")
     facts = pauses.plan(kind, ["g1", "g2"], read_assignments(drivers.store), stream_control.decided(drivers.store))
     assert list(facts) == left
-    begun = ask(drivers.store, pauses.wish(kind, facts, "bob", ""))
+    begun = ask(drivers.store, pauses.intent(kind, facts, "bob", ""))
     tick(world, KINDS)
     assert (names(drivers, begun), state(drivers, begun)) == ([("decide", "done"), ("see", "running")], "verifying")
     made = stream_control.decided(drivers.store)[left[0]]
@@ -422,17 +422,17 @@ def test_a_decision_is_done_when_its_driver_tells_of_it(
 def test_a_pause_is_undone_by_a_resume(drivers: Drivers, world: ControlContext) -> None:
     """The inverse is asked for like any other operation; a retry has none."""
     facts = pauses.plan("pause", ["g1"], read_assignments(drivers.store), {})
-    begun = ask(drivers.store, pauses.wish("pause", facts, "ann", ""))
+    begun = ask(drivers.store, pauses.intent("pause", facts, "ann", ""))
     for _ in range(2):
         tick(world, KINDS)
         for name in "abc":
             drivers.boundary(name, "PAUSED")
     done = operation(drivers.store, begun.operation_id)
-    wish, lines = controller.undo(drivers.store, done, "bob", "enough", NOW)
-    assert (wish.kind, wish.targets, wish.undoes) == ("resume", ("game:g1",), done.operation_id)
+    intent, lines = controller.undo(drivers.store, done, "bob", "enough", NOW)
+    assert (intent.kind, intent.targets, intent.undoes) == ("resume", ("game:g1",), done.operation_id)
     assert lines[-1] == "1 to resume. No other stream is touched."
     stream_control.record_failures(drivers.store, {"g1": stream_control.StreamControl(failures=1)})
     facts = pauses.plan("retry", ["g1"], read_assignments(drivers.store), stream_control.decided(drivers.store))
-    retried = ask(drivers.store, pauses.wish("retry", facts, "ann", ""))
+    retried = ask(drivers.store, pauses.intent("retry", facts, "ann", ""))
     with pytest.raises(Refused, match="is a retry, which has no inverse"):
         require_undoable(drivers.store, retried)

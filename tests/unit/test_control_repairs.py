@@ -51,7 +51,7 @@ def controller(tables: Tables) -> ControlContext:
 
 def wished(tables: Tables, kind: str, *keys: str) -> Intent:
     subjects = repairs.observe(tables.paths, tables.environment, tables.engine, keys)
-    return repairs.wish(kind, repairs.plan(kind, keys, subjects), "ann", "", NO_CHOICE if kind == "replay" else {})
+    return repairs.intent(kind, repairs.plan(kind, keys, subjects), "ann", "", NO_CHOICE if kind == "replay" else {})
 
 
 def asked(tables: Tables, kind: str) -> Operation:
@@ -265,7 +265,10 @@ def test_a_repair_that_kills_its_controllers_is_given_up(tables: Tables) -> None
     begun = asked(tables, "replay")
     for _ in range(3):
         died = controller(tables)
-        with patch.object(died.background_tasks, "submit"), patch.object(died.background_tasks, "pop_result", lambda _name: None):
+        with (
+            patch.object(died.background_tasks, "submit"),
+            patch.object(died.background_tasks, "pop_result", lambda _name: None),
+        ):
             tick(died, KINDS)
         assert now(tables, begun).state == "running"
     tick(controller(tables), KINDS)
@@ -293,11 +296,11 @@ def test_what_cannot_be_repaired_is_refused_with_the_way_out(tables: Tables) -> 
 
 def test_a_table_that_was_rebuilt_since_it_was_shown_is_left_alone(tables: Tables) -> None:
     """The generation stands in what the actor was shown: somebody else's rebuild is not done again."""
-    wish = wished(tables, "rebuild", CHESS.key)
+    intent = wished(tables, "rebuild", CHESS.key)
     first = asked(tables, "rebuild")
     brought_on(controller(tables))
     assert now(tables, first).state == "succeeded"
-    late = ask(tables.engine, wish)
+    late = ask(tables.engine, intent)
     brought_on(controller(tables))
     assert (now(tables, late).state, newest(tables)) == ("failed", 2)
     assert "changed since you looked" in str(now(tables, late).outcome)

@@ -35,7 +35,7 @@ def world(drivers: Drivers, tmp_path: Path) -> ControlContext:
 
 def asked(drivers: Drivers, kind: str, *keys: str) -> Operation:
     facts = retirement.plan(kind, keys, read_assignments(drivers.store))
-    return ask(drivers.store, retirement.wish(kind, facts, "ann", "closed"))
+    return ask(drivers.store, retirement.intent(kind, facts, "ann", "closed"))
 
 
 def boundaries(drivers: Drivers) -> None:
@@ -96,8 +96,8 @@ def test_a_retirement_is_undone_by_its_checked_inverse(drivers: Drivers, world: 
     """Undo asks for the inverse, which has its own steps."""
     begun = asked(drivers, "retire", "g1")
     brought_on(drivers, world)
-    wish, lines = controller.undo(drivers.store, now(drivers, begun), "bob", "", NOW)
-    assert (wish.kind, wish.targets, wish.undoes) == ("restore", ("game:g1",), begun.operation_id)
+    intent, lines = controller.undo(drivers.store, now(drivers, begun), "bob", "", NOW)
+    assert (intent.kind, intent.targets, intent.undoes) == ("restore", ("game:g1",), begun.operation_id)
     assert lines == ["g1: no group, cursor 9 of 9", lines[-1]]
     assert lines[-1].startswith("1 to restore. Each gets a group")
 

@@ -100,7 +100,7 @@ def test_a_role_that_was_taken_away_meanwhile_counts(engine: Engine, tmp_path: P
     """The controller checks again when it begins: who may no longer gets nothing done."""
     record_seen(engine, {"g": "G"}, 1)
     facts = pauses.plan("pause", ["g"], read_assignments(engine), {})
-    asked = ask(engine, pauses.wish("pause", facts, "olga", ""))
+    asked = ask(engine, pauses.intent("pause", facts, "olga", ""))
     settings, paths = load(tmp_path, {"TURNOUT_ROLES__MOVERS": '["max"]'})
     tick(ControlContext(settings, engine, paths), KINDS)
     assert "Nothing was done: 'olga' may not pause" in str(operation(engine, asked.operation_id).outcome)

@@ -51,7 +51,7 @@ def asked(world: ControlContext, kind: str) -> Operation:
     if kind == "move":
         return ask(
             world.engine,
-            moves.plan({"g1": "b", "g2": "b"}, read_assignments(world.engine), ALIVE, 1e12).wish("ann", ""),
+            moves.plan({"g1": "b", "g2": "b"}, read_assignments(world.engine), ALIVE, 1e12).intent("ann", ""),
         )
     facts: dict[str, Any] = dict.fromkeys(("g1", "g2"), "running" if kind == "pause" else "stopped")
     return ask(world.engine, Intent(kind, ("game:g1", "game:g2"), "ann", "", {"games": ["g1", "g2"]}, facts))
@@ -96,7 +96,7 @@ def test_nothing_was_moved_is_said_only_where_it_is_so(world: ControlContext, ki
     edit(world, "g1", "c")
     tick(world, KINDS)
     there = read_assignments(world.engine)
-    assert there["g1"].group == "c", "the last wish wins"
+    assert there["g1"].group == "c", "the last request wins"
     if killed:
         assert there["g2"].group == "b"
         assert operation(world.engine, running.operation_id).is_open
@@ -107,7 +107,7 @@ def test_nothing_was_moved_is_said_only_where_it_is_so(world: ControlContext, ki
 
 
 def test_a_group_that_was_set_since_a_drain_began_keeps_what_was_set(world: ControlContext) -> None:
-    """The last wish wins: a group somebody stopped between a drain's look and its act is not drained, nobody moves."""
+    """The last request wins: a group that was stopped between a drain's look and its act is not drained."""
     with world.engine.begin() as connection:
         connection.execute(update(groups).where(groups.c.name == "a").values(desired="stopped", version=2))
     drain = {"g1": (1, "b"), "g2": (1, "b")}, {"a": ("running", "drained")}

@@ -8,7 +8,7 @@ import pytest
 from grants.catalog import Change
 from grants.model import Observed, Principal
 from grants.planning.change_set import simulate
-from grants.planning.drift import Drift, Finding, drift, wish
+from grants.planning.drift import Drift, Finding, drift, intent
 from grants.planning.entitlements import NO_GAME, NOTHING, AccessIntent, ManagedAccess, ManagedGrant
 from grants.planning.plan import plan
 from pipeline.errors import Refused
@@ -37,7 +37,7 @@ def only(observed: Observed, managed: ManagedAccess, now: float = NOW) -> Findin
 
 def acted(observed: Observed, managed: ManagedAccess, finding: Finding, act: str, now: float = NOW) -> Drift:
     """Return the drift after an act about a finding."""
-    done = plan(observed, [wish(finding, act, "because")], managed, now)  # type: ignore[arg-type]  # of a case
+    done = plan(observed, [intent(finding, act, "because")], managed, now)  # type: ignore[arg-type]  # of a case
     return found(simulate(observed, done.changes), done.after, now)
 
 
@@ -116,12 +116,12 @@ def test_use_that_turnout_gave_and_nobody_needs_can_be_taken() -> None:
         (("USE_CATALOG",), ("revert", "ignore")), (("USE_SCHEMA",), ("revert", "ignore")),
     ]  # fmt: skip
     for each in findings:
-        done = plan(observed, [wish(each, "revert", "because")], managed, NOW)
+        done = plan(observed, [intent(each, "revert", "because")], managed, NOW)
         assert [change.remove for change in done.changes] == [("USE_SCHEMA",), ("USE_CATALOG",)]
         assert (done.unmoved, done.after) == ((), NOTHING)
         assert acted(observed, managed, each, "revert").findings == ()
     with pytest.raises(Refused, match="no plan to adopt"):
-        wish(findings[0], "adopt", "because")
+        intent(findings[0], "adopt", "because")
 
 
 @pytest.mark.parametrize("key", ["main", "games"])
@@ -129,7 +129,7 @@ def test_a_game_called_like_the_schema_is_not_meant(key: str) -> None:
     """What is left over is reverted without touching a game that is called as what it lies in."""
     observed, managed = left_over(picture(keys=("chess", "go", key)))
     for each in found(observed, managed).findings:
-        meant = wish(each, "revert", "because")
+        meant = intent(each, "revert", "because")
         assert meant.key == NO_GAME
         done = plan(changed(observed, table_of(key), "bob@x", add="SELECT"), [meant], managed, NOW)
         assert {change.securable for change in done.changes} == {SCHEMA, CATALOG}
@@ -256,7 +256,7 @@ def test_an_act_that_is_not_possible_is_refused() -> None:
     """What only the catalog's owners can change is not planned."""
     broad = only(changed(picture(), SCHEMA, "ann@x", add="SELECT"), NOTHING)
     with pytest.raises(Refused, match=r"there is no plan to revert that\. Possible: ignore"):
-        wish(broad, "revert", "r")
+        intent(broad, "revert", "r")
 
 
 def test_marks_are_one_for_each_finding() -> None:

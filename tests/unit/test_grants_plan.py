@@ -233,8 +233,8 @@ def test_a_temporary_grant_that_expires_leaves_the_permanent_one() -> None:
     for wishes in ((gives("ann@x", "chess"), gives("ann@x", "chess", NOW + 5)),
                    (gives("ann@x", "chess", NOW + 5), gives("ann@x", "chess"))):  # fmt: skip
         observed, managed = picture(), NOTHING
-        for wish in wishes:
-            observed, managed = given(observed, wish, managed=managed)
+        for intent in wishes:
+            observed, managed = given(observed, intent, managed=managed)
         assert sorted(each.permanent for each in managed.entitlements) == [False, True]
         over = expired(managed.entitlements, NOW + 5)
         assert expired(managed.entitlements, NOW + 4) == ()
@@ -305,9 +305,9 @@ def test_nothing_is_planned_on_what_was_not_read(where: object) -> None:
     """A change that rests on something nobody has seen is refused, not guessed."""
     observed = picture()
     direct = {each: held for each, held in observed.direct.items() if each != where}
-    for wish in (gives("ann@x", "chess"), takes("ann@x", "chess")):
+    for intent in (gives("ann@x", "chess"), takes("ann@x", "chess")):
         with pytest.raises(Refused, match="were not read, so nothing can be planned"):
-            plan(replace(observed, direct=direct), [wish], NOTHING, NOW)
+            plan(replace(observed, direct=direct), [intent], NOTHING, NOW)
 
 
 def test_a_fingerprint_is_of_what_the_plan_depends_on_and_of_nothing_else() -> None:
@@ -366,7 +366,7 @@ def test_a_plan_takes_only_what_is_ours_and_gives_only_what_may_be_given() -> No
         rng, observed, managed = random_state(seed)
         wishes = random_wishes(rng, observed)
         planned = plan(observed, wishes, managed, NOW)
-        reverted = {wish.cell for wish in wishes if wish.revert}
+        reverted = {intent.cell for intent in wishes if intent.revert}
         pairs = [(each.securable, each.principal) for each in planned.changes]
         assert len(pairs) == len(set(pairs))
         for change in planned.changes:
@@ -392,7 +392,9 @@ def test_nobody_loses_or_gains_reading_who_was_not_spoken_of() -> None:
                 was, then = before.verdict(who, key).reads, after.verdict(who, key).reads
                 assert changed.get((before.name(who), key), was) == then, seed
                 named = {
-                    wish.read for wish in wishes if folded(wish.principal) in before.closure(who) and wish.key == key
+                    intent.read
+                    for intent in wishes
+                    if folded(intent.principal) in before.closure(who) and intent.key == key
                 }
                 assert then is not False or was is False or False in named, (seed, who, key)
                 brought = (who, key) in planned.change_set.brought

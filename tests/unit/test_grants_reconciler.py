@@ -16,7 +16,7 @@ from grants.catalog import Change, Denied
 from grants.cli.reading import rows
 from grants.model import Securable
 from grants.observing import snapshot
-from grants.planning.drift import wish
+from grants.planning.drift import intent
 from grants.planning.entitlements import AccessIntent
 from grants.reconciler import AccessReconciler
 from pipeline.control.roles import CONTROLLER
@@ -164,7 +164,7 @@ def test_use_that_is_left_over_is_taken_by_a_revert(house: House) -> None:
     left = drift_store.read_drift(world.engine, house.catalog, world.settings.access).findings
     assert [(each.kind, each.privileges) for each in left] == [("extra", ("USE_CATALOG",)), ("extra", ("USE_SCHEMA",))]
     house.catalog.change(Change(by_hand, ANN, add=("SELECT",)))
-    meant = [wish(each, "revert", "left over") for each in left]
+    meant = [intent(each, "revert", "left over") for each in left]
     needed = proposals.prepare(world.engine, house.catalog, world.settings.access, meant)
     assert needed.plan.is_empty, "the picture that is kept does not know of this grant"
     house.catalog.change(Change(by_hand, ANN, remove=("SELECT",)))
@@ -204,8 +204,8 @@ def test_a_request_is_done_when_another_one_approves(house: House) -> None:
         approval(world.engine, house.catalog, guarded, asked, ANN, "")
     with pytest.raises(Refused, match="access_admin"):
         approval(world.engine, house.catalog, guarded, asked, "mallory", "")
-    _, wish = approval(world.engine, house.catalog, guarded, asked, "eve", "")
-    made = approved(world.engine, asked, wish)
+    _, intent = approval(world.engine, house.catalog, guarded, asked, "eve", "")
+    made = approved(world.engine, asked, intent)
     house.world = replace(world, settings=guarded)
     house.steward = AccessReconciler(house.world, os.environ)
     assert house.finish().state == "succeeded"
@@ -221,8 +221,8 @@ def test_an_operation_of_a_rejected_request_does_nothing(house: House) -> None:
     world = house.world
     wishes = [{"principal": ANN, "key": CHESS, "read": True, "reason": "numbers"}]
     asked = ask_for(world.engine, ANN, wishes, "numbers")
-    _, wish = approval(world.engine, house.catalog, world.settings, asked, "eve", "")
-    ask(world.engine, wish)
+    _, intent = approval(world.engine, house.catalog, world.settings, asked, "eve", "")
+    ask(world.engine, intent)
     decide(world.engine, asked, "rejected", "bob", "no")
     done = house.finish()
     assert done.state == "failed"

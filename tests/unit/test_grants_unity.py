@@ -50,7 +50,7 @@ class House:
             tick(self.world, self.steward.kinds)
         return max(list_operations(self.world.engine), key=lambda each: each.asked_at)
 
-    def wish(self, *wishes: AccessIntent) -> Operation:
+    def intent(self, *wishes: AccessIntent) -> Operation:
         return self.do(proposals.prepare(self.world.engine, self.catalog, self.world.settings.access, wishes))
 
 
@@ -80,7 +80,7 @@ def test_access_goes_the_whole_way_on_a_real_server(house: House, tmp_path: Path
     team = house.there.user(fresh("Team"))  # a group is a user, told apart by its casing
     (tmp_path / "members.yml").write_text(yaml.safe_dump({"groups": {team.lower(): [bob.upper()]}}), "utf-8")
 
-    given = house.wish(
+    given = house.intent(
         AccessIntent(ann.upper(), CHESS, read=True, reason="numbers"), AccessIntent(team, GO, read=True, reason="team")
     )
     assert given.state == "succeeded", given.outcome

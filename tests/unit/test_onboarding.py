@@ -18,7 +18,7 @@ from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.ingest import pending
 from pipeline.ingest.name_sketch import sketched
-from pipeline.ingest.onboarding import Onboarding, OnboardingRules, look, wished
+from pipeline.ingest.onboarding import Onboarding, OnboardingRules, look, onboarding_candidate
 from pipeline.names import game_key
 from pipeline.settings import Onboarding as Limits
 from pipeline.settings import load
@@ -48,7 +48,7 @@ def _register(engine: Engine, *names: str, keys: Sequence[str] = ()) -> None:
         connection.execute(insert(registrations), rows)
 
 
-def _wish(name: str, how: How = "schema", prefix: str | None = None) -> OnboardingCandidate:
+def _candidate(name: str, how: How = "schema", prefix: str | None = None) -> OnboardingCandidate:
     return OnboardingCandidate(game_key(name), name, how, prefix)
 
 
@@ -84,50 +84,58 @@ def test_names_that_people_confuse_are_flagged_and_stay_apart(one: str, other: s
     """Case twins, NFC and NFD, full width and invisible marks: two games, two keys, and a person is told (C4)."""
     assert game_key(one) != game_key(other)
     assert alike is (look(one) == look(other))
-    roll = OnboardingRules([Onboarded(1, _wish(one), NOW)])
+    roll = OnboardingRules([Onboarded(1, _candidate(one), NOW)])
     assert ([one] if alike else []) == roll.confusable(other)
     assert roll.confusable(one) == []
-    assert [_wish(other)] == roll.plan([_wish(other)], LIMITS, NOW)  # who registers it means it
-    by_prefix = _wish(other, "prefix", other[0])
+    assert [_candidate(other)] == roll.plan([_candidate(other)], LIMITS, NOW)  # who registers it means it
+    by_prefix = _candidate(other, "prefix", other[0])
     assert ([] if alike else [by_prefix]) == roll.plan([by_prefix], LIMITS, NOW)
 
 
 @pytest.mark.parametrize(
-    ("wish", "limits", "expected"),
+    ("candidate", "limits", "expected"),
     [
-        (_wish("new"), LIMITS, None),
-        (_wish("old"), LIMITS, None),
-        (_wish("spam"), LIMITS, "ann refused it"),
-        (_wish("spam", "name"), LIMITS, "ann refused it"),
-        (_wish("spam", "approval"), LIMITS, None),
+        (_candidate("new"), LIMITS, None),
+        (_candidate("old"), LIMITS, None),
+        (_candidate("spam"), LIMITS, "ann refused it"),
+        (_candidate("spam", "name"), LIMITS, "ann refused it"),
+        (_candidate("spam", "approval"), LIMITS, None),
         (OnboardingCandidate(game_key("old"), "twin of old", "approval"), LIMITS, "belongs to the game 'old'"),
-        (_wish("new", "approval"), replace(LIMITS, max_games=3), "there are 3 games"),
-        (_wish("p 3", "prefix", "p"), replace(LIMITS, hourly_per_prefix=3), None),
-        (_wish("p 3", "prefix", "p"), replace(LIMITS, hourly_per_prefix=1), "has used up onboarding.hourly_per_prefix"),
-        (_wish("q 1", "prefix", "q"), replace(LIMITS, hourly_per_prefix=1), None),
-        (_wish("p 3", "prefix", "p"), replace(LIMITS, max_games=4), "fill their half"),
-        (_wish("new"), replace(LIMITS, max_games=4), None),
-        (_wish("P 1", "prefix", "P"), LIMITS, "it looks like 'p 1'"),
+        (_candidate("new", "approval"), replace(LIMITS, max_games=3), "there are 3 games"),
+        (_candidate("p 3", "prefix", "p"), replace(LIMITS, hourly_per_prefix=3), None),
+        (
+            _candidate("p 3", "prefix", "p"),
+            replace(LIMITS, hourly_per_prefix=1),
+            "has used up onboarding.hourly_per_prefix",
+        ),
+        (_candidate("q 1", "prefix", "q"), replace(LIMITS, hourly_per_prefix=1), None),
+        (_candidate("p 3", "prefix", "p"), replace(LIMITS, max_games=4), "fill their half"),
+        (_candidate("new"), replace(LIMITS, max_games=4), None),
+        (_candidate("P 1", "prefix", "P"), LIMITS, "it looks like 'p 1'"),
     ],
 )
-def test_why_a_name_does_not_become_a_game(wish: OnboardingCandidate, limits: Limits, expected: str | None) -> None:
+def test_why_a_name_does_not_become_a_game(
+    candidate: OnboardingCandidate, limits: Limits, expected: str | None
+) -> None:
     """Each limit has its own sentence; a registered schema meets neither the hour's nor the prefixes' limit."""
-    earlier = [_wish("old"), _wish("p 1", "prefix", "p"), _wish("p 2", "prefix", "p")]
+    earlier = [_candidate("old"), _candidate("p 1", "prefix", "p"), _candidate("p 2", "prefix", "p")]
     ages = [NOW - 9_000, NOW - 3_601, NOW - 3_599]
-    games = [Onboarded(number, wish, at) for number, (wish, at) in enumerate(zip(earlier, ages, strict=True), 1)]
+    games = [
+        Onboarded(number, candidate, at) for number, (candidate, at) in enumerate(zip(earlier, ages, strict=True), 1)
+    ]
     roll = OnboardingRules(games, {"spam": RefusedName("spam", "ann", None, NOW)})
-    told = roll.obstacle(wish, limits, NOW)
+    told = roll.obstacle(candidate, limits, NOW)
     assert (expected is None) == (told is None)
     assert (expected or "") in (told or "")
 
 
 _WISHES = st.lists(
     st.builds(
-        _wish,
+        _candidate,
         st.sampled_from(["a", "A", "b", "c", "d", "e", "f"]),
         st.sampled_from(["schema", "name", "approval"]),
     )
-    | st.builds(_wish, st.sampled_from(["pa", "pb", "pc", "qa", "qb"]), st.just("prefix"), st.sampled_from("pq")),
+    | st.builds(_candidate, st.sampled_from(["pa", "pb", "pc", "qa", "qb"]), st.just("prefix"), st.sampled_from("pq")),
     max_size=20,
 )
 
@@ -135,21 +143,21 @@ _WISHES = st.lists(
 @settings(deadline=None)
 @given(_WISHES, st.integers(1, 8), st.integers(0, 3))
 def test_a_plan_keeps_every_limit_and_once_done_is_empty(
-    wishes: list[OnboardingCandidate], most: int, hourly: int
+    candidates: list[OnboardingCandidate], most: int, hourly: int
 ) -> None:
     """No plan makes too many games, nor one key twice; after it was applied, planning again gives nothing."""
     limits = Limits(max_games=most, hourly_per_prefix=hourly)
     roll = OnboardingRules()
-    granted = roll.plan(wishes, limits, NOW)
+    granted = roll.plan(candidates, limits, NOW)
     assert not roll.games
     assert len(granted) <= most
-    assert len({wish.game_key for wish in granted}) == len(granted)
-    by_prefix = Counter(wish.prefix for wish in granted if wish.prefix)
+    assert len({candidate.game_key for candidate in granted}) == len(granted)
+    by_prefix = Counter(candidate.prefix for candidate in granted if candidate.prefix)
     assert all(count <= hourly for count in by_prefix.values())
     assert by_prefix.total() <= (most + 1) // 2
-    for wish in granted:
-        roll.add(wish, NOW)
-    assert roll.plan(wishes, limits, NOW) == []
+    for candidate in granted:
+        roll.add(candidate, NOW)
+    assert roll.plan(candidates, limits, NOW) == []
 
 
 # ---------------------------------------------------------------------------------------------------------- the driver
@@ -162,7 +170,7 @@ def test_registered_and_allowed_names_are_games_at_once(engine: Engine) -> None:
     assert {"racer": game_key("racer"), "puzzle": game_key("puzzle")} == ingest.known(ingest.admit(NOW))
     _register(engine, "late")
     assert {"racer", "puzzle", "late"} == set(ingest.known(ingest.admit(NOW)))
-    assert [(each.wish.game, each.wish.how) for each in store.onboarded(engine)] == [
+    assert [(each.candidate.game, each.candidate.how) for each in store.onboarded(engine)] == [
         ("racer", "schema"),
         ("puzzle", "name"),
         ("late", "schema"),
@@ -240,7 +248,7 @@ def test_a_key_never_belongs_to_two_names(engine: Engine) -> None:
     with pytest.raises(Refused, match=r"'second' cannot become a game: its key .* belongs to the game 'first'"):
         pending.approve(engine, limits, "second", "ann", None, NOW)
     assert store.approve(engine, OnboardingCandidate(key, "second", "approval"), NOW) is False
-    store.onboard(engine, [OnboardingCandidate(key, "second", "schema"), _wish("third")], NOW)
+    store.onboard(engine, [OnboardingCandidate(key, "second", "schema"), _candidate("third")], NOW)
     assert {"first", "third"} == _names(engine)
 
 
@@ -298,8 +306,8 @@ def test_a_game_is_neither_approved_again_nor_refused(engine: Engine) -> None:
 )
 def test_the_strongest_right_counts(name: str, expected: tuple[str, str | None] | None) -> None:
     """A schema before a name before the longest prefix that fits; nothing else makes a game by itself."""
-    wish = wished(name, Limits(names=("n", "r"), prefixes=("p", "pp", "n")), {game_key("r"): "r"})
-    assert expected == (None if wish is None else (wish.how, wish.prefix))
+    candidate = onboarding_candidate(name, Limits(names=("n", "r"), prefixes=("p", "pp", "n")), {game_key("r"): "r"})
+    assert expected == (None if candidate is None else (candidate.how, candidate.prefix))
 
 
 def test_lists_of_names_are_read_from_file_and_environment(tmp_path: Path) -> None:

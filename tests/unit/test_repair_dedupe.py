@@ -430,8 +430,8 @@ def test_a_page_submits_the_very_operation(world: World) -> None:
     assert "1 to dedupe." in " ".join(preview.lines)
     keys = [str(CHESS.key)]
     subjects = repairs.observe(world.paths, world.environment, world.engine, keys)
-    assert preview.wish.preview == dedupes.plan(world.paths, world.environment, keys, subjects)
-    assert (preview.wish.kind, preview.wish.targets) == ("dedupe", (f"game:{CHESS.key}",))
+    assert preview.intent.preview == dedupes.plan(world.paths, world.environment, keys, subjects)
+    assert (preview.intent.kind, preview.intent.targets) == ("dedupe", (f"game:{CHESS.key}",))
 
 
 def _finish(world: World, operation_id: str) -> Any:

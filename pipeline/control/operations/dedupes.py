@@ -74,7 +74,7 @@ def dedupe_each(
     return done, failed
 
 
-def wish(facts: Mapping[str, Any], actor: str, reason: str) -> Intent:
+def intent(facts: Mapping[str, Any], actor: str, reason: str) -> Intent:
     """Return the operation to submit."""
     return Intent("dedupe", tuple(f"game:{key}" for key in facts), actor, reason, {"games": sorted(facts)}, facts)
 

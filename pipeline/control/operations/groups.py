@@ -57,7 +57,7 @@ def plan(kind: str, names: Sequence[str], there: Mapping[str, Group]) -> dict[st
     return {name: [each.desired, each.version] for name, each in made.items()}
 
 
-def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Intent:
+def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Intent:
     """Return the operation to ask for; `undoes` is the one it is the inverse of."""
     targets = tuple(f"group:{name}" for name in facts)
     return Intent(kind, targets, actor, reason, {"groups": sorted(facts)}, facts, undoes=undoes)
@@ -117,7 +117,7 @@ def _end_old(world: ControlContext, operation: Operation) -> list[str]:
 
 def _see_stopped(world: ControlContext, operation: Operation) -> StepResult:
     there = read_groups(world.engine)
-    # Where somebody wished otherwise since, the last wish wins.
+    # Where somebody wished otherwise since, the last request wins.
     names = {name for name in operation.preview if name in there and there[name].desired == "stopped"}
     left = sorted(names & (open_runs(world.engine).keys() | active_drivers(world.engine).keys()))
     if left:
@@ -134,7 +134,7 @@ def _see_running(world: ControlContext, operation: Operation) -> StepResult:
     left = []
     for name in operation.preview:
         if name not in there or there[name].desired == "stopped":
-            continue  # somebody wished otherwise since: the last wish wins
+            continue  # somebody wished otherwise since: the last request wins
         driver = drivers.get(name)
         # A start may find a driver that nobody has asked to end yet: it goes on, and no new one comes.
         goes_on = operation.kind == "start" and name in runs and runs[name].stop_asked_at is None

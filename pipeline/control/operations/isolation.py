@@ -42,7 +42,7 @@ def suspects(ended: Sequence[Run], carried: Mapping[str, GameAssignment], now: f
     return sorted(common)[: max(1, len(common) // 2)] if common else []
 
 
-def wish(
+def intent(
     source: Group, ended: Sequence[Run], there: Mapping[str, GameAssignment], taken: Sequence[str], now: float
 ) -> Intent | None:
     """Return the operation that moves the suspects of a group into a new one, None where nothing is suspected.

@@ -63,7 +63,7 @@ class Plan:
         """What must still be so when the plan is applied."""
         return {each.game_key: [each.source, each.target, each.epoch] for each in self.moves}
 
-    def wish(self, actor: str, reason: str, undoes: str | None = None) -> Intent:
+    def intent(self, actor: str, reason: str, undoes: str | None = None) -> Intent:
         """Return the operation to ask for; `undoes` is the one it is the inverse of."""
         targets = (*(f"game:{each.game_key}" for each in self.moves), *(f"group:{name}" for name in self.desired))
         parameters: dict[str, Any] = {"assignments": {each.game_key: each.target for each in self.moves}}
@@ -198,7 +198,7 @@ def _assign(world: ControlContext, operation: Operation) -> StepResult:
 def release(world: ControlContext, operation: Operation) -> StepResult:
     """Wait until the old drivers, the first of what the preview says of each game, have let the games go.
 
-    One that somebody has assigned anew since, perhaps back to its old group, is waited for no more: the last wish wins.
+    One that somebody has assigned again since, perhaps back to its old group, is not waited for: the last request wins.
     """
     if not world.settings.store.leases:
         return StepResult("done", "Leases are off: nobody is asked to let go.")
@@ -234,7 +234,7 @@ def _take(world: ControlContext, operation: Operation) -> StepResult:
 
 def _is_taken(seat: GameAssignment, group: str, epoch: int, world: ControlContext) -> bool:
     if seat.epoch > epoch + 1:
-        return True  # somebody has moved it on since: the final wish wins
+        return True  # somebody has moved it on since: the last request wins
     return seat.held_by == group if world.settings.store.leases else seat.told_group == group
 
 

@@ -39,7 +39,7 @@ def plan(
     return {key: each.desired for key, each in made.items() if each.desired == left}
 
 
-def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Intent:
+def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Intent:
     """Return the operation to ask for; `undoes` is the one it is the inverse of."""
     targets = tuple(f"game:{key}" for key in facts)
     return Intent(kind, targets, actor, reason, {"games": sorted(facts)}, facts, undoes=undoes)

@@ -113,7 +113,7 @@ def plan_all(paths: Paths, environment: str, engine: Engine, choice: Mapping[str
     return plan("replay", [key for key, each in subjects.items() if each.schemas and not each.retired], subjects)
 
 
-def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, choice: Mapping[str, str | None]) -> Intent:
+def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, choice: Mapping[str, str | None]) -> Intent:
     """Return the operation to ask for; `choice` is which rows a replay takes, see `selection`."""
     targets = tuple(f"game:{key}" for key in facts)
     return Intent(kind, targets, actor, reason, {"games": sorted(facts), **choice}, facts)

@@ -41,7 +41,7 @@ def plan(kind: str, keys: Sequence[str], there: Mapping[str, GameAssignment]) ->
     return {key: [there[key].group, there[key].epoch] for key in chosen}
 
 
-def wish(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Intent:
+def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Intent:
     """Return the operation to ask for; `undoes` is the one it is the inverse of."""
     targets = tuple(f"game:{key}" for key in facts)
     return Intent(kind, targets, actor, reason, {"games": sorted(facts)}, facts, undoes=undoes)
@@ -101,7 +101,7 @@ def _see(world: ControlContext, operation: Operation) -> StepResult:
 
 def _is_back(seat: GameAssignment, operation: Operation) -> bool:
     if seat.retired_at is not None:
-        return True  # somebody has retired it again since: the final wish wins
+        return True  # somebody has retired it again since: the last request wins
     told = seat.told_group == seat.group and (seat.told_at or 0.0) > operation.asked_at
     return told and (seat.lane in {"RUN", "PAUSED", "QUARANTINED"} or (seat.cursor_seq or 0) >= seat.last_seq)
 

@@ -52,7 +52,7 @@ class Relief:
     """What is done for one dead group."""
 
     group: str
-    wish: Intent | None  # None: there is nothing to ask for, any more or yet
+    intent: Intent | None  # None: there is nothing to ask for, any more or yet
     alarm: str | None  # what a person should know; None: all of its games go
 
 
@@ -116,14 +116,14 @@ def plan(
             left = [game.game.game_key for game in placed.unplaced]
             room = most_room(placed.after, each.group)
             alarm = f"{said}. {len(left)} of its {len(mine)} games fit nowhere and stay: {join_limited(left)}; {room}."
-        wish = None
+        intent = None
         if placed.wanted:
             desired = {} if placed.unplaced else {each.group: ("running", "drained")}
             planned = replace(moves.plan(placed.wanted, there, groups, clock, loads), desired=desired)
             reason = f"{said[0].upper()}{said[1:]}."
-            wish = replace(planned.wish(CONTROLLER, reason), idempotency_key=each.key)
+            intent = replace(planned.intent(CONTROLLER, reason), idempotency_key=each.key)
             loads = replace(loads, groups=placed.after)  # who is relieved next finds what room is left then
-        made.append(Relief(each.group, wish, alarm))
+        made.append(Relief(each.group, intent, alarm))
     return made
 
 
@@ -161,17 +161,17 @@ class Evacuator:
         loads = read_loads(self.engine, clock, self.placement.most_games)
         alarms = []
         for each in plan(found, asked, read_assignments(self.engine), read_group_drivers(self.engine), loads, clock):
-            waits = None if each.wish is None else self._ask(each.group, each.wish)
+            waits = None if each.intent is None else self._ask(each.group, each.intent)
             alarms += [said for said in (each.alarm, waits) if said is not None]
         return alarms
 
-    def _ask(self, group: str, wish: Intent) -> str | None:
+    def _ask(self, group: str, intent: Intent) -> str | None:
         """Ask for a relief; return why it has to wait, None where it has not."""
         try:
-            operation = ask(self.engine, wish)
+            operation = ask(self.engine, intent)
         except Refused as refused:  # such as a game that belongs to another operation now: the next look asks again
             return f"group {group} waits for its relief: {refused}"
-        _log.warning("operation %s: %s", operation.operation_id[:8], wish.reason)
+        _log.warning("operation %s: %s", operation.operation_id[:8], intent.reason)
         return None
 
     def _tell(self, alarms: Sequence[str]) -> None:

@@ -99,11 +99,13 @@ class Supervisor:
     def _isolate(self, group: store.Group, now: float) -> None:
         """Ask for what a group's death asks for: that its suspects get a group of their own."""
         ended = store.ended_runs(self.engine, now - restart_policy.WINDOW_SECONDS)[group.name]
-        wish = isolation.wish(group, ended, read_assignments(self.engine), list(store.read_groups(self.engine)), now)
-        if wish is None:
+        intent = isolation.intent(
+            group, ended, read_assignments(self.engine), list(store.read_groups(self.engine)), now
+        )
+        if intent is None:
             return
         try:
-            ask(self.engine, wish)
+            ask(self.engine, intent)
         except Refused as refused:
             _log.warning("group %s: its suspects stay: %s", group.name, refused)
 
