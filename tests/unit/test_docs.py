@@ -30,7 +30,7 @@ from pipeline.streams.split import OWN_COLUMNS
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(
-    page for page in (ROOT / "README.md", *DOCS.glob("*.md"), *DOCS.glob("decisions/*.md")) if page.name != "plan.md"
+    page for page in (*ROOT.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("decisions/*.md")) if page.name != "plan.md"
 )
 PACKAGES = ("app", "grants", "listeners", "pipeline", "protos")
 PLACE = re.compile(r"`((?:app|grants|listeners|pipeline|protos|tests)/[\w./]+\.\w+)(?:::(\w+))?`")
@@ -270,9 +270,10 @@ def test_named_files_and_tests_exist(path: Path) -> None:
         assert not function or function in functions(ROOT / file), f"{file}::{function}"
 
 
-def test_every_step_of_the_walk_has_a_place_and_a_guard() -> None:
-    """A step of the datum's walk names a module and a test."""
-    for step, where, guard in table_rows(entries(page("walk.md"))["The datum's walk"]):
+@pytest.mark.parametrize("walk", ["The datum's walk", "The click's walk"])
+def test_every_step_of_a_walk_has_a_place_and_a_guard(walk: str) -> None:
+    """A step of a walk names a module and a test."""
+    for step, where, guard in table_rows(entries(page("walk.md"))[walk]):
         assert PLACE.search(where), step
         assert all(function for _, function in PLACE.findall(guard)), step
         assert PLACE.search(guard), step
