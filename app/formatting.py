@@ -65,7 +65,6 @@ _OPERATIONS: Final[Mapping[str, str]] = MappingProxyType(
         "needs_human": "▲ needs a person",
         "succeeded": "✓ succeeded",
         "failed": "✕ failed",
-        "compensated": "↶ taken back",
     }
 )
 _STEPS: Final[Mapping[str, str]] = MappingProxyType({"running": "◐ waits", "done": "✓ done", "failed": "✕ failed"})

@@ -18,7 +18,6 @@ MALFORMED: Final = GameKey("malformed_wrapper")
 
 _SLUG_LENGTH: Final = 40
 _HASH_LENGTH: Final = 12
-_KEY: Final = re.compile(r"[a-z0-9][a-z0-9_]{0,39}_[a-z2-7]{12}")
 _GROUP: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _SECURABLE_PART: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 
@@ -38,11 +37,6 @@ def game_key(name: str) -> GameKey:
 def is_game_name(name: str) -> bool:
     """Tell whether a name may identify a game: 1 to 256 bytes of UTF-8 without NUL."""
     return "\0" not in name and 1 <= len(name.encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES
-
-
-def is_game_key(text: str) -> bool:
-    """Tell whether a text has the form of a game key (it may still belong to no game)."""
-    return _KEY.fullmatch(text) is not None
 
 
 def is_group_name(text: str) -> bool:

@@ -37,11 +37,6 @@ class UnmetIntent(NamedTuple):
     reads: bool | None  # after the plan; None: not known
     sentence: str
 
-    @property
-    def as_wished(self) -> bool:
-        """Whether it is as it was wished, and was before."""
-        return self.reads is self.intent.read
-
 
 def effects(before: Resolver, after: Resolver, changes: Iterable[Change]) -> Iterator[Effect]:
     """Yield all changes of reading, of those who are changed and all they count for."""

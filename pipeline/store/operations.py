@@ -18,9 +18,9 @@ from pipeline.store import audit
 from pipeline.store.leases import store_now
 from pipeline.store.tables import operation_steps, operation_targets, operations
 
-State = Literal["planned", "running", "verifying", "needs_human", "succeeded", "failed", "compensated"]
+State = Literal["planned", "running", "verifying", "needs_human", "succeeded", "failed"]
 """`planned`: nothing was done yet. `running`: steps are being taken. `verifying`: all is done, its effect is not seen
-yet. `needs_human`: it cannot go on by itself. `compensated`: what was done was taken back."""
+yet. `needs_human`: it cannot go on by itself."""
 
 StepState = Literal["running", "done", "failed"]
 OPEN: Final[tuple[State, ...]] = get_args(State)[:4]

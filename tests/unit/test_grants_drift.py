@@ -153,7 +153,7 @@ def test_use_that_somebody_reads_by_is_told_with_who_and_not_taken() -> None:
     )
     forced = plan(observed, [AccessIntent("readers", NO_GAME, read=False, reason="r")], managed, NOW)
     assert forced.is_empty
-    assert [each.as_wished for each in forced.unmoved] == [False, False]
+    assert [each.reads is each.intent.read for each in forced.unmoved] == [False, False]
     assert "readers keeps USE_SCHEMA on schema main.games: " in forced.unmoved[0].sentence
 
 

@@ -88,7 +88,7 @@ def test_a_grant_gives_what_is_missing_from_the_top_down() -> None:
     assert said(plan(observed, [gives("ann@x", "go")], managed, NOW)) == ["+SELECT main.games.go ann@x"]
     again = plan(observed, [gives("ANN@X", "chess")], managed, NOW)
     assert again.is_empty
-    assert [(each.as_wished, each.sentence) for each in again.unmoved] == [(True, "ann@x reads chess already.")]
+    assert [(each.reads, each.sentence) for each in again.unmoved] == [(True, "ann@x reads chess already.")]
 
 
 def test_what_a_group_has_or_gets_is_not_given_twice() -> None:
@@ -208,7 +208,7 @@ def test_who_reads_on_by_a_group_is_named_with_the_group_and_the_place() -> None
         picture(inherited, groups={"ann@x": {"team"}, "team": {"readers"}}), gives("ann@x", "chess")
     )
     (still,) = plan(observed, [takes("ann@x", "chess")], managed, NOW).unmoved
-    assert (still.reads, still.as_wished) == (True, False)
+    assert (still.reads, still.intent.read) == (True, False)
     assert still.sentence == (
         "ann@x still reads chess by SELECT on schema main.games by group team in readers: revoke there, which turnout "
         "does not do, or take it out of the group."
