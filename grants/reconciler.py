@@ -113,7 +113,7 @@ class AccessReconciler:
             prepared = proposals.prepare(world.engine, catalog, world.settings.access, mine)
             if prepared.plan.is_empty:
                 continue
-            ask(world.engine, prepared.to_intent(CONTROLLER, "The time of it has come."))
+            ask(world.engine, prepared.to_intent(CONTROLLER, "Access expired."))
 
     def _tell(self, problem: str | None) -> None:
         if problem is not None and problem != self._problem:

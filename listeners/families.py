@@ -116,7 +116,7 @@ def _groups(known: Snapshot) -> Iterator[Metric]:
     groups = known.groups.items()
     yield _gauge(
         "group_heartbeat_timestamp_seconds",
-        "When the group's driver last told that it is alive.",
+        "Time of the last heartbeat of the group's driver.",
         ("group",),
         (((name,), totals.heartbeat_at) for name, totals in groups),
     )
@@ -153,7 +153,7 @@ def _groups(known: Snapshot) -> Iterator[Metric]:
 def _queries(known: Snapshot) -> Iterator[Metric]:
     yield _gauge(
         "query_batch_duration_seconds",
-        "How long each phase of the query's last micro-batch took, as Spark told.",
+        "How long each phase of the query's last micro-batch took, as Spark reports.",
         ("query", "phase"),
         (
             ((name, phase), milliseconds / 1000)
@@ -163,7 +163,7 @@ def _queries(known: Snapshot) -> Iterator[Metric]:
     )
     yield _counter(
         "query_input_rows",
-        "Rows read by the query, as Spark told; a batch that reads its input twice counts twice.",
+        "Rows read by the query, as Spark reports; a batch that reads its input twice counts twice.",
         ("query",),
         (((name,), totals.input_rows) for name, totals in known.queries.items()),
     )

@@ -45,7 +45,7 @@ def draw(environment: Environment, look: AccessState, known: ResolvedCatalog) ->
             key=WHO,
             format_func=look.label,
             index=None,
-            placeholder="choose somebody",
+            placeholder="choose a principal",
         )
     key, who = st.session_state.get(GAME), st.session_state.get(WHO)
     if key is None or who is None:
@@ -115,7 +115,7 @@ def _draw_history(environment: Environment, key: str, who: str) -> None:
         st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
     if not past:
-        st.info("Nothing: what is read here was given by somebody else, or by a group.")
+        st.info("No grant of turnout: access comes from another grantor or from a group.")
         return
     st.dataframe(
         pd.DataFrame(_row(each) for each in past),

@@ -21,7 +21,7 @@ from pipeline.errors import Refused
 _PLACE: Final = "access_change"
 DO, GAMES, WHO = "access_do", "access_games", "access_who"
 LINKED: Final = {"do": DO, "of_games": GAMES, "to": WHO}
-DOES: Final = {"give": "Give to read", "take": "Take away"}
+DOES: Final = {"give": "Grant read", "take": "Revoke"}
 _REASON, _TICKET, _UNTIL = "access_reason", "access_ticket", "access_until"
 _NOTES: Final = "access_notes"  # by request: what came of the last decision
 _MOST_SHOWN: Final = 25
@@ -56,7 +56,7 @@ def draw_change(environment: Environment, look: AccessState) -> None:
                 st.form_submit_button(
                     "Request access…", on_click=_offer, args=(environment,), kwargs={"as_request": True},
                     key="preview_request", type="secondary" if barred is not None else "tertiary",
-                    help="An access admin who is somebody else decides about it.",
+                    help="Another access admin decides.",
                 )  # fmt: skip
         if barred is not None:
             st.caption(formatting.escaped(f"{barred} You can request it: an access admin decides."))

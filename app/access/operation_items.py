@@ -24,7 +24,7 @@ _TEXTS: Final[dict[State, str]] = {
 }
 _NEVER_TRIED: Final = "○ not tried"
 _COLUMNS: Final = {
-    "state": st.column_config.TextColumn("How far", width=170),
+    "state": st.column_config.TextColumn("Status", width=170),
     "who": st.column_config.TextColumn("Who", width=220),
     "what": st.column_config.TextColumn("What", width=190),
     "where": st.column_config.TextColumn("Where", width=330),
@@ -48,7 +48,7 @@ def draw(environment: Environment, operation: Operation) -> None:
         hide_index=True,
         height=min(36 * (len(rows) + 1), 400),
         column_config=_COLUMNS,
-        alt="The changes of the catalog that this operation makes, those that failed first.",
+        alt="The catalog changes that this operation makes, those that failed first.",
         key=f"items_{operation.operation_id}",
     )
 
@@ -57,7 +57,7 @@ def summary(found: tuple[Item, ...], *, is_open: bool) -> str:
     """Count the changes by how far they are, what failed first."""
     counts = Counter(each.state for each in found)
     told = ", ".join(f"{counts[state]} {_text(state, is_open=is_open)[2:]}" for state in _ORDER if counts[state])
-    return f"{len(found)} change{'' if len(found) == 1 else 's'} of the catalog: {told}."
+    return f"{len(found)} catalog change{'' if len(found) == 1 else 's'}: {told}."
 
 
 def _turn(item: Item) -> tuple[int, int]:

@@ -44,7 +44,7 @@ def preview_change(
     if not wishes:
         raise Refused("Choose games and principals first.")
     if not reason.strip():
-        raise Refused("A reason is needed: those who ask later will want it.")
+        raise Refused("Enter a reason. It is kept in the audit log.")
     if len(wishes) > MOST_CELLS:
         raise Refused(
             f"That is {len(wishes)} cells; from this page it is {MOST_CELLS} at most. Choose fewer, "
@@ -104,8 +104,8 @@ def preview_findings(
     if act != "ignore":
         return preview_change(environment, [wish_about(each, act, reason) for each in findings], reason)
     if not reason.strip():
-        raise Refused("To ignore a finding needs a reason: whoever sees it next reads it.")
-    lines = ["Left as it is from now on; it stays counted.", *(each.sentence for each in findings)]
+        raise Refused("Enter a reason for ignoring this finding. It is shown with the finding.")
+    lines = ["It stays as it is and is counted.", *(each.sentence for each in findings)]
     intent = operations.Intent(_IGNORE, (), services.actor(), reason.strip())
     ask = partial(_ignore, environment, tuple(findings))
     return Preview(intent, tuple(lines), len(findings), time.time(), ask=ask, label="Leave as it is")
@@ -199,7 +199,7 @@ def _preview(
         return tuple(f"{formatting.principal_text(each.principal)}: {seen.game(each.key)}" for each in effects)
 
     made, ended = planned.change_set.made, planned.change_set.ended
-    lines = [f"{formatting.count(len(gains))} cells come to read, {formatting.count(len(loses))} no longer do."]
+    lines = [f"{formatting.count(len(gains))} cells gain read access, {formatting.count(len(loses))} lose it."]
     if made or ended:
         lines.append(f"turnout keeps {len(made)} new entitlements, and ends {len(ended)}.")
     if intent.parameters["wishes"]:
@@ -209,8 +209,8 @@ def _preview(
         f"Who comes to read what ({len(gains)})": cells(gains),
         f"Who no longer reads what ({len(loses)})": cells(loses),
         f"Of whom it is not known ({len(other)})": tuple(each.sentence for each in other),
-        f"Not as asked for, and what would help ({len(unmoved)})": tuple(unmoved),
-        f"Statements ({len(planned.changes)} changes of the catalog)": tuple(
+        f"Not as requested, and what would help ({len(unmoved)})": tuple(unmoved),
+        f"Statements ({len(planned.changes)} catalog changes)": tuple(
             each for change in planned.changes for each in proposals.statements(change)
         ),
     }

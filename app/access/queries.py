@@ -197,7 +197,7 @@ def _newest(store: Engine) -> tuple[float | None, str | None]:
 def _known(store: str, read_at: float, _environment: Environment) -> ResolvedCatalog:  # noqa: ARG001 - the two are the cache's key
     observed = snapshot.read(engine(_environment)).observed
     if observed is None:
-        raise Refused("The picture of the catalog is gone. Look again.")
+        raise Refused("The snapshot of the catalog is gone. Reload the page.")
     resolver = Resolver(observed)
     order = list(KINDS)
     there = sorted(observed.directory.principals.items(), key=lambda pair: (order.index(pair[1].kind), pair[0]))

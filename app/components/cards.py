@@ -87,7 +87,7 @@ def _obstacles(row: GameRow, steering: ControlState, facts: Facts) -> tuple[dict
     if facts.decision.desired == "paused":
         why["pause"], instead["pause"] = "It is paused already.", "Resume it."
     else:
-        why["resume"], instead["resume"] = "It is not paused.", "Pause it, if nothing more shall land."
+        why["resume"], instead["resume"] = "It is not paused.", "Pause it to stop new rows from landing."
     if not [name for name in steering.fleet.groups if name != row.group]:
         why["move"] = "There is no other group."
         instead["move"] = "Make one under Groups."
@@ -134,7 +134,7 @@ def _obstacle(kind: str, name: str, steering: ControlState) -> tuple[str | None,
     if name not in steering.groups:
         return "Nobody has registered this group.", "Make it known, with this name, under “Make a group”."
     if kind != "drain" and steering.groups[name].backend == "none":
-        return f"Somebody else starts group {name}, which has no backend.", (
+        return f"turnout does not start group {name}, which has no backend.", (
             "Do it there, or let the controller start it: Change… below."
         )
     try:

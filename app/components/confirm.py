@@ -63,7 +63,7 @@ def confirmation_phrase(intent: Intent, games: int) -> str | None:
 def validation_error(intent: Intent, games: int, reason: str, typed: str) -> str | None:
     """Say what is missing for an intent to be asked for; None when nothing is."""
     if level(intent) > 1 and not reason.strip():
-        return "A reason is needed: those who ask later will want it."
+        return "Enter a reason. It is kept in the audit log."
     wanted = confirmation_phrase(intent, games)
     if wanted is not None and " ".join(typed.split()) != wanted:
         what = "cell" if intent.kind == ACCESS else "game"
@@ -112,7 +112,7 @@ def draw_confirmation(environment: Environment, place: str, items: Items | None 
         if kept.done is not None:
             st.text(f"✓ {formatting.shown(kept.done)}")
         if kept.preview is None or kept.is_over:
-            st.button("Put away", key=f"drop_{place}", on_click=_drop, args=(place,))
+            st.button("Dismiss", key=f"drop_{place}", on_click=_drop, args=(place,))
 
 
 def draw_refused(refused: str) -> None:
@@ -151,13 +151,13 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
             st.text_input(f"Type {wanted} to confirm", key=_field("typed", intent), max_chars=40, autocomplete="off")
         with st.container(horizontal=True):
             st.form_submit_button(
-                preview.label or f"Ask to {verb(intent)}",
+                preview.label or f"Submit {verb(intent)}",
                 key=f"ask_{place}",
                 on_click=_confirm,
                 args=(environment, place, preview),
                 disabled=barred is not None,
             )
-            st.form_submit_button("Drop it", key=f"dropped_{place}", on_click=_drop, args=(place,), type="tertiary")
+            st.form_submit_button("Cancel", key=f"dropped_{place}", on_click=_drop, args=(place,), type="tertiary")
     if barred is not None:
         st.caption(formatting.escaped(barred))
 
@@ -203,7 +203,7 @@ def _drop(place: str) -> None:
 
 def _draw_asked(environment: Environment, operation_id: str, items: Items | None) -> None:
     """Say that it was asked for, which is not that it was done, and how it stands now."""
-    operation_link(operation_id, f"Asked for: operation {operation_id[:8]}")
+    operation_link(operation_id, f"Submitted: operation {operation_id[:8]}")
     try:
         seen = control_queries.one_operation(environment, operation_id)
     except Refused as refused:

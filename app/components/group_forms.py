@@ -74,7 +74,7 @@ def _draw_form(environment: Environment, seen: Group, now: Group, barred: str | 
     place = _place(seen.name)
     if now.version > seen.version:
         lines = group_proposals.what_changed(seen, now, environment.settings.spark.master)
-        st.warning("Somebody else has changed this group since you opened this form.", icon=":material/group:")
+        st.warning("This group was changed after you opened this form.", icon=":material/group:")
         draw_lines(lines)
     with st.form(f"form_{place}", enter_to_submit=False, border=False):
         with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -203,7 +203,7 @@ def _draw_offer(environment: Environment, place: str) -> None:
         if kept.refused is not None:
             draw_refused(kept.refused)
         if kept.proposal is None or kept.done is not None:
-            st.button("Put away", key=f"drop_{place}", on_click=_drop, args=(place,))
+            st.button("Dismiss", key=f"drop_{place}", on_click=_drop, args=(place,))
 
 
 def _draw_proposal(environment: Environment, place: str, proposal: Proposal) -> None:
@@ -222,7 +222,7 @@ def _draw_proposal(environment: Environment, place: str, proposal: Proposal) -> 
                 args=(environment, place, proposal),
                 disabled=barred is not None,
             )
-            st.form_submit_button("Drop it", key=f"dropped_{place}", on_click=_drop, args=(place,), type="tertiary")
+            st.form_submit_button("Cancel", key=f"dropped_{place}", on_click=_drop, args=(place,), type="tertiary")
     _draw_barred(barred)
 
 

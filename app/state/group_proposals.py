@@ -41,7 +41,7 @@ class Proposal:
     def lacking(self, reason: str) -> str | None:
         """Say what is missing for it to be written; None when nothing is."""
         if self.disturbs and not reason.strip():
-            return "A reason is needed: those who ask later will want it."
+            return "Enter a reason. It is kept in the audit log."
         return None
 
 
@@ -62,7 +62,7 @@ def preview_make(environment: Environment, group: Group) -> Proposal:
     lines.append(
         "The controller starts its driver."
         if group.backend != "none"
-        else f"Somebody else starts its driver: `turnout groups run {group.name}`."
+        else f"turnout does not start its driver. Run `turnout groups run {group.name}`."
     )
     lines.append(
         f"{waiting} games wait for a group, and may go there." if waiting else "No game moves there by itself."
@@ -87,7 +87,7 @@ def preview_change(environment: Environment, seen: Group, then: Group) -> Propos
         raise Refused("\n".join([_overtaken(seen), *([] if now is None else what_changed(seen, now, master))]))
     lines = group_changes.rendered(seen, then, master)
     if not lines:
-        raise Refused(f"Nothing to change: group {seen.name} is so already.")
+        raise Refused(f"Nothing to change: group {seen.name} is already in that state.")
     effects = group_changes.effects(seen, then, loads.groups.get(seen.name))
     return _proposal(seen, then, [f"group {seen.name}", *lines, *effects], disturbs=bool(effects))
 
@@ -117,7 +117,7 @@ def write(environment: Environment, proposal: Proposal, reason: str) -> str:
 
 
 def _overtaken(seen: Group) -> str:
-    return f"Somebody else has changed group {seen.name} since you looked. Look again, and ask again."
+    return f"Group {seen.name} was changed after you opened it. Review it and try again."
 
 
 def _proposal(seen: Group | None, then: Group, lines: Sequence[str], *, disturbs: bool) -> Proposal:

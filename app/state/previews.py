@@ -66,7 +66,7 @@ def preview_move(environment: Environment, keys: Sequence[str], group: str | Non
         Refused: it cannot be, there is nothing to move, or the control store cannot be read.
     """
     if not keys or group is None:
-        raise Refused("Choose what to move, and the group that shall carry it.")
+        raise Refused("Choose the games to move and their new group.")
     with services.reading():
         store, now = services.engine(environment), time.time()
         there, loads = read_assignments(store), _loads(environment, store, now)
@@ -112,8 +112,14 @@ def preview_proposed(environment: Environment) -> Preview:
     lines = lines_of(placed, even, trigger)
     if not plan.moves:
         told = [_named(line, there) for line in lines]
+        why = "no group has room for the games that must move, and no move improves the balance."
         raise Refused(
-            "\n".join(["Nothing to move: nobody who must leave fits elsewhere, and no move evens out.", *told])
+            "\n".join(
+                [
+                    f"Nothing to move: {why}",
+                    *told,
+                ]
+            )
         )
     return _preview(plan.intent(services.actor(), ""), [*lines, moves.rendered(plan, there)[-1]], there)
 
@@ -129,7 +135,7 @@ def preview_groups(environment: Environment, kind: str, names: Sequence[str]) ->
         there = read_assignments(store)
         facts = groups.plan(kind, names, read_groups(store))
     if not facts:
-        raise Refused(f"Nothing to {kind}: {', '.join(names) or 'no group'} is so already.")
+        raise Refused(f"Nothing to {kind}: {', '.join(names) or 'no group'} is already in that state.")
     counts = Counter(each.group for each in there.values() if each.group is not None)
     return _preview(groups.intent(kind, facts, services.actor(), ""), groups.rendered(kind, facts, counts), there)
 
@@ -311,11 +317,11 @@ def writing() -> Iterator[None]:
     try:
         yield
     except Stale as stale:
-        raise Refused("Somebody else has changed this operation since you looked. Look again.") from stale
+        raise Refused("This operation was changed after you opened it. Reload it.") from stale
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         raise Refused(
-            f"The control store did not answer: {reason}. Try again: what is confirmed twice is asked for once."
+            f"The control store did not answer: {reason}. Try again. Confirming twice submits one operation."
         ) from error
 
 

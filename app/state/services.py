@@ -167,7 +167,8 @@ def catalog_answers(environment: Environment) -> Iterator[None]:
         _catalog.clear()
         start = _HOW_TO_START.get(environment.settings.access.catalog, "")
         raise Refused(
-            f"The catalog does not answer: {away}{start} Nothing was asked for; streams and other pages go on."
+            f"The catalog does not answer: {away}{start} Nothing was submitted. "
+            "Streams and other pages are not affected."
         ) from away
 
 
@@ -188,7 +189,7 @@ def reading() -> Iterator[None]:
         ) from error
     except ValueError as error:  # a column that is no JSON
         raise Refused(
-            f"A row of the control store makes no sense: {error}. Look with `turnout audit verify`."
+            f"The control store contains an invalid row: {error}. Look with `turnout audit verify`."
         ) from error
 
 

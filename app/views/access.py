@@ -15,7 +15,7 @@ from app.state.services import Environment
 _VIEW: Final = "access_view"
 _VIEWS: Final[Mapping[str, str]] = {
     "why": "Why",
-    "change": "Give and take",
+    "change": "Grant and revoke",
     "requests": "Requests",
     "drift": "Drift",
     "ending": "Ending soon",
@@ -109,10 +109,10 @@ def _draw_state(environment: Environment, look: AccessState) -> None:
     if look.known is None:
         st.info(f"{_WHERE[kind]} Fleet and the other pages do not need it.", icon=":material/cloud_off:")
     elif _is_late(environment, look.known, look):
-        st.warning(f"The picture of the catalog is old. {_WHERE[kind]}", icon=":material/history_toggle_off:")
+        st.warning(f"The snapshot of the catalog is old. {_WHERE[kind]}", icon=":material/history_toggle_off:")
     if look.controller_runs is False:
         st.warning(
-            "No controller runs: nobody reads the catalog, what is asked for waits, and nothing ends by itself. "
+            "No controller runs: the catalog is not read, operations wait, and grants do not expire. "
             "Start `turnout controller run`.",
             icon=":material/hourglass_disabled:",
         )

@@ -23,12 +23,12 @@ _COLUMNS = {
     "at": st.column_config.TextColumn("At", width=170),
     "place": st.column_config.TextColumn("Entry", width=120),
     "actor": st.column_config.TextColumn("Who", width=110),
-    "action": st.column_config.TextColumn("Did", width=90),
+    "action": st.column_config.TextColumn("Action", width=90),
     "phase": st.column_config.TextColumn("Phase", width=175),
     "targets": st.column_config.TextColumn("To", width=300),
     "page": st.column_config.LinkColumn("Operation", display_text=r"operation=(.{8})", width=100),
     "reason": st.column_config.TextColumn("Why", width=220),
-    "executor": st.column_config.TextColumn("Through", width=200),
+    "executor": st.column_config.TextColumn("Executed by", width=200),
 }
 
 
@@ -84,7 +84,7 @@ def _draw_filters() -> AuditFilter:
         until = st.date_input("To", today, key="until", bind="query-params", format="YYYY-MM-DD", width=150)
         texts = [
             st.text_input(label, key=key, bind="query-params", type="search", placeholder="all") or ""
-            for label, key in (("Who", "who"), ("Did", "did"), ("To which game or group", "what"))
+            for label, key in (("Who", "who"), ("Action", "did"), ("To which game or group", "what"))
         ]
     return AuditFilter(since.isoformat(), until.isoformat(), *texts)
 

@@ -169,7 +169,7 @@ def _draw_evidence(fleet: Fleet, row: GameRow, trend: Trend | None) -> None:
         "Rows": formatting.count(told.rows_total if told is not None else None),
         "Rejects": formatting.count(told.rejects_total if told is not None else None),
         "Generation": str(row.generation),
-        "Last told": f"{formatting.age(fleet.read_at - told.updated_at)} ago"
+        "Last report": f"{formatting.age(fleet.read_at - told.updated_at)} ago"
         if told is not None
         else formatting.UNKNOWN_VALUE,
     }

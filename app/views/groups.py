@@ -32,7 +32,7 @@ _COLUMNS = {
     "share": st.column_config.TextColumn("Full", width=55, help="A dash where it is not limited."),
     "headroom": st.column_config.TextColumn("Headroom", width=90, help="Cores that are left."),
     "deaths": st.column_config.TextColumn("Died, last hour", width=170, help="Of those the controller has started."),
-    "desired": st.column_config.TextColumn("Wanted", width=75),
+    "desired": st.column_config.TextColumn("Desired state", width=105),
     "backend": st.column_config.TextColumn("Started by", width=110),
     "priority": st.column_config.TextColumn("Priority", width=70, help="Of the games it is for."),
     "error": st.column_config.TextColumn("Error", width=240),
@@ -83,7 +83,7 @@ def _draw_controller(steering: ControlState) -> None:
         st.warning(formatting.escaped(steering.alarm), icon=":material/crisis_alert:")
     if steering.controller_runs is False:
         st.warning(
-            "No controller runs: what is asked for waits, and no driver that dies is started again. "
+            "No controller runs: operations wait, and drivers that die are not restarted. "
             "Start `turnout controller run`.",
             icon=":material/hourglass_disabled:",
         )
@@ -98,7 +98,9 @@ def _sentence(count: int, silent: list[str], stopped: int) -> str:
         return "Every group is stopped, as is wanted"
     if not silent and stopped:
         return (
-            f"All {count} groups' drivers that shall run are alive" if count > 1 else "The only driver wanted is alive"
+            f"All {count} enabled groups have a live driver"
+            if count > 1
+            else "The only enabled group has a live driver"
         )
     if not silent:
         return "The only group's driver is alive" if count == 1 else f"All {count} groups' drivers are alive"

@@ -25,7 +25,7 @@ _COLUMNS = {
     "targets": st.column_config.TextColumn("Of", width=260),
     "actor": st.column_config.TextColumn("Who", width=100),
     "reason": st.column_config.TextColumn("Why", width=200),
-    "asked": st.column_config.TextColumn("Asked for", width=165),
+    "asked": st.column_config.TextColumn("Submitted", width=165),
     "took": st.column_config.TextColumn("Took", width=70),
     "outcome": st.column_config.TextColumn("Outcome", width=320),
 }

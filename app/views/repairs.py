@@ -37,7 +37,7 @@ _REPAIRS: Final[Mapping[str, str]] = {
     "retry": "Retry: a stream that was parked or waits runs again at once, with all of its attempts.",
     "replay": "Replay: rows in quarantine that decode today go into their table; the others stay.",
     "dedupe": "Dedupe: second copies of rows are removed from a table in one commit; one copy of each row stays.",
-    "rebuild": "Rebuild: a table is made anew from bronze, and replaced in one commit.",
+    "rebuild": "Rebuild: write a new table from bronze and replace the old one in one commit.",
 }
 _CLASSES = {
     "expected": "another owner was first",

@@ -50,7 +50,7 @@ def ignore(engine: Engine, settings: Settings, findings: Sequence[Finding], acto
     """
     require(current(settings, engine), actor, _IGNORE)
     if not reason.strip():
-        raise Refused("To ignore a finding needs a reason: whoever sees it next reads it.")
+        raise Refused("Enter a reason for ignoring this finding. It is shown with the finding.")
     targets = tuple(proposals.target(each.principal or "deleted") for each in findings)
     marks = [each.mark for each in findings]
     act = audit.Act(actor, _IGNORE, targets, None, {"findings": marks, "reason": reason})

@@ -79,7 +79,7 @@ class Executor:
         access, catalog = world.settings.access, self._open()
         planned = proposals.replan(world.engine, catalog, access, operation)
         if planned.plan.fingerprint != operation.preview.get("fingerprint"):
-            raise Refused("Nothing was done: it has changed since you looked. Look again, and ask again.")
+            raise Refused("Nothing was done: it has changed since you looked. Review it and try again.")
         proposals.require_allowed(world.engine, world.settings, catalog, planned, operation)
         ledger.write(world.engine, operation, planned.plan.change_set)
         return f"It is as it was shown: {len(planned.plan.changes)} changes to make."
@@ -215,4 +215,4 @@ def _done(operation: Operation) -> str:
     effects: list[Any] = operation.preview["effects"]
     gains, loses = sum(each[3] is True for each in effects), sum(each[2] is True for each in effects)
     by = "" if operation.actor != CONTROLLER else "By itself: "
-    return f"{by}{gains} came to read, {loses} no longer do."
+    return f"{by}{gains} gained read access, {loses} lost it."

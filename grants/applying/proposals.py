@@ -191,7 +191,7 @@ def lines(prepared: AccessProposal) -> list[str]:
     gains = sum(each.then is True for each in planned.effects)
     loses = sum(each.was is True for each in planned.effects)
     kept = len(planned.change_set.made), len(planned.change_set.ended)
-    comes = f"{gains} come to read, {loses} no longer do; {len(planned.changes)} changes of the catalog"
+    comes = f"{gains} gain read access, {loses} lose it; {len(planned.changes)} catalog changes"
     return [*told, *changes, f"{comes}; {kept[0]} entitlements begin, {kept[1]} end."]
 
 

@@ -51,7 +51,7 @@ def ask(engine: Engine, requester: str, wishes: Sequence[Mapping[str, Any]], rea
         Refused: no reason is given, or the requester has too many that are not decided yet.
     """
     if not reason.strip():
-        raise Refused("A request needs a reason: whoever decides about it reads it.")
+        raise Refused("Enter a reason. The access admin who decides reads it.")
     request_id, asked = uuid.uuid4().hex, _cells(wishes)
     act = audit.Act(requester, "request access", _targets(wishes), None, {"request": request_id, "reason": reason})
     with engine.begin() as connection:

@@ -62,7 +62,7 @@ class Embedded(Databricks):
             return Probe(False, str(error))
         except NotFound:
             return Probe(
-                None, f"{table.securable.full_name} was made anew or dropped meanwhile; read the catalog again."
+                None, f"{table.securable.full_name} was recreated or dropped meanwhile; read the catalog again."
             )
         return Probe(True, f"The catalog gave {principal} credentials for {location}.")
 

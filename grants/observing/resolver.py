@@ -38,7 +38,7 @@ _NO_KEYS: Final[frozenset[str]] = frozenset()
 _SELECTS: Final = (SELECT, ALL_PRIVILEGES)
 
 Chains = Mapping[str, tuple[str, ...]]
-"""Whose grants count for somebody: folded name → the shortest chain of groups to it."""
+"""Whose grants count for a principal: folded name → the shortest chain of groups to it."""
 
 Holding = tuple[Securable, str, str]
 """A direct assignment: securable, folded principal, privilege."""

@@ -9,7 +9,7 @@ from grants.model import Securable
 Standing = Literal["active", "inactive", "gone"]
 
 OWNERSHIP: Final = "ownership"
-"""What stands for a privilege where somebody has it because the securable belongs to them."""
+"""What stands for a privilege that an owner has."""
 
 
 @dataclass(frozen=True, slots=True)

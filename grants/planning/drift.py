@@ -14,16 +14,16 @@ from pipeline.errors import Refused
 
 Class = Literal["extra", "missing", "expired", "recreated", "gone", "broader", "unknown"]
 Act = Literal["adopt", "revert", "ignore"]
-"""To adopt is to keep what is there as what shall be, to revert is to make it as it shall be."""
+"""To adopt is to declare what is there; to revert is to restore what was declared."""
 
 CLASSES: Final[Mapping[Class, str]] = {
-    "extra": "somebody was granted a game, and not by turnout; or turnout's USE_* outlived their game",
+    "extra": "a principal was granted a game, and not by turnout; or turnout's USE_* outlived their game",
     "missing": "a grant of turnout's is not there, or not enough to read by",
-    "expired": "the time of a grant has come, and it is still there",
-    "recreated": "a table was made anew since, and lost its grants",
-    "gone": "somebody who has a grant is not in the directory, or not active",
-    "broader": "a grant above the tables, or of all privileges, lets somebody read more than was declared",
-    "unknown": "a privilege of which nobody here knows what it allows",
+    "expired": "a grant has expired and is still there",
+    "recreated": "a table was recreated and lost its grants",
+    "gone": "a principal with a grant is not in the directory, or not active",
+    "broader": "a grant above the tables, or of all privileges, lets a principal read more than was declared",
+    "unknown": "a privilege whose effect turnout does not know",
 }
 
 
@@ -149,7 +149,7 @@ def _unfulfilled(resolver: Resolver, ours: Entitlement, lacks: tuple[str, ...]) 
         yield Finding("missing", who, where, (SELECT,), said, ("adopt", "ignore"), ours)
     elif there.table_id != ours.table_id:
         what = f"lost {' and '.join(lacks)}" if lacks else "was granted it again since, by whom is not known"
-        said = f"The table of {ours.key} was made anew since {who} was given it: {who} {what}."
+        said = f"The table of {ours.key} was recreated after {who} was granted it: {who} {what}."
         acts: tuple[Act, ...] = ("adopt", "revert", "ignore") if lacks else ("adopt", "ignore")
         yield Finding("recreated", who, where, lacks, said, acts, ours)
     elif lacks:
@@ -170,7 +170,7 @@ def _of_assignments(
     for where, direct in observed.direct.items():
         for principal, privileges in direct.items():
             cell = (folded(principal), keys.get(where, ""))
-            holder = principal or "Somebody deleted"
+            holder = principal or "A deleted principal"
             for privilege in sorted(privileges - KNOWN):
                 said = f"{holder} holds {privilege} on {place(where)}: what that allows is not known."
                 yield Finding("unknown", principal, where, (privilege,), said, ("ignore",))
@@ -190,7 +190,7 @@ def _of_assignments(
 
 def _gone_holder(principal: str, where: Securable, privileges: frozenset[str], *, is_table: bool) -> Finding:
     rights = tuple(sorted(privileges))
-    who = principal or "Somebody deleted"
+    who = principal or "A deleted principal"
     acts: tuple[Act, ...] = ("revert", "ignore") if is_table and principal else ("ignore",)
     said = f"{who} holds {' and '.join(rights)} on {place(where)}, and the directory does not know them."
     return Finding("gone", principal, where, rights, said, acts)
@@ -204,7 +204,7 @@ def _broader(
         if where.type != "table":
             said = (
                 f"{principal} holds {privilege} on {place(where)}: that counts for all {tables} games, and {declared} "
-                "were declared. Whoever owns it can revoke it there; turnout does not."
+                "were declared. Its owner can revoke it there; turnout does not."
             )
             yield Finding("broader", principal, where, (privilege,), said, ("ignore",))
         elif privilege == ALL_PRIVILEGES:

@@ -111,7 +111,7 @@ def _left(after: Resolver, intent: AccessIntent) -> Iterator[UnmetIntent]:
     who = after.name(intent.principal)
     for need, where in uses(after.observed):
         if need in (after.directly(who, where) or ()):
-            why = "turnout did not give it, or somebody has a game that needs it"
+            why = "turnout did not grant it, or a principal needs it for a game"
             yield UnmetIntent(intent, None, f"{who} keeps {need} on {place(where)}: {why}.")
 
 
@@ -128,7 +128,7 @@ def _why_not(after: Resolver, intent: AccessIntent, then: bool | None, left: Seq
         return verdict.sentence
     if left:
         kept = "a permanent grant" if any(each.permanent for each in left) else "a grant that lasts longer"
-        return f"{who} still reads {key} by {kept}. Take that too if it shall not."
+        return f"{who} still reads {key} by {kept}. Revoke that too to end it."
     fixes = dict.fromkeys(_fix(after, intent, way) for way in _select_ways(after, intent))
     return f"{who} still reads {key} {'; and '.join(fixes)}."
 
@@ -136,7 +136,7 @@ def _why_not(after: Resolver, intent: AccessIntent, then: bool | None, left: Seq
 def _fix(after: Resolver, intent: AccessIntent, way: Way) -> str:
     words = f"by {way.words}"
     if way.by == OWNERSHIP:
-        return f"{words}: make somebody else the owner"
+        return f"{words}: change the owner"
     if way.by == SELECT and way.securable == after.table(intent.key).securable:
         if way.groups:
             return f"{words}: revoke it from that group, or take {after.name(intent.principal)} out of it"

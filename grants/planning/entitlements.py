@@ -17,7 +17,7 @@ Cell = tuple[str, str]
 """A principal's folded name and a game key."""
 
 NO_GAME: Final = ""
-"""The key of an intent about no game: what turnout gave somebody above the tables is taken, if nobody needs it."""
+"""The key of an intent about no game: what turnout granted above the tables is revoked where it is no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)

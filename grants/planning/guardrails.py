@@ -142,7 +142,7 @@ def _four_eyes(case: Case) -> Iterator[str]:
     if not approver.is_admin:
         yield f"{approver.name} cannot approve: they are no admin of access."
     if folded(approver.name) == folded(case.actor.name):
-        yield f"{approver.name} cannot approve what they asked for themselves: another admin must."
+        yield f"{approver.name} cannot approve their own request: another admin must."
     if approver.is_one_of(case.beneficiaries - {_EVERYONE}):
         yield f"{approver.name} cannot approve what they or a group they are in get: another admin must."
 

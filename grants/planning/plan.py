@@ -194,7 +194,7 @@ def _checked(before: Resolver, wishes: Sequence[AccessIntent], now: float) -> tu
         other = asked.get((cell, not permanent), intent)
         if same.until != intent.until or same.read is not intent.read or other.read is not intent.read:
             raise Refused(
-                f"{intent.principal} and {intent.key} are asked for twice, and not for the same: ask for one."
+                f"{intent.principal} and {intent.key} are requested twice, and not for the same: request one."
             )
     if asked:
         keys = dict.fromkeys(intent.key for intent in asked.values())

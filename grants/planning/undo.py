@@ -22,7 +22,7 @@ def undo(done: ChangeSet, observed: Observed, managed: ManagedAccess, now: float
     """Plan the way back of a change set, from how things are now.
 
     What it gave is taken, unless a newer entitlement or somebody else's reading rests on it; what it took is given
-    again, unless its time has come meanwhile. Where that is not the exact inverse a warning says so.
+    again, unless it has expired meanwhile. Where that is not the exact inverse a warning says so.
 
     Raises:
         Refused: an entitlement that it made was changed since, or a newer one stands where it ended one.
@@ -53,9 +53,9 @@ def _take_back(cells: Cells, done: ChangeSet, now: float) -> Iterator[str]:
             raise Refused(f"What {each.principal} may do with {each.key} was changed since: undo that first.")
     for each in done.ended:
         if any(other.permanent == each.permanent for other in cells.then.get(each.cell, ())):
-            raise Refused(f"{each.principal} was given {each.key} anew since: undo that first.")
+            raise Refused(f"{each.principal} was given {each.key} again since: undo that first.")
         if each.is_over(now):
-            yield f"{each.principal} does not get {each.key} back: its time has come meanwhile."
+            yield f"{each.principal} does not get {each.key} back: it has expired meanwhile."
         else:
             cells.make(each)
 

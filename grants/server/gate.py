@@ -68,7 +68,7 @@ class Gate:
 
 
 def _failed() -> ApiError:
-    return ApiError(500, "INTERNAL_ERROR", "The catalog failed, as it was told to.")
+    return ApiError(500, "INTERNAL_ERROR", "The catalog failed: an injected fault.")
 
 
 async def _nowhere(_message: object) -> None:

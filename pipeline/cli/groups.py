@@ -45,7 +45,7 @@ def list_groups(env_dir: Path, as_json: bool) -> None:
         return
     for row in rows:
         cores = "no limit" if row["capacity_cores"] is None else f"{row['capacity_cores']:g} cores"
-        backend = "started by somebody else" if row["backend"] == "none" else f"backend {row['backend']}"
+        backend = "not started by turnout" if row["backend"] == "none" else f"backend {row['backend']}"
         deaths = f", died {row['deaths']} times in the last hour: {row['last_death']}" if row["deaths"] else ""
         click.echo(
             f"{row['name']:<20} {row['desired']:<8} {row['driver'] or 'no driver':<10} {row['games']:>5} games  "
@@ -119,7 +119,7 @@ def _steering(kind: str, help_text: str) -> click.Command:
 
 groups.add_command(_steering("start", "Let the controller run the drivers of GROUPS again."))
 groups.add_command(_steering("stop", "End the drivers of GROUPS and leave their games standing still."))
-groups.add_command(_steering("restart", "End the drivers of GROUPS and start them anew."))
+groups.add_command(_steering("restart", "Restart the drivers of GROUPS."))
 groups.add_command(propose)
 groups.add_command(drain)
 

@@ -75,7 +75,7 @@ def _lines(told: dict[str, Any], *, show_all: bool) -> list[str]:
     counts = Counter(each["status"] for each in told["games"])
     lines.append(f"{len(told['games'])} games: " + (", ".join(f"{counts[name]} {name}" for name in counts) or "none"))
     lines += [
-        f"  {each['status']:<12} {each['game_key']:<54} in group {each['group']}: {each['why'] or 'no reason told'}"
+        f"  {each['status']:<12} {each['game_key']:<54} in group {each['group']}: {each['why'] or 'no reason reported'}"
         for each in told["games"]
         if show_all or each["in_trouble"]
     ]

@@ -46,7 +46,7 @@ def run_controller(env_dir: Path, stop_groups: bool) -> None:
 @click.command()
 @click.argument("games", nargs=-1, required=True)
 @asking
-@click.option("--to", "group", required=True, help="The cluster group that shall carry them.")
+@click.option("--to", "group", required=True, help="The cluster group to move them to.")
 def move(env_dir: Path, games: tuple[str, ...], group: str, how: SubmitOptions) -> None:
     """Move GAMES (names or keys) to another cluster group while everything runs."""
     from pipeline.control.operations import moves
@@ -223,7 +223,7 @@ def verify_audit(env_dir: Path, expect: str | None, as_json: bool) -> None:
             click.echo(plain(defect))
         for each in verdict.unended:
             begun = f"{each.place}: {each.actor} began to {each.action} {', '.join(each.targets)}"
-            click.echo(plain(f"{begun}; no end is told"))
+            click.echo(plain(f"{begun}; no end recorded"))
         click.echo(
             f"{verdict.entries} entries, {'intact' if verdict.intact else 'NOT intact'}; newest hash {verdict.head}"
         )

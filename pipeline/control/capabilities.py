@@ -201,7 +201,7 @@ def _obstacle_to_retry(facts: Facts) -> str | None:
     if facts.silence is not None:
         return f"Group {facts.group} cannot take it up: {facts.silence}."
     if facts.decision.parked_at is None and not facts.decision.failures:
-        lane = "and nothing was told of it" if facts.lane is None else f"and its lane is {facts.lane}"
+        lane = "and nothing was reported about it" if facts.lane is None else f"and its lane is {facts.lane}"
         return f"There is no failure to try again after, {lane}."
     return None
 
@@ -223,7 +223,7 @@ def _obstacle_to_restart(facts: Facts) -> str | None:
     if facts.group is None:
         return "No group carries it yet, so there is nothing to restart."
     if facts.backend in {None, "none"}:
-        return f"Group {facts.group} is started by somebody else: it cannot be restarted from here."
+        return f"Group {facts.group} is not started by turnout: restart it where it runs."
     return None
 
 

@@ -141,7 +141,7 @@ def _end(engine: Engine, supervisor: Supervisor, *, stop_groups: bool) -> int:
             stopped = supervisor.stop_all()
             if not stopped:
                 time.sleep(_BUSY_SECONDS)
-    with tolerate_store_outage("the controller ends, and will be told of as silent"):
+    with tolerate_store_outage("the controller ends, and will be reported as silent"):
         beat(engine, "controller", "main", "stopped", None)
     return 0 if stopped else 1
 

@@ -11,7 +11,7 @@ from pipeline.errors import Refused
 from pipeline.store.groups import Group
 from pipeline.store.placing import GroupLoad
 
-STARTED_BY: Final[Mapping[str, str]] = {"none": "somebody else", "local": "the controller"}
+STARTED_BY: Final[Mapping[str, str]] = {"none": "not turnout", "local": "the controller"}
 """A group's backends in words."""
 
 
@@ -78,7 +78,7 @@ def _of_backend(seen: Group, then: Group) -> list[str]:
             "The controller leaves its driver alone: one that runs goes on, and when it dies nobody here starts it."
         ]
     if then.desired == "stopped":
-        return ["The controller takes it over, and stops a driver that runs: the group shall be stopped."]
+        return ["The controller takes it over and stops a running driver: the group is set to stopped."]
     return ["The controller takes it over: a driver that runs goes on, else one is started."]
 
 

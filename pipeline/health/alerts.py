@@ -192,7 +192,7 @@ def _processes() -> tuple[Alert, ...]:
             _INGEST_SILENT,
             "5m",
             "Nothing arrives in bronze",
-            "{{ if eq $value 0.0 }}No ingest process tells of a commit{{ else }}"
+            "{{ if eq $value 0.0 }}No ingest process reports a commit{{ else }}"
             "The last bronze commit is {{ $value | humanizeDuration }} old{{ end }}: no game gets new rows.",
             _FLEET_PAGE,
         ),

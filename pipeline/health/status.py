@@ -137,15 +137,15 @@ def patience_seconds(facts: StreamFacts) -> float:
 def _judge_driver(facts: StreamFacts, now: float) -> Verdict | None:
     """Rules that need no observation: is anybody there, and did it fail."""
     if facts.driver_heartbeat_at is None:
-        return Verdict("UNKNOWN", "The group's driver has never told a heartbeat.")
+        return Verdict("UNKNOWN", "The group's driver has never sent a heartbeat.")
     silence = now - facts.driver_heartbeat_at
     if silence > HEARTBEAT_SILENCE_SECONDS:
-        return Verdict("UNKNOWN", f"The group's driver has told no heartbeat for {silence:.0f} s.")
+        return Verdict("UNKNOWN", f"The group's driver has sent no heartbeat for {silence:.0f} s.")
     if silence < -HEARTBEAT_SILENCE_SECONDS:
         return Verdict("UNKNOWN", f"The driver's heartbeat lies {-silence:.0f} s in the future: the clocks disagree.")
     if facts.desired == "paused" and (facts.lane == "PAUSED" or not facts.driver_active):
         return Verdict("PAUSED", "The stream is paused as asked.")
-    reason = facts.last_run_failed or "no error was told"
+    reason = facts.last_run_failed or "no error was reported"
     if facts.failed_runs_15min >= CRASH_LOOP_RUNS:
         return Verdict("CRASH_LOOP", f"{facts.failed_runs_15min} runs failed within 15 minutes: {reason}.")
     if facts.lane == "QUARANTINED":
@@ -153,7 +153,7 @@ def _judge_driver(facts: StreamFacts, now: float) -> Verdict | None:
     if not facts.driver_active and facts.last_run_failed is not None:
         return Verdict("FAILED", f"The group's query has ended with an error: {reason}.")
     if not facts.driver_active:
-        return Verdict("MISSING", "The stream should run, but the group's query is not active and told no error.")
+        return Verdict("MISSING", "The stream should run, but the group's query is not active and reported no error.")
     if facts.lane == "PAUSED":
         return Verdict("MISSING", "The stream should run, but its driver still keeps it paused.")
     return None

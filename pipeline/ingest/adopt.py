@@ -123,8 +123,8 @@ def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze:
     known = _identity(settings, paths, engine, number, bronze)
     if known.bronze_id != bronze.table_id:
         raise Refused(
-            f"Bronze was deleted and made anew: the id of {bronze.path} is {bronze.table_id}, it was "
-            f"{known.bronze_id}. It does not tell where to go on; put the old one back, or use another --env-dir."
+            f"Bronze was deleted and recreated: the id of {bronze.path} is {bronze.table_id}, it was "
+            f"{known.bronze_id}. It does not say where to continue; put the old one back, or use another --env-dir."
         )
     start = identity.parse(known.start) if known.start else None
     seen = source_checks.observe_source(settings.source, paths.landing, None)
@@ -250,7 +250,7 @@ def _close(bronze: CursorTable, batches: str, environment: str, top: int, left: 
         except Conflict:
             continue
         return seq
-    raise Transient("Somebody writes to bronze all the time. Stop ingest, then adopt again.")
+    raise Transient("Another process keeps writing to bronze. Stop ingest, then adopt again.")
 
 
 def _losses(settings: Settings, bronze: CursorTable) -> tuple[LostSeqs, ...]:

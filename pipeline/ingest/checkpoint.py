@@ -40,7 +40,7 @@ def passed_offset(query: Path, landed: Landed) -> dict[str, Any] | None:
         if landed.bronze is not None:
             raise Refused(
                 f"Bronze holds {landed.bronze + 1} batches of this source, but the checkpoint {query.parent} is gone: "
-                f"starting anew would land everything twice. {_WAY_OUT}"
+                f"starting again would land everything twice. {_WAY_OUT}"
             )
         return None
     last, committed = planned[-1], query_log.batches(query / "commits")
@@ -158,13 +158,13 @@ def _mend_last_offsets(query: Path, last: int, landed: Landed) -> None:
     traces = [query / "commits" / str(last)] if (query / "commits" / str(last)).exists() else []
     untouched = all(done is None or done < last for done in (landed.bronze, landed.quarantine))
     if query_log.offset(file) is None and untouched and not traces:
-        _put_aside(file, "the batch has written nothing and is planned anew")
+        _put_aside(file, "the batch has written nothing and is planned again")
 
 
 def _renew_metadata(file: Path) -> None:
     """Give the query a new id: what is exactly once hangs on batch numbers, not on it."""
     if file.exists():
-        _put_aside(file, "it is written anew")
+        _put_aside(file, "it is written again")
     _write(file, json.dumps({"id": str(uuid.uuid4())}))
 
 

@@ -164,7 +164,7 @@ def _judge_topic(known: Known, position: Offsets, seen: TopicSeen) -> Trouble | 
         unread = tuple(Gap(number, offset, None) for number, offset in sorted(position.next.items()))
         return Trouble(
             "recreated",
-            f"{topic} was deleted and made anew: its id is {seen.id}, ingest has read {known.source_id}. Whatever "
+            f"{topic} was deleted and recreated: its id is {seen.id}, ingest has read {known.source_id}. Whatever "
             f"ingest had not read of the old one is gone: {_ranges(unread)}.",
             (*unread, *begun_late),
             fresh,
@@ -192,7 +192,7 @@ def _judge_offsets(topic: str, position: Offsets, seen: TopicSeen) -> Trouble | 
         return Trouble(
             "truncated",
             f"{topic} has lost records that were there: ingest has read {_ranges(back)}, which it no longer has, and "
-            "other records may come to stand there.",
+            "other records may take their place.",
             back,
             Offsets(within),
         )
@@ -214,7 +214,7 @@ def _judge_landing(known: Known, position: Commits, seen: LandingSeen) -> Troubl
         unread = Gap(None, at or 0, None)
         return Trouble(
             "recreated",
-            f"{table} was deleted and made anew: its id is {seen.id}, ingest has read {known.source_id}. Whatever "
+            f"{table} was deleted and recreated: its id is {seen.id}, ingest has read {known.source_id}. Whatever "
             f"ingest had not read of the old one is gone: {_ranges([unread])}.",
             (unread,),
             Commits(0 if seen.first == 0 else None),
@@ -247,7 +247,7 @@ def _judge_snapshot(table: str, seen: LandingSeen) -> Trouble | None:
     gap = Gap(None, 0, seen.last)
     return Trouble(
         "rewritten",
-        f"{table} was rewritten, so what is in bronze cannot be told from what is not: {seen.replaced} is no longer "
+        f"{table} was rewritten, so it is not known what is already in bronze: {seen.replaced} is no longer "
         f"in it. To leave out: {_ranges([gap])}.",
         (gap,),
         Commits(seen.last + 1),

@@ -25,7 +25,7 @@ from pipeline.store import sources
 _log = logging.getLogger("turnout")
 
 CLOSED: Final = 2**52
-"""Added to a seq, the batch that `adopt` writes for a generation that shall write nothing any more."""
+"""Added to a seq, the batch that `adopt` writes for a generation that is closed."""
 
 _WAY_OUT: Final = "To go on without that, run `turnout ingest adopt --accept-loss`: it records what is missing."
 
@@ -53,7 +53,7 @@ def verify_source(
     known = sources.identity(engine, generation)
     if known is not None and known.bronze_id != bronze.table_id:
         raise Refused(
-            f"Bronze was deleted and made anew since this source was last read: the id of {bronze.path} is "
+            f"Bronze was deleted and recreated since this source was last read: the id of {bronze.path} is "
             f"{bronze.table_id}, it was {known.bronze_id}. Put the old one back, or use another --env-dir."
         )
     restored.require_newest(paths, settings.environment, engine, bronze)

@@ -74,7 +74,7 @@ def observe_topic(source: Source) -> TopicSeen | None:
                 "Create it, or correct source.topic."
             ) from error
         raise Transient(
-            f"The Kafka broker at {source.bootstrap_servers} does not tell of topic {source.topic!r}: {reason.str()}."
+            f"The Kafka broker at {source.bootstrap_servers} does not describe topic {source.topic!r}: {reason.str()}."
         ) from error
 
 

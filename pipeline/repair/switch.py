@@ -63,7 +63,7 @@ def publish(folder: Path, switch: Switch) -> bool:
         table = DeltaTable(folder)
         repairs = table.transaction_version(names.repair_app_id(switch.environment, switch.game.key))
         if repairs != switch.repairs:
-            raise Conflict(f"{folder.name}: repaired by somebody else meanwhile")
+            raise Conflict(f"{folder.name}: another process repaired it meanwhile")
         cursor = table.transaction_version(switch.old_app)
         if cursor is not None and cursor > switch.through:
             return False

@@ -102,7 +102,7 @@ def reassign(
         if not connection.execute(update(games).where(as_seen).values(group_name=group, epoch=epoch + 1)).rowcount:
             other = now.get(others[0] if others else key)
             said = f"{others[0] if others else key} is in {other.group_name if other else 'no'} group now, "
-            raise Moved(f"{'Nothing was moved: ' if never else ''}{said}assigned by somebody else.")
+            raise Moved(f"{'Nothing was moved: ' if never else ''}{said}assigned by another request.")
     for name, (was, then) in sorted((desired or {}).items()):
         as_seen = (groups.c.name == name) & (groups.c.desired == was)
         if not connection.execute(
@@ -110,7 +110,7 @@ def reassign(
         ).rowcount:
             found = connection.scalar(select(groups.c.desired).where(groups.c.name == name))
             if found != then:
-                raise Moved(f"Nothing was moved: group {name} is {found or 'gone'} now, set by somebody else.")
+                raise Moved(f"Nothing was moved: group {name} is {found or 'gone'} now, set by another request.")
 
 
 def retire(connection: Connection, wanted: Mapping[str, int]) -> None:
@@ -146,4 +146,4 @@ def restore(connection: Connection, wanted: Mapping[str, int]) -> None:
 def _require_done(connection: Connection, key: str, epoch: int, *, retired: bool) -> None:
     now = connection.execute(select(games.c.epoch, games.c.retired_at).where(games.c.game_key == key)).first()
     if now is None or (now.epoch, now.retired_at is not None) != (epoch, retired):
-        raise Moved(f"{key} was moved, retired or restored by somebody else")
+        raise Moved(f"{key} was moved, retired or restored by another request")

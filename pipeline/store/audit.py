@@ -139,7 +139,7 @@ def verify(engine: Engine, known: str | None = None) -> Verdict:
             chain.defects.append(f"{head.day} #{head.number} is the newest entry written, and is not the last there is")
             break
     if not chain.knows:
-        chain.defects.append(f"no entry has the hash {known}: the log was written anew, or the hash is another log's")
+        chain.defects.append(f"no entry has the hash {known}: the log was rewritten, or the hash is another log's")
     unended = tuple(entry for waiting in chain.begun.values() for entry in waiting)
     return Verdict(chain.count, chain.hash, tuple(chain.defects), unended)
 

@@ -167,7 +167,7 @@ def judged(
         return Verdict("UNKNOWN", None, f"group {group} has no driver yet: it was never started")
     silence = driver.silence(now)
     if silence is not None:
-        last = f"; last told: {told.status}" if told is not None else ""
+        last = f"; last report: {told.status}" if told is not None else ""
         return Verdict("UNKNOWN", driver.heartbeat_at, f"{silence}{last}")
     if told is None:
         return Verdict("STARTING", None, f"group {group} has not reported this game yet")
@@ -175,10 +175,12 @@ def judged(
         return Verdict("STARTING", None, f"assigned to group {group}, last reported by group {told.group}")
     quiet = now - told.updated_at
     if quiet > HEARTBEAT_LIMIT_SECONDS:
-        reason = f"group {group} beats, but told nothing of this game for {quiet:.0f} s; last told: {told.status}"
+        reason = (
+            f"group {group} beats, but reported nothing about this game for {quiet:.0f} s; last report: {told.status}"
+        )
         return Verdict("UNKNOWN", told.updated_at, reason)
     if told.status not in STATUSES:
-        return Verdict("UNKNOWN", told.status_since, "its driver told a status this version does not know")
+        return Verdict("UNKNOWN", told.status_since, "its driver reported a status this version does not know")
     return Verdict(told.status, told.status_since, None)
 
 

@@ -21,7 +21,7 @@ from pipeline.store.placing import MOST_GAMES, PRIORITIES, Desired
 from pipeline.store.tables import drivers, group_runs, groups, leases
 
 BACKENDS: Final = ("none", "local")
-"""Who starts a group's driver: somebody else, or the controller as a process beside it."""
+"""Who starts a group's driver: not turnout, or the controller as a process beside it."""
 
 DESIRED: Final[tuple[Desired, ...]] = get_args(Desired)
 """`drained`: it runs, and gets no more games."""
@@ -148,7 +148,7 @@ def change(engine: Engine, seen: Group, changed: Group, actor: str, reason: str)
         values = {**_values(changed), "version": seen.version + 1}
         audit.begin(connection, act)
         if not connection.execute(update(groups).where(as_seen).values(values)).rowcount:
-            raise Refused(f"Somebody else has changed group {seen.name} since you looked. Look again, and ask again.")
+            raise Refused(f"Group {seen.name} was changed after you opened it. Review it and try again.")
         audit.end(connection, act, "succeeded")
         row = connection.execute(select(*_GROUP).where(groups.c.name == seen.name)).one()
     return Group(*row)
@@ -167,7 +167,7 @@ def set_desired_state(connection: Connection, name: str, version: int, desired: 
         return
     now = connection.execute(select(groups.c.version, groups.c.desired).where(groups.c.name == name)).first()
     if now is None or tuple(now) != (version + 1, desired):
-        raise Refused(f"Nothing was done: somebody else has changed group {name} meanwhile. Look again, and ask again.")
+        raise Refused(f"Nothing was done: group {name} was changed meanwhile. Review it and try again.")
 
 
 def active_drivers(engine: Engine) -> dict[str, Driving]:

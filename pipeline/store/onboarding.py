@@ -17,7 +17,7 @@ from pipeline.store.tables import name_sketches, onboardings, refused_names, reg
 from pipeline.store.writing import writing
 
 How = Literal["schema", "name", "prefix", "approval"]
-"""Why a name became a game: it has a registered schema, its name or a prefix of it is allowed, somebody approved it."""
+"""Why a name became a game: it has a registered schema, its name or a prefix of it is allowed, or it was approved."""
 
 _SKETCH = 1
 

@@ -140,7 +140,7 @@ class CatchUp:
                 failures[key] = Failure("poison", gap)
             else:
                 stream.complete_through = max(stream.complete_through, high)
-        with tolerate_store_outage("what failures came to is not kept"):
+        with tolerate_store_outage("failures are not recorded"):
             self._driver.roster.settle(failures, chunk.keys() - undone - failures.keys(), len(chunk))
 
 

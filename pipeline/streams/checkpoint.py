@@ -32,7 +32,7 @@ def can_resume(query: Path, bronze: CursorTable) -> bool:
     flaw = next(_flaws(query, bronze), None)
     if flaw is None:
         return True
-    _log.warning("the checkpoint %s %s: it begins anew, and the streams catch up from their tables", query, flaw)
+    _log.warning("the checkpoint %s %s: it starts again, and the streams catch up from their tables", query, flaw)
     with effect("put_query_aside"):
         query.replace(dropped)
     with effect("delete_query"):

@@ -162,7 +162,7 @@ class Demux:
         landed = committed(outcome)
         whole -= {key for key in whole if streams[key].behind}  # those whose rows of this pass did not land
         self._end_pass({key: streams[key] for key in whole.union(landed)}, outcome.seq_to or 0)
-        with tolerate_store_outage("what failures came to is not kept"):
+        with tolerate_store_outage("failures are not recorded"):
             self._driver.roster.settle(outcome.failures, landed, len(streams))
         run_id = self._driver.spark.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
         self._driver.tell(told(self._driver.roster.group, outcome, started, run_id, batch_id, self.frontier_seq))

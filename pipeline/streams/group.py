@@ -125,7 +125,7 @@ class Group:
                 continue
             if demux is not None and demux.query is not None and (error := demux.query.exception()) is not None:
                 del self._own[key]
-                with tolerate_store_outage("what failures came to is not kept"):
+                with tolerate_store_outage("failures are not recorded"):
                     self.roster.settle({key: Failure("transient", f"its own query ended: {error}"[:500])}, (), 1)
             elif stream.lane in {"RUN", "CATCHUP"} and stream.decision.retry_at <= time.time():
                 self._start_own(key)
@@ -200,7 +200,7 @@ class Group:
         with tolerate_store_outage("bronze is taken for the one it was"):
             known = bronze_id(self._engine)
         if known is not None and (there is None or there.table_id != known):
-            state = "is gone" if there is None else f"was deleted and made anew: its id is {there.table_id}"
+            state = "is gone" if there is None else f"was deleted and recreated: its id is {there.table_id}"
             raise Refused(
                 f"Bronze at {path} {state}, ingest wrote to {known}. Put the old one back, or use another --env-dir."
             )
@@ -212,7 +212,7 @@ class Group:
         found = seqs.failures({key: stream.cursor for key, stream in list(self.streams.items())})
         for key, failure in found.items():
             _log.warning("%s stops: %s", key, failure.evidence)
-        with tolerate_store_outage("what failures came to is not kept"):
+        with tolerate_store_outage("failures are not recorded"):
             self.roster.settle(found, (), len(self.streams))
 
     def _may_write(self, key: str) -> bool:

@@ -106,19 +106,19 @@ def test_a_grant_is_seen_when_it_was_observed_and_so_is_its_end(page: Page, worl
     expect(page.get_by_text("Who comes to read what (1)")).to_be_visible(timeout=SOON)
     expect(page.get_by_text(f"GRANT SELECT ON TABLE turnout.games.{game_key('Chess')} TO {ANN}")).to_be_visible()
     assert not world.has_select(ANN, "Chess")
-    page.get_by_role("button", name="Ask to grant").click()
+    page.get_by_role("button", name="Submit grant").click()
     expect(page.get_by_text("✓ succeeded: 1 came to read")).to_be_visible(timeout=SOON)
-    expect(page.get_by_text("3 changes of the catalog: 3 seen in the catalog.")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("3 catalog changes: 3 seen in the catalog.")).to_be_visible(timeout=SOON)
     (done,) = ended(world, ANN)
     assert {each.state for each in ledger.items(world.store, done.operation_id)} == {"observed"}
     page.get_by_role("link", name="Asked for: operation").click()
-    expect(page.get_by_text("3 changes of the catalog: 3 seen in the catalog.")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("3 catalog changes: 3 seen in the catalog.")).to_be_visible(timeout=SOON)
     why(page, "Chess", ANN)
     expect(page.get_by_text(f"✓ reads: {ANN} reads")).to_be_visible(timeout=SOON)
     open_change(page, "take", ["Chess"], [ANN])
     preview(page, "left the team")
-    page.get_by_role("button", name="Ask to revoke").click()
-    expect(page.get_by_text("✓ succeeded: 0 came to read, 1 no longer do.")).to_be_visible(timeout=SOON)
+    page.get_by_role("button", name="Submit revoke").click()
+    expect(page.get_by_text("✓ succeeded: 0 gained read access, 1 lost it.")).to_be_visible(timeout=SOON)
     assert not world.has_select(ANN, "Chess")
     why(page, "Chess", ANN)
     expect(page.get_by_text(f"· no: {ANN} does not read")).to_be_visible(timeout=SOON)
@@ -147,7 +147,7 @@ def test_a_stale_preview_is_refused(page: Page, world: Catalogued) -> None:
     preview(page)
     expect(page.get_by_text("Who comes to read what (1)")).to_be_visible(timeout=SOON)
     world.use(CLEO)
-    page.get_by_role("button", name="Ask to grant").click()
+    page.get_by_role("button", name="Submit grant").click()
     expect(page.get_by_text("it has changed since you looked")).to_be_visible(timeout=SOON)
     assert not world.has_select(CLEO, "Ludo")
 
@@ -157,7 +157,7 @@ def test_nobody_gives_to_themselves(page: Page, world: Catalogued) -> None:
     open_change(page, "give", ["Risk"], [ROOT])
     preview(page)
     expect(page.get_by_text("would give to themselves or a group they are in")).to_be_visible(timeout=SOON)
-    expect(page.get_by_role("button", name="Ask to grant")).to_have_count(0)
+    expect(page.get_by_role("button", name="Submit grant")).to_have_count(0)
     assert asked(world, ROOT) == []
     _is_inert(page)
 
@@ -169,13 +169,13 @@ def test_of_fifty_the_three_that_fail_are_shown(page: Page, world: Catalogued) -
     expect(page.get_by_text("Who comes to read what (50)")).to_be_visible(timeout=SOON)
     page.get_by_label("Type GRANT 50 to confirm").fill("GRANT 50")
     world.server.trouble(slow_every=1, slow_seconds=0.05)  # so that there is a while in which some are applied
-    page.get_by_role("button", name="Ask to grant").click()
+    page.get_by_role("button", name="Submit grant").click()
     _until_some_are_applied(world)
     for who in MANY[-3:]:
         world.delete(who)
     world.server.trouble()
     expect(page.get_by_text("✕ failed: 141 of 150 changes are done. 9 not")).to_be_visible(timeout=60_000)
-    expect(page.get_by_text("150 changes of the catalog: 9 failed, 141 seen in the catalog.")).to_be_visible()
+    expect(page.get_by_text("150 catalog changes: 9 failed, 141 seen in the catalog.")).to_be_visible()
     assert [world.has_select(who, "Shogi") for who in MANY] == [True] * 47 + [False] * 3
 
 
@@ -193,7 +193,7 @@ def test_a_double_click_is_one_change(page: Page, world: Catalogued) -> None:
     """H7: two fast clicks are one operation, one begun and one ended entry of the audit log."""
     open_change(page, "give", ["Tarot"], [DAN])
     preview(page)
-    page.get_by_role("button", name="Ask to grant").dblclick(timeout=SOON)
+    page.get_by_role("button", name="Submit grant").dblclick(timeout=SOON)
     expect(page.get_by_text("✓ succeeded: 1 came to read")).to_be_visible(timeout=SOON)
     (done,) = ended(world, DAN)
     told = [each.phase for each in audit.entries(world.store) if each.operation_id == done.operation_id]
@@ -234,7 +234,7 @@ def test_hostile_names_act_nowhere(page: Page, world: Catalogued) -> None:
         _is_inert(page)
     open_change(page, "give", list(HOSTILE), [ODD.casefold()])
     preview(page, HOSTILE[0])
-    expect(page.get_by_text("Statements (5 changes of the catalog)")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("Statements (5 catalog changes)")).to_be_visible(timeout=SOON)
     _is_inert(page)
 
 

@@ -95,11 +95,11 @@ def test_a_move_is_planned_confirmed_and_seen_to_be_done(page: Page, store: Engi
     page.get_by_role("button", name="Preview the move").click()
     expect(page.get_by_text(f"Aurora arena · {game_key('Aurora arena')}: a → b")).to_be_visible(timeout=SOON)
     page.get_by_label("Reason").fill("a is too busy")
-    page.get_by_role("button", name="Ask to move").click()
+    page.get_by_role("button", name="Submit move").click()
     expect(page.get_by_text("Type MOVE 2 to confirm: 2 games are touched.")).to_be_visible(timeout=SOON)
     assert operations_of(store, "Aurora arena") == []
     page.get_by_label("Type MOVE 2 to confirm").fill("MOVE 2")
-    page.get_by_role("button", name="Ask to move").click()
+    page.get_by_role("button", name="Submit move").click()
     link = page.get_by_role("link", name="Asked for: operation")
     expect(link).to_be_visible(timeout=SOON)
     expect(page.get_by_text("✓ succeeded: Moved and seen: 2 in b.")).to_be_visible(timeout=SOON)
@@ -114,7 +114,7 @@ def test_a_double_click_asks_once(page: Page, store: Engine) -> None:
     """Two fast clicks on the confirmation are one operation."""
     page.goto(f"/game?game={game_key('Gale quest')}")
     page.get_by_role("button", name="Pause…").click(timeout=SOON)
-    page.get_by_role("button", name="Ask to pause").dblclick(timeout=SOON)
+    page.get_by_role("button", name="Submit pause").dblclick(timeout=SOON)
     expect(page.get_by_role("link", name="Asked for: operation")).to_be_visible(timeout=SOON)
     expect(page.get_by_text("✓ succeeded: Paused")).to_be_visible(timeout=SOON)
     assert operations_of(store, "Gale quest") == ["pause"]
@@ -126,7 +126,7 @@ def test_a_tab_that_is_closed_loses_nothing(browser: Browser, address: str, stor
         with page.expect_websocket() as connected:
             page.goto(f"/game?game={game_key('Iris quest')}")
         page.get_by_role("button", name="Pause…").click(timeout=SOON)
-        confirm = page.get_by_role("button", name="Ask to pause")
+        confirm = page.get_by_role("button", name="Submit pause")
         expect(confirm).to_be_visible(timeout=SOON)
         with connected.value.expect_event("framesent"):  # it has left the browser; its answer is not waited for
             confirm.click()
@@ -148,12 +148,12 @@ def test_a_repair_is_refused_with_its_reason_or_done(page: Page, store: Engine) 
     choose(page, "Games", "Harbor quest")
     page.get_by_role("button", name="Preview the retry").click()
     expect(page.get_by_text("There is no failure to try again after, and its lane is RUN.")).to_be_visible(timeout=SOON)
-    expect(page.get_by_role("button", name="Ask to retry")).to_have_count(0)
+    expect(page.get_by_role("button", name="Submit retry")).to_have_count(0)
     assert operations_of(store, "Harbor quest") == []
     page.goto("/repairs")
     choose(page, "Games", "Fjord arena")
     page.get_by_role("button", name="Preview the retry").click()
-    page.get_by_role("button", name="Ask to retry").click(timeout=SOON)
+    page.get_by_role("button", name="Submit retry").click(timeout=SOON)
     expect(page.get_by_text("✓ succeeded: Tried again")).to_be_visible(timeout=SOON)
     assert operations_of(store, "Fjord arena") == ["retry"]
 
@@ -167,7 +167,7 @@ def test_a_group_is_drained_and_takes_no_more(page: Page, store: Engine) -> None
     expect(page.get_by_text("a: running → drained")).to_be_visible(timeout=SOON)
     page.get_by_label("Reason").fill("new machine")
     page.get_by_label(f"Type DRAIN {games} to confirm").fill(f"DRAIN {games}")
-    page.get_by_role("button", name="Ask to drain").click()
+    page.get_by_role("button", name="Submit drain").click()
     expect(page.get_by_text("✓ succeeded: Moved and seen")).to_be_visible(timeout=60_000)
     assert {seat.group for seat in read_assignments(store).values()} == {"b"}
     assert read_group_drivers(store)["a"].desired == "drained"
@@ -212,10 +212,10 @@ def test_a_group_is_made_and_stopped_started_and_restarted(page: Page, store: En
         page.get_by_role("button", name=f"{kind.capitalize()}…", exact=True).click(timeout=SOON)
         page.get_by_label("Reason", exact=True).fill("to see that it obeys")
         page.get_by_label(f"Type {kind.upper()} 0 to confirm").fill(f"{kind.upper()} 0")
-        page.get_by_role("button", name=f"Ask to {kind}").click()
+        page.get_by_role("button", name=f"Submit {kind}").click()
         expect(page.get_by_text(f"✓ succeeded: {said} and seen: spring.")).to_be_visible(timeout=60_000)
-        page.get_by_role("button", name="Put away").click()
-        expect(page.get_by_role("button", name="Put away")).to_have_count(0, timeout=SOON)
+        page.get_by_role("button", name="Dismiss").click()
+        expect(page.get_by_role("button", name="Dismiss")).to_have_count(0, timeout=SOON)
     driver = active_drivers(store)["spring"]
     assert driver.state == "running"
     assert driver.process.pid != os.getpid()

@@ -269,7 +269,7 @@ def test_bronze_made_anew_is_refused(world: Any) -> None:
     world.ingest()
     shutil.rmtree(world.paths.bronze)
     for attempt in (world.ingest, lambda: adopt(world)):
-        with pytest.raises(Refused, match=r"Bronze was deleted and made anew"):
+        with pytest.raises(Refused, match=r"Bronze was deleted and recreated"):
             attempt()
 
 

@@ -77,7 +77,7 @@ def test_what_can_be_done_with_a_game_follows_from_what_it_is(environment: Envir
     assert possible(of_game(environment, "Chess")) == {"pause", "replay", "move", "retire"}
     assert possible(of_game(environment, "Risk")) == {"pause", "retry", "replay", "move", "retire"}
     assert "It has no table yet" in str(of_game(environment, "Chess")["rebuild"].why_not)
-    assert "is started by somebody else" in str(of_game(environment, "Chess")["restart"].why_not)
+    assert "is not started by turnout" in str(of_game(environment, "Chess")["restart"].why_not)
     set_groups(store, backend="local")
     assert "restart" in possible(of_game(environment, "Chess"))
     stream_control.ask(store, KEY["Go"], "ann", desired="paused")
@@ -105,7 +105,7 @@ def test_what_can_be_done_with_a_group_follows_from_what_is_wanted_of_it(
     """Somebody else's group is only drained; the controller's is stopped and restarted, or started, never both."""
     foreign = of_group(environment, "a")
     assert possible(foreign) == {"drain"}
-    assert "Somebody else starts group a" in str(foreign["restart"].why_not)
+    assert "turnout does not start group a" in str(foreign["restart"].why_not)
     set_groups(store, backend="local")
     assert possible(of_group(environment, "a")) == {"drain", "stop", "restart"}
     add_group(store, "idle", backend="local", desired="stopped")
@@ -208,7 +208,7 @@ def test_a_group_shows_what_is_wanted_and_a_dash_for_what_is_not_known(store: En
 def test_a_group_that_shall_not_run_is_no_trouble(store: Engine, opening: Opening) -> None:
     """The headline counts drivers that are missing, not those that somebody has stopped."""
     add_group(store, "idle", backend="local", desired="stopped")
-    assert "All 2 groups' drivers that shall run are alive" in texts(opening("groups"))
+    assert "All 2 enabled groups have a live driver" in texts(opening("groups"))
     with store.begin() as connection:
         connection.execute(update(tables.drivers).where(tables.drivers.c.name == "b").values(heartbeat_at=1.0))
     assert "1 of 2 groups without a living driver: b" in texts(again(opening("groups")))
@@ -263,7 +263,7 @@ def test_a_drain_is_one_move_that_counts_its_games(store: Engine, opening: Openi
     """A drain moves all games of a group and marks it, with how full the groups are before and after."""
     app = opening("groups")
     app.selectbox(key="steered_group").set_value("a").run()
-    assert "✕ Start, stop, restart: Somebody else starts group a" in texts(app)
+    assert "✕ Start, stop, restart: turnout does not start group a" in texts(app)
     app.button(key="act_drain").click().run()
     assert "a: running → drained" in texts(app)
     assert "not limited, 2 games → " in texts(app)

@@ -211,7 +211,7 @@ def test_a_change_of_nothing_is_refused(store: Engine, opening: Opening) -> None
     """A form that is as it was opened says so, and there is nothing to confirm."""
     app = opened(opening, "a")
     app.button(key="preview_change").click().run()
-    assert "Nothing to change: group a is so already." in warned(app)
+    assert "Nothing to change: group a is already in that state." in warned(app)
     assert read_groups(store)["a"].version == 1
 
 

@@ -84,7 +84,7 @@ def test_a_dead_driver_makes_its_games_unknown(tmp_path: Path, opening: Opening)
     assert "✕ group b: silent" in texts(app)
     lost = app.dataframe[0].value.iloc[0]
     assert (lost["game"], lost["status"]) == ("lost", "? unknown")
-    silent = r"its driver is silent for 12\d s; last told: FAILED; last error: no space"  # the page is drawn later
+    silent = r"its driver is silent for 12\d s; last report: FAILED; last error: no space"  # the page is drawn later
     assert re.fullmatch(silent, lost["last error"])
     assert lost[["lag", "rows/s", "p95 latency"]].isna().all()
 

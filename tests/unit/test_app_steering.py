@@ -156,7 +156,7 @@ def test_a_move_is_asked_for_with_a_reason_and_the_words(store: Engine, opening:
     (asked,) = list_operations(store)
     assert (asked.kind, asked.actor, asked.reason) == ("move", services.actor(), "a is busy")
     assert set(asked.targets) == {f"game:{KEY['Chess']}", f"game:{KEY['Go']}"}
-    assert f"Asked for: operation {asked.operation_id[:8]}" in links(app)
+    assert f"Submitted: operation {asked.operation_id[:8]}" in links(app)
     assert "○ planned" in texts(app)
     assert "succeeded" not in texts(app)
     assert "No controller runs" in app.warning[0].value

@@ -406,7 +406,7 @@ def test_a_catalog_that_does_not_answer_in_time_is_away(embedded: EmbeddedWorld)
 
 
 def test_a_deleted_principal_leaves_a_grant_without_a_name(embedded: EmbeddedWorld) -> None:
-    """Somebody deleted reads nothing, is in no list, and their grants stay in sight under no name."""
+    """A deleted principal reads nothing, is in no list, and their grants stay in sight under no name."""
     table, user = embedded.table(), embedded.user()
     let_read(embedded, user, table)
     embedded.server.ok("DELETE", f"{SCIM}/Users/{embedded.ids[user]}")

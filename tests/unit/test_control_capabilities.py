@@ -75,7 +75,7 @@ def test_what_is_possible_and_what_is_not(facts: Facts, possible: set[str]) -> N
     ("facts", "name", "why_not", "instead"),
     [
         (WELL, "retry", "There is no failure to try again after, and its lane is RUN.", "restart"),
-        (replace(WELL, lane=None, backend="none"), "retry", "and nothing was told of it.", None),
+        (replace(WELL, lane=None, backend="none"), "retry", "and nothing was reported about it.", None),
         (
             replace(WELL, silence="its driver is stopped"),
             "retry",
@@ -90,7 +90,7 @@ def test_what_is_possible_and_what_is_not(facts: Facts, possible: set[str]) -> N
         (replace(WELL, has_schema=False, decision=PARKED), "replay", "No schema is registered", "retry"),
         (replace(WELL, has_schema=False, decision=PARKED), "rebuild", "No schema is registered", "retry"),
         (replace(WELL, has_table=False), "rebuild", "It has no table yet.", "replay"),
-        (replace(WELL, backend="none", decision=PARKED), "restart", "Group a is started by somebody else", "retry"),
+        (replace(WELL, backend="none", decision=PARKED), "restart", "Group a is not started by turnout", "retry"),
         (replace(WELL, backend="none"), "restart", "cannot be restarted from here", "rebuild"),
         (replace(WELL, group=None, backend=None), "restart", "No group carries it yet", "rebuild"),
         (replace(WELL, retired=True, group=None), "rebuild", "It is retired", "restore"),

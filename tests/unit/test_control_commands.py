@@ -133,10 +133,10 @@ def test_groups_are_made_changed_and_listed(world: ControlContext, tmp_path: Pat
     assert set(rows) == {"a", "b", "c"}
     expected = {"backend": "local", "capacity_cores": None, "priority": "high", "desired": "running", "driver": None}
     assert expected.items() <= rows["c"].items()
-    assert "started by somebody else" in turnout(tmp_path, "groups", "list").output
+    assert "not started by turnout" in turnout(tmp_path, "groups", "list").output
     shown = turnout(tmp_path, "groups", "stop", "c", "--dry-run")
     assert "0 games stand still until it is started again" in shown.output
-    with pytest.raises(Refused, match="Somebody else starts group a"):
+    with pytest.raises(Refused, match="turnout does not start group a"):
         turnout(tmp_path, "groups", "restart", "a")
     with pytest.raises(Refused, match="Nothing to change is named"):
         turnout(tmp_path, "groups", "set", "c")
@@ -251,7 +251,7 @@ def test_a_controller_ends_in_order_while_its_store_is_away(
     said = [each.getMessage() for each in caplog.records if "does not answer" in each.getMessage()]
     assert [each.rpartition(": ")[2] for each in said] == [
         "the groups that this controller runs go on",
-        "the controller ends, and will be told of as silent",
+        "the controller ends, and will be reported as silent",
     ]
 
 

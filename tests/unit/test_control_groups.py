@@ -137,7 +137,7 @@ def test_a_new_group_takes_no_more_games_than_the_setting_says(engine: Engine, t
 def test_a_group_of_somebody_else_cannot_be_started_here(engine: Engine) -> None:
     """Where no backend runs the group, the sentence says what can be done instead."""
     create(engine, Group("a"), "ann", "")
-    with pytest.raises(Refused, match="Somebody else starts group a, which has no backend: restart it there"):
+    with pytest.raises(Refused, match="turnout does not start group a, which has no backend: restart it there"):
         steering.plan("restart", ["a"], read_groups(engine))
     with pytest.raises(Refused, match=r"There is no cluster group b\. Groups: a"):
         steering.plan("start", ["b"], read_groups(engine))
@@ -199,7 +199,7 @@ def test_a_restart_ends_the_old_driver_and_sees_a_new_one(engine: Engine, act: C
     drive(engine)
     act()
     assert operation(engine, restart.operation_id).outcome == "Restarted and seen: a."
-    assert steps(engine, restart.operation_id)[-1].detail == "Their drivers tell that they run."
+    assert steps(engine, restart.operation_id)[-1].detail == "Their drivers report that they run."
 
 
 def test_a_start_is_done_by_a_driver_that_nobody_has_asked_to_end(engine: Engine, act: Callable[[], None]) -> None:

@@ -102,7 +102,7 @@ def test_nothing_was_moved_is_said_only_where_it_is_so(world: ControlContext, ki
         assert operation(world.engine, running.operation_id).is_open
         return
     ended = operation(world.engine, running.operation_id)
-    assert ended.outcome == "Nothing was moved: g1 is in c group now, assigned by somebody else."
+    assert ended.outcome == "Nothing was moved: g1 is in c group now, assigned by another request."
     assert there["g2"].group == "a"
 
 

@@ -80,7 +80,7 @@ def test_a_policy_is_applied_drifts_and_is_put_right(tables: House, tmp_path: Pa
     typed(tables, "grants", "drift", *act, "--no-wait")
     assert tables.finish().state == "succeeded"
     again = typed(tables, "grants", "apply", "--policy", str(file), "--reason", "policy")
-    assert "0 changes of the catalog" in again.output
+    assert "0 catalog changes" in again.output
     assert len(list_operations(tables.world.engine)) == 2
     file.write_text(POLICY.format(who=BOB))
     typed(tables, "grants", "apply", "--policy", str(file), "--prune", "--reason", "policy", "--no-wait")
@@ -98,7 +98,7 @@ def test_what_is_exported_is_imported_as_nothing_new(tables: House, tmp_path: Pa
     file = tmp_path / "exported"
     file.write_text(typed(tables, "grants", "export", "--format", form).output)
     said = typed(tables, "grants", "import", str(file), "--format", form, "--reason", "same")
-    assert "0 changes of the catalog; 0 entitlements begin, 0 end" in said.output
+    assert "0 catalog changes; 0 entitlements begin, 0 end" in said.output
     assert len(list_operations(tables.world.engine)) == 1
 
 

@@ -241,7 +241,7 @@ def test_a_temporary_grant_that_expires_leaves_the_permanent_one() -> None:
         planned = plan(observed, over, managed, NOW + 5)
         assert planned.changes == ()
         assert [each.sentence for each in planned.unmoved] == [
-            "ann@x still reads chess by a permanent grant. Take that too if it shall not."
+            "ann@x still reads chess by a permanent grant. Revoke that too to end it."
         ]
         assert {each.permanent for each in planned.after.entitlements} == {True}
         gone = plan(observed, [takes("ann@x", "chess")], planned.after, NOW + 5)
@@ -442,7 +442,7 @@ def test_an_undo_does_not_bring_back_what_has_expired() -> None:
     taken = plan(observed, [takes("ann@x", "chess")], managed, NOW)
     back = undo(taken.change_set, *applied(observed, taken), NOW + 5)
     assert back.is_empty
-    assert back.warnings == ("ann@x does not get chess back: its time has come meanwhile.",)
+    assert back.warnings == ("ann@x does not get chess back: it has expired meanwhile.",)
 
 
 def test_of_a_plan_that_stopped_half_way_only_that_half_is_undone() -> None:

@@ -178,7 +178,7 @@ def require_undoable(engine: Engine, operation: Operation) -> None:
     hours = (store_time(engine) - operation.ended_at) / 3600
     if hours > _UNDO_HOURS:
         raise Refused(
-            f"Operation {name} ended {hours:.0f} hours ago: undo is for the first {_UNDO_HOURS}. Plan it anew."
+            f"Operation {name} ended {hours:.0f} hours ago: undo is for the first {_UNDO_HOURS}. Plan it again."
         )
 
 
@@ -212,7 +212,7 @@ def _begin(world: ControlContext, kind: OperationDefinition, operation: Operatio
             world.engine,
             operation,
             "failed",
-            "Nothing was done: it has changed since you looked. Look again, and ask again.",
+            "Nothing was done: it has changed since you looked. Review it and try again.",
         )
     return change(world.engine, operation, "running")
 

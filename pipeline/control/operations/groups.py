@@ -43,7 +43,7 @@ def plan(kind: str, names: Sequence[str], there: Mapping[str, Group]) -> dict[st
     foreign = sorted(name for name in set(names) if there[name].backend == "none")
     if foreign:
         raise Refused(
-            f"Somebody else starts group {join_limited(foreign)}, which has no backend: {kind} it there, or let the "
+            f"turnout does not start group {join_limited(foreign)}, which has no backend: {kind} it there, or let the "
             f"controller run it with `turnout groups set {foreign[0]} --backend local`."
         )
     frozen = [there[name] for name in sorted(set(names)) if there[name].defect is not None]
@@ -123,7 +123,7 @@ def _see_stopped(world: ControlContext, operation: Operation) -> StepResult:
     if left:
         return StepResult("waiting", f"Still to end: {join_limited(left)}.")
     others = sorted(set(operation.preview) - names)
-    wished = f" Somebody wished otherwise since of {join_limited(others)}." if others else ""
+    wished = f" Changed since by another request: {join_limited(others)}." if others else ""
     return StepResult("done", f"No driver runs of {len(names)}.{wished}")
 
 
@@ -141,8 +141,8 @@ def _see_running(world: ControlContext, operation: Operation) -> StepResult:
         if driver is None or driver.state != "running" or not (goes_on or driver.since > operation.asked_at):
             left.append(name)
     if left:
-        return StepResult("waiting", f"No new driver has told that it runs yet: {join_limited(left)}.")
-    return StepResult("done", "Their drivers tell that they run.")
+        return StepResult("waiting", f"No new driver reports that it runs yet: {join_limited(left)}.")
+    return StepResult("done", "Their drivers report that they run.")
 
 
 def _done(operation: Operation) -> str:

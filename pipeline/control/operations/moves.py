@@ -257,7 +257,7 @@ def _see(world: ControlContext, operation: Operation) -> StepResult:
             "waiting", f"{len(unseen)} not caught up yet, {behind} seqs in all: {join_limited(unseen)}. {left}"
         )
     world.seen.pop(operation.operation_id, None)
-    return StepResult("done", "Each is told of by its new driver and reads on from its cursor.")
+    return StepResult("done", "Its new driver reports each game and reads on from its cursor.")
 
 
 def _left(world: ControlContext, operation: Operation, unseen: Sequence[GameAssignment]) -> str:

@@ -47,7 +47,7 @@ def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes:
 
 def rendered(kind: str, facts: Mapping[str, Any], there: Mapping[str, GameAssignment]) -> list[str]:
     """Return what an operation does, as lines for people."""
-    lines = [f"{key}: {there[key].lane or 'nothing told'} in group {there[key].group}" for key in facts]
+    lines = [f"{key}: {there[key].lane or 'nothing reported'} in group {there[key].group}" for key in facts]
     return [*lines, f"{len(facts)} to {kind}. No other stream is touched."]
 
 
@@ -75,8 +75,8 @@ def _see(world: ControlContext, operation: Operation) -> StepResult:
     there = read_assignments(world.engine)
     unseen = [key for key in operation.parameters["games"] if not _is_told(operation, there[key])]
     if unseen:
-        return StepResult("waiting", f"No driver has told of {len(unseen)} yet: {join_limited(unseen)}.")
-    return StepResult("done", "Their drivers tell of it.")
+        return StepResult("waiting", f"No driver has reported {len(unseen)} yet: {join_limited(unseen)}.")
+    return StepResult("done", "Their drivers report it.")
 
 
 def _is_told(operation: Operation, seat: GameAssignment) -> bool:

@@ -96,7 +96,7 @@ def _see(world: ControlContext, operation: Operation) -> StepResult:
     unseen = [key for key in operation.preview if not _is_back(there[key], operation)]
     if unseen:
         return StepResult("waiting", f"{len(unseen)} not caught up yet: {join_limited(unseen)}.")
-    return StepResult("done", "Each is told of by its driver and reads on from its cursor.")
+    return StepResult("done", "Its driver reports each game and reads on from its cursor.")
 
 
 def _is_back(seat: GameAssignment, operation: Operation) -> bool:

@@ -200,7 +200,7 @@ def _left_alone(name: str, driver: Driver, clock: float, minutes: float) -> Dead
     silent = clock - driver.heartbeat_at
     if driver.state == "stopped" or silent < minutes * 60:
         return None
-    why = f"{driver.silence(clock)}, was last heard of {silent / 60:.0f} min ago, and somebody else starts it"
+    why = f"{driver.silence(clock)}, was last heard of {silent / 60:.0f} min ago, and turnout does not start it"
     return Dead(name, driver.heartbeat_at, why)
 
 
@@ -219,5 +219,5 @@ def _unstartable(
     processes = (process_of(run.reference or "") for run in tries[:_TRIES])
     if driver is not None and driver.state == "running" and driver.pid in {each.pid for each in processes if each}:
         return None
-    why = f"no driver of it has lived for {(now - lived) / 60:.0f} min, and the last start came to: {tries[0].said}"
+    why = f"no driver of it has lived for {(now - lived) / 60:.0f} min, and the last start ended with: {tries[0].said}"
     return Dead(seen.group.name, lived, why)

@@ -104,7 +104,7 @@ def _of_run(seen: GroupObservation, now: float) -> Action | None:
     if run is None:
         return None if seen.holder is None else Action("adopt", group.name, "found running", reference=seen.holder)
     if group.backend == "none":
-        return Action("ended", group.name, "it is left to somebody else: the group has no backend", run.run_id)
+        return Action("ended", group.name, "turnout does not run it: the group has no backend", run.run_id)
     if run.reference is None:
         if now - run.begun_at <= _UNSEEN_SECONDS:
             return Action("wait", group.name, "its process is being started")
@@ -117,7 +117,7 @@ def _of_run(seen: GroupObservation, now: float) -> Action | None:
     if run.stop_asked_at is None:
         if group.desired != "stopped":
             return None
-        return Action("stop", group.name, f"it shall be {group.desired}", run.run_id, run.reference)
+        return Action("stop", group.name, f"it is set to {group.desired}", run.run_id, run.reference)
     if now - run.stop_asked_at <= STOP_SECONDS:
         return Action("stop", group.name, "it was asked to end", run.run_id, run.reference)
     said = f"it has not ended {STOP_SECONDS:.0f} s after it was asked to"
@@ -148,7 +148,7 @@ def _start(
             return Action("wait", name, alarm, until=last + _PROBE_SECONDS)
     if starting >= _AT_ONCE:
         return Action("wait", name, f"{starting} groups are starting")
-    return Action("start", name, f"it shall be {seen.group.desired}")
+    return Action("start", name, f"it is set to {seen.group.desired}")
 
 
 def _is_starting(seen: GroupObservation, now: float) -> bool:
