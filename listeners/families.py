@@ -170,7 +170,7 @@ def _queries(known: Snapshot) -> Iterator[Metric]:
 
 
 def _process(known: Snapshot) -> Iterator[Metric]:
-    """Yield what there is once in a process: ingest, and the telling itself."""
+    """Yield what there is once in a process: ingest, and the telemetry itself."""
     ingest, own = known.ingest, known.own
     rows: Mapping[str, int] = {} if ingest is None else {"ok": ingest.accepted, "rejected": ingest.refused}
     yield _counter(

@@ -124,7 +124,7 @@ class Exposition(Collector):
         flush_failures: int | None,
         push_failures: int | None = None,
     ) -> None:
-        """Replace the numbers about the telling itself, totals since the start; None is not known."""
+        """Replace the numbers about the telemetry itself, totals since the start; None is not known."""
         with self._lock:
             self._own = SelfCounts(events_dropped, listener_errors, outbox_items, flush_failures, push_failures)
 

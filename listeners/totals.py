@@ -65,7 +65,7 @@ class IngestTotals:
 
 @dataclass(frozen=True, slots=True)
 class SelfCounts:
-    """How the telling itself fares, as totals since the start; None is not known."""
+    """How the telemetry itself is doing, as totals since the start; None is not known."""
 
     events_dropped: int | None = None
     listener_errors: int | None = None

@@ -74,7 +74,7 @@ class Telemetry:
         self._outbox.offer(sample)
 
     def tick(self, listener_errors: int) -> None:
-        """Bring the numbers about the telling itself up to date; called with every heartbeat."""
+        """Bring the numbers about the telemetry itself up to date; called with every heartbeat."""
         self.exposition.set_self(
             events_dropped=self._outbox.dropped,
             listener_errors=listener_errors + self._outbox.failures,

@@ -206,7 +206,7 @@ def _preview(
         lines.append(_terms(prepared))
     lines += [f"Note: {each}" for each in _some(list(planned.warnings))]
     sections = {
-        f"Who comes to read what ({len(gains)})": cells(gains),
+        f"Who gains read access ({len(gains)})": cells(gains),
         f"Who no longer reads what ({len(loses)})": cells(loses),
         f"Of whom it is not known ({len(other)})": tuple(each.sentence for each in other),
         f"Not as requested, and what would help ({len(unmoved)})": tuple(unmoved),

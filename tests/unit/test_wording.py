@@ -1,0 +1,58 @@
+"""Guards that what people read is plain English: the words of a private dialect stay out of texts and documents."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("app", "grants", "listeners", "pipeline")
+PAGES = [
+    page for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "runbooks").glob("*.md"))
+]
+DIALECT: Final = re.compile(
+    r"\b(told|shall|somebody|whoever|nobody who|anew|is so|comes? to|came to|asked for|by hand of|tells? of|telling)\b",
+    re.IGNORECASE,
+)
+"""Say export, report, grant, request, retry, again, an operator, should instead."""
+
+RESULT_NAME: Final = "told"  # a table of a query of ours, no text
+CODE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+SPAN: Final = re.compile(r"`[^`\n]*`")
+
+
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each string of a module that is no docstring."""
+    tree = ast.parse(path.read_text("utf-8"))
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+            yield node.lineno, node.value
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_texts_are_plain_english(package: str) -> None:
+    """Pages, errors, logs and help use the words an SRE says aloud."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text[:80]!r}"
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for line, text in texts(path)
+        if " " in text and not re.search(rf"\bFROM {RESULT_NAME}\b", text) and DIALECT.search(text)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_documents_are_plain_english(page: Path) -> None:
+    """Documents use the same words; names of tests and code are not prose."""
+    prose = SPAN.sub("", CODE.sub("", page.read_text("utf-8")))
+    assert sorted({match.group(0) for match in DIALECT.finditer(prose)}) == []
+
+
+def test_the_dialect_is_seen() -> None:
+    """The check finds what it is for."""
+    assert DIALECT.search("what is asked for waits")
+    assert not DIALECT.search("Confirming twice submits one operation.")
