@@ -12,6 +12,27 @@ ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
 """What a Kafka consumer reads of transactions; the first is the default."""
 
 
+_SECRET: Final = re.compile(r"credential|jaas|key|options|password|secret|token|url", re.IGNORECASE)
+
+
+def may_be_secret(name: str, raw: Any) -> bool:
+    """Return whether a setting's value must not be shown: by its name, or since it holds values of its own."""
+    return _SECRET.search(name) is not None or not isinstance(raw, str | int | float)
+
+
+def shape(raw: Any) -> str:
+    """Return what a value is, without showing it."""
+    kinds = (
+        (bool, "true or false"),
+        (int | float, "a number"),
+        (str, "a text"),
+        (list, "a list"),
+        (Mapping, "a table"),
+    )
+    kind = next((words for kinds_of, words in kinds if isinstance(raw, kinds_of)), "another value")
+    return f"{kind} (not shown)"
+
+
 class Text(str):
     """A value that came from the environment, so numbers are written as text."""
 

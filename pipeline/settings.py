@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pipeline.errors import Refused
 from pipeline.names import MAX_NAME_BYTES, is_game_name, is_securable_part
-from pipeline.setting_values import ISOLATION_LEVELS, Text, kafka_problems, typed
+from pipeline.setting_values import ISOLATION_LEVELS, Text, kafka_problems, may_be_secret, shape, typed
 
 _T = typing.TypeVar("_T")
 
@@ -307,12 +307,14 @@ def _build(cls: type[_T], tree: Mapping[str, Any], prefix: str, problems: list[s
             if isinstance(raw, Mapping):
                 values[name] = _build(kind, raw, f"{prefix}{name}.", problems)
             else:
-                problems.append(f"{prefix}{name}: expected a table of settings, got {raw!r}")
+                problems.append(f"{prefix}{name}: expected a table of settings, got {shape(raw)}")
             continue
         try:
             values[name] = typed(kind, raw)
         except ValueError as error:
-            problems.append(f"{prefix}{name}: expected {error}, got {str(raw)!r}")
+            problems.append(
+                f"{prefix}{name}: expected {error}, got {shape(raw) if may_be_secret(name, raw) else repr(str(raw))}"
+            )
     return cls(**values)
 
 

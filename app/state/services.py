@@ -4,7 +4,6 @@ Readers are cached for a few seconds and shared by all viewers. Nothing here dra
 what the steering pages read is in `app/state/control_queries.py`, what people ask for in `app/state/previews.py`.
 """
 
-import getpass
 import importlib
 import os
 import sys
@@ -29,6 +28,7 @@ from grants.catalog import Catalog, CatalogUnavailable
 from listeners import history
 from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from pipeline import settings as settings_of
+from pipeline.actor import current_user
 from pipeline.control.roles import current, may, role_of, roles_of
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Roles, Settings
@@ -51,7 +51,7 @@ class Environment:
 
 def actor() -> str:
     """Return who acts: on a laptop the user of the operating system who runs the dashboard."""
-    return getpass.getuser()
+    return current_user()
 
 
 def roles(environment: Environment) -> Roles:

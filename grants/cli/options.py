@@ -1,6 +1,5 @@
 """What the commands about access share: how a change is written as options, and what they open."""
 
-import getpass
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from grants.applying import proposals as desk
 from grants.catalog import Catalog
 from grants.formats.rows import Row
 from grants.planning.entitlements import AccessIntent
+from pipeline.actor import current_user
 from pipeline.cli.operation_options import keys_of
 from pipeline.cli.options import combine_options
 from pipeline.errors import Refused
@@ -40,7 +40,7 @@ class CommandContext:
     @property
     def actor(self) -> str:
         """Who runs the command."""
-        return getpass.getuser()
+        return current_user()
 
     def catalog(self) -> Catalog:
         """Return the catalog's client.

@@ -1,6 +1,5 @@
 """The commands `turnout groups …`; `cli.main` takes them in and adds `--env-dir`."""
 
-import getpass
 import json
 from collections import Counter
 from dataclasses import asdict
@@ -10,6 +9,7 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
+from pipeline.actor import current_user
 from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
 from pipeline.cli.options import combine_options
 from pipeline.cli.placement import drain, propose
@@ -66,8 +66,8 @@ def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -
 
     settings, paths = load(env_dir)
     engine, most_games = open_store(settings, paths), settings.placement.most_games
-    require(current(settings, engine), getpass.getuser(), "create a group")
-    made = create(engine, apply_options(Group(name), options), getpass.getuser(), reason or "", most_games)
+    require(current(settings, engine), current_user(), "create a group")
+    made = create(engine, apply_options(Group(name), options), current_user(), reason or "", most_games)
     click.echo(f"group {made.name} is known" + ("" if made.backend == "none" else "; the controller starts its driver"))
 
 
@@ -82,14 +82,14 @@ def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> N
 
     settings, paths = load(env_dir)
     engine = open_store(settings, paths)
-    require(current(settings, engine), getpass.getuser(), "change a group")
+    require(current(settings, engine), current_user(), "change a group")
     seen = read_groups(engine).get(name)
     if seen is None:
         raise Refused(f"There is no cluster group {name!r}. `turnout groups list` shows those there are.")
     changed = apply_options(seen, options)
     if changed == seen:
         raise Refused("Nothing to change is named. See `turnout groups set --help`.")
-    change(engine, seen, changed, getpass.getuser(), reason or "")
+    change(engine, seen, changed, current_user(), reason or "")
     click.echo(f"group {name} is changed")
     for line in rendered(seen, changed, settings.spark.master):
         click.echo(f"  {line}")
@@ -111,7 +111,7 @@ def _steering(kind: str, help_text: str) -> click.Command:
         engine = open_store(settings, paths)
         facts = steering.plan(kind, groups, read_groups(engine))
         counts = Counter(group for group in known_groups(engine).values() if group is not None)
-        intent = steering.intent(kind, facts, getpass.getuser(), how.reason)
+        intent = steering.intent(kind, facts, current_user(), how.reason)
         submit_and_wait(settings, engine, intent, steering.rendered(kind, facts, counts), how)
 
     return command

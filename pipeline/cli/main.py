@@ -1,6 +1,5 @@
 """The command line. Exit codes: 0 fine, 1 the check or the work failed, 2 wrong use."""
 
-import getpass
 import json
 import logging
 import sys
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from pipeline.actor import current_user
 from pipeline.cli.groups import groups
 from pipeline.cli.options import combine_options
 from pipeline.cli.quarantine import accept_gap, quarantine
@@ -156,7 +156,7 @@ def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
     from pipeline.store.engine import open_store
 
     settings, paths = load(env_dir)
-    game = pending.approve(open_store(settings, paths), settings.onboarding, name, getpass.getuser(), reason)
+    game = pending.approve(open_store(settings, paths), settings.onboarding, name, current_user(), reason)
     click.echo(pending.render_games([game]))
 
 
@@ -170,7 +170,7 @@ def refuse_game(env_dir: Path, reason: str | None, name: str) -> None:
     from pipeline.store.engine import open_store
 
     settings, paths = load(env_dir)
-    pending.refuse(open_store(settings, paths), name, getpass.getuser(), reason)
+    pending.refuse(open_store(settings, paths), name, current_user(), reason)
     click.echo(f"{name!r} is refused")
 
 
@@ -245,7 +245,7 @@ def own_query(env_dir: Path, game: str, wanted: str) -> None:
     from pipeline.store.stream_control import ask
 
     engine = open_store(*load(env_dir))
-    ask(engine, find(game, known_games(engine)).key, getpass.getuser(), own_query=wanted == "on")
+    ask(engine, find(game, known_games(engine)).key, current_user(), own_query=wanted == "on")
 
 
 @cli.command()

@@ -1,6 +1,5 @@
 """The commands that place games on groups: `turnout groups propose` and `drain`; hooked in by `group_commands`."""
 
-import getpass
 import json
 import time
 from collections.abc import Mapping
@@ -9,6 +8,7 @@ from typing import Any
 
 import click
 
+from pipeline.actor import current_user
 from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
 from pipeline.control.placement.planner import MOST_EVENED, Placed, Placement, catch_up_seconds, lines_of, proposed
 from pipeline.settings import load
@@ -45,7 +45,7 @@ def propose(env_dir: Path, do_it: bool, most: int, how: SubmitOptions) -> None:
     wanted = {each.game_key: each.target for each in (*placed.placements, *even.placements) if each.source is not None}
     plan = moves.plan(wanted, there, read_group_drivers(engine), now, loads)
     lines = moves.rendered(plan, there, loads, trigger)
-    submit_and_wait(settings, engine, plan.intent(getpass.getuser(), how.reason), lines, how)
+    submit_and_wait(settings, engine, plan.intent(current_user(), how.reason), lines, how)
 
 
 @click.command()
@@ -64,7 +64,7 @@ def drain(env_dir: Path, group: str, how: SubmitOptions) -> None:
     loads = read_loads(engine, now, settings.placement.most_games)
     plan = drains.drain(group, there, groups, now, loads)
     lines = moves.rendered(plan, there, loads, settings.demux.trigger_seconds)
-    submit_and_wait(settings, engine, plan.intent(getpass.getuser(), how.reason), lines, how)
+    submit_and_wait(settings, engine, plan.intent(current_user(), how.reason), lines, how)
 
 
 def _as_dict(placed: Placed, even: Placed, trigger_seconds: float) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 `cli.main` takes them in and adds `--env-dir`.
 """
 
-import getpass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from pipeline.actor import current_user
 from pipeline.cli.options import combine_options
 from pipeline.errors import Refused
 
@@ -90,7 +90,7 @@ def accept_gap(env_dir: Path, game: str, reason: str) -> None:
 
     desk = CommandContext(env_dir)
     known, schemas = find(game, desk.known), desk.registry.snapshot()
-    done = accept(desk.paths, desk.environment, desk.engine, schemas, known, getpass.getuser(), reason)
+    done = accept(desk.paths, desk.environment, desk.engine, schemas, known, current_user(), reason)
     click.echo(report.render_accepted(done))
 
 

@@ -3,7 +3,6 @@
 `cli.main` takes them in and adds `--env-dir`.
 """
 
-import getpass
 import json
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
+from pipeline.actor import current_user
 from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
 from pipeline.cli.quarantine import moment
 from pipeline.cli.steering import deciding
@@ -81,7 +81,7 @@ def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: An
     if how.dry_run:
         chosen = {key: known[key] for key in facts}
         sys.exit(_tried(engine, paths, settings.environment, chosen, choice, as_json=how.as_json))
-    intent = repairs.intent("replay", facts, getpass.getuser(), how.reason, choice)
+    intent = repairs.intent("replay", facts, current_user(), how.reason, choice)
     submit_and_wait(settings, engine, intent, repairs.rendered("replay", facts, choice), how)
 
 
@@ -106,7 +106,7 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     doubled = {each.game_key: facts[each.game_key] for each in found if each.removed}
     if undecided and not doubled:
         raise Refused(" ".join(undecided))
-    intent = dedupes.intent(doubled, getpass.getuser(), how.reason)
+    intent = dedupes.intent(doubled, current_user(), how.reason)
     submit_and_wait(settings, engine, intent, dedupes.rendered(found), how, left_out=undecided)
 
 
@@ -125,7 +125,7 @@ def rebuild(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
         raise Refused(f"There is nothing to rebuild from: {paths.bronze} does not exist. Start ingest first.")
     keys = keys_of(games, known_names(engine))
     facts = repairs.plan("rebuild", keys, repairs.observe(paths, settings.environment, engine, keys))
-    intent = repairs.intent("rebuild", facts, getpass.getuser(), how.reason, {})
+    intent = repairs.intent("rebuild", facts, current_user(), how.reason, {})
     submit_and_wait(settings, engine, intent, repairs.rendered("rebuild", facts), how)
 
 

@@ -3,7 +3,6 @@
 `cli.main` takes them in and adds `--env-dir`.
 """
 
-import getpass
 import json
 import os
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from pipeline.actor import current_user
 from pipeline.cli.operation_options import (
     SubmitOptions,
     as_dict,
@@ -60,7 +60,7 @@ def move(env_dir: Path, games: tuple[str, ...], group: str, how: SubmitOptions) 
     wanted = dict.fromkeys(keys_of(games, {key: seat.game for key, seat in there.items()}), group)
     plan = moves.plan(wanted, there, read_group_drivers(engine), now, loads)
     lines = moves.rendered(plan, there, loads, settings.demux.trigger_seconds)
-    submit_and_wait(settings, engine, plan.intent(getpass.getuser(), how.reason), lines, how)
+    submit_and_wait(settings, engine, plan.intent(current_user(), how.reason), lines, how)
 
 
 def deciding(kind: str, help_text: str) -> click.Command:
@@ -85,7 +85,7 @@ def deciding(kind: str, help_text: str) -> click.Command:
         else:
             facts = pauses.plan(kind, keys, there, decided(engine))
             intent, lines = pauses.intent, pauses.rendered(kind, facts, there)
-        submit_and_wait(settings, engine, intent(kind, facts, getpass.getuser(), how.reason), lines, how)
+        submit_and_wait(settings, engine, intent(kind, facts, current_user(), how.reason), lines, how)
 
     return command
 
@@ -149,8 +149,8 @@ def resume_operation(env_dir: Path, operation: str, reason: str | None) -> None:
 
     settings, paths = load(env_dir)
     engine = open_store(settings, paths)
-    require(current(settings, engine), getpass.getuser(), "resume operation")
-    click.echo(line(resume(engine, find(engine, operation), getpass.getuser(), reason or "")))
+    require(current(settings, engine), current_user(), "resume operation")
+    click.echo(line(resume(engine, find(engine, operation), current_user(), reason or "")))
 
 
 @ops.command("close")
@@ -164,8 +164,8 @@ def close_operation(env_dir: Path, operation: str, reason: str) -> None:
 
     settings, paths = load(env_dir)
     engine = open_store(settings, paths)
-    require(current(settings, engine), getpass.getuser(), "close")
-    click.echo(line(close(engine, find(engine, operation), getpass.getuser(), reason)))
+    require(current(settings, engine), current_user(), "close")
+    click.echo(line(close(engine, find(engine, operation), current_user(), reason)))
 
 
 @ops.command("undo")
@@ -179,7 +179,7 @@ def undo_operation(env_dir: Path, operation: str, how: SubmitOptions) -> None:
 
     settings, paths = load(env_dir)
     engine, most = open_store(settings, paths), settings.placement.most_games
-    intent, lines = undo(engine, find(engine, operation), getpass.getuser(), how.reason, time.time(), most)
+    intent, lines = undo(engine, find(engine, operation), current_user(), how.reason, time.time(), most)
     submit_and_wait(settings, engine, intent, lines, how)
 
 

@@ -1,6 +1,5 @@
 """`turnout demo`: everything on one machine, live until Ctrl-C, or one bounded run that ends with the proof."""
 
-import getpass
 import itertools
 import json
 import os
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pipeline.actor import current_user
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.control.processes.signals import STOP_SECONDS, stop_on_signals
 from pipeline.demo import dashboard
@@ -160,7 +160,7 @@ def _let_controller_run(settings: Settings, paths: Paths, name: str) -> None:
     _know_group(settings, paths, name)
     group = read_groups(engine)[name]
     if group.backend != "local" or group.desired != "running":
-        change(engine, group, replace(group, backend="local", desired="running"), getpass.getuser(), "turnout demo")
+        change(engine, group, replace(group, backend="local", desired="running"), current_user(), "turnout demo")
 
 
 def _run(children: Children, stop: threading.Event, commands: dict[str, list[str]]) -> bool:

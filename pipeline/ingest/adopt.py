@@ -5,7 +5,6 @@ for a source that lost what was not read yet. In this order, so that it can be k
 old generation in bronze, find out where bronze ends, record the new generation.
 """
 
-import getpass
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from typing import Final
 from sqlalchemy import Engine
 
 from pipeline import names
+from pipeline.actor import current_user
 from pipeline.delta import lost_seqs
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.lost_seqs import LostSeqs
@@ -277,7 +277,7 @@ def _forget(
 
 def _replace(engine: Engine, described: str, before: int, found: _Finding, bronze_id: str, seq: int) -> Adopted:
     """Record the generation that goes on, and what is missing before it."""
-    actor, now = getpass.getuser(), time.time()
+    actor, now = current_user(), time.time()
     trouble = found.trouble
     position = found.position if trouble is None else trouble.onward
     missing = () if trouble is None else trouble.gaps

@@ -5,7 +5,6 @@ ended. The hashes show what was changed or taken out later by somebody who could
 newest hash elsewhere can show even that.
 """
 
-import getpass
 import hashlib
 import json
 import os
@@ -18,6 +17,7 @@ from typing import Any, Final, Literal
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, select, update
 
+from pipeline.actor import current_user
 from pipeline.store.leases import store_now
 from pipeline.store.tables import audit, audit_head
 
@@ -235,7 +235,7 @@ def _parsed(row: Row[Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
 
 
 def _executor() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
+    return f"{current_user()}@{socket.gethostname()} pid {os.getpid()}"
 
 
 def _json(value: Any) -> str:

@@ -26,6 +26,11 @@ def open_store(settings: Settings, paths: Paths) -> Engine:
         if engine.dialect.name == "sqlite":
             event.listen(engine, "connect", _tune_sqlite)
         migrate(engine)
+    except ValueError as error:  # SQLAlchemy's own parser: its text may hold a part of the password
+        raise Refused(
+            "The control store cannot be opened: store.url is no URL of SQLAlchemy's form, such as "
+            "postgresql+psycopg://user:password@host:5432/database. Check its port, and escape signs in its password."
+        ) from error
     except (SQLAlchemyError, ImportError) as error:
         reason = str(getattr(error, "orig", error)).splitlines()[0]
         raise Refused(f"The control store cannot be opened: {reason}. Check the setting store.url.") from error

@@ -12,6 +12,7 @@ from sqlalchemy import update
 
 from grants.applying import ledger, proposals, requests
 from grants.planning.entitlements import AccessIntent
+from pipeline.actor import current_user
 from pipeline.names import game_key
 from pipeline.store import audit
 from pipeline.store.operations import Operation, ask, list_operations
@@ -40,11 +41,9 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogued]:
     """Return an environment with a catalog, a controller that looks at it all the time, and many people."""
-    import getpass
-
     folder = tmp_path_factory.mktemp("access")
     names = [ANN, BOB, CLEO, DAN, ODD, ROOT, *MANY]
-    settings = f'[access.identities]\n{getpass.getuser()} = "{ROOT}"\n'
+    settings = f'[access.identities]\n{current_user()} = "{ROOT}"\n'
     with (
         catalogued(folder, GAMES, {name: [] for name in names}, settings, refresh_seconds=ROUND) as made,
         steered(folder, ("a",), made.settings),

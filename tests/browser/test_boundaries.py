@@ -1,6 +1,5 @@
 """Who reaches the dashboard, and as whom: this machine's own pages, as the user of the system who runs it."""
 
-import getpass
 import http.client
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -8,6 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, expect
 
+from pipeline.actor import current_user
 from tests.browser.seed import fleet_of_forty, seed
 from tests.browser.served import served
 
@@ -55,7 +55,7 @@ def test_headers_of_a_proxy_make_nobody_else(guarded: str, browser: Browser) -> 
     page = context.new_page()
     page.goto("/groups")
     expect(page.get_by_text("you may only look")).to_be_visible(timeout=30_000)
-    expect(page.get_by_text(getpass.getuser()).first).to_be_visible()
+    expect(page.get_by_text(current_user()).first).to_be_visible()
     assert "boss@example.com" not in page.inner_text("body")
     context.close()
 

@@ -1,9 +1,17 @@
+import dataclasses
+import json
+import typing
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pipeline.errors import Refused
+from pipeline.setting_values import may_be_secret
 from pipeline.settings import Settings, load
+from pipeline.store.engine import open_store
+
+CANARY = "hunter2-canary"
 
 
 def test_without_a_file_everything_has_a_default(tmp_path: Path) -> None:
@@ -75,3 +83,53 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     (tmp_path / "turnout.toml").write_text("[ingest\n")
     with pytest.raises(Refused, match=r"turnout.toml is not valid TOML.*line 1"):
         load(tmp_path, {})
+
+
+def leaves(cls: type, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield section and name of every setting."""
+    for name, kind in typing.get_type_hints(cls).items():
+        if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+            yield from leaves(kind, f"{prefix}{name}.")
+        else:
+            yield prefix.rstrip("."), name
+
+
+@pytest.mark.parametrize("value", [CANARY, [CANARY], {"inner": {"deep": CANARY}}], ids=["text", "list", "table"])
+@pytest.mark.parametrize(("section", "name"), list(leaves(Settings)))
+def test_no_secret_is_in_a_refusal(section: str, name: str, value: object, tmp_path: Path) -> None:
+    """A password in the wrong place must not reach a terminal or a log; a plain word in a plain setting may."""
+    written = json.dumps(value) if not isinstance(value, dict) else '{ inner = { deep = "hunter2-canary" } }'
+    (tmp_path / "turnout.toml").write_text(f"{f'[{section}]' if section else ''}\n{name} = {written}\n")
+    try:
+        load(tmp_path, {})
+    except Refused as refused:
+        shown = CANARY in str(refused)
+        assert not shown or (value == CANARY and not may_be_secret(name, value))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[store]\nurl = {CANARY}\n",
+        f'[store]\nurl = "{CANARY}\n',
+        f'[store]\nurl = "a"{CANARY}\n',
+        f'store = "{CANARY}"\n',
+        f'[source]\nkafka_options = ["{CANARY}"]\n',
+        f'[source]\nkafka_options = {{ "sasl.jaas.config" = [ "{CANARY}" ] }}\n',
+    ],
+)
+def test_no_line_of_the_file_is_in_a_refusal(text: str, tmp_path: Path) -> None:
+    """Whoever mistypes a line with a password sees where it is, not what it is."""
+    (tmp_path / "turnout.toml").write_text(text)
+    with pytest.raises(Refused) as refused:
+        load(tmp_path, {})
+    assert CANARY not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", [f"postgresql+psycopg://u:{CANARY}@host:port/db", f"postgresql//u:{CANARY}@host"])
+def test_a_store_url_that_is_none_is_one_sentence_without_its_password(url: str, tmp_path: Path) -> None:
+    """A bad port is a wrong setting, not a traceback."""
+    settings, paths = load(tmp_path, {"TURNOUT_STORE__URL": url})
+    with pytest.raises(Refused, match=r"store\.url") as refused:
+        open_store(settings, paths)
+    assert CANARY not in str(refused.value)
