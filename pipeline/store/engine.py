@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
+from pipeline import private_files
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store.migrate import migrate
@@ -19,22 +20,28 @@ def open_store(settings: Settings, paths: Paths) -> Engine:
         Refused: the store cannot be reached, is not writable, or was migrated by a newer turnout.
     """
     url = settings.store.url or f"sqlite:///{paths.control_db}"
-    if not settings.store.url:
-        paths.root.mkdir(parents=True, exist_ok=True)
     try:
-        engine = create_engine(url, pool_pre_ping=True)
+        if not settings.store.url:
+            paths.root.mkdir(parents=True, exist_ok=True)
+            private_files.make_file(paths.control_db)  # SQLite gives its other files the same mode
+        engine = _engine(url)
         if engine.dialect.name == "sqlite":
             event.listen(engine, "connect", _tune_sqlite)
         migrate(engine)
-    except ValueError as error:  # SQLAlchemy's own parser: its text may hold a part of the password
+    except (SQLAlchemyError, ImportError, OSError) as error:
+        reason = str(getattr(error, "orig", error)).splitlines()[0]
+        raise Refused(f"The control store cannot be opened: {reason}. Check the setting store.url.") from error
+    return engine
+
+
+def _engine(url: str) -> Engine:
+    try:
+        return create_engine(url, pool_pre_ping=True)
+    except ValueError as error:  # the text of SQLAlchemy's own parser may hold a part of the password
         raise Refused(
             "The control store cannot be opened: store.url is no URL of SQLAlchemy's form, such as "
             "postgresql+psycopg://user:password@host:5432/database. Check its port, and escape signs in its password."
         ) from error
-    except (SQLAlchemyError, ImportError) as error:
-        reason = str(getattr(error, "orig", error)).splitlines()[0]
-        raise Refused(f"The control store cannot be opened: {reason}. Check the setting store.url.") from error
-    return engine
 
 
 def _tune_sqlite(connection: Any, _record: Any) -> None:

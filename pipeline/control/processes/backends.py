@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
+from pipeline import private_files
 from pipeline.errors import Transient
 from pipeline.store.groups import Group
 from pipeline.store.leases import Process
@@ -50,7 +51,7 @@ class Local:
 
     def start(self, group: Group) -> str:
         """Start a process in a session of its own; see `Backend`."""
-        self._logs.mkdir(parents=True, exist_ok=True)
+        private_files.make_folder(self._logs)
         master = {} if group.spark_master is None else {"TURNOUT_SPARK__MASTER": group.spark_master}
         try:
             with (self._logs / f"group-{group.name}.log").open("ab") as log:

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pipeline import private_files
+
 _STOP_SECONDS = 20.0
 _POLL_SECONDS = 0.2
 _PR_SET_PDEATHSIG = 1
@@ -37,7 +39,7 @@ class Children:
         self._logs = logs
         self._environ = {**os.environ, **(environ or {})}
         self._children: dict[str, Child] = {}
-        logs.mkdir(parents=True, exist_ok=True)
+        private_files.make_folder(logs)
 
     def __enter__(self) -> Self:
         """Begin; what is started from here on ends with the block."""

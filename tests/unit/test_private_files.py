@@ -1,0 +1,56 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.control.processes.child_processes import Children
+from pipeline.private_files import make_file, make_folder
+from pipeline.settings import load
+from pipeline.store.engine import open_store
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+@pytest.fixture(autouse=True)
+def wide_umask() -> Iterator[None]:
+    """What is private is so whatever the user's mask."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def test_the_control_store_is_its_owners(tmp_path: Path) -> None:
+    """Other users of the machine read neither the store nor what SQLite keeps beside it."""
+    engine = open_store(*load(tmp_path / "new", {}))
+    with engine.connect():
+        modes = {path.name: mode(path) for path in (tmp_path / "new").iterdir() if path.name.startswith("control.db")}
+    assert modes
+    assert set(modes.values()) == {0o600}
+
+
+def test_a_store_from_before_is_narrowed(tmp_path: Path) -> None:
+    """A store that an older turnout made for everyone is its owner's from the next start on."""
+    settings, paths = load(tmp_path, {})
+    open_store(settings, paths).dispose()
+    paths.control_db.chmod(0o644)
+    open_store(settings, paths).dispose()
+    assert mode(paths.control_db) == 0o600
+
+
+def test_logs_are_their_owners(tmp_path: Path) -> None:
+    """Logs name games and errors; they are nobody else's to read."""
+    with Children(tmp_path / "logs"):
+        assert mode(tmp_path / "logs") == 0o700
+
+
+def test_what_is_private_already_stays(tmp_path: Path) -> None:
+    """A mode that is narrower is a person's choice."""
+    (tmp_path / "folder").mkdir(0o500)
+    make_folder(tmp_path / "folder")
+    (tmp_path / "file").touch(0o400)
+    if os.geteuid() == 0:  # another user could not open it to write
+        make_file(tmp_path / "file")
+    assert (mode(tmp_path / "folder"), mode(tmp_path / "file")) == (0o500, 0o400)
