@@ -2,13 +2,14 @@
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
 from grants.catalog import CatalogUnavailable
-from grants.cli.options import opened
+from grants.cli.options import CommandContext, opened
 from pipeline.cli.operation_options import keys_of
 from pipeline.errors import Refused
 from pipeline.settings import load
@@ -39,10 +40,22 @@ def serve(env_dir: Path) -> None:
 @click.option("--wait", type=click.FloatRange(min=0), default=0.0, help="Seconds to wait for a catalog that starts.")
 def add_user(env_dir: Path, names: tuple[str, ...], groups: tuple[str, ...], wait: float) -> None:
     """Make users NAMES in the embedded catalog, or put those that are there into groups."""
+    from grants.applying.proposals import target
+    from pipeline.control.roles import permitted
+    from pipeline.store import audit
+
+    there = opened(env_dir)
+    actor = permitted(there.settings, there.engine, "add a user")
+    act = audit.Act(actor, "add a user", tuple(target(name) for name in names), detail={"groups": list(groups)})
+    with audit.acting(there.engine, act):
+        _add(there, names, groups, wait)
+    click.echo(f"{', '.join(names)}: there{', in ' + ', '.join(groups) if groups else ''}.")
+
+
+def _add(there: CommandContext, names: Sequence[str], groups: Sequence[str], wait: float) -> None:
     from grants.catalogs.opening import embedded
     from grants.catalogs.people import add
 
-    there = opened(env_dir)
     until = time.monotonic() + wait
     while True:
         try:
@@ -54,7 +67,6 @@ def add_user(env_dir: Path, names: tuple[str, ...], groups: tuple[str, ...], wai
             if time.monotonic() >= until:
                 raise
             time.sleep(_LOOK_SECONDS)
-    click.echo(f"{', '.join(names)}: there{', in ' + ', '.join(groups) if groups else ''}.")
 
 
 @click.command("read")

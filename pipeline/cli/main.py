@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import click
 
-from pipeline.actor import current_user
 from pipeline.cli.groups import groups
 from pipeline.cli.options import combine_options
 from pipeline.cli.quarantine import accept_gap, quarantine
@@ -152,11 +151,14 @@ def pending_games(env_dir: Path, limit: int, as_json: bool) -> None:
 @click.argument("name")
 def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
     """Make a game of NAME (exact); its rows are routed from ingest's next micro-batch on."""
+    from pipeline.control.roles import permitted
     from pipeline.ingest import pending
     from pipeline.store.engine import open_store
 
     settings, paths = load(env_dir)
-    game = pending.approve(open_store(settings, paths), settings.onboarding, name, current_user(), reason)
+    engine = open_store(settings, paths)
+    actor = permitted(settings, engine, "approve a game")
+    game = pending.approve(engine, settings.onboarding, name, actor, reason)
     click.echo(pending.render_games([game]))
 
 
@@ -166,11 +168,13 @@ def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
 @click.argument("name")
 def refuse_game(env_dir: Path, reason: str | None, name: str) -> None:
     """Keep NAME (exact) from becoming a game until somebody approves it."""
+    from pipeline.control.roles import permitted
     from pipeline.ingest import pending
     from pipeline.store.engine import open_store
 
     settings, paths = load(env_dir)
-    pending.refuse(open_store(settings, paths), name, current_user(), reason)
+    engine = open_store(settings, paths)
+    pending.refuse(engine, name, permitted(settings, engine, "refuse a game"), reason)
     click.echo(f"{name!r} is refused")
 
 
@@ -197,11 +201,17 @@ def run_ingest(env_dir: Path, once: bool, source: str | None) -> None:
 @click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind.")
 def adopt_source(env_dir: Path, accept_loss: bool, source: str | None) -> None:
     """Let ingest go on from what bronze has: its checkpoint is gone or damaged, or the source lost something."""
+    from pipeline.control.roles import permitted
     from pipeline.ingest import adopt
+    from pipeline.store import audit
     from pipeline.store.engine import open_store
 
     settings, paths = _load(env_dir, source)
-    click.echo(adopt.describe(adopt.adopt(settings, paths, open_store(settings, paths), accept_loss=accept_loss)))
+    engine = open_store(settings, paths)
+    actor = permitted(settings, engine, "adopt a source")
+    with audit.acting(engine, audit.Act(actor, "adopt a source", (), detail={"accept_loss": accept_loss})):
+        adopted = adopt.adopt(settings, paths, engine, accept_loss=accept_loss)
+    click.echo(adopt.describe(adopted))
 
 
 @ingest.command("gaps")
@@ -239,13 +249,19 @@ def stream() -> None:
 @click.argument("wanted", type=click.Choice(["on", "off"]))
 def own_query(env_dir: Path, game: str, wanted: str) -> None:
     """Give GAME a streaming query of its own, or take it back into its group's pass."""
+    from pipeline.control.roles import permitted
     from pipeline.repair.game import find
+    from pipeline.store import audit
     from pipeline.store.engine import open_store
     from pipeline.store.games import known_games
     from pipeline.store.stream_control import ask
 
-    engine = open_store(*load(env_dir))
-    ask(engine, find(game, known_games(engine)).key, current_user(), own_query=wanted == "on")
+    settings, paths = load(env_dir)
+    engine = open_store(settings, paths)
+    actor = permitted(settings, engine, "set an own query")
+    key = find(game, known_games(engine)).key
+    with audit.acting(engine, audit.Act(actor, "set an own query", (f"game:{key}",), detail={"own_query": wanted})):
+        ask(engine, key, actor, own_query=wanted == "on")
 
 
 @cli.command()

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from pipeline.actor import current_user
 from pipeline.cli.options import combine_options
 from pipeline.errors import Refused
 
@@ -84,13 +83,15 @@ def show_quarantine(
 @click.option("--reason", required=True, help="Why these rows may be lost; kept in the history of the game's table.")
 def accept_gap(env_dir: Path, game: str, reason: str) -> None:
     """Let GAME go on over rows that bronze has lost before its stream had read them."""
+    from pipeline.control.roles import permitted
     from pipeline.repair import report
     from pipeline.repair.game import find
     from pipeline.repair.gap import accept_gap as accept
 
     desk = CommandContext(env_dir)
+    actor = permitted(desk.settings, desk.engine, "accept a gap")
     known, schemas = find(game, desk.known), desk.registry.snapshot()
-    done = accept(desk.paths, desk.environment, desk.engine, schemas, known, current_user(), reason)
+    done = accept(desk.paths, desk.environment, desk.engine, schemas, known, actor, reason)
     click.echo(report.render_accepted(done))
 
 
@@ -103,9 +104,9 @@ class CommandContext:
         from pipeline.settings import load
         from pipeline.store.engine import open_store
 
-        settings, self.paths = load(env_dir)
-        self.environment = settings.environment
-        self.engine = open_store(settings, self.paths)
+        self.settings, self.paths = load(env_dir)
+        self.environment = self.settings.environment
+        self.engine = open_store(self.settings, self.paths)
         self.registry = LocalRegistry(self.engine)
         self.known = known_names(self.engine)
 

@@ -48,11 +48,18 @@ def register_schema(
     """Register the next schema version of a game from a FileDescriptorSet (protoc --include_imports -o FILE)."""
     from pipeline.contracts.policies import parse_policies
     from pipeline.contracts.registry import LocalRegistry, Registration
+    from pipeline.control.roles import permitted
+    from pipeline.names import game_key
+    from pipeline.store import audit
     from pipeline.store.engine import open_store
 
     settings, paths = load(env_dir)
+    engine = open_store(settings, paths)
+    actor = permitted(settings, engine, "register a schema")
     checked = Registration(game, message, descriptor_set.read_bytes(), parse_policies(policies), plan_hash)
-    (done,) = LocalRegistry(open_store(settings, paths)).register_many([checked])
+    detail = {"game": game, "message": message, "policies": list(policies)}
+    with audit.acting(engine, audit.Act(actor, "register a schema", (f"game:{game_key(game)}",), detail=detail)):
+        (done,) = LocalRegistry(engine).register_many([checked])
     said = "registered" if done.new else "was registered already"
     click.echo(f"schema id {done.schema_id}: version {done.version} of {game!r} {said}")
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from sqlalchemy import Engine
 
+from pipeline.actor import current_user
 from pipeline.errors import Refused
 from pipeline.settings import Roles, Settings
 from pipeline.store.members import members
@@ -18,11 +19,14 @@ _GROUP: Final = "group:"
 _FRESH_SECONDS: Final = 60.0
 
 _OPERATOR: Final = frozenset(
-    {"pause", "resume", "retry", "replay", "dedupe", "rebuild", "restart", "resume operation", "close"}
-)
+    {
+        "pause", "resume", "retry", "replay", "dedupe", "rebuild", "restart", "resume operation", "close",
+        "approve a game", "refuse a game", "register a schema", "set an own query", "accept a gap", "adopt a source",
+    }
+)  # fmt: skip
 """What puts a stream or a group in order where it is; the rest changes who carries what and needs a mover."""
 
-_ACCESS: Final = frozenset({"access", "decide about a request", "ignore drift"})
+_ACCESS: Final = frozenset({"access", "decide about a request", "ignore drift", "add a user"})
 """What changes who may read; it needs an access admin, and a mover is none."""
 
 
@@ -95,3 +99,14 @@ def require(roles: Roles, actor: str, kind: str) -> None:
         raise Refused(
             f"{actor!r} may not {kind}: it needs the role {role}. The setting roles.{role}s names who has it: ask one."
         )
+
+
+def permitted(settings: Settings, engine: Engine, kind: str) -> str:
+    """Return who runs this process, where they have the role for an act that is no operation.
+
+    Raises:
+        Refused: they have not.
+    """
+    actor = current_user()
+    require(current(settings, engine), actor, kind)
+    return actor

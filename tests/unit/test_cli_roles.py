@@ -1,0 +1,76 @@
+"""Every command is known as one that reads, one that runs a process, or an act with a role and an audit entry."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pipeline.cli.main import cli
+from pipeline.errors import Refused
+from pipeline.settings import load
+from pipeline.store import audit
+from pipeline.store.engine import open_store
+from pipeline.store.games import record_seen
+from tests.unit.test_docs import commands
+
+READS = {
+    "doctor", "schemas plan", "schemas list", "games list", "games pending", "ingest gaps", "verify", "paths",
+    "status", "quarantine list", "quarantine show", "groups list", "repair options", "ops list", "ops show",
+    "audit list", "audit verify", "grants matrix", "grants why", "grants plan", "grants export", "grants requests",
+    "read",
+}  # fmt: skip
+RUNS = {  # who may start a process on the machine may do what it does
+    "simulate", "ingest run", "dashboard", "maintain", "demo", "controller run", "groups run", "catalog serve",
+}  # fmt: skip
+OPERATIONS = {  # their role is checked where they are submitted, and again by the controller
+    "groups create", "groups set", "groups start", "groups stop", "groups restart", "groups propose", "groups drain",
+    "move", "pause", "resume", "repair retry", "repair replay", "repair dedupe", "repair rebuild", "repair retire",
+    "repair restore", "ops resume", "ops close", "ops undo", "grants apply", "grants undo", "grants expire",
+    "grants import", "grants drift", "grants approve", "grants reject", "grants withdraw",
+}  # fmt: skip
+ACTS = {
+    "games approve": (("Chess",), "approve a game"),
+    "games refuse": (("Chess",), "refuse a game"),
+    "schemas register": (("--game", "Go", "--message", "m.M", __file__), "register a schema"),
+    "ingest adopt": ((), "adopt a source"),
+    "stream own-query": (("Go", "on"), "set an own query"),
+    "stream accept-gap": (("Go", "--reason", "gone"), "accept a gap"),
+    "catalog add-user": (("zoe@example.com",), "add a user"),
+}
+
+
+def test_every_command_is_sorted() -> None:
+    """A new command does not act before somebody has said which role it takes."""
+    names = [name.removeprefix("turnout ") for name, _ in commands()]
+    kinds = [READS, RUNS, OPERATIONS, set(ACTS)]
+    assert sorted(names) == sorted(name for kind in kinds for name in kind)
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_an_act_needs_its_role(name: str, tmp_path: Path) -> None:
+    """Who is not named in the roles is refused with the role that is missing, and nothing is written."""
+    (tmp_path / "turnout.toml").write_text('[roles]\nmovers = ["max"]\n')
+    record_seen(open_store(*load(tmp_path)), {"go": "Go"}, 1)
+    arguments, kind = ACTS[name]
+    done = CliRunner().invoke(cli, [*name.split(), *arguments, "--env-dir", str(tmp_path)])
+    assert isinstance(done.exception, Refused)
+    assert f"may not {kind}: it needs the role" in str(done.exception)
+    assert list(audit.entries(open_store(*load(tmp_path)))) == []
+
+
+@pytest.mark.parametrize("name", ["games approve", "games refuse", "stream own-query"])
+def test_an_act_is_audited(name: str, tmp_path: Path) -> None:
+    """What a person does is in the audit log, begun and ended, also where it is no operation."""
+    record_seen(open_store(*load(tmp_path)), {"go": "Go"}, 1)
+    done = CliRunner().invoke(cli, [*name.split(), *ACTS[name][0], "--env-dir", str(tmp_path)])
+    assert done.exception is None, done.exception
+    phases = [(each.phase, each.outcome, bool(each.targets)) for each in audit.entries(open_store(*load(tmp_path)))]
+    assert phases == [("begun", None, True), ("ended", "succeeded", True)]
+
+
+@pytest.mark.parametrize("name", ["schemas register", "ingest adopt"])
+def test_an_act_that_fails_is_audited_as_failed(name: str, tmp_path: Path) -> None:
+    """An attempt that was refused by what it is about is in the log, too."""
+    done = CliRunner().invoke(cli, [*name.split(), *ACTS[name][0], "--env-dir", str(tmp_path)])
+    assert done.exception is not None
+    assert [each.outcome for each in audit.entries(open_store(*load(tmp_path)))] == [None, "failed"]
