@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from pipeline.cli.environments import existing
 from pipeline.cli.groups import groups
 from pipeline.cli.options import combine_options
 from pipeline.cli.quarantine import accept_gap, quarantine
@@ -52,6 +53,7 @@ def _environment(command: _F) -> _F:
         default=Path("var"),
         envvar="TURNOUT_ENV_DIR",
         show_default=True,
+        callback=existing,
         help="Folder with all state of one environment.",
     )
     return option(command)

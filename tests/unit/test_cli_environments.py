@@ -1,0 +1,55 @@
+"""A mistyped --env-dir is refused and makes nothing; what begins an environment still begins one."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pipeline.cli.main import cli
+from pipeline.errors import Refused
+from pipeline.settings import load
+from pipeline.store.engine import open_store
+from tests.unit.test_cli_roles import READS
+from tests.unit.test_docs import commands
+
+FREE = {"doctor", "paths"}
+ARGUMENTS = {
+    "schemas plan": f"--game Go --message m.M {__file__}",
+    "quarantine show": "Go",
+    "ops show": "abc",
+    "grants why": "Go --principal ann@example.com",
+    "grants plan": "",
+    "read": "Go --as ann@example.com",
+    "repair options": "Go",
+}
+
+
+@pytest.mark.parametrize("name", sorted(READS - FREE))
+def test_a_command_that_reads_makes_no_environment(name: str, tmp_path: Path) -> None:
+    """A typo is one sentence with what is nearby, not an empty environment that is well."""
+    open_store(*load(tmp_path / "prod"))
+    there = tmp_path / "prdo"
+    done = CliRunner().invoke(cli, [*name.split(), *shlex.split(ARGUMENTS.get(name, "")), "--env-dir", str(there)])
+    assert isinstance(done.exception, Refused), done.output
+    assert str(done.exception) == (
+        f"There is no environment at {there}. Environments nearby: {tmp_path / 'prod'}. Name one with --env-dir."
+    )
+    assert not there.exists()
+
+
+def test_every_command_is_refused_or_may_begin(tmp_path: Path) -> None:
+    """Which commands may begin an environment is written down once; every other one is refused."""
+    from pipeline.cli import environments
+
+    names = {name.removeprefix("turnout ") for name, _ in commands()}
+    assert environments._BEGIN < names
+    assert environments._MAKE_NOTHING == FREE
+    assert not READS & environments._BEGIN
+
+
+def test_a_folder_with_settings_is_an_environment(tmp_path: Path) -> None:
+    """README: a turnout.toml in a new folder is all that a new environment needs."""
+    (tmp_path / "turnout.toml").write_text('environment = "prod"\n')
+    done = CliRunner().invoke(cli, ["games", "list", "--env-dir", str(tmp_path)])
+    assert (done.exit_code, done.output) == (0, "0 game(s)\n")
