@@ -37,7 +37,7 @@ def serve(env_dir: Path) -> None:
 @catalog_group.command("add-user")
 @click.argument("names", nargs=-1, required=True)
 @click.option("--group", "groups", multiple=True, help="A group they are in, made where it is missing; repeatable.")
-@click.option("--wait", type=click.FloatRange(min=0), default=0.0, help="Seconds to wait for a catalog that starts.")
+@click.option("--wait", type=click.FloatRange(0, 3600), default=0.0, help="Seconds to wait for a catalog that starts.")
 def add_user(env_dir: Path, names: tuple[str, ...], groups: tuple[str, ...], wait: float) -> None:
     """Make users NAMES in the embedded catalog, or put those that are there into groups."""
     from grants.applying.proposals import target

@@ -117,7 +117,7 @@ def plan(env_dir: Path, reason: str | None, as_json: bool, **wishes: Any) -> Non
 @click.option("--request", "as_request", is_flag=True, help="Ask an access admin for it instead of doing it.")
 @asking
 def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request: bool, **wishes: Any) -> None:
-    """Give and take access: planned anew, checked, applied, seen in the catalog, and tried."""
+    """Grant and revoke access: plan again, check, apply, observe in the catalog, probe."""
     from grants.applying.requests import ask, describe
 
     there = opened(env_dir)

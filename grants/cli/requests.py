@@ -31,7 +31,7 @@ def requests(env_dir: Path, as_json: bool) -> None:
 @click.argument("request")
 @asking
 def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
-    """Approve REQUEST of somebody else: it is planned from how things are now, and done."""
+    """Approve another person's REQUEST: it is planned again and applied."""
     there = opened(env_dir)
     wanted = find(there.engine, request)
     prepared, intent = approval(there.engine, there.catalog(), there.settings, wanted, there.actor, how.reason)
@@ -44,7 +44,7 @@ def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
 @click.argument("request")
 @click.option("--reason", help="Why; who asked reads it.")
 def reject(env_dir: Path, request: str, reason: str | None) -> None:
-    """Reject REQUEST of somebody else."""
+    """Reject another person's REQUEST."""
     there = opened(env_dir)
     require(current(there.settings, there.engine), there.actor, "decide about a request")
     _decided(there, request, "rejected", reason or "")

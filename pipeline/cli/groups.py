@@ -19,7 +19,9 @@ from pipeline.settings import load
 
 _wanted = combine_options(
     click.option("--backend", type=click.Choice(["none", "local"]), help="Who starts its driver."),
-    click.option("--cores", type=click.FloatRange(min=0, min_open=True), help="What it may use, in processor cores."),
+    click.option(
+        "--cores", type=click.FloatRange(0, 10_000, min_open=True), help="What it may use, in processor cores."
+    ),
     click.option("--unlimited", is_flag=True, help="Take the limit on cores away."),
     click.option("--priority", type=click.Choice(["high", "normal", "low"]), help="Which games it is for."),
     click.option("--spark-master", help="Its own Spark master; an empty text means the setting spark.master."),

@@ -114,7 +114,7 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
 @click.argument("games", nargs=-1, required=True)
 @asking
 def rebuild(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
-    """Make the tables of GAMES (names or keys) anew from bronze, each in one atomic switch."""
+    """Rebuild the tables of GAMES (names or keys) from bronze, each in one atomic switch."""
     from pipeline.control.operations import repairs
     from pipeline.repair.game import known_names
     from pipeline.store.engine import open_store

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -27,16 +28,18 @@ from pipeline.control.roles import current, require
 from pipeline.names import plain
 from pipeline.settings import load
 
+_DAY = click.DateTime(["%Y-%m-%d"])
+
 
 @click.group()
 def controller() -> None:
-    """The process that does what people ask for."""
+    """The process that carries out operations."""
 
 
 @controller.command("run")
 @click.option("--stop-groups", is_flag=True, help="When it is stopped, stop the groups it runs as well.")
 def run_controller(env_dir: Path, stop_groups: bool) -> None:
-    """Run the controller until it is stopped: it does what was asked for, and runs the groups that have a backend."""
+    """Run the controller until it is stopped: it carries out operations and runs the groups with a backend."""
     from pipeline.control.controller import run
 
     code = run(*load(env_dir), stop_groups=stop_groups)
@@ -96,7 +99,7 @@ resume = deciding("resume", "Let paused streams of GAMES go on; they catch up fr
 
 @click.group()
 def ops() -> None:
-    """Operations: what was asked for, and how far it has come."""
+    """Operations: what was requested, and its progress."""
 
 
 @ops.command("list")
@@ -157,7 +160,7 @@ def resume_operation(env_dir: Path, operation: str, reason: str | None) -> None:
 @click.argument("operation")
 @click.option("--reason", required=True, help="What was found, and done about it.")
 def close_operation(env_dir: Path, operation: str, reason: str) -> None:
-    """End OPERATION, which needs a person: somebody has looked after it."""
+    """End OPERATION, which needs a person, after you have dealt with it."""
     from pipeline.control.operations.executor import close
     from pipeline.store.engine import open_store
     from pipeline.store.operations import operation as find
@@ -189,15 +192,16 @@ def audit() -> None:
 
 
 @audit.command("list")
-@click.option("--since", metavar="DAY", help="From this day on, like 2026-01-31 (UTC).")
-@click.option("--until", metavar="DAY", help="Up to this day.")
+@click.option("--since", type=_DAY, metavar="DAY", help="From this day on, like 2026-01-31 (UTC).")
+@click.option("--until", type=_DAY, metavar="DAY", help="Up to this day.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-def list_audit(env_dir: Path, since: str | None, until: str | None, as_json: bool) -> None:
+def list_audit(env_dir: Path, since: datetime | None, until: datetime | None, as_json: bool) -> None:
     """Print the log, oldest first."""
     from pipeline.store.audit import entries
     from pipeline.store.engine import open_store
 
-    for each in entries(open_store(*load(env_dir)), since or "", until or "9999"):
+    days = (since.date().isoformat() if since else "", until.date().isoformat() if until else "9999")
+    for each in entries(open_store(*load(env_dir)), *days):
         if as_json:
             click.echo(json.dumps(asdict(each)))
             continue

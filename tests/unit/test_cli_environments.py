@@ -43,7 +43,7 @@ def test_every_command_is_refused_or_may_begin(tmp_path: Path) -> None:
     from pipeline.cli import environments
 
     names = {name.removeprefix("turnout ") for name, _ in commands()}
-    assert environments._BEGIN < names
+    assert names > environments._BEGIN
     assert environments._MAKE_NOTHING == FREE
     assert not READS & environments._BEGIN
 
@@ -53,3 +53,21 @@ def test_a_folder_with_settings_is_an_environment(tmp_path: Path) -> None:
     (tmp_path / "turnout.toml").write_text('environment = "prod"\n')
     done = CliRunner().invoke(cli, ["games", "list", "--env-dir", str(tmp_path)])
     assert (done.exit_code, done.output) == (0, "0 game(s)\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("audit", "list", "--since", "yesterday"),
+        ("groups", "create", "c", "--cores", "inf"),
+        ("groups", "create", "c", "--cores", "nan"),
+        ("catalog", "add-user", "zoe@example.com", "--wait", "inf"),
+    ],
+    ids=" ".join,
+)
+def test_a_value_without_meaning_is_wrong_use(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """A day that is none, or no finite number, is refused, not taken for nothing found or no limit."""
+    open_store(*load(tmp_path))
+    done = CliRunner().invoke(cli, [*arguments, "--env-dir", str(tmp_path)])
+    assert done.exit_code == 2, done.output
+    assert "Invalid value" in done.output

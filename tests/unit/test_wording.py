@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import click
 import pytest
+
+from pipeline.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("app", "grants", "listeners", "pipeline")
@@ -42,6 +45,19 @@ def test_texts_are_plain_english(package: str) -> None:
         if " " in text and not re.search(rf"\bFROM {RESULT_NAME}\b", text) and DIALECT.search(text)
     ]
     assert found == []
+
+
+def helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the help of a command and of all below it, and of their options."""
+    yield name, command.help or ""
+    yield from ((f"{name} {option.opts[0]}", getattr(option, "help", None) or "") for option in command.params)
+    for below, each in getattr(command, "commands", {}).items():
+        yield from helps(each, f"{name} {below}")
+
+
+def test_help_is_plain_english() -> None:
+    """`--help` is the first page that a newcomer reads."""
+    assert [name for name, text in helps(cli, "turnout") if DIALECT.search(text)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
