@@ -1,13 +1,16 @@
 """Which folder is an environment: commands that only look at one refuse a folder that is none, and make nothing."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from pipeline.errors import Refused
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 _BEGIN: Final = frozenset(
     {
@@ -23,6 +26,43 @@ _MAKE_NOTHING: Final = frozenset({"doctor", "paths"})
 _MARKS: Final = ("turnout.toml", "control.db", "bronze")
 _STORE: Final = "TURNOUT_STORE__URL"
 _SHOWN: Final = 5
+_GIVEN: Final = "turnout.env_dir"
+_HELP: Final = "Folder with all state of one environment."
+_FOLDER: Final = click.Path(file_okay=False, path_type=Path)
+
+
+def environment(command: _F) -> _F:
+    """Add the option every command has: the folder with all state of one environment."""
+    option = click.option(
+        "--env-dir",
+        type=_FOLDER,
+        default=Path("var"),
+        envvar="TURNOUT_ENV_DIR",
+        show_default=True,
+        callback=existing,
+        help=_HELP,
+    )
+    return option(command)
+
+
+def before(group: _F) -> _F:
+    """Let `--env-dir` stand before the commands of a group, too; after the command it counts more."""
+    option = click.option("--env-dir", type=_FOLDER, expose_value=False, callback=_keep, help=_HELP)
+    return option(group)
+
+
+def list_without_verb(group: click.Group) -> None:
+    """Let a group without a verb do what its `list` does."""
+
+    def listed() -> None:
+        context = click.get_current_context()
+        if context.invoked_subcommand is None:
+            listing = group.commands["list"]
+            with listing.make_context("list", [], parent=context) as below:
+                listing.invoke(below)
+
+    before(group)
+    group.invoke_without_command, group.no_args_is_help, group.callback = True, False, listed
 
 
 def existing(context: click.Context, _: click.Parameter, folder: Path) -> Path:
@@ -31,12 +71,20 @@ def existing(context: click.Context, _: click.Parameter, folder: Path) -> Path:
     Raises:
         Refused: the command needs an environment, and the folder is none.
     """
+    if context.get_parameter_source("env_dir") is not ParameterSource.COMMANDLINE:
+        folder = context.meta.get(_GIVEN, folder)
     name = context.command_path.partition(" ")[2]
     if name in _BEGIN | _MAKE_NOTHING or _is_environment(folder) or _STORE in os.environ:
         return folder
     near = sorted({str(each) for each in _nearby(folder)})
     named = f"Environments nearby: {', '.join(near[:_SHOWN])}. " if near else ""
     raise Refused(f"There is no environment at {folder}. {named}Name one with --env-dir.")
+
+
+def _keep(context: click.Context, _: click.Parameter, folder: Path | None) -> Path | None:
+    if folder is not None:
+        context.meta[_GIVEN] = folder
+    return folder
 
 
 def _is_environment(folder: Path) -> bool:

@@ -3,14 +3,13 @@
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
-from pipeline.cli.environments import existing
+from pipeline.cli.environments import before, environment, list_without_verb
 from pipeline.cli.groups import groups
 from pipeline.cli.options import combine_options
 from pipeline.cli.quarantine import accept_gap, quarantine
@@ -21,8 +20,6 @@ from pipeline.cli.steering import audit, controller, move, ops, pause, resume
 from pipeline.errors import Refused, Transient
 from pipeline.extensions import COMMANDS, registered
 from pipeline.settings import Paths, Settings, load
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def main() -> None:
@@ -41,22 +38,10 @@ def main() -> None:
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="turnout", prog_name="turnout", message="%(prog)s %(version)s")
+@before
 def cli() -> None:
     """Split one topic's events into one Delta table per game, exactly once."""
-
-
-def _environment(command: _F) -> _F:
-    """Add the option every command has: the folder with all state of one environment."""
-    option = click.option(
-        "--env-dir",
-        type=click.Path(file_okay=False, path_type=Path),
-        default=Path("var"),
-        envvar="TURNOUT_ENV_DIR",
-        show_default=True,
-        callback=existing,
-        help="Folder with all state of one environment.",
-    )
-    return option(command)
 
 
 _simulation = combine_options(
@@ -77,7 +62,7 @@ _simulation = combine_options(
 
 
 @cli.command()
-@_environment
+@environment
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(env_dir: Path, as_json: bool) -> None:
     """Print what is there, what is missing and what to do."""
@@ -87,7 +72,7 @@ def doctor(env_dir: Path, as_json: bool) -> None:
 
 
 @cli.command()
-@_environment
+@environment
 @_simulation
 @click.option("--events", type=click.IntRange(1), help="Stop after so many events; endless without.")
 @click.option("--rate", type=click.FloatRange(0.1, 10_000_000), help="Events per second; as fast as possible without.")
@@ -111,7 +96,7 @@ def simulate(
 
 
 for _command in schemas.commands.values():
-    _environment(_command)
+    environment(_command)
 cli.add_command(schemas)
 
 
@@ -121,7 +106,7 @@ def games() -> None:
 
 
 @games.command("list")
-@_environment
+@environment
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_games(env_dir: Path, as_json: bool) -> None:
     """List every game: since when, by what right, in which group, and what it may be taken for."""
@@ -134,7 +119,7 @@ def list_games(env_dir: Path, as_json: bool) -> None:
 
 
 @games.command("pending")
-@_environment
+@environment
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Most names to print.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def pending_games(env_dir: Path, limit: int, as_json: bool) -> None:
@@ -148,7 +133,7 @@ def pending_games(env_dir: Path, limit: int, as_json: bool) -> None:
 
 
 @games.command("approve")
-@_environment
+@environment
 @click.option("--reason", help="Why, for those who ask later.")
 @click.argument("name")
 def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
@@ -165,7 +150,7 @@ def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
 
 
 @games.command("refuse")
-@_environment
+@environment
 @click.option("--reason", help="Why, for those who ask later.")
 @click.argument("name")
 def refuse_game(env_dir: Path, reason: str | None, name: str) -> None:
@@ -186,7 +171,7 @@ def ingest() -> None:
 
 
 @ingest.command("run")
-@_environment
+@environment
 @click.option("--once", is_flag=True, help="Land what is there now, then end.")
 @click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind.")
 def run_ingest(env_dir: Path, once: bool, source: str | None) -> None:
@@ -198,7 +183,7 @@ def run_ingest(env_dir: Path, once: bool, source: str | None) -> None:
 
 
 @ingest.command("adopt")
-@_environment
+@environment
 @click.option("--accept-loss", is_flag=True, help="Go on without what the source no longer has, and record the gap.")
 @click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind.")
 def adopt_source(env_dir: Path, accept_loss: bool, source: str | None) -> None:
@@ -217,7 +202,7 @@ def adopt_source(env_dir: Path, accept_loss: bool, source: str | None) -> None:
 
 
 @ingest.command("gaps")
-@_environment
+@environment
 def accepted_gaps(env_dir: Path) -> None:
     """List the gaps that were accepted: what a source had lost before it was read."""
     from pipeline.ingest.adopt import describe_gap
@@ -246,7 +231,7 @@ def stream() -> None:
 
 
 @stream.command("own-query")
-@_environment
+@environment
 @click.argument("game")
 @click.argument("wanted", type=click.Choice(["on", "off"]))
 def own_query(env_dir: Path, game: str, wanted: str) -> None:
@@ -267,7 +252,7 @@ def own_query(env_dir: Path, game: str, wanted: str) -> None:
 
 
 @cli.command()
-@_environment
+@environment
 @click.option("--port", type=click.IntRange(1, 65_535), help="Overrides the setting dashboard.port.")
 def dashboard(env_dir: Path, port: int | None) -> None:
     """Run the dashboard on this machine."""
@@ -278,7 +263,7 @@ def dashboard(env_dir: Path, port: int | None) -> None:
 
 
 @cli.command()
-@_environment
+@environment
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 @click.option("--complete", is_flag=True, help="Rows that are still to be split count as a failure.")
 @click.option("--values", is_flag=True, help="Decode bronze again and compare every value with the game tables.")
@@ -309,7 +294,7 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: i
 
 
 @cli.command()
-@_environment
+@environment
 @click.option("--once", is_flag=True, help="Look at every table once, then end.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per round, on one line.")
 def maintain(env_dir: Path, once: bool, as_json: bool) -> None:
@@ -322,7 +307,7 @@ def maintain(env_dir: Path, once: bool, as_json: bool) -> None:
 
 
 @cli.command()
-@_environment
+@environment
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def paths(env_dir: Path, as_json: bool) -> None:
     """Print where the tables of an environment are."""
@@ -337,7 +322,7 @@ def paths(env_dir: Path, as_json: bool) -> None:
 
 
 @cli.command()
-@_environment
+@environment
 @_simulation
 @click.option("--events", type=click.IntRange(1), help="Events of a bounded run  [default: 50000]")
 @click.option(
@@ -381,10 +366,12 @@ _steering = (
 )
 _added: list[click.Command] = [command for made in registered(COMMANDS) for command in made()]
 for _command in (*quarantine.commands.values(), accept_gap, *_steering, *_leaves(_added)):
-    _environment(_command)
+    environment(_command)
 for _group in (status, quarantine, controller, groups, move, pause, resume, repair, ops, audit, *_added):
     cli.add_command(_group)
 stream.add_command(accept_gap)
+for _group in (games, groups, ops):
+    list_without_verb(_group)
 
 
 def _load(env_dir: Path, source: str | None) -> tuple[Settings, Paths]:

@@ -1,5 +1,6 @@
 """A mistyped --env-dir is refused and makes nothing; what begins an environment still begins one."""
 
+import re
 import shlex
 from pathlib import Path
 
@@ -18,7 +19,7 @@ ARGUMENTS = {
     "schemas plan": f"--game Go --message m.M {__file__}",
     "quarantine show": "Go",
     "ops show": "abc",
-    "grants why": "Go --principal ann@example.com",
+    "grants why": "Go ann@example.com",
     "grants plan": "",
     "read": "Go --as ann@example.com",
     "repair options": "Go",
@@ -36,6 +37,28 @@ def test_a_command_that_reads_makes_no_environment(name: str, tmp_path: Path) ->
         f"There is no environment at {there}. Environments nearby: {tmp_path / 'prod'}. Name one with --env-dir."
     )
     assert not there.exists()
+
+
+@pytest.mark.parametrize("group", ["games", "groups", "ops"])
+@pytest.mark.parametrize("place", ["first", "before the verb", "last", "instead of another"])
+def test_the_folder_may_stand_anywhere_and_the_verb_be_left_out(group: str, place: str, tmp_path: Path) -> None:
+    """`turnout games` lists, as people expect, and `--env-dir` counts wherever it stands; after the command it wins."""
+    open_store(*load(tmp_path))
+    there, nowhere = ("--env-dir", str(tmp_path)), ("--env-dir", str(tmp_path / "nowhere"))
+    listed = CliRunner().invoke(cli, [group, "list", *there]).output
+    lines = {
+        "first": [[*there, group], [*there, group, "list"]],
+        "before the verb": [[group, *there], [group, *there, "list"]],
+        "last": [[group, "list", *there]],
+        "instead of another": [[*nowhere, group, *there], [*nowhere, group, "list", *there]],
+    }[place]
+    assert [CliRunner().invoke(cli, line).output for line in lines] == [listed] * len(lines)
+
+
+def test_the_version_is_one_line() -> None:
+    """Scripts and bug reports ask for it."""
+    done = CliRunner().invoke(cli, ["--version"])
+    assert re.fullmatch(r"turnout \d+\.\d+\.\d+\n", done.output), done.output
 
 
 def test_every_command_is_refused_or_may_begin(tmp_path: Path) -> None:
@@ -60,7 +83,6 @@ def test_a_folder_with_settings_is_an_environment(tmp_path: Path) -> None:
     [
         ("audit", "list", "--since", "yesterday"),
         ("groups", "create", "c", "--cores", "inf"),
-        ("groups", "create", "c", "--cores", "nan"),
         ("catalog", "add-user", "zoe@example.com", "--wait", "inf"),
     ],
     ids=" ".join,

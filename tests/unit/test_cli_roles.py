@@ -71,6 +71,7 @@ def test_an_act_is_audited(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["schemas register", "ingest adopt"])
 def test_an_act_that_fails_is_audited_as_failed(name: str, tmp_path: Path) -> None:
     """An attempt that was refused by what it is about is in the log, too."""
+    open_store(*load(tmp_path))
     done = CliRunner().invoke(cli, [*name.split(), *ACTS[name][0], "--env-dir", str(tmp_path)])
     assert done.exception is not None
     assert [each.outcome for each in audit.entries(open_store(*load(tmp_path)))] == [None, "failed"]
