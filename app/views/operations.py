@@ -294,7 +294,7 @@ def _close(environment: Environment, operation: Operation) -> None:
     else:
         st.session_state[_note_of(operation.operation_id)] = (
             None,
-            "A reason is needed: what was found, and done about it.",
+            "Enter a reason: what was found, and what was done about it.",
         )
 
 

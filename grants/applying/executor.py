@@ -61,10 +61,10 @@ class Executor:
         self, work: Callable[[ControlContext, Operation], str], world: ControlContext, operation: Operation
     ) -> StepResult:
         name = f"{operation.operation_id} {work.__name__}"
-        if not self._works.has(name):
-            self._works.begin(name, partial(work, world, operation))
+        if not self._works.contains(name):
+            self._works.submit(name, partial(work, world, operation))
         try:
-            said = self._works.take(name)
+            said = self._works.pop_result(name)
         except Transient as away:
             return StepResult("waiting", str(away))
         return StepResult("waiting", "The catalog is being asked.") if said is None else StepResult("done", said)

@@ -57,7 +57,7 @@ def write_landing(
         try:
             write_deltalake(table, rows, mode="append", post_commithook_properties=_HOOKS)
             if table.version() % _CHECKPOINT_EVERY == 0:
-                table.create_checkpoint()
+                DeltaTable(path).create_checkpoint()
         except (DeltaError, OSError) as error:
             raise Refused(
                 f"The landing table {path} cannot be written: {_line(error)}. Check its disk and rights."
@@ -192,7 +192,8 @@ def _produce(producer: Producer, topic: str, event: Event, outcomes: _Outcomes) 
 def _landing_table(path: Path) -> DeltaTable:
     try:
         path.mkdir(parents=True, exist_ok=True)
-        table = DeltaTable.create(path, Schema.from_arrow(LANDING), mode="ignore", description="wrappers as they came")
+        DeltaTable.create(path, Schema.from_arrow(LANDING), mode="ignore", description="wrappers as they came")
+        table = DeltaTable(path, without_files=True)  # else each commit costs more with every file that is there
     except (DeltaError, OSError) as error:
         raise Refused(f"The landing table {path} cannot be opened: {_line(error)}. Choose another folder.") from error
     if (names := [field.name for field in table.schema().fields]) != LANDING.names:

@@ -167,11 +167,11 @@ class Onboarding:
         """
         if unknown is None:
             return
-        candidates: Mapping[str, Sequence[str]] = unknown["candidates"]
+        by_prefix: Mapping[str, Sequence[str]] = unknown["candidates"]
         candidates = [
             OnboardingCandidate(game_key(name), name, "prefix", prefix)
-            for prefix in candidates
-            for name in candidates[prefix]
+            for prefix in by_prefix
+            for name in by_prefix[prefix]
         ]
         self._onboard(candidates, now)
         came = name_sketch.loads(unknown["sketch"])

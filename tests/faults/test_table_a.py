@@ -349,7 +349,7 @@ def test_a22_a_group_refuses_a_bronze_that_was_made_anew(world: Any, faults: Fau
     assert not world.paths.bronze.exists()
     CursorTable.create(world.paths.bronze, BRONZE, "somebody")
     for attempt in attempts:
-        with pytest.raises(Refused, match=r"Bronze at .* was deleted and made anew: .*Put the old one back"):
+        with pytest.raises(Refused, match=r"Bronze at .* was deleted and recreated: .*Put the old one back"):
             attempt()
     shutil.rmtree(world.paths.bronze)
     away.replace(world.paths.bronze)

@@ -145,7 +145,7 @@ def test_a_topic_made_anew_is_refused_before_it_is_read(stage: Stage) -> None:
     stage.ingest()
     stage.make_anew()
     stage.send(20, 0, 1)
-    words = rf"topic '{stage.topic}' was deleted and made anew: .*partition 0 offsets from 5 on; partition 1"
+    words = rf"topic '{stage.topic}' was deleted and recreated: .*partition 0 offsets from 5 on; partition 1"
     for attempt in (stage.ingest, stage.adopt):
         with pytest.raises(Refused, match=f"{words}.*accept-loss"):
             attempt()

@@ -198,7 +198,7 @@ def test_a_landing_table_made_anew_is_refused_and_adopted_with_its_loss(world: A
         land(world, wrappers(10 * number))
     for attempt in (world.ingest, lambda: adopt(world)):
         with pytest.raises(
-            Refused, match=r"landing table .* was deleted and made anew: .*commits from 2 on.*accept-loss"
+            Refused, match=r"landing table .* was deleted and recreated: .*commits from 2 on.*accept-loss"
         ):
             attempt()
     assert Counter(wrappers(0)) == bronze(world)

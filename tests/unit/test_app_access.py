@@ -260,7 +260,7 @@ def test_the_confirmation_grows_with_what_it_touches(world: Catalogued, opening:
 
 @pytest.mark.parametrize(("games", "who", "reason", "said"), [
     ([], [BOB], "why", "Choose games and principals first"),
-    ([CHESS], [BOB], " ", "A reason is needed"),
+    ([CHESS], [BOB], " ", "Enter a reason"),
 ])  # fmt: skip
 def test_what_is_missing_is_said(
     games: list[str], who: list[str], reason: str, said: str, world: Catalogued, opening: Opening
@@ -384,14 +384,14 @@ def test_the_role_is_looked_at_when_it_is_confirmed(tmp_path: Path, world: Catal
 def test_drift_is_adopted_reverted_or_left_with_a_reason(world: Catalogued, opening: Opening) -> None:
     """A grant by somebody else is found; what is left as it is stays counted, with who and why."""
     app = opening("access", view="drift")
-    assert "1 extra: somebody was granted a game, and not by turnout" in texts(app)
+    assert "1 extra: a principal was granted a game, and not by turnout" in texts(app)
     app.segmented_control(key="drift_act").set_value("ignore").run()
     assert f"extra: analysts · SELECT · {CHESS}" in app.multiselect(key="drift_chosen").options
     found = drift_store.read_drift(world.store, world.catalog, world.settings.access).findings
     (finding,) = [drift_store.id_of(each) for each in found if each.kind == "extra"]
     app.multiselect(key="drift_chosen").set_value([finding])
     app.button(key="preview_drift").click().run()
-    assert "needs a reason" in warned(app)
+    assert "Enter a reason" in warned(app)
     app.text_input(key="drift_reason").set_value("known to finance")
     app.button(key="preview_drift").click().run()
     confirmed(app, place="access_drift")

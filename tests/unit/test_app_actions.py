@@ -347,7 +347,7 @@ def test_a_retirement_needs_a_reason_and_a_restore_a_click(store: Engine, openin
     app = opening("game", game=KEY["Ludo"])
     app.button(key="act_retire").click().run()
     app.button(key=f"ask_game_{KEY['Ludo']}").click().run()
-    assert "A reason is needed" in app.warning[-1].value
+    assert "Enter a reason" in app.warning[-1].value
     set_games(store, "Ludo", retired_at=1.0, group_name=None)
     app = opening("game", game=KEY["Ludo"])
     app.button(key="act_restore").click().run()

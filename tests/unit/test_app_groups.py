@@ -154,12 +154,12 @@ def test_what_disturbs_needs_a_reason(store: Engine, opening: Opening) -> None:
     app.number_input(key="want_b_1_cores").set_value(0.001)
     app.button(key="preview_change").click().run()
     shown = texts(app)
-    assert "driver started by: somebody else → the controller" in shown
+    assert "driver started by: not turnout → the controller" in shown
     assert "capacity: no limit → 0.001 cores" in shown
     assert "The controller takes it over: a driver that runs goes on" in shown
     assert "Its 2 games take about" in shown
     app.button(key="write_change_b").click().run()
-    assert "A reason is needed" in warned(app)
+    assert "Enter a reason" in warned(app)
     assert read_groups(store)["b"].version == 1
     reason(app, "b goes under the controller").button(key="write_change_b").click().run()
     assert (read_groups(store)["b"].backend, read_groups(store)["b"].capacity_cores) == ("local", 0.001)
@@ -175,15 +175,15 @@ def test_a_second_operator_is_refused_and_overwrites_nothing(store: Engine, open
     seen = read_groups(store)["a"]
     change(store, seen, replace(seen, capacity_cores=3.0), "ann", "fast")
     slow.button(key="write_change_a").click().run()
-    assert "Somebody else has changed group a since you looked" in warned(slow)
+    assert "Group a was changed after you opened it" in warned(slow)
     assert "is changed." not in texts(slow)
     late.selectbox(key="want_a_1_priority").set_value("high")
     late.button(key="preview_change").click().run()
-    assert "Somebody else has changed group a since you looked" in warned(late)
+    assert "Group a was changed after you opened it" in warned(late)
     assert "capacity: no limit → 3 cores" in texts(late)
     assert [each for each in late.button if str(each.key).startswith("write_")] == []
     assert read_groups(store)["a"] == replace(seen, capacity_cores=3.0, version=2)
-    assert "since you opened this form" in warned(again(late))
+    assert "after you opened this form" in warned(again(late))
     late.button(key="reopen_change").click().run()
     assert late.number_input(key="want_a_2_cores").value == 3.0
     late.selectbox(key="want_a_2_priority").set_value("high")
@@ -202,7 +202,7 @@ def test_a_second_click_writes_once(store: Engine, opening: Opening) -> None:
     app.session_state["group_offer_change_b"] = kept
     app.run()
     app.button(key="write_change_b").click().run()
-    assert "Somebody else has changed group b" in warned(app)
+    assert "Group b was changed after you opened it" in warned(app)
     assert read_groups(store)["b"].version == 2
     assert len(entries(store)) == 1
 

@@ -167,7 +167,7 @@ def test_hostile_names_are_inert(name: str, tmp_path: Path, opening: Opening) ->
             *app.markdown,
             *app.caption,
             *app.title,
-            *app.components.header,
+            *app.header,
             *app.subheader,
             *app.info,
             *app.warning,

@@ -215,7 +215,7 @@ def test_a_stale_preview_is_not_done_and_the_page_says_so(store: Engine, opening
     start_driver(store, "group", "a", None)
     app = opening("game", game=KEY["Ludo"])
     app.button(key="act_move").click().run()
-    assert "Choose what to move, and the group" in app.warning[0].value.replace("\\", "")
+    assert "Choose the games to move and their new group" in app.warning[0].value.replace("\\", "")
     app.selectbox(key=f"to_{KEY['Ludo']}").set_value("a")
     app.button(key="act_move").click().run()
     with store.begin() as connection:
@@ -229,7 +229,7 @@ def test_a_stale_preview_is_not_done_and_the_page_says_so(store: Engine, opening
 @pytest.mark.parametrize(
     ("page", "button", "sentence"),
     [
-        ("groups", "preview_move", "Choose what to move, and the group"),
+        ("groups", "preview_move", "Choose the games to move and their new group"),
         ("repairs", "preview_repair", "Nothing to retry: no game is chosen"),
     ],
 )
@@ -339,7 +339,7 @@ def test_an_operation_is_resumed_once(store: Engine, opening: Opening) -> None:
     assert resumed.state == "running"
     change(store, resumed, "needs_human", "Again.")
     environment = services.open_environment([], {"TURNOUT_ENV_DIR": str(Path(str(store.url.database)).parent)})
-    with pytest.raises(Refused, match="Somebody else has changed this operation"):
+    with pytest.raises(Refused, match="This operation was changed after you opened it"):
         previews.resume(environment, seen)
     assert operation(store, seen.operation_id).state == "needs_human"
 
@@ -350,7 +350,7 @@ def test_an_operation_is_closed_with_a_reason(store: Engine, opening: Opening) -
     app = opening("operations", operation=seen.operation_id)
     close = next(each for each in app.button if each.label == "Close it")
     close.click().run()
-    assert "A reason is needed" in app.warning[0].value
+    assert "Enter a reason" in app.warning[0].value
     assert operation(store, seen.operation_id).is_open
     next(each for each in app.text_input if str(each.key).startswith("found_")).set_value("its driver was gone")
     next(each for each in app.button if each.label == "Close it").click().run()

@@ -91,7 +91,7 @@ def test_what_is_possible_and_what_is_not(facts: Facts, possible: set[str]) -> N
         (replace(WELL, has_schema=False, decision=PARKED), "rebuild", "No schema is registered", "retry"),
         (replace(WELL, has_table=False), "rebuild", "It has no table yet.", "replay"),
         (replace(WELL, backend="none", decision=PARKED), "restart", "Group a is not started by turnout", "retry"),
-        (replace(WELL, backend="none"), "restart", "cannot be restarted from here", "rebuild"),
+        (replace(WELL, backend="none"), "restart", "restart it where it runs", "rebuild"),
         (replace(WELL, group=None, backend=None), "restart", "No group carries it yet", "rebuild"),
         (replace(WELL, retired=True, group=None), "rebuild", "It is retired", "restore"),
         (replace(WELL, busy="move 4f1d2a3b by ann"), "replay", "an open operation now: move 4f1d2a3b by ann", None),

@@ -47,7 +47,7 @@ def test_a_dry_run_shows_the_very_move_and_asks_for_nothing(world: ControlContex
         "kind": "move", "targets": ["game:chess_1"], "preview": {"chess_1": ["a", "b", 1]},
     }  # fmt: skip
     shown = turnout(tmp_path, "pause", "Go", "--dry-run")
-    assert (shown.exit_code, "go_1: nothing told in group a\n1 to pause" in shown.output) == (0, True)
+    assert (shown.exit_code, "go_1: nothing reported in group a\n1 to pause" in shown.output) == (0, True)
     assert "0 to resume" in turnout(tmp_path, "resume", "Go", "Chess").output
     assert "0 to retry" in turnout(tmp_path, "repair", "retry", "Go").output
     assert list_operations(world.engine) == []
@@ -96,7 +96,7 @@ def test_an_operation_can_be_followed_looked_after_and_proven(world: ControlCont
     assert "running" in turnout(tmp_path, "ops", "resume", name).output
     change(world.engine, list_operations(world.engine)[0], "needs_human", "b is stuck")
     unended = turnout(tmp_path, "audit", "verify")
-    assert (unended.exit_code, "no end is told" in unended.output) == (0, True)
+    assert (unended.exit_code, "no end recorded" in unended.output) == (0, True)
     assert "failed: Closed by" in turnout(tmp_path, "ops", "close", name, "--reason", "b restarted").output
     verdict = json.loads(turnout(tmp_path, "audit", "verify", "--json").stdout)
     assert (verdict["intact"], verdict["entries"], verdict["unended"]) == (True, 6, [])

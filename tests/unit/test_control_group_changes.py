@@ -65,7 +65,7 @@ def test_a_change_says_what_was_and_what_will_be() -> None:
         (SEEN, {"spark_master": None}, FULL, "counts from its driver's next start"),
         (SEEN, {"backend": "none"}, FULL, "when it dies nobody here starts it"),
         (replace(SEEN, backend="none"), {"backend": "local"}, FULL, "a driver that runs goes on, else one is started"),
-        (replace(SEEN, backend="none", desired="stopped"), {"backend": "local"}, FULL, "stops a driver that runs"),
+        (replace(SEEN, backend="none", desired="stopped"), {"backend": "local"}, FULL, "stops a running driver"),
     ],
 )
 def test_what_disturbs_somebody_is_said(

@@ -79,7 +79,7 @@ def test_the_second_of_two_editors_is_told(engine: Engine) -> None:
     """H5: of two operators who change one group the second sees a conflict, nothing is overwritten."""
     seen = create(engine, LOCAL, "ann", "new")
     change(engine, seen, replace(seen, capacity_cores=2.0), "ann", "more")
-    with pytest.raises(Refused, match="Somebody else has changed group a since you looked"):
+    with pytest.raises(Refused, match="Group a was changed after you opened it"):
         change(engine, seen, replace(seen, priority="high"), "bob", "other")
     assert read_groups(engine)["a"] == replace(seen, capacity_cores=2.0, version=2)
 
@@ -274,7 +274,7 @@ def test_a_group_changed_since_its_stop_began_is_not_overwritten(engine: Engine,
     seen = create(engine, LOCAL, "ann", "")
     running = begun(engine, asked(engine, "stop", "a"), "running")
     changed = change(engine, seen, replace(seen, desired="drained"), "bob", "")
-    with pytest.raises(Refused, match="somebody else has changed group a meanwhile"):
+    with pytest.raises(Refused, match="group a was changed meanwhile"):
         KINDS["stop"].steps[0].act(ControlContext(settings, engine, paths), running)
     assert read_groups(engine)["a"] == changed
 

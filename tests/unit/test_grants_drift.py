@@ -174,7 +174,7 @@ def test_a_table_that_was_made_anew_is_found_with_what_was_lost() -> None:
     anew = recreated(observed, "chess")
     finding = only(anew, managed)
     assert (finding.kind, finding.sentence) == (
-        "recreated", "The table of chess was made anew since ann@x was given it: ann@x lost SELECT."
+        "recreated", "The table of chess was recreated after ann@x was granted it: ann@x lost SELECT."
     )  # fmt: skip
     for act in ("adopt", "revert"):
         assert acted(anew, managed, finding, act).findings == ()
@@ -208,7 +208,7 @@ def test_who_is_gone_or_not_active_is_found_and_their_grants_can_go() -> None:
     assert (nameless.kind, nameless.acts, nameless.sentence.split()[:2]) == (
         "gone",
         ("ignore",),
-        ["Somebody", "deleted"],
+        ["A", "deleted"],
     )
 
 
@@ -219,8 +219,8 @@ def test_more_than_was_declared_is_broader(privilege: str) -> None:
     broad = only(changed(observed, SCHEMA, "ann@x", add=privilege), managed)
     assert (broad.kind, broad.acts) == ("broader", ("ignore",))
     assert broad.sentence == (
-        f"ann@x holds {privilege} on schema main.games: that counts for all 2 games, and 1 were declared. Whoever owns "
-        "it can revoke it there; turnout does not."
+        f"ann@x holds {privilege} on schema main.games: that counts for all 2 games, and 1 were declared. Its owner "
+        "can revoke it there; turnout does not."
     )
     table = only(changed(observed, table_of("go"), "ann@x", add="ALL_PRIVILEGES"), managed)
     assert (table.kind, table.acts) == ("broader", ("ignore",))

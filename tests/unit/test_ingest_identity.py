@@ -61,7 +61,7 @@ def test_gap_and_rest_are_all_there_was_to_read(ends: list[list[int]], read: dic
         (Known(None, None), {0: 5, 1: 7}, None, "", ()),
         (
             Known("old", 2), {0: 5, 1: 7}, "recreated",
-            "deleted and made anew: its id is new, ingest has read old.*partition 0 offsets from 5 on; partition 1",
+            "deleted and recreated: its id is new, ingest has read old.*partition 0 offsets from 5 on; partition 1",
             (Gap(0, 5, None), Gap(1, 7, None), Gap(0, 0, 3), Gap(1, 0, 3)),
         ),
         (
@@ -354,7 +354,7 @@ def test_a_replaced_generation_has_one_successor(engine: Engine) -> None:
     found = sources.Identity(0, "id", 2, "bronze", 7, None, "ann")
     gap = sources.AcceptedGap(0, "a", 1, 5, None, "recreated", "ann", 1.0)
     assert sources.replace_generation(engine, "a", 1, found, [gap]) == 3
-    with pytest.raises(Refused, match="Somebody else has just adopted"):
+    with pytest.raises(Refused, match="Another process has just adopted"):
         sources.replace_generation(engine, "a", 1, found, [gap])
     assert tuple(sources.generation(engine, name) for name in ("a", "b")) == (3, 2)
     assert [sources.AcceptedGap(3, "a", 1, 5, None, "recreated", "ann", 1.0)] == sources.accepted_gaps(engine)

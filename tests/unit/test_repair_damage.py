@@ -18,9 +18,13 @@ Damage = Callable[[Path], None]
 
 
 def cut_log(folder: Path) -> None:
-    """Cut a table's newest commit."""
-    newest = max((folder / "_delta_log").glob("*.json"))
+    """Cut a table's newest commit; a checkpoint of it, which some paths get at this version, would stand in for it."""
+    log = folder / "_delta_log"
+    newest = max(log.glob("*.json"))
     newest.write_bytes(newest.read_bytes()[:30])
+    for checkpoint in log.glob(f"{newest.stem}.checkpoint*"):
+        checkpoint.unlink()
+        (log / "_last_checkpoint").unlink()
 
 
 def cut_files(folder: Path) -> None:

@@ -11,17 +11,17 @@ def test_it_is_told_only_meanwhile(tmp_path: Path) -> None:
     """Who asks during a pass or chunk hears of all its games; a pass that ends, or raises, has killed nobody."""
     shared, catch_up = ActiveGames(tmp_path, "shared"), ActiveGames(tmp_path, "catch-up")
     assert read_leftover(tmp_path) is None
-    with shared.during(["b", "a"]), catch_up.during(["c"]):
+    with shared.track(["b", "a"]), catch_up.track(["c"]):
         assert read_leftover(tmp_path) == ["a", "b", "c"]
     assert read_leftover(tmp_path) is None
-    with pytest.raises(ZeroDivisionError), shared.during(["a"]):
+    with pytest.raises(ZeroDivisionError), shared.track(["a"]):
         raise ZeroDivisionError
     assert read_leftover(tmp_path) is None
 
 
 def test_a_driver_that_starts_forgets_its_predecessor(tmp_path: Path) -> None:
     """What is left names the games of the last process only; a file that is torn names none."""
-    with ActiveGames(tmp_path, "shared").during(["a"]):
+    with ActiveGames(tmp_path, "shared").track(["a"]):
         ActiveGames(tmp_path, "shared")
         assert read_leftover(tmp_path) is None
     (tmp_path / "in_hand" / "shared.json").write_text('["a", ')
