@@ -16,18 +16,16 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from deltalake import DeltaTable, PostCommitHookProperties
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from deltalake.schema import Schema
-from deltalake.writer import write_deltalake
 from tqdm import tqdm  # type: ignore[import-untyped]  # its types are another package
 
+from pipeline.delta.table import CursorTable, write_file
 from pipeline.demo.simulator import Event
 from pipeline.errors import Refused, Transient
 from pipeline.ingest.landing_log import LANDING
 
 _CHECKPOINT_EVERY = 50  # landing commits; without checkpoints each opening of the table reads its whole log
-_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _METADATA_SECONDS = 8.0
 _DELIVERY_SECONDS = 30.0  # how long one message may stay undelivered
 _FLUSH_SECONDS = _DELIVERY_SECONDS + 5.0
@@ -55,9 +53,7 @@ def write_landing(
         keys, values = [event.key for event in batch], [event.value for event in batch]
         rows = pa.Table.from_arrays([pa.array(keys, pa.binary()), pa.array(values, pa.binary())], schema=LANDING)
         try:
-            write_deltalake(table, rows, mode="append", post_commithook_properties=_HOOKS)
-            if table.version() % _CHECKPOINT_EVERY == 0:
-                DeltaTable(path).create_checkpoint()
+            table.append([write_file(rows, path, [])])
         except (DeltaError, OSError) as error:
             raise Refused(
                 f"The landing table {path} cannot be written: {_line(error)}. Check its disk and rights."
@@ -189,14 +185,15 @@ def _produce(producer: Producer, topic: str, event: Event, outcomes: _Outcomes) 
             return
 
 
-def _landing_table(path: Path) -> DeltaTable:
+def _landing_table(path: Path) -> CursorTable:
     try:
         path.mkdir(parents=True, exist_ok=True)
-        DeltaTable.create(path, Schema.from_arrow(LANDING), mode="ignore", description="wrappers as they came")
-        table = DeltaTable(path, without_files=True)  # else each commit costs more with every file that is there
+        # Not `write_deltalake`: each of its commits costs more with every file that is there already.
+        table = CursorTable.create(path, LANDING, "producer", _CHECKPOINT_EVERY, description="wrappers as they came")
+        names = [field.name for field in DeltaTable(path).schema().fields]
     except (DeltaError, OSError) as error:
         raise Refused(f"The landing table {path} cannot be opened: {_line(error)}. Choose another folder.") from error
-    if (names := [field.name for field in table.schema().fields]) != LANDING.names:
+    if names != LANDING.names:
         raise Refused(
             f"{path} is a Delta table with the columns {', '.join(names)}, not a landing table. Choose another."
         )
