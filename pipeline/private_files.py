@@ -1,6 +1,8 @@
 """Folders and files for their owner only: the control store, logs, tokens. Other users of the machine read nothing."""
 
+import contextlib
 import os
+import uuid
 from pathlib import Path
 
 
@@ -11,8 +13,17 @@ def make_folder(folder: Path) -> None:
 
 
 def make_file(file: Path) -> None:
-    """Make an empty file with mode 0600 where there is none; narrow one of ours that is wider."""
-    os.close(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    """Make an empty file with mode 0600 where there is none; narrow one of ours that is wider.
+
+    The file itself is never opened here: closing it would release the locks that this process has on it by other
+    handles, and so SQLite's on a database (https://www.sqlite.org/howtocorrupt.html, 2.2).
+    """
+    if not file.exists():
+        draft = file.with_name(f".{file.name}-{uuid.uuid4().hex}")
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        with contextlib.suppress(FileExistsError):  # another one was faster
+            os.link(draft, file)
+        draft.unlink()
     _narrow(file, 0o600)
 
 

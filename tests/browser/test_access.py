@@ -106,11 +106,11 @@ def test_a_grant_is_seen_when_it_was_observed_and_so_is_its_end(page: Page, worl
     expect(page.get_by_text(f"GRANT SELECT ON TABLE turnout.games.{game_key('Chess')} TO {ANN}")).to_be_visible()
     assert not world.has_select(ANN, "Chess")
     page.get_by_role("button", name="Submit grant").click()
-    expect(page.get_by_text("✓ succeeded: 1 came to read")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("✓ succeeded: 1 gained read access")).to_be_visible(timeout=SOON)
     expect(page.get_by_text("3 catalog changes: 3 seen in the catalog.")).to_be_visible(timeout=SOON)
     (done,) = ended(world, ANN)
     assert {each.state for each in ledger.items(world.store, done.operation_id)} == {"observed"}
-    page.get_by_role("link", name="Asked for: operation").click()
+    page.get_by_role("link", name="Submitted: operation").click()
     expect(page.get_by_text("3 catalog changes: 3 seen in the catalog.")).to_be_visible(timeout=SOON)
     why(page, "Chess", ANN)
     expect(page.get_by_text(f"✓ reads: {ANN} reads")).to_be_visible(timeout=SOON)
@@ -193,7 +193,7 @@ def test_a_double_click_is_one_change(page: Page, world: Catalogued) -> None:
     open_change(page, "give", ["Tarot"], [DAN])
     preview(page)
     page.get_by_role("button", name="Submit grant").dblclick(timeout=SOON)
-    expect(page.get_by_text("✓ succeeded: 1 came to read")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("✓ succeeded: 1 gained read access")).to_be_visible(timeout=SOON)
     (done,) = ended(world, DAN)
     told = [each.phase for each in audit.entries(world.store) if each.operation_id == done.operation_id]
     assert told == ["begun", "ended"]

@@ -100,7 +100,7 @@ def test_a_move_is_planned_confirmed_and_seen_to_be_done(page: Page, store: Engi
     assert operations_of(store, "Aurora arena") == []
     page.get_by_label("Type MOVE 2 to confirm").fill("MOVE 2")
     page.get_by_role("button", name="Submit move").click()
-    link = page.get_by_role("link", name="Asked for: operation")
+    link = page.get_by_role("link", name="Submitted: operation")
     expect(link).to_be_visible(timeout=SOON)
     expect(page.get_by_text("✓ succeeded: Moved and seen: 2 in b.")).to_be_visible(timeout=SOON)
     assert {read_assignments(store)[game_key(name)].group for name in ("Aurora arena", "Cinder arena")} == {"b"}
@@ -115,7 +115,7 @@ def test_a_double_click_asks_once(page: Page, store: Engine) -> None:
     page.goto(f"/game?game={game_key('Gale quest')}")
     page.get_by_role("button", name="Pause…").click(timeout=SOON)
     page.get_by_role("button", name="Submit pause").dblclick(timeout=SOON)
-    expect(page.get_by_role("link", name="Asked for: operation")).to_be_visible(timeout=SOON)
+    expect(page.get_by_role("link", name="Submitted: operation")).to_be_visible(timeout=SOON)
     expect(page.get_by_text("✓ succeeded: Paused")).to_be_visible(timeout=SOON)
     assert operations_of(store, "Gale quest") == ["pause"]
 

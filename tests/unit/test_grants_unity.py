@@ -84,7 +84,7 @@ def test_access_goes_the_whole_way_on_a_real_server(house: House, tmp_path: Path
         AccessIntent(ann.upper(), CHESS, read=True, reason="numbers"), AccessIntent(team, GO, read=True, reason="team")
     )
     assert given.state == "succeeded", given.outcome
-    assert "3 came to read" in (given.outcome or "")
+    assert "3 gained read access" in (given.outcome or "")
     assert f"1 of them as {team}" in (given.outcome or "")
     tables = house.catalog.tables(proposals.schema_of(house.world.settings.access))
     tried = {(who, key): house.catalog.probe(who, tables[key]) for who in (ann, bob) for key in (CHESS, GO)}

@@ -1,5 +1,8 @@
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,27 @@ def test_a_store_from_before_is_narrowed(tmp_path: Path) -> None:
     assert mode(paths.control_db) == 0o600
 
 
+def test_opening_a_store_again_releases_no_lock_of_it(tmp_path: Path) -> None:
+    """A process has a store open more than once: closing any handle of its file would free SQLite's locks on it.
+
+    Another process that goes would then take itself for the last one, and delete the write-ahead log in use.
+    """
+    settings, paths = load(tmp_path, {})
+    code = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM groups').connection.close()"
+    with open_store(settings, paths).connect() as connection:
+        connection.exec_driver_sql("SELECT count(*) FROM groups").all()
+        open_store(settings, paths).dispose()
+        subprocess.run([sys.executable, "-c", code, str(paths.control_db)], check=True)
+        assert (tmp_path / "control.db-wal").exists()
+
+
+def test_of_many_that_begin_a_store_all_get_the_same(tmp_path: Path) -> None:
+    """Processes start together: each makes the file or finds it, and none is left beside it."""
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: make_file(tmp_path / "control.db"), range(64)))
+    assert [path.name for path in tmp_path.iterdir()] == ["control.db"]
+
+
 def test_logs_are_their_owners(tmp_path: Path) -> None:
     """Logs name games and errors; they are nobody else's to read."""
     with Children(tmp_path / "logs"):
@@ -51,6 +75,5 @@ def test_what_is_private_already_stays(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir(0o500)
     make_folder(tmp_path / "folder")
     (tmp_path / "file").touch(0o400)
-    if os.geteuid() == 0:  # another user could not open it to write
-        make_file(tmp_path / "file")
+    make_file(tmp_path / "file")
     assert (mode(tmp_path / "folder"), mode(tmp_path / "file")) == (0o500, 0o400)
