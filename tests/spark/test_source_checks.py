@@ -123,7 +123,7 @@ def test_a_landing_commit_that_landed_in_part_is_completed(world: Any, monkeypat
     assert Counter(several(0, 10, 20, 30, 40, 100)) == bronze(world)
 
 
-@pytest.mark.parametrize("step", ["truth.forget_refused", "_replace"])
+@pytest.mark.parametrize("step", ["source_checks.forget_refused", "_replace"])
 def test_an_adoption_that_was_killed_is_finished_by_the_next(
     world: Any, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
