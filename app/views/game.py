@@ -78,7 +78,7 @@ def _draw_actions(environment: Environment, steering: ControlState, row: GameRow
     confirm.draw_confirmation(environment, f"game_{key}")
 
 
-_REACHES: dict[confirm.Level, str] = {1: "This game, gently", 2: "This game", 3: "Its whole group"}
+_REACHES: dict[confirm.Level, str] = {1: "Reversible actions", 2: "This game", 3: "Its whole group"}
 
 
 def _choose_group(steering: ControlState, row: GameRow) -> None:
