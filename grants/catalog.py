@@ -61,21 +61,21 @@ class Catalog(Protocol):
 
         Raises:
             Denied: the caller may not see the schema.
-            Gone: there is no such schema.
+            NotFound: there is no such schema.
         """
 
     def owner(self, securable: Securable) -> str | None:
         """Return who owns it; None where the catalog does not tell.
 
         Raises:
-            Gone: there is no such securable.
+            NotFound: there is no such securable.
         """
 
     def assignments(self, securable: Securable) -> Mapping[str, frozenset[str]]:
         """Return who was directly granted what on it, principal → privileges in our spelling; all pages are read.
 
         Raises:
-            Gone: there is no such securable.
+            NotFound: there is no such securable.
         """
 
     def directory(self) -> Directory:
@@ -86,7 +86,7 @@ class Catalog(Protocol):
 
         Raises:
             Denied: the caller may not.
-            Gone: the principal or the securable does not exist.
+            NotFound: the principal or the securable does not exist.
         """
 
     def register(self, table: Securable, location: str, columns: Sequence[tuple[str, str]]) -> bool:

@@ -7,7 +7,7 @@ COMMANDS: Final = "turnout.commands"
 """Entry points here are functions without arguments that return a sequence of click commands."""
 
 CONTROLLER: Final = "turnout.controller"
-"""Entry points here are classes like `Extension` of `control.operations.executor`, made with the controller's World."""
+"""Entry points here are classes like `Extension` of `control.operations.executor`, made with its `ControlContext`."""
 
 
 def registered(group: str) -> list[Any]:

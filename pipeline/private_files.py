@@ -21,9 +21,11 @@ def make_file(file: Path) -> None:
     if not file.exists():
         draft = file.with_name(f".{file.name}-{uuid.uuid4().hex}")
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        with contextlib.suppress(FileExistsError):  # another one was faster
-            os.link(draft, file)
-        draft.unlink()
+        try:
+            with contextlib.suppress(FileExistsError):  # another one was faster
+                os.link(draft, file)
+        finally:
+            draft.unlink()
     _narrow(file, 0o600)
 
 

@@ -27,7 +27,7 @@ def approval(
 
     Raises:
         Refused: it was decided already, or the rules speak against it or against who approves.
-        CatalogAway: the catalog cannot be read.
+        CatalogUnavailable: the catalog cannot be read.
     """
     require(current(settings, engine), actor, "decide about a request")
     if wanted.state != "asked":

@@ -25,7 +25,7 @@ def read_drift(engine: Engine, catalog: Catalog, access: Access) -> Drift:
     """Read the whole catalog and return where it differs.
 
     Raises:
-        CatalogAway: it cannot be read.
+        CatalogUnavailable: it cannot be read.
     """
     return in_picture(engine, snapshot.observe(catalog, proposals.schema_of(access), store_time(engine)))
 

@@ -84,7 +84,7 @@ def prepare(engine: Engine, catalog: Catalog, access: Access, wishes: Sequence[A
 
     Raises:
         Refused: see `plan`; or access is asked for longer than the setting access.max_days allows.
-        CatalogAway: the catalog cannot be read.
+        CatalogUnavailable: the catalog cannot be read.
     """
     now = store_time(engine)
     for intent in wishes:
@@ -103,7 +103,7 @@ def prepare_undo(engine: Engine, catalog: Catalog, access: Access, done: operati
 
     Raises:
         Refused: it was not about access, is not over, or cannot be taken back any more.
-        CatalogAway: the catalog cannot be read.
+        CatalogUnavailable: the catalog cannot be read.
     """
     name = done.operation_id[:8]
     if done.kind != KIND:
@@ -134,7 +134,7 @@ def replan(engine: Engine, catalog: Catalog, access: Access, operation: operatio
 
     Raises:
         Refused: it cannot be done any more.
-        CatalogAway: the catalog cannot be read.
+        CatalogUnavailable: the catalog cannot be read.
     """
     if operation.undoes is not None:
         undone = operations.operation(engine, operation.undoes)

@@ -21,7 +21,7 @@ def register_missing(world: ControlContext, catalog: Catalog, schema: Securable)
     """Register the tables that games have and the catalog does not know; return why some could not be.
 
     Raises:
-        CatalogAway: the catalog cannot be reached.
+        CatalogUnavailable: the catalog cannot be reached.
     """
     try:
         there = set(catalog.tables(schema))

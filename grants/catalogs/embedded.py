@@ -30,7 +30,7 @@ class Embedded(Databricks):
         """Return a new token of a user or service principal, which lasts for some seconds.
 
         Raises:
-            Gone: there is no such principal.
+            NotFound: there is no such principal.
             Refused: it is a group, or not active.
         """
         minted = self.rest.write("POST", _TOKENS_PATH, {"principal": principal, "seconds": seconds})
@@ -41,7 +41,7 @@ class Embedded(Databricks):
 
         Raises:
             Denied: it may not; the sentence says what is missing.
-            Gone: there is no table of that id.
+            NotFound: there is no table of that id.
         """
         asked = {"table_id": table_id, "operation": "READ"}
         return text_of(Rest(self.rest.url, token).write("POST", CREDENTIALS_PATH, asked), "url")
@@ -71,7 +71,7 @@ def read_token(file: Path) -> str:
     """Return the token that the embedded catalog keeps for us.
 
     Raises:
-        CatalogAway: the catalog has never been started here.
+        CatalogUnavailable: the catalog has never been started here.
         Refused: the file cannot be read.
     """
     try:

@@ -25,7 +25,7 @@ def open_catalog(access: Access, paths: Paths, environ: Mapping[str, str], *, us
 
     Raises:
         Refused: a variable of the environment is missing, or something named there cannot be used.
-        CatalogAway: the embedded catalog was never started.
+        CatalogUnavailable: the embedded catalog was never started.
     """
     if access.catalog == "embedded":
         return embedded(access, paths)
@@ -43,7 +43,7 @@ def embedded(access: Access, paths: Paths) -> Embedded:
 
     Raises:
         Refused: the settings name another catalog.
-        CatalogAway: it was never started.
+        CatalogUnavailable: it was never started.
     """
     if access.catalog != "embedded":
         raise Refused(f"That is for the embedded catalog; the setting access.catalog is {access.catalog!r}.")

@@ -14,7 +14,7 @@ def add(catalog: Embedded, name: str, groups: Sequence[str]) -> None:
 
     Raises:
         Refused: the name cannot be one.
-        CatalogAway: the catalog cannot be reached.
+        CatalogUnavailable: the catalog cannot be reached.
     """
     rest = catalog.rest
     user = _find(rest, "Users", "userName", name) or rest.write("POST", f"{SCIM}/Users", {"userName": name})

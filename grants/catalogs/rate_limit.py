@@ -47,7 +47,7 @@ class BoundedClock:
         """Wait, if it is not for longer than there is patience.
 
         Raises:
-            CatalogAway: it is.
+            CatalogUnavailable: it is.
         """
         if seconds > self._budget + 1:  # the SDK adds up to a second
             raise CatalogUnavailable(f"The catalog asks to be left alone for {seconds:.0f} s.")

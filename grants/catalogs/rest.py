@@ -52,9 +52,9 @@ class Rest:
         """Return what a path answers.
 
         Raises:
-            CatalogAway: there is no answer, or none that can be understood.
+            CatalogUnavailable: there is no answer, or none that can be understood.
             Denied: the caller is not known, or may not.
-            Gone: there is no such thing.
+            NotFound: there is no such thing.
             Refused: the catalog takes the request for wrong.
         """
         if self._bucket is not None:
@@ -151,7 +151,7 @@ def listed(answer: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     """Return the objects under a key; none where the key is missing, as catalogs leave out what is empty.
 
     Raises:
-        CatalogAway: what is there is no list of objects.
+        CatalogUnavailable: what is there is no list of objects.
     """
     found = answer.get(key)
     if found is None:
@@ -165,7 +165,7 @@ def text_of(found: Mapping[str, Any], key: str) -> str:
     """Return a text that must be there.
 
     Raises:
-        CatalogAway: it is not.
+        CatalogUnavailable: it is not.
     """
     value = found.get(key)
     if not isinstance(value, str):

@@ -27,8 +27,8 @@ class Warehouse:
 
         Raises:
             Denied: the caller may not.
-            Gone: the principal or the securable does not exist.
-            CatalogAway: the warehouse did not finish in time, or cannot be reached.
+            NotFound: the principal or the securable does not exist.
+            CatalogUnavailable: the warehouse did not finish in time, or cannot be reached.
         """
         for statement in statements(change):
             status = self._run(statement)

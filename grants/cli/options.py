@@ -47,7 +47,7 @@ class CommandContext:
 
         Raises:
             Refused: the environment does not say where it is.
-            CatalogAway: the embedded one was never started.
+            CatalogUnavailable: the embedded one was never started.
         """
         import os
 

@@ -22,7 +22,7 @@ def rows(access: Access, paths: Paths, key: str, principal: str, limit: int) -> 
     Raises:
         Denied: the principal may not read it; the sentence says what is missing.
         Refused: there is no such principal, or no table of this game.
-        CatalogAway: the catalog cannot be reached.
+        CatalogUnavailable: the catalog cannot be reached.
     """
     catalog = embedded(access, paths)
     schema = proposals.schema_of(access)

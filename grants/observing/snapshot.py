@@ -42,9 +42,9 @@ def observe(
     A `directory` that was just read is not read again.
 
     Raises:
-        CatalogAway: the catalog cannot be reached.
+        CatalogUnavailable: the catalog cannot be reached.
         Denied: it does not let us look.
-        Gone: there is no such catalog or schema.
+        NotFound: there is no such catalog or schema.
     """
     tables = dict(catalog.tables(schema))
     outer = list(schema.chain())

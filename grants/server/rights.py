@@ -91,7 +91,7 @@ def find(rows: sqlite3.Connection, securable_type: str, full_name: str) -> sqlit
     """Return a securable by type and name, whatever their casing.
 
     Raises:
-        Wrong: 400 for another type, 404 when there is none of that name.
+        ApiError: 400 for another type, 404 when there is none of that name.
     """
     kind = securable_type.lower()
     if kind not in _TYPES:

@@ -101,7 +101,7 @@ def principal_named(rows: sqlite3.Connection, name: str) -> sqlite3.Row:
     """Return the principal of a name, whatever its casing.
 
     Raises:
-        Wrong: 404 when there is none.
+        ApiError: 404 when there is none.
     """
     found: sqlite3.Row | None
     found = rows.execute("SELECT * FROM principals WHERE folded = ?", (folded(name),)).fetchone()

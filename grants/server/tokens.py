@@ -38,7 +38,7 @@ def caller_of(rows: sqlite3.Connection, authorization: str) -> sqlite3.Row:
     """Return who calls.
 
     Raises:
-        Wrong: 401 without a token, with one that is unknown or expired, or of somebody who is not active.
+        ApiError: 401 without a token, with one that is unknown or expired, or of somebody who is not active.
     """
     found: sqlite3.Row | None
     scheme, _, token = authorization.partition(" ")

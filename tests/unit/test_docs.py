@@ -1,6 +1,7 @@
 """Guards that the documents say what the code says: a document without a test would drift from it."""
 
 import ast
+import builtins
 import json
 import re
 import shlex
@@ -240,6 +241,30 @@ def test_every_reason_is_explained() -> None:
 
 
 # ----------------------------------------------------------------------------------- map, walk, promises, decisions
+
+
+def raised(tree: ast.AST) -> Iterator[str]:
+    """Yield the names that docstrings list under Raises."""
+    kinds = ast.FunctionDef | ast.ClassDef | ast.Module
+    for node in ast.walk(tree):
+        section = re.search(
+            r"^Raises:\n((?: +.*\n?)+)", (isinstance(node, kinds) and ast.get_docstring(node)) or "", re.MULTILINE
+        )
+        yield from re.findall(r"^    (\w+):", section.group(1), re.MULTILINE) if section else ()
+
+
+def test_what_docstrings_say_is_raised_exists() -> None:
+    """An exception that was renamed is renamed where callers read of it."""
+    trees = {
+        path: ast.parse(path.read_text("utf-8")) for package in PACKAGES for path in (ROOT / package).rglob("*.py")
+    }
+    ours = {node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    wrong = []
+    for path, tree in trees.items():
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        known = ours | set(dir(builtins)) | {each.asname or each.name for node in imports for each in node.names}
+        wrong += [f"{path.relative_to(ROOT)}: {name}" for name in raised(tree) if name not in known]
+    assert wrong == []
 
 
 def folders() -> set[str]:

@@ -71,7 +71,7 @@ class OperationDefinition:
 
 
 class Extension(Protocol):
-    """What a package above this one adds to the controller; made once, with its World."""
+    """What a package above this one adds to the controller; made once, with its context."""
 
     @property
     def kinds(self) -> Mapping[str, OperationDefinition]:
