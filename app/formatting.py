@@ -6,15 +6,13 @@ Pure: no Streamlit, no clock. What is unknown is a dash, never 0.
 import hashlib
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
 
-from listeners.sample import STATUSES
-from pipeline.store.fleet import TROUBLE, Fleet, GameRow
+from pipeline.store.fleet import Fleet, GameRow
 
 UNKNOWN_VALUE: Final = "\u2013"
 
@@ -65,9 +63,28 @@ _OPERATIONS: Final[Mapping[str, str]] = MappingProxyType(
         "needs_human": "▲ needs a person",
         "succeeded": "✓ succeeded",
         "failed": "✕ failed",
+        "cancelled": "– cancelled",
     }
 )
 _STEPS: Final[Mapping[str, str]] = MappingProxyType({"running": "◐ waits", "done": "✓ done", "failed": "✕ failed"})
+
+
+_DRIVERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "not_started": "○ never started",
+        "starting": "… starting",
+        "running": "● running",
+        "stopped": "○ stopped",
+        "failed": "✕ failed",
+        "dead": "✕ dead",
+        "unknown": "? unknown",
+    }
+)
+
+
+def driver_text(state: str) -> str:
+    """Return glyph and word of a driver's judged state."""
+    return _DRIVERS[state]
 
 
 def operation_text(state: str) -> str:
@@ -174,62 +191,6 @@ def clock(at: float | None) -> str:
 def moment(at: float | None) -> str:
     """Return a Unix time as UTC date and time with seconds; a dash when unknown."""
     return UNKNOWN_VALUE if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def headline(fleet: Fleet) -> str:
-    """Say in one sentence how the whole fleet is: what is broken, which groups are, or that all is well."""
-    counts = Counter(row.verdict.status for row in fleet.rows)
-    troubles = [
-        f"{counts[status]} {LOOKS[status].word}"
-        for status in reversed(STATUSES)
-        if counts[status] and status in TROUBLE
-    ]
-    notes = _group_notes(fleet) + _ingest_notes(fleet)
-    if troubles:
-        return ", ".join(troubles + notes)
-    return f"{all_well(fleet)}, but {', '.join(notes)}" if notes else all_well(fleet)
-
-
-def all_well(fleet: Fleet) -> str:
-    """Say that all is well, and how many streams are not simply running; it does not look for trouble."""
-    counts = Counter(row.verdict.status for row in fleet.rows)
-    busy = [
-        f"{counts[status]} {LOOKS[status].word}"
-        for status in reversed(STATUSES)
-        if counts[status] and status not in TROUBLE and status != "RUNNING"
-    ]
-    well = "The only stream is well" if len(fleet.rows) == 1 else f"All {len(fleet.rows)} streams are well"
-    return f"{well} ({', '.join(busy)})" if busy else well
-
-
-def _group_notes(fleet: Fleet) -> list[str]:
-    """Name each group without a living driver, and each in which at least half of the games are in trouble."""
-    notes = []
-    for group in fleet.groups:
-        members = [row for row in fleet.rows if row.group == group]
-        driver = fleet.driver("group", group)
-        silence = driver.silence(fleet.read_at) if driver is not None else None
-        bad = sum(row.in_trouble for row in members)
-        if driver is None and members:
-            notes.append(f"group {group} was never started")
-        elif driver is not None and silence is not None and members:
-            how = driver.state if driver.state in ("failed", "stopped") else "silent"
-            notes.append(f"driver of group {group} {how} for {age(fleet.read_at - driver.heartbeat_at)}")
-        elif members and bad * 2 >= len(members) and len(members) > 1:
-            notes.append(f"group {group} degraded ({bad} of {len(members)})")
-    return notes
-
-
-def _ingest_notes(fleet: Fleet) -> list[str]:
-    """Say when nothing new can arrive, because a fleet that is fed nothing looks well."""
-    ingest = [driver for driver in fleet.drivers if driver.kind == "ingest"]
-    if not ingest:
-        return ["ingest was never started"]
-    if all(driver.silence(fleet.read_at) is not None for driver in ingest):
-        latest = max(ingest, key=lambda driver: driver.heartbeat_at)
-        how = latest.state if latest.state in ("failed", "stopped") else "silent"
-        return [f"ingest {how} for {age(fleet.read_at - latest.heartbeat_at)}"]
-    return []
 
 
 def verdict_sentence(row: GameRow, fleet: Fleet) -> str:

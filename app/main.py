@@ -1,8 +1,16 @@
-"""Entry of the dashboard: `python -m streamlit run app/main.py -- --env-dir DIR`; it only lists the pages."""
+"""Entry of the dashboard, which `app/server.py` serves: it lists the pages, for people who are known."""
 
 import streamlit as st
 
+from app.state import identity
+from pipeline.errors import Refused
+
 st.set_page_config(page_title="turnout", layout="wide", initial_sidebar_state="collapsed")
+try:
+    identity.person()
+except Refused as refused:
+    st.text(str(refused))
+    st.stop()
 st.navigation(
     [
         st.Page("views/fleet.py", title="Fleet", default=True),

@@ -68,8 +68,8 @@ def measure(games: int, principals: int, runs: int) -> dict[str, list[float]]:
         found[what], result = measured(runs, work)
         return result
 
-    def planned(picture: Observed, wishes: Sequence[AccessIntent], managed: ManagedAccess) -> AccessPlan:
-        made = plan(picture, wishes, managed, 0.0)
+    def planned(picture: Observed, intents: Sequence[AccessIntent], managed: ManagedAccess) -> AccessPlan:
+        made = plan(picture, intents, managed, 0.0)
         if not made.fingerprint:
             raise AssertionError("what is shown is pinned to it, so it belongs to the time of a plan")
         return made

@@ -26,7 +26,7 @@ from grants.observing import snapshot
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen
-from pipeline.store.tables import entitlements, given_access
+from pipeline.store.tables import entitlements, managed_grants
 
 _ROOT: Final = Path(__file__).parents[1]
 _FILLED: Final = 0.2  # of the cells, each given by turnout
@@ -58,7 +58,7 @@ def fill(folder: Path, games: int, principals: int) -> None:
     with engine.begin() as connection:
         for start in range(0, len(held), _ROWS):
             connection.execute(insert(entitlements), rows[start : start + _ROWS])
-            connection.execute(insert(given_access), given[start : start + _ROWS])
+            connection.execute(insert(managed_grants), given[start : start + _ROWS])
     engine.dispose()
 
 
@@ -74,6 +74,10 @@ def view(folder: Path) -> dict[str, float]:
     from streamlit.testing.v1 import AppTest
 
     took = {"Streamlit's own import": time.perf_counter() - begun}
+    from app.gate import Person
+    from app.state import identity
+
+    identity.person = lambda: Person("bench", by_platform=False)  # no server, so nobody is signed in
 
     def timed(what: str, app: AppTest) -> None:
         begun = time.perf_counter()

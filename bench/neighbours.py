@@ -273,7 +273,7 @@ class _Disturber:
             self.hold(load, sending, time.time() + _LOOK_SECONDS)
         if now.state != "succeeded" or now.ended_at is None:
             raise Refused(f"A move did not succeed: {now.outcome}")
-        self.moves_seconds.append(now.ended_at - now.asked_at)
+        self.moves_seconds.append(now.ended_at - now.requested_at)
 
 
 def _used(load: Load) -> dict[str, float]:

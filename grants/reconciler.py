@@ -104,10 +104,10 @@ class AccessReconciler:
     def _end_what_ran_out(self, catalog: Catalog) -> None:
         """Ask for the end of what has run out, principal by principal, so that one which is held keeps no other one."""
         world = self._world
-        wishes = expired(ledger.managed(world.engine).entitlements, store_time(world.engine))
-        busy = open_by_target(world.engine, sorted({proposals.target(each.principal) for each in wishes}))
-        for who in sorted({each.cell[0] for each in wishes}):
-            mine = [each for each in wishes if each.cell[0] == who]
+        intents = expired(ledger.managed(world.engine).entitlements, store_time(world.engine))
+        busy = open_by_target(world.engine, sorted({proposals.target(each.principal) for each in intents}))
+        for who in sorted({each.cell[0] for each in intents}):
+            mine = [each for each in intents if each.cell[0] == who]
             if proposals.target(mine[0].principal) in busy:
                 continue
             prepared = proposals.prepare(world.engine, catalog, world.settings.access, mine)

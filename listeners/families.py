@@ -170,7 +170,7 @@ def _queries(known: Snapshot) -> Iterator[Metric]:
 
 
 def _process(known: Snapshot) -> Iterator[Metric]:
-    """Yield what there is once in a process: ingest, and the telemetry itself."""
+    """Yield what there is once in a process: ingest, its judgement of the fleet, and the telemetry itself."""
     ingest, own = known.ingest, known.own
     rows: Mapping[str, int] = {} if ingest is None else {"ok": ingest.accepted, "rejected": ingest.refused}
     yield _counter(
@@ -191,6 +191,25 @@ def _process(known: Snapshot) -> Iterator[Metric]:
         "When bronze was last committed to.",
         (),
         [((), ingest.last_commit_at if ingest else None)],
+    )
+    fleet = known.fleet
+    yield _gauge(
+        "fleet_problems",
+        "Things at which a person should look, as `turnout status` judges; all 0: the fleet is healthy.",
+        ("problem",),
+        (((problem,), amount) for problem, amount in (fleet.counts if fleet else {}).items()),
+    )
+    yield _gauge(
+        "fleet_group_stopped",
+        "1 for a group that does not run and need not, such as one that was stopped on purpose.",
+        ("cluster_group",),
+        (((name,), 1.0) for name in (fleet.stopped_groups if fleet else ())),
+    )
+    yield _gauge(
+        "fleet_judged_timestamp_seconds",
+        "When the fleet was last judged.",
+        (),
+        [((), fleet.judged_at if fleet else None)],
     )
     yield _counter("listener_events_dropped", "Events lost because too many waited.", (), [((), own.events_dropped)])
     yield _counter("listener_errors", "Events lost because they could not be read.", (), [((), own.listener_errors)])

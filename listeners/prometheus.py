@@ -4,6 +4,7 @@
 """
 
 import logging
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from listeners.totals import (
     BUCKETS,
     MAX_QUERIES,
     OTHER,
+    FleetProblems,
     GameTotals,
     GroupTotals,
     IngestTotals,
@@ -34,6 +36,8 @@ from listeners.totals import (
 )
 
 PUSH_TIMEOUT_SECONDS: Final = 5.0
+
+_ADDRESS: Final = re.compile(r"(https?://)?([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d+)?(?![^/?#])")
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +53,7 @@ class Exposition(Collector):
         self._queries: dict[str, QueryTotals] = {}
         self._ingest: IngestTotals | None = None
         self._own = SelfCounts()
+        self._fleet: FleetProblems | None = None
         registry.register(self)
 
     def add_pass(self, told: Pass) -> None:
@@ -115,6 +120,14 @@ class Exposition(Collector):
                 seq, before.accepted + accepted, before.refused + refused, committed_at, dict(rows)
             )
 
+    def set_fleet(self, problems: Mapping[str, int], judged_at: float, stopped_groups: Sequence[str] = ()) -> None:
+        """Replace the number of problems of the whole fleet by kind, 0 included, as judged at this time.
+
+        `stopped_groups` do not run and need not: they raise no alert.
+        """
+        with self._lock:
+            self._fleet = FleetProblems(dict(problems), judged_at, tuple(stopped_groups))
+
     def set_self(
         self,
         *,
@@ -132,7 +145,8 @@ class Exposition(Collector):
         """Return what is known now."""
         with self._lock:
             states = None if self._states is None else dict(self._states)
-            return Snapshot(dict(self._games), states, dict(self._groups), dict(self._queries), self._ingest, self._own)
+            groups, queries = dict(self._groups), dict(self._queries)
+            return Snapshot(dict(self._games), states, groups, queries, self._ingest, self._own, self._fleet)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric families of one scrape."""
@@ -218,7 +232,8 @@ class Pusher:
             call()
         except Exception as error:  # noqa: BLE001 - the thread's edge: losing a push never stops the next one
             self._failures += 1
-            _log.warning("the push of metrics to %s failed: %s", self._gateway, error)
+            said = error if isinstance(error, OSError) else type(error).__name__  # others quote the address
+            _log.warning("the push of metrics to %s failed: %s", _shown(self._gateway), said)
 
 
 def push(
@@ -232,3 +247,9 @@ def push(
 ) -> Pusher:
     """Push the registry to a Pushgateway now and then every so often, until `stop()` of what is returned."""
     return Pusher(registry, gateway, job, grouping, every_seconds, timeout_seconds)
+
+
+def _shown(address: str) -> str:
+    """Return scheme, host and port of an address: a password may stand in what is left out."""
+    found = _ADDRESS.match(address)
+    return found[0] if found and "@" not in address else "an address that is not shown"

@@ -3,7 +3,7 @@
 Frozen values replaced under the exposition's lock, so that a snapshot is a shallow copy. Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
@@ -64,6 +64,15 @@ class IngestTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class FleetProblems:
+    """What the last judgement of the whole fleet found, and when (Unix seconds)."""
+
+    counts: Mapping[str, int]  # by kind of problem, 0 included
+    judged_at: float
+    stopped_groups: Sequence[str] = ()  # those that do not run, and need not
+
+
+@dataclass(frozen=True, slots=True)
 class SelfCounts:
     """How the telemetry itself is doing, as totals since the start; None is not known."""
 
@@ -84,6 +93,7 @@ class Snapshot:
     queries: Mapping[str, QueryTotals]
     ingest: IngestTotals | None
     own: SelfCounts
+    fleet: FleetProblems | None = None  # None: this process does not judge the fleet
 
 
 def after_result(before: GameTotals, game: GameResult) -> GameTotals:

@@ -64,9 +64,23 @@ def ingest_app_id(environment: str, generation: int) -> str:
     return f"turnout/{environment}/ingest/{generation}"
 
 
+def attempt_app_ids(batch_app: str) -> tuple[str, str, str]:
+    """Return the Delta transaction ids of an ingest generation's last batch with refused rows.
+
+    Quarantine keeps its first and its last seq under the first two; bronze keeps the last seq of the newest attempt
+    that was given up under the third.
+    """
+    return f"{batch_app}/quarantine/first", f"{batch_app}/quarantine/last", f"{batch_app}/given-up"
+
+
 def repair_app_id(environment: str, key: GameKey) -> str:
     """Return the Delta transaction id that counts the repairs of a game's table, so that they exclude each other."""
     return f"turnout/{environment}/{key}/repair"
+
+
+def gap_app_id(environment: str, key: GameKey, number: int, end: Literal["above", "through"]) -> str:
+    """Return the Delta transaction id under which a game's table keeps one end of a gap that a person accepted."""
+    return f"turnout/{environment}/{key}/gap/{number}/{end}"
 
 
 def lost_seqs_app_id(environment: str, number: int, end: Literal["after", "before"]) -> str:

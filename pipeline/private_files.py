@@ -22,11 +22,26 @@ def make_file(file: Path) -> None:
         draft = file.with_name(f".{file.name}-{uuid.uuid4().hex}")
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
-            with contextlib.suppress(FileExistsError):  # another one was faster
-                os.link(draft, file)
+            os.link(draft, file)
+        except FileExistsError:  # another one was faster
+            pass
+        except OSError:  # a file system without hard links: it is opened only where this very call makes it
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         finally:
             draft.unlink()
     _narrow(file, 0o600)
+
+
+def write_file(file: Path, text: str) -> None:
+    """Replace a file's content in one step, with mode 0600 from its first byte on."""
+    draft = file.with_name(f".{file.name}-{uuid.uuid4().hex}")
+    try:
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as handle:
+            handle.write(text)
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _narrow(path: Path, mode: int) -> None:

@@ -1,10 +1,15 @@
 """The one place that builds a SparkSession: jars, Delta, and the settings that make small machines fast."""
 
 import os
+import shlex
 import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from pipeline.jars import spark_jars
@@ -62,21 +67,61 @@ def spark_session(settings: Settings, paths: Paths, app_name: str, *, light: boo
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else a machine that cannot resolve its own name fails
     jars = spark_jars()
     class_path = ":".join(str(jar) for jar in jars)
-    builder = (
-        SparkSession.builder.master(settings.spark.master)
-        .appName(app_name)
-        .config("spark.driver.memory", settings.spark.driver_memory)
-        .config("spark.driver.extraClassPath", class_path)  # the file system class must be on the system class path
-        .config("spark.driver.extraJavaOptions", f"{_JVM} {_LIGHT_JVM if light else ''}".strip())
-        .config("spark.scheduler.allocation.file", _POOLS.as_uri())
-        .config("spark.sql.warehouse.dir", str(paths.root / "warehouse"))
-    )
+    ours = {
+        "spark.master": settings.spark.master,
+        "spark.app.name": app_name,
+        "spark.driver.memory": settings.spark.driver_memory,
+        "spark.driver.extraClassPath": class_path,  # the file system class must be on the system class path
+        "spark.driver.extraJavaOptions": f"{_JVM} {_LIGHT_JVM if light else ''}".strip(),
+        "spark.scheduler.allocation.file": _POOLS.as_uri(),
+        "spark.sql.warehouse.dir": str(paths.root / "warehouse"),
+        **TUNED,
+    }
     if settings.spark.master.startswith("local"):
-        place = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     else:
-        place = {"spark.jars": ",".join(str(jar) for jar in jars), "spark.executor.extraClassPath": class_path}
-    for key, value in {**TUNED, **place, **settings.spark.conf}.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+        ours |= {"spark.jars": ",".join(str(jar) for jar in jars), "spark.executor.extraClassPath": class_path}
+    _start_jvm(ours, settings.spark.conf)
+    spark = SparkSession.builder.config(map={**ours, **settings.spark.conf}).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def properties(conf: Mapping[str, str]) -> str:
+    """Return a configuration as the text of a Java properties file, in ASCII."""
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in conf.items())
+
+
+def _escaped(text: str) -> str:
+    units = text.encode("utf-16-be", "surrogatepass")
+    letters = (chr(int.from_bytes(units[at : at + 2])) for at in range(0, len(units), 2))
+    return "".join(each if each.isascii() and each.isalnum() else f"\\u{ord(each):04x}" for each in letters)
+
+
+def _start_jvm(ours: Mapping[str, str], given: Mapping[str, str]) -> None:
+    """Start this process's JVM if it has none.
+
+    What spark-submit must know before there is a session is said twice: ours on its command line, the setting
+    `spark.conf` in a file, as it may hold secrets and every user of the machine can read command lines.
+    """
+    shown = SparkConf(loadDefaults=False).setAll([(key, ours[key]) for key in ours.keys() - given.keys()])
+    with _submit_arguments(given):
+        SparkContext._ensure_initialized(conf=shown)  # noqa: SLF001 - a session's builder puts all on the command line
+
+
+@contextmanager
+def _submit_arguments(given: Mapping[str, str]) -> Iterator[None]:
+    """Let spark-submit read a configuration from a file of mode 0600 that is gone after the block."""
+    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    with tempfile.NamedTemporaryFile("w", encoding="ascii", prefix="turnout-", suffix=".conf") as file:
+        file.write(properties(given))
+        file.flush()
+        named = f"--load-spark-defaults --properties-file {shlex.quote(file.name)}"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"{named} {before or 'pyspark-shell'}"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["PYSPARK_SUBMIT_ARGS"]
+            else:
+                os.environ["PYSPARK_SUBMIT_ARGS"] = before

@@ -6,18 +6,29 @@ import tomllib
 import types
 import typing
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final, Literal
+
+from pipeline.errors import Refused
 
 ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
 """What a Kafka consumer reads of transactions; the first is the default."""
 
 
+_OLD_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "onboarding": {"hourly_per_prefix": "max_new_per_prefix_per_hour"},
+    "placement": {"most_games": "max_games_per_group", "drain_dead_minutes": "evacuate_after_minutes"},
+    "maintenance": {"every_minutes": "interval_minutes"},
+    "access": {"max_days": "max_grant_days"},
+}
+_READABLE: Final = 1e300
 _SECRET: Final = re.compile(r"credential|jaas|key|options|password|secret|token|url", re.IGNORECASE)
 
 
-def may_be_secret(name: str, raw: Any) -> bool:
-    """Return whether a setting's value must not be shown: by its name, or since it holds values of its own."""
-    return _SECRET.search(name) is not None or not isinstance(raw, str | int | float)
+def may_be_secret(name: str, kind: Any, raw: Any) -> bool:
+    """Return whether a setting's value must not be shown: by its name, or since it holds values, or is to hold some."""
+    holds_values = typing.get_origin(kind) not in (None, Literal) or not isinstance(raw, str | int | float)
+    return holds_values or _SECRET.search(name) is not None
 
 
 def shape(raw: Any) -> str:
@@ -33,10 +44,49 @@ def shape(raw: Any) -> str:
     return f"{kind} (not shown)"
 
 
+def number(value: Any) -> str:
+    """Return a value as a text for people, where it is one they can read: an integer may have thousands of digits."""
+    if isinstance(value, int | float) and not -_READABLE < value < _READABLE:
+        return "a number that is too large"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """Return what a file of settings says; nothing where there is none.
+
+    Raises:
+        Refused: it is no TOML.
+        OSError: it cannot be read.
+    """
+    if not file.exists():
+        return {}
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
+        raise Refused(f"{file} is not valid TOML: {error}. Correct that line.") from error
+    except RecursionError as error:
+        raise Refused(f"{file} is not valid TOML: its lists or tables are nested too deep. Correct them.") from error
+
+
 class Text(str):
     """A value that came from the environment, so numbers are written as text."""
 
     __slots__ = ()
+
+
+def take_over_old_names(tree: dict[str, Any]) -> list[str]:
+    """Move what is set under names of version 0.1 to those of today; return what is set under both, a sentence each."""
+    problems = []
+    for section, names in _OLD_NAMES.items():
+        node = tree.get(section)
+        for old, new in names.items():
+            if not isinstance(node, dict) or old not in node:
+                continue
+            from_environment = isinstance(node[old], Text) and not isinstance(node.get(new), Text)
+            if new in node and not from_environment:
+                problems.append(f"{section}.{old} is called {section}.{new} now: leave the old one out")
+            node[new] = node.pop(old)
+    return problems
 
 
 def typed(kind: Any, raw: Any) -> Any:
@@ -61,7 +111,7 @@ def typed(kind: Any, raw: Any) -> Any:
         if number or isinstance(raw, Text):
             try:
                 return kind(raw)
-            except ValueError:
+            except (ValueError, OverflowError):
                 pass
         raise ValueError("a whole number" if kind is int else "a number")
     raise ValueError("a text")
@@ -79,7 +129,7 @@ def _switch(raw: Any) -> bool:
 def _texts(raw: Any) -> tuple[str, ...]:
     """Return a list of texts; from the environment it comes as TOML writes it."""
     if isinstance(raw, Text):
-        with contextlib.suppress(tomllib.TOMLDecodeError):
+        with contextlib.suppress(ValueError, RecursionError):
             raw = tomllib.loads(f"list = {raw}")["list"]
     if isinstance(raw, list) and all(isinstance(text, str) for text in raw):
         return tuple(raw)

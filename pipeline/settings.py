@@ -5,7 +5,6 @@ Everything wrong is reported in one message. Each field's comment is its entry i
 
 import dataclasses
 import os
-import tomllib
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,17 @@ from typing import Any, Literal
 
 from pipeline.errors import Refused
 from pipeline.names import MAX_NAME_BYTES, is_game_name, is_securable_part
-from pipeline.setting_values import ISOLATION_LEVELS, Text, kafka_problems, may_be_secret, shape, typed
+from pipeline.setting_values import (
+    ISOLATION_LEVELS,
+    Text,
+    kafka_problems,
+    may_be_secret,
+    number,
+    read_toml,
+    shape,
+    take_over_old_names,
+    typed,
+)
 
 _T = typing.TypeVar("_T")
 
@@ -54,7 +63,7 @@ class Onboarding:
     prefixes: tuple[str, ...] = ()  # names that begin so become games when they come
     max_games: int = 2_000  # most games
     max_pending: int = 1_000  # most names that wait and are listed one by one
-    hourly_per_prefix: int = 10  # most games of each prefix within an hour
+    max_new_per_prefix_per_hour: int = 10  # most games of each prefix within an hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +99,8 @@ class Store:
 class Placement:
     """Which cluster group carries which game; how many each carries follows from their load."""
 
-    most_games: int = 1_000  # no group is given more, however little they cost
-    drain_dead_minutes: float = 10.0  # a group that has been dead so long is relieved of its games; 0 is never
+    max_games_per_group: int = 1_000  # no group is given more, however little they cost
+    evacuate_after_minutes: float = 10.0  # a group that has been dead so long is relieved of its games; 0 is never
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +126,7 @@ class Dashboard:
 class Maintenance:
     """How tables are kept small and quick to read."""
 
-    every_minutes: float = 15.0  # time between two rounds
+    interval_minutes: float = 15.0  # time between two rounds
     small_files: int = 10  # fewest small files of a table that are merged
     bronze_commits: int = 1_000  # fewest bronze commits that are sorted into one run
     bronze_age_minutes: float = 60.0  # younger bronze files are left alone
@@ -149,7 +158,7 @@ class Access:
     port: int = 8810  # where the embedded catalog listens, on loopback
     refresh_seconds: float = 30.0  # time between two looks of the controller at the whole catalog
     reads_per_second: float = 10.0  # most reads from a catalog that is not the embedded one
-    max_days: float = 180.0  # longest time for which access can be given that ends by itself
+    max_grant_days: float = 180.0  # longest time for which access can be given that ends by itself
     allow_everyone: bool = False  # whether `account users`, that is everybody, may be given access
     identities: Mapping[str, str] = field(default_factory=dict)  # actor → principal, where the two differ
     members_file: str = ""  # unity: YAML file with who is in which group, since such a server knows none
@@ -238,6 +247,11 @@ class Paths:
         return self.root / "catalog"
 
     @property
+    def dashboard_token(self) -> Path:
+        """The file with the token of the URL that was printed for the dashboard."""
+        return self.root / "dashboard.token"
+
+    @property
     def control_db(self) -> Path:
         """The SQLite control store used when no URL is set."""
         return self.root / "control.db"
@@ -251,15 +265,18 @@ def load(env_dir: Path, environ: Mapping[str, str] | None = None) -> tuple[Setti
     Raises:
         Refused: naming every wrong setting, each with what was expected.
     """
-    paths = Paths(env_dir.resolve())
     problems: list[str] = []
-    tree: dict[str, Any] = {}
-    if paths.settings_file.exists():
-        try:
-            tree = tomllib.loads(paths.settings_file.read_text("utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise Refused(f"{paths.settings_file} is not valid TOML: {error}. Correct that line.") from error
+    try:
+        paths = Paths(env_dir.resolve())
+        tree = read_toml(paths.settings_file)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise Refused(
+            f"The settings of {env_dir} cannot be read: {reason}. Name another folder with --env-dir."
+        ) from error
+    problems += take_over_old_names(tree)  # before the environment, which wins over the file under either name
     _overlay(tree, os.environ if environ is None else environ, problems)
+    problems += take_over_old_names(tree)
     settings = _build(Settings, tree, "", problems)
     if not problems:
         problems = _check(settings)
@@ -312,9 +329,8 @@ def _build(cls: type[_T], tree: Mapping[str, Any], prefix: str, problems: list[s
         try:
             values[name] = typed(kind, raw)
         except ValueError as error:
-            problems.append(
-                f"{prefix}{name}: expected {error}, got {shape(raw) if may_be_secret(name, raw) else repr(str(raw))}"
-            )
+            got = shape(raw) if may_be_secret(name, kind, raw) else repr(number(raw))
+            problems.append(f"{prefix}{name}: expected {error}, got {got}")
     return cls(**values)
 
 
@@ -324,7 +340,7 @@ def _check(settings: Settings) -> list[str]:
         section, _, leaf = name.partition(".")
         value = getattr(getattr(settings, section), leaf)
         if not low <= value <= high:
-            problems.append(f"{name}: expected a value from {low:g} to {high:g}, got {value:g}")
+            problems.append(f"{name}: expected a value from {low:g} to {high:g}, got {number(value)}")
     if not settings.environment.replace("-", "").replace("_", "").isalnum():
         problems.append(f"environment: expected letters, digits, '-' and '_', got {settings.environment!r}")
     problems += [
@@ -342,6 +358,8 @@ def _check(settings: Settings) -> list[str]:
         for leaf in ("catalog_name", "schema_name")
         if not is_securable_part(text := getattr(settings.access, leaf))
     ]
+    if "@" in settings.metrics.push_gateway:
+        problems.append("metrics.push_gateway: expected an address without a user and a password (not shown)")
     if settings.source.kind == "kafka":
         problems += kafka_problems(settings.source.topic, settings.source.isolation_level)
     return problems
@@ -353,13 +371,13 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("ingest.bronze_files", 1, 1024),
     ("onboarding.max_games", 1, 100_000),
     ("onboarding.max_pending", 1, 10_000),
-    ("onboarding.hourly_per_prefix", 0, 10_000),
+    ("onboarding.max_new_per_prefix_per_hour", 0, 10_000),
     ("demux.trigger_seconds", 0.1, 3600),
     ("demux.catchup_seqs", 1, 100_000),
     ("demux.checkpoint_interval", 1, 1000),
     ("store.lease_seconds", 1, 3600),
-    ("placement.most_games", 1, 100_000),
-    ("placement.drain_dead_minutes", 0, 10_080),
+    ("placement.max_games_per_group", 1, 100_000),
+    ("placement.evacuate_after_minutes", 0, 10_080),
     ("metrics.flush_seconds", 0.5, 3600),
     ("metrics.latency_objective_seconds", 0.1, 86_400),
     ("metrics.heartbeat_seconds", 0.5, 30),
@@ -368,8 +386,8 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("access.port", 1, 65_535),
     ("access.refresh_seconds", 1, 3600),
     ("access.reads_per_second", 0.1, 1000),
-    ("access.max_days", 0.01, 3650),
-    ("maintenance.every_minutes", 1, 1440),
+    ("access.max_grant_days", 0.01, 3650),
+    ("maintenance.interval_minutes", 1, 1440),
     ("maintenance.small_files", 2, 10_000),
     ("maintenance.bronze_commits", 2, 100_000),
     ("maintenance.bronze_age_minutes", 1, 100_000),

@@ -25,10 +25,11 @@ from pipeline.ingest.query import Ingest, Landed
 from pipeline.names import is_group_name
 from pipeline.session import spark_session
 from pipeline.settings import Paths, Settings
-from pipeline.store.drivers import Kind, beat, start_driver
+from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
+from pipeline.store.fleet import read_fleet
 from pipeline.store.games import register_group
-from pipeline.store.leases import Lease, leased
+from pipeline.store.leases import Kind, Lease, expire_dead, leased
 from pipeline.streams.group import Group
 from pipeline.streams.outage import tolerate_store_outage
 from pipeline.streams.watchdog import Watchdog
@@ -101,7 +102,7 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool) -> int
     if not is_group_name(name):
         raise Refused(f"{name!r} cannot name a cluster group: use 1 to 40 of a-z, 0-9 and '-', not starting with '-'.")
     with _driving(settings, paths, "group", name) as duty:
-        register_group(duty.engine, name, settings.placement.most_games)
+        register_group(duty.engine, name, settings.placement.max_games_per_group)
         return _run_group(settings, paths, duty, once=once)
 
 
@@ -269,6 +270,21 @@ class _Driver:
             beat(self._duty.engine, self._duty.kind, self._duty.name, state, frontier or None, error)
             if self._watchdog and state != "stopped":
                 self._watchdog.evaluate(active=active)
+            if self._duty.kind == "ingest":
+                self._judge_fleet()
+
+    def _judge_fleet(self) -> None:
+        """Export the one judgement that the command line and the pages show, for the alerts; ingest always runs.
+
+        It also writes down what the controller would, were it not the controller that has ended.
+        """
+        try:
+            expire_dead(self._duty.engine)
+            judgement = read_fleet(self._duty.engine, heartbeat_seconds=self._every).judgement
+        except Exception as error:  # noqa: BLE001 - a row that makes no sense must not stop ingest; the alert says so
+            _log.warning("the fleet is not judged, trying again: %s", error)
+            return
+        self._telling.exposition.set_fleet(judgement.count_problems(), time.time(), judgement.stopped_groups)
 
 
 def _tell_landed(telling: Telemetry, landed: Landed) -> None:

@@ -172,10 +172,10 @@ def draw_ending(look: AccessState) -> None:
 
 
 def _ends(each: Held, look: AccessState) -> dict[str, str]:
-    left = (each.until or 0.0) - look.read_at
+    left = (each.expires_at or 0.0) - look.read_at
     return {
         "in": formatting.age(left) if left > 0 else "▲ due now",
-        "until": formatting.moment(each.until),
+        "until": formatting.moment(each.expires_at),
         "who": formatting.principal_text(each.principal),
         "game": look.game(each.game_key),
         "why": formatting.shown(each.reason, 160) if each.reason else formatting.UNKNOWN_VALUE,

@@ -132,7 +132,7 @@ def _row(past: GrantRecord) -> dict[str, str]:
     return {
         "given": formatting.moment(held.given_at),
         "by": formatting.shown(past.given_by, 60),
-        "until": "for good" if held.until is None else formatting.moment(held.until),
+        "until": "for good" if held.expires_at is None else formatting.moment(held.expires_at),
         "why": formatting.shown(held.reason, 160) if held.reason else formatting.UNKNOWN_VALUE,
         "ticket": formatting.shown(held.ticket, 60) if held.ticket else formatting.UNKNOWN_VALUE,
         "ended": formatting.moment(held.ended_at) if held.ended_at is not None else "holds",

@@ -29,7 +29,7 @@ _MOST_SHOWN: Final = 25
 
 def draw_change(environment: Environment, look: AccessState) -> None:
     """Draw the form of a change: games and principals by their names, in bulk, which `links.take` has filled."""
-    barred = services.missing_role(environment, "access")
+    barred, closed = services.missing_role(environment, "access"), services.missing_role(environment, None)
     with st.container(border=True, key="plan_access", gap="small"):
         does = st.segmented_control(
             "What", list(DOES), key=DO, format_func=DOES.__getitem__, required=True, label_visibility="collapsed"
@@ -56,10 +56,11 @@ def draw_change(environment: Environment, look: AccessState) -> None:
                 st.form_submit_button(
                     "Request access…", on_click=_offer, args=(environment,), kwargs={"as_request": True},
                     key="preview_request", type="secondary" if barred is not None else "tertiary",
-                    help="Another access admin decides.",
+                    help="Another access admin decides.", disabled=closed is not None,
                 )  # fmt: skip
         if barred is not None:
-            st.caption(formatting.escaped(f"{barred} You can request it: an access admin decides."))
+            instead = " You can request it: an access admin decides." if closed is None else ""
+            st.caption(formatting.escaped(f"{barred}{instead}"))
         confirm.draw_confirmation(environment, _PLACE, operation_items.draw)
 
 
@@ -85,14 +86,14 @@ def _planned(environment: Environment, *, as_request: bool) -> Preview:
     ticket = str(st.session_state.get(_TICKET) or "").strip()
     end = float(parse_until(until.isoformat())) if does == "give" and isinstance(until, date) else None
     names = {folded: who.name for folded, who in look.everybody.items()}
-    wishes = [
+    intents = [
         AccessIntent(
             names.get(str(who), str(who)), str(key), read=does == "give", until=end, reason=reason, ticket=ticket
         )
         for who in st.session_state.get(WHO) or []
         for key in st.session_state.get(GAMES) or []
     ]
-    return previews.preview_change(environment, wishes, reason, as_request=as_request)
+    return previews.preview_change(environment, intents, reason, as_request=as_request)
 
 
 # ------------------------------------------------------------------------------------------------------------- requests
@@ -149,7 +150,7 @@ def _draw_own(environment: Environment, look: AccessState, each: Request) -> Non
 
 
 def _draw_request(look: AccessState, each: Request) -> None:
-    ago = formatting.age(look.read_at - each.asked_at)
+    ago = formatting.age(look.read_at - each.requested_at)
     st.text(f"{formatting.shown(each.requester, 60)} asks, {ago} ago: {_cells(each, look)}")
     st.text(f"Why: {formatting.shown(each.reason, 300)}")
 
@@ -167,7 +168,7 @@ def _decide(environment: Environment, each: Request, state: Literal["rejected", 
 
 
 def _decided(each: Request, look: AccessState) -> str:
-    why = f": {each.said}" if each.said else ""
+    why = f": {each.decision_reason}" if each.decision_reason else ""
     return (
         f"{formatting.moment(each.decided_at)}  {each.state} by {formatting.shown(each.decided_by or '', 40)}{why}  "
         f"({each.requester}: {_cells(each, look)})"
@@ -178,9 +179,9 @@ def _cells(each: Request, look: AccessState, most: int = 3) -> str:
     some = [
         f"{formatting.principal_text(str(intent['principal']))} {'reads' if intent['read'] else 'no longer reads'} "
         f"{look.game(str(intent['key']))}{_until(intent.get('until'))}"
-        for intent in each.wishes[:most]
+        for intent in each.intents[:most]
     ]
-    more = [f"and {len(each.wishes) - most} more"] if len(each.wishes) > most else []
+    more = [f"and {len(each.intents) - most} more"] if len(each.intents) > most else []
     return "; ".join([*some, *more])
 
 

@@ -70,7 +70,7 @@ def _text(state: State, *, is_open: bool) -> str:
 
 def _row(item: Item, *, is_open: bool) -> dict[str, str]:
     change = item.change
-    said = item.said or ("" if item.state != "applied" else "The catalog took it; a read has not shown it yet.")
+    said = item.message or ("" if item.state != "applied" else "The catalog took it; a read has not shown it yet.")
     what = [f"{verb} {', '.join(some)}" for verb, some in (("grant", change.add), ("revoke", change.remove)) if some]
     return {
         "state": _text(item.state, is_open=is_open),

@@ -22,9 +22,7 @@ from grants.planning.drift import Finding
 from grants.planning.drift import intent as wish_about
 from grants.planning.effects import Effect
 from grants.planning.entitlements import AccessIntent
-from pipeline.control.roles import require
 from pipeline.errors import Refused
-from pipeline.settings import Roles, Settings
 from pipeline.store import operations
 from pipeline.store.operations import Operation
 
@@ -33,7 +31,7 @@ _REQUEST, _DECIDE, _IGNORE = "request access", "decide about a request", "ignore
 
 
 def preview_change(
-    environment: Environment, wishes: Sequence[AccessIntent], reason: str, *, as_request: bool = False
+    environment: Environment, intents: Sequence[AccessIntent], reason: str, *, as_request: bool = False
 ) -> Preview:
     """Plan to give or to take, to be done, or to be asked of an access admin.
 
@@ -41,18 +39,18 @@ def preview_change(
         Refused: something is missing, it cannot be, the rules speak against it, nothing would change, or the catalog or
             the control store do not answer.
     """
-    if not wishes:
+    if not intents:
         raise Refused("Choose games and principals first.")
     if not reason.strip():
         raise Refused("Enter a reason. It is kept in the audit log.")
-    if len(wishes) > MOST_CELLS:
+    if len(intents) > MOST_CELLS:
         raise Refused(
-            f"That is {len(wishes)} cells; from this page it is {MOST_CELLS} at most. Choose fewer, "
+            f"That is {len(intents)} cells; from this page it is {MOST_CELLS} at most. Choose fewer, "
             "give to a group, or use a policy file with `turnout grants apply --policy`."
         )
     with services.reading(), services.catalog_answers(environment):
         catalog = services.catalog(environment)
-        prepared = proposals.prepare(services.engine(environment), catalog, environment.settings.access, wishes)
+        prepared = proposals.prepare(services.engine(environment), catalog, environment.settings.access, intents)
         intent = _intent(prepared, reason)
         if not as_request:
             proposals.require_allowed(services.engine(environment), environment.settings, catalog, prepared, intent)
@@ -117,10 +115,9 @@ def decide(environment: Environment, wanted: Request, state: Literal["rejected",
     Raises:
         Refused: who acts may not, no reason is given for a rejection, or somebody else was faster.
     """
-    if state == "rejected":
-        require(_roles_now(), services.actor(), _DECIDE)
+    actor = services.permitted(environment, _DECIDE if state == "rejected" else None)
     with writing():
-        return requests.decide(services.engine(environment), wanted, state, services.actor(), said)
+        return requests.decide(services.engine(environment), wanted, state, actor, said)
 
 
 # ----------------------------------------------------------------------------------------------------------- the asking
@@ -128,8 +125,8 @@ def decide(environment: Environment, wanted: Request, state: Literal["rejected",
 
 def _ask(environment: Environment, prepared: AccessProposal, intent: operations.Intent) -> Operation:
     """Write the operation, if who acts may; asked again with the same intent it is the same one."""
-    mine, settings = replace(intent, actor=services.actor()), _settings_now()
-    require(_roles_now(), mine.actor, mine.kind)
+    mine = replace(intent, actor=services.permitted(environment, intent.kind))
+    settings = services.renewed(environment).settings
     with writing(), services.catalog_answers(environment):
         store, catalog = services.engine(environment), services.catalog(environment)
         proposals.require_allowed(store, settings, catalog, prepared, mine)
@@ -138,28 +135,18 @@ def _ask(environment: Environment, prepared: AccessProposal, intent: operations.
     return made
 
 
-def _settings_now() -> Settings:
-    """Read the settings as they are when something is asked for: a page may have been drawn with other roles."""
-    return services.open_environment().settings
-
-
-def _roles_now() -> Roles:
-    """Read the roles as they are when something is asked for, groups of the catalog replaced by who is in them."""
-    return services.roles(services.open_environment())
-
-
 def _request(environment: Environment, prepared: AccessProposal, reason: str, _: operations.Intent) -> str:
+    actor = services.permitted(environment, None)
     with writing():
-        wishes = [asdict(each) for each in prepared.wishes]
-        made = requests.ask(services.engine(environment), services.actor(), wishes, reason)
+        intents = [asdict(each) for each in prepared.intents]
+        made = requests.ask(services.engine(environment), actor, intents, reason)
     queries.forget()
     return requests.describe(made)
 
 
 def _approve(environment: Environment, wanted: Request, intent: operations.Intent) -> Operation:
     """Ask for what a request comes to as it was shown, and write that it was approved."""
-    mine = replace(intent, actor=services.actor())
-    require(_roles_now(), mine.actor, _DECIDE)
+    mine = replace(intent, actor=services.permitted(environment, _DECIDE))
     with writing():
         made = approvals.approved(services.engine(environment), wanted, mine)
     queries.forget()
@@ -167,9 +154,9 @@ def _approve(environment: Environment, wanted: Request, intent: operations.Inten
 
 
 def _ignore(environment: Environment, findings: Sequence[Finding], intent: operations.Intent) -> str:
+    actor, settings = services.permitted(environment, _IGNORE), services.renewed(environment).settings
     with writing():
-        store = services.engine(environment)
-        drift_store.ignore(store, _settings_now(), findings, services.actor(), intent.reason)
+        drift_store.ignore(services.engine(environment), settings, findings, actor, intent.reason)
     queries.forget()
     return f"{len(findings)} left as {'it is' if len(findings) == 1 else 'they are'}, and counted as ignored."
 
@@ -202,7 +189,7 @@ def _preview(
     lines = [f"{formatting.count(len(gains))} cells gain read access, {formatting.count(len(loses))} lose it."]
     if made or ended:
         lines.append(f"turnout keeps {len(made)} new entitlements, and ends {len(ended)}.")
-    if intent.parameters["wishes"]:
+    if intent.parameters["intents"]:
         lines.append(_terms(prepared))
     lines += [f"Note: {each}" for each in _some(list(planned.warnings))]
     sections = {
@@ -214,7 +201,7 @@ def _preview(
             each for change in planned.changes for each in proposals.statements(change)
         ),
     }
-    touched = max(len(gains) + len(loses), len(prepared.wishes), 1)
+    touched = max(len(gains) + len(loses), len(prepared.intents), 1)
     return Preview(
         intent, tuple(lines), touched, time.time(), ask=ask, needs="" if needs == _REQUEST else needs,
         sections={title: said for title, said in sections.items() if said}, label=_LABELS.get(needs),
@@ -225,7 +212,7 @@ _LABELS: Final = {_REQUEST: "Request it", _DECIDE: "Approve it"}
 
 
 def _terms(prepared: AccessProposal) -> str:
-    first = prepared.wishes[0]
+    first = prepared.intents[0]
     until = "" if not first.read else f"; until {formatting.moment(first.until)}" if first.until else "; for good"
     ticket = f"; ticket {first.ticket}" if first.ticket else ""
     return f"Why: {first.reason}{ticket}{until}"

@@ -26,7 +26,7 @@ from pipeline.errors import Refused
 from pipeline.store.games import known_games
 from pipeline.store.leases import is_held
 from pipeline.store.operations import Operation, list_operations, operation
-from pipeline.store.tables import catalog_pictures
+from pipeline.store.tables import catalog_snapshots
 
 KINDS: Final[Mapping[PrincipalKind, str]] = {
     "group": "group",
@@ -103,7 +103,7 @@ class AccessState:
     @property
     def ending(self) -> tuple[Held, ...]:
         """What ends by itself within two weeks, the soonest first."""
-        soon = [(each.until, each) for each in self.held if each.until is not None]
+        soon = [(each.expires_at, each) for each in self.held if each.expires_at is not None]
         ordered = sorted(soon, key=lambda pair: (pair[0], pair[1].entitlement_id))
         return tuple(each for until, each in ordered if until - self.read_at <= _SOON)
 
@@ -189,7 +189,7 @@ def _look(store: str, _environment: Environment) -> AccessState:
 def _newest(store: Engine) -> tuple[float | None, str | None]:
     """Read when the picture was taken, which is little beside the picture itself."""
     with store.connect() as connection:
-        row = connection.execute(select(catalog_pictures.c.read_at, catalog_pictures.c.problem)).first()
+        row = connection.execute(select(catalog_snapshots.c.read_at, catalog_snapshots.c.problem)).first()
     return (None, None) if row is None else (row.read_at, row.problem)
 
 

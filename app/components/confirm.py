@@ -40,7 +40,7 @@ def level(intent: Intent) -> Level:
 def _level_of_access(intent: Intent) -> Level:
     """Return 1 where one cell is given, 2 where one is taken, 3 where it is several, or a group with its members."""
     known = sum(True in each[2:] for each in intent.preview["effects"])  # who comes to read, or no longer does
-    if max(len(intent.parameters["wishes"]), known) > 1:
+    if max(len(intent.parameters["intents"]), known) > 1:
         return 3
     return 1 if verb(intent) == "grant" else 2
 
@@ -48,7 +48,7 @@ def _level_of_access(intent: Intent) -> Level:
 def verb(intent: Intent) -> str:
     """Return what people call an intent: a move that empties groups is a drain, access is granted or revoked."""
     if intent.kind == ACCESS:
-        gives = {bool(each["read"]) for each in intent.parameters["wishes"]}
+        gives = {bool(each["read"]) for each in intent.parameters["intents"]}
         return "change" if len(gives) != 1 else "grant" if gives == {True} else "revoke"
     desired = intent.parameters.get("desired", {})
     drains = intent.kind == "move" and any(then == "drained" for _, then in desired.values())
@@ -165,7 +165,7 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
 def _barred(environment: Environment, preview: Preview) -> str | None:
     """Return which role who acts would need for what a preview asks; None where they may."""
     act = preview.intent.kind if preview.needs is None else preview.needs
-    return services.missing_role(environment, act) if act else None
+    return services.missing_role(environment, act or None)
 
 
 def _draw_section(title: str, lines: Sequence[str]) -> None:

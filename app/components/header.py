@@ -12,6 +12,7 @@ from app import formatting
 from app.state import control_queries, services
 from app.state.services import Environment
 from pipeline.errors import Refused
+from pipeline.health.judgement import Judgement
 
 _MISSED_REFRESHES = 3
 _PAUSED = "paused"
@@ -72,6 +73,16 @@ def environment_or_stop() -> Environment:
         st.title("turnout", anchor=False)
         st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         st.stop()
+
+
+def keep_drawing(draw: Callable[[Environment], None]) -> None:
+    """Draw a page, and again every few seconds, each time by the settings and roles of that moment."""
+    environment = environment_or_stop()
+
+    def draw_now() -> None:
+        draw(environment_or_stop())
+
+    st.fragment(draw_now, run_every=environment.settings.dashboard.refresh_seconds)()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +174,17 @@ def _draw_age(place: DeltaGenerator, seen: Timestamped, environment: Environment
     text = f"data as of {formatting.clock(seen.read_at)} ({formatting.age(old)} ago{', paused' if paused else ''})"
     icon = ":material/warning:" if late else ":material/schedule:"
     place.badge(formatting.escaped(text), icon=icon, color="orange" if late else "gray")
+
+
+def draw_judgement(judgement: Judgement) -> None:
+    """Draw how the fleet is."""
+    sentence, trouble = judgement_line(judgement)
+    headline(sentence, trouble=trouble)
+
+
+def judgement_line(judgement: Judgement) -> tuple[str, bool]:
+    """Return the sentence about the whole fleet, and whether a person should look."""
+    return judgement.headline, not judgement.healthy
 
 
 def headline(sentence: str, *, trouble: bool) -> None:

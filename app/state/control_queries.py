@@ -51,10 +51,11 @@ class ControlState:
     read_at: float
 
     @property
-    def alarm(self) -> str | None:
+    def alarms(self) -> list[str]:
         """What alarms the controller that runs, such as many groups that died at once."""
-        told = self.fleet.driver("controller", "main")
-        return told.error if told is not None and told.silence(self.read_at) is None else None
+        state = self.fleet.state("controller", "main")
+        is_current = state is not None and state.liveness.state == "running"
+        return (state.liveness.reason or "").splitlines() if state is not None and is_current else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +198,9 @@ def forget() -> None:
 @st.cache_data(ttl=2, max_entries=2, show_spinner=False)
 def _steering(store: str, _environment: Environment) -> ControlState:  # noqa: ARG001 - the store is the cache's key
     there = engine(_environment)
-    seen = read_fleet(there)
+    seen = read_fleet(there, heartbeat_seconds=_environment.settings.metrics.heartbeat_seconds)
     with reading():
-        most = _environment.settings.placement.most_games
+        most = _environment.settings.placement.max_games_per_group
         ended = ended_runs(there, store_time(there) - WINDOW_SECONDS)
         return ControlState(
             fleet=seen,
@@ -218,7 +219,8 @@ def _steering(store: str, _environment: Environment) -> ControlState:  # noqa: A
 @st.cache_data(ttl=3, max_entries=50, show_spinner=False)
 def _facts(store: str, keys: tuple[str, ...], _environment: Environment) -> dict[str, Facts]:  # noqa: ARG001 - as above
     with reading():
-        return read_all_facts(engine(_environment), _environment.paths, keys, time.time(), count=False)
+        there = engine(_environment)
+        return read_all_facts(there, _environment.paths, keys, store_time(there), count=False)
 
 
 @st.cache_data(ttl=1, max_entries=2, show_spinner=False)

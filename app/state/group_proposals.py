@@ -12,7 +12,6 @@ from app.state import services
 from app.state.previews import writing
 from app.state.services import Environment
 from pipeline.control import group_changes
-from pipeline.control.roles import require
 from pipeline.errors import Refused
 from pipeline.store.assignments import read_assignments
 from pipeline.store.groups import Group, change, create, read_groups, require_possible, require_sense
@@ -81,7 +80,7 @@ def preview_change(environment: Environment, seen: Group, then: Group) -> Propos
     with services.reading():
         store = services.engine(environment)
         now = read_groups(store).get(seen.name)
-        loads = read_loads(store, time.time(), environment.settings.placement.most_games)
+        loads = read_loads(store, time.time(), environment.settings.placement.max_games_per_group)
     master = environment.settings.spark.master
     if now is None or now.version != seen.version:
         raise Refused("\n".join([_overtaken(seen), *([] if now is None else what_changed(seen, now, master))]))
@@ -105,12 +104,11 @@ def write(environment: Environment, proposal: Proposal, reason: str) -> str:
         Refused: who acts has not the role for it, there is one of this name, somebody else has changed the group since
             it was seen, or the control store does not answer. Then nothing is written.
     """
-    actor = services.actor()
-    require(services.roles(environment), actor, proposal.kind)
+    actor = services.permitted(environment, proposal.kind)
     with writing():
         store = services.engine(environment)
         if proposal.seen is None:
-            create(store, proposal.then, actor, reason, environment.settings.placement.most_games)
+            create(store, proposal.then, actor, reason, environment.settings.placement.max_games_per_group)
             return f"Group {proposal.then.name} is made."
         change(store, proposal.seen, proposal.then, actor, reason)
     return f"Group {proposal.then.name} is changed."

@@ -21,11 +21,11 @@ from pipeline.control.capabilities import Capability, capabilities, read_all_fac
 from pipeline.control.operations import dedupes, drains, groups, moves, pauses, repairs, retirement
 from pipeline.control.operations import executor as steps
 from pipeline.control.placement.planner import lines_of, proposed
-from pipeline.control.roles import require
 from pipeline.errors import Refused
 from pipeline.store import operations
 from pipeline.store.assignments import GameAssignment, read_assignments, read_group_drivers
 from pipeline.store.groups import read_groups
+from pipeline.store.leases import store_time
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent, Operation, Stale
 from pipeline.store.placing import Loads
@@ -68,7 +68,8 @@ def preview_move(environment: Environment, keys: Sequence[str], group: str | Non
     if not keys or group is None:
         raise Refused("Choose the games to move and their new group.")
     with services.reading():
-        store, now = services.engine(environment), time.time()
+        store = services.engine(environment)
+        now = store_time(store)
         there, loads = read_assignments(store), _loads(environment, store, now)
         plan = moves.plan(dict.fromkeys(keys, group), there, read_group_drivers(store), now, loads)
     if not plan.moves:
@@ -86,7 +87,8 @@ def preview_drain(environment: Environment, group: str) -> Preview:
         Refused: they do not fit, it is drained and empty already, or the control store cannot be read.
     """
     with services.reading():
-        store, now = services.engine(environment), time.time()
+        store = services.engine(environment)
+        now = store_time(store)
         there, loads = read_assignments(store), _loads(environment, store, now)
         plan = drains.drain(group, there, read_group_drivers(store), now, loads)
     intent = plan.intent(services.actor(), "")
@@ -103,7 +105,8 @@ def preview_proposed(environment: Environment) -> Preview:
     """
     trigger = environment.settings.demux.trigger_seconds
     with services.reading():
-        store, now = services.engine(environment), time.time()
+        store = services.engine(environment)
+        now = store_time(store)
         there, loads = read_assignments(store), _loads(environment, store, now)
         placed, even = proposed(loads)
         # Who waits for its first group gets it from the controller, and from ingest: that is no move.
@@ -186,7 +189,7 @@ def preview_repair(
         if kind == "rebuild" and not paths.bronze.exists():
             raise Refused(f"There is nothing to rebuild from: {paths.bronze} does not exist. Start ingest first.")
         there, count = read_assignments(store), kind == "replay" and len(keys) <= _MOST_COUNTED
-        found = read_all_facts(store, paths, keys, time.time(), count=count, rows=rows)
+        found = read_all_facts(store, paths, keys, store_time(store), count=count, rows=rows)
         can = {key: next(each for each in capabilities(facts) if each.name == kind) for key, facts in found.items()}
         chosen = [key for key, capability in can.items() if capability.possible]
         left = [_named(f"{key}: {_why_not(can[key])}", there) for key in sorted(can) if not can[key].possible]
@@ -260,9 +263,9 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
         Refused: it has none, it cannot be any more, or the control store cannot be read.
     """
     with services.reading():
-        store, most = services.engine(environment), environment.settings.placement.most_games
+        store, most = services.engine(environment), environment.settings.placement.max_games_per_group
         done = operations.operation(store, operation_id)
-        intent, lines = controller.undo(store, done, services.actor(), "", time.time(), most)
+        intent, lines = controller.undo(store, done, services.actor(), "", store_time(store), most)
         there = read_assignments(store)
     if not intent.targets:
         raise Refused(f"Nothing to undo: operation {done.operation_id[:8]} has no effect any more.")
@@ -281,8 +284,7 @@ def ask(environment: Environment, intent: Intent) -> Operation:
         Refused: who acts has not the role for it, one of its targets belongs to another open operation, or the control
             store does not answer.
     """
-    mine = replace(intent, actor=services.actor())
-    require(services.roles(environment), mine.actor, mine.kind)
+    mine = replace(intent, actor=services.permitted(environment, intent.kind))
     with writing():
         return operations.ask(services.engine(environment), mine)
 
@@ -294,9 +296,9 @@ def resume(environment: Environment, seen: Operation, reason: str = "") -> Opera
         Refused: who acts has not the role for it, it does not wait for a person, has changed since, or the control
             store does not answer.
     """
-    require(services.roles(environment), services.actor(), "resume operation")
+    actor = services.permitted(environment, "resume operation")
     with writing():
-        return steps.resume(services.engine(environment), seen, services.actor(), reason)
+        return steps.resume(services.engine(environment), seen, actor, reason)
 
 
 def close(environment: Environment, seen: Operation, reason: str) -> Operation:
@@ -306,9 +308,21 @@ def close(environment: Environment, seen: Operation, reason: str) -> Operation:
         Refused: who acts has not the role for it, it does not wait for a person, has changed since, or the control
             store does not answer.
     """
-    require(services.roles(environment), services.actor(), "close")
+    actor = services.permitted(environment, "close")
     with writing():
-        return steps.close(services.engine(environment), seen, services.actor(), reason)
+        return steps.close(services.engine(environment), seen, actor, reason)
+
+
+def cancel(environment: Environment, seen: Operation, reason: str) -> Operation:
+    """End an operation before it is done, if it is as it was seen.
+
+    Raises:
+        Refused: who acts has not the role for it, it has ended, waits for a person, cannot be stopped now or has
+            changed since, or the control store does not answer.
+    """
+    actor = services.permitted(environment, "cancel")
+    with writing():
+        return steps.cancel(services.engine(environment), controller.KINDS, seen, actor, reason)
 
 
 @contextmanager
@@ -326,7 +340,7 @@ def writing() -> Iterator[None]:
 
 
 def _loads(environment: Environment, store: Engine, now: float) -> Loads:
-    return read_loads(store, now, environment.settings.placement.most_games)
+    return read_loads(store, now, environment.settings.placement.max_games_per_group)
 
 
 def _preview(intent: Intent, lines: Sequence[str], there: Mapping[str, GameAssignment]) -> Preview:

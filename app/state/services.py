@@ -23,13 +23,14 @@ from deltalake.exceptions import DeltaError
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.gate import Person
+from app.state import identity
 from app.state.trends import Trend, trend
 from grants.catalog import Catalog, CatalogUnavailable
 from listeners import history
 from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from pipeline import settings as settings_of
-from pipeline.actor import current_user
-from pipeline.control.roles import current, may, role_of, roles_of
+from pipeline.control.roles import current, may, require, role_of, roles_of
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Roles, Settings
 from pipeline.store.engine import open_store
@@ -50,8 +51,8 @@ class Environment:
 
 
 def actor() -> str:
-    """Return who acts: on a laptop the user of the operating system who runs the dashboard."""
-    return current_user()
+    """Return who acts: on a laptop the user who started the dashboard, in a workspace the person who is signed in."""
+    return identity.person().name
 
 
 def roles(environment: Environment) -> Roles:
@@ -62,20 +63,60 @@ def roles(environment: Environment) -> Roles:
         return environment.settings.roles
 
 
-def missing_role(environment: Environment, kind: str) -> str | None:
-    """Return which role who acts would need for a kind of operation or another act; None where they may."""
-    if may(roles(environment), actor(), kind):
+def missing_role(environment: Environment, kind: str | None) -> str | None:
+    """Return which role who acts would need for a kind of operation or another act; None where they may.
+
+    With None for the kind it is about an act that needs no role, such as a request.
+    """
+    known, who_acts = roles(environment), identity.person()
+    if _only_look(known, who_acts):
+        return _NO_ROLES
+    if kind is None or may(known, who_acts.name, kind):
         return None
     role = role_of(kind)
     return f"It needs the role {role}, which you do not have: the setting roles.{role}s names who has it."
 
 
+def permitted(environment: Environment, kind: str | None) -> str:
+    """Return who acts, where they have the role for a kind of operation or another act at this moment.
+
+    With None for the kind it is about an act that needs no role. Settings and roles are read again: the page may have
+    been drawn long ago.
+
+    Raises:
+        Refused: they have not, the settings are wrong, or they name another control store than the page shows.
+    """
+    now = renewed(environment)
+    if now.store != environment.store:
+        raise Refused("The control store was replaced after this page was drawn. Reload the page.")
+    known, who_acts = roles(now), identity.person()
+    if _only_look(known, who_acts):
+        raise Refused(_NO_ROLES)
+    if kind is not None:
+        require(known, who_acts.name, kind)
+    return who_acts.name
+
+
 def who(environment: Environment) -> str:
     """Return who acts, with their roles where the environment has any."""
-    had = roles_of(roles(environment), actor())
+    known, who_acts = roles(environment), identity.person()
+    if _only_look(known, who_acts):
+        return f"{who_acts.name} (no roles are set: you may only look)"
+    had = roles_of(known, who_acts.name)
     if had is None:
-        return actor()
-    return f"{actor()} ({' and '.join(had) or 'no role: you may only look'})"
+        return who_acts.name
+    return f"{who_acts.name} ({' and '.join(had) or 'no role: you may only look'})"
+
+
+def _only_look(known: Roles, who_acts: Person) -> bool:
+    """Tell whether nothing may be done because no roles are set: in a workspace that does not mean everybody."""
+    return who_acts.by_platform and roles_of(known, who_acts.name) is None
+
+
+_NO_ROLES: Final = (
+    "No roles are set, so this dashboard only shows. "
+    "Name people or groups in the settings roles.operators, roles.movers and roles.access_admins."
+)
 
 
 def open_environment(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> Environment:
@@ -89,7 +130,20 @@ def open_environment(argv: Sequence[str] | None = None, environ: Mapping[str, st
     folder = _option(arguments, "--env-dir") or variables.get("TURNOUT_ENV_DIR")
     if not folder:
         raise Refused("No environment is named. Start the dashboard with `-- --env-dir DIR` or set TURNOUT_ENV_DIR.")
-    settings, paths = settings_of.load(Path(folder), variables)
+    return _open(Path(folder), variables)
+
+
+def renewed(environment: Environment) -> Environment:
+    """Return the same environment with its settings as they are now.
+
+    Raises:
+        Refused: they are wrong now, or its control store is gone.
+    """
+    return _open(environment.paths.root, os.environ)
+
+
+def _open(folder: Path, variables: Mapping[str, str]) -> Environment:
+    settings, paths = settings_of.load(folder, variables)
     if settings.store.url:
         return Environment(settings, paths, settings.store.url)
     try:
@@ -241,7 +295,7 @@ def _warm_up() -> threading.Thread:
 
 @st.cache_data(ttl=2, max_entries=2, show_spinner=False)
 def _fleet(store: str, _environment: Environment) -> Fleet:
-    return read_fleet(_engine(store, _environment))
+    return read_fleet(_engine(store, _environment), heartbeat_seconds=_environment.settings.metrics.heartbeat_seconds)
 
 
 @st.cache_data(ttl=10, max_entries=200, show_spinner=False)

@@ -29,8 +29,7 @@ _WHERE: Final[Mapping[str, str]] = {
 
 
 def _page() -> None:
-    environment = header.environment_or_stop()
-    st.fragment(_live, run_every=environment.settings.dashboard.refresh_seconds)(environment)
+    header.keep_drawing(_live)
     services.warm_up()
 
 

@@ -32,11 +32,6 @@ _COLUMNS = {
 }
 
 
-def _page() -> None:
-    environment = header.environment_or_stop()
-    st.fragment(_live, run_every=environment.settings.dashboard.refresh_seconds)(environment)
-
-
 def _live(environment: Environment) -> None:
     lines = header.lines(environment)
     header.headline("Who did what", trouble=False)
@@ -127,4 +122,4 @@ def _row(entry: Entry, log: Log) -> dict[str, str | None]:
     }
 
 
-_page()
+header.keep_drawing(_live)

@@ -9,15 +9,11 @@ from app.components import charts, fleet_table, header
 from app.state import services
 from app.state.services import Environment
 from listeners.sample import STATUSES
-from pipeline.store.fleet import Driver, Fleet, GameRow
+from pipeline.health.judgement import DriverState
+from pipeline.store.fleet import Fleet, GameRow
 
 _NO_GROUP = "(no group)"
 _MOST_ROWS = 300  # a thousand would be 450 kB at each refresh, for each viewer
-
-
-def _page() -> None:
-    environment = header.environment_or_stop()
-    st.fragment(_live, run_every=environment.settings.dashboard.refresh_seconds)(environment)
 
 
 def _live(environment: Environment) -> None:
@@ -28,8 +24,7 @@ def _live(environment: Environment) -> None:
         _draw_nothing_yet(fleet)
         _draw_drivers(fleet)
         return
-    sentence = formatting.headline(fleet)
-    header.headline(sentence, trouble=sentence != formatting.all_well(fleet))
+    header.draw_judgement(fleet.judgement)
     _draw_drivers(fleet)
     _draw_counts(fleet)
     rows = _draw_filters(fleet)
@@ -55,7 +50,7 @@ def _live(environment: Environment) -> None:
 
 
 def _draw_nothing_yet(fleet: Fleet) -> None:
-    header.headline("No games yet", trouble=False)
+    header.draw_judgement(fleet.judgement)
     if fleet.newest_bronze_seq is not None:
         st.info("Ingest has written events, but none of them belongs to a known game. Register the games' schemas.")
     elif fleet.registered_games:
@@ -68,28 +63,26 @@ def _draw_nothing_yet(fleet: Fleet) -> None:
 
 
 def _draw_drivers(fleet: Fleet) -> None:
-    """Draw a tile for ingest and for each group, those that never started included."""
+    """Draw a tile for ingest, for the controller where one is needed or was, and for each group."""
     with st.container(horizontal=True, key="driver_strip", gap="small"):
-        for number, (kind, name) in enumerate([("ingest", None), *(("group", group) for group in fleet.groups)]):
-            found = [driver for driver in fleet.drivers if driver.kind == kind and name in (None, driver.name)]
-            title = "ingest" if name is None else f"group {formatting.shown(name, 40)}"
-            bad = not found or any(driver.silence(fleet.read_at) is not None for driver in found)
-            with st.container(border=True, width=250, gap=None, key=f"tile_{'bad' if bad else 'well'}_{number}"):
-                for driver in found:
-                    _draw_driver(fleet, title, driver)
-                if not found:
-                    st.text(f"○ {title}: never started", help="Its driver has never reported to the control store.")
-                    st.text(f"heartbeat {formatting.UNKNOWN_VALUE} · frontier {formatting.UNKNOWN_VALUE}")
+        for number, state in enumerate(fleet.judgement.drivers):
+            bad = "bad" if state.is_problem else "well"
+            with st.container(border=True, width=250, gap=None, key=f"tile_{bad}_{number}"):
+                _draw_driver(fleet, state)
 
 
-def _draw_driver(fleet: Fleet, title: str, driver: Driver) -> None:
-    silent = driver.silence(fleet.read_at) is not None
-    gone = silent and driver.state not in ("failed", "stopped")
-    st.text(f"{'✕' if silent else '●'} {title}: {'silent' if gone else driver.state}")
-    frontier = formatting.UNKNOWN_VALUE if driver.frontier_seq is None else formatting.count(driver.frontier_seq)
-    st.text(f"heartbeat {formatting.age(fleet.read_at - driver.heartbeat_at)} ago · frontier {frontier}")
-    if driver.error:
-        st.text(formatting.shown(driver.error, 200))
+def _draw_driver(fleet: Fleet, state: DriverState) -> None:
+    title = f"group {formatting.shown(state.name, 40)}" if state.kind == "group" else state.kind
+    glyph, word = formatting.driver_text(state.liveness.state).split(" ", 1)
+    st.text(f"{glyph} {title}: {word}")
+    driver = fleet.driver(state.kind, state.name)
+    if driver is None:
+        st.text(f"heartbeat {formatting.UNKNOWN_VALUE} · frontier {formatting.UNKNOWN_VALUE}")
+    else:
+        frontier = formatting.UNKNOWN_VALUE if driver.frontier_seq is None else formatting.count(driver.frontier_seq)
+        st.text(f"heartbeat {formatting.age(fleet.read_at - driver.heartbeat_at)} ago · frontier {frontier}")
+    if state.liveness.reason:
+        st.text(formatting.shown(state.liveness.reason, 200))
 
 
 def _draw_counts(fleet: Fleet) -> None:
@@ -163,11 +156,11 @@ def _draw_grid(fleet: Fleet, rows: tuple[GameRow, ...]) -> None:
         key="grid",
         on_select="rerun",
         selection_mode=charts.GRID_PICK,
-        alt=f"One cell per game, by cluster group. {formatting.headline(fleet)}.",
+        alt=f"One cell per game, by cluster group. {fleet.judgement.headline}.",
     )
     picked = event["selection"].get(charts.GRID_PICK) or []
     if picked:
         st.switch_page("views/game.py", query_params={"game": picked[0]["key"]})
 
 
-_page()
+header.keep_drawing(_live)

@@ -21,11 +21,6 @@ _BLUE, _ORANGE, _GREEN = "#0072B2", "#E69F00", "#009E73"
 _DAY = 86_400.0
 
 
-def _page() -> None:
-    environment = header.environment_or_stop()
-    st.fragment(_live, run_every=environment.settings.dashboard.refresh_seconds)(environment)
-
-
 def _live(environment: Environment) -> None:
     steering = header.draw(environment, control_queries.steering, "steering")
     if steering is None:
@@ -299,4 +294,4 @@ def _draw_neighbours(fleet: Fleet, row: GameRow) -> None:
     )
 
 
-_page()
+header.keep_drawing(_live)

@@ -13,7 +13,8 @@ from app.state.control_queries import ControlState
 from app.state.services import Environment
 from listeners.sample import STATUSES
 from pipeline.control.group_changes import STARTED_BY
-from pipeline.store.fleet import Driver, Fleet
+from pipeline.health.judgement import DriverState
+from pipeline.store.fleet import Fleet
 from pipeline.store.groups import Group
 from pipeline.store.placing import Loads
 
@@ -39,11 +40,6 @@ _COLUMNS = {
 }
 
 
-def _page() -> None:
-    environment = header.environment_or_stop()
-    st.fragment(_live, run_every=environment.settings.dashboard.refresh_seconds)(environment)
-
-
 def _live(environment: Environment) -> None:
     steering = header.draw(environment, control_queries.steering, "steering")
     if steering is None:
@@ -55,8 +51,8 @@ def _live(environment: Environment) -> None:
         st.info("Make one here, or start one with `turnout groups run NAME`, which registers itself.")
         group_forms.draw_make(environment)
         return
-    meant = [name for name in fleet.groups if name not in steering.groups or _shall_run(steering.groups[name])]
-    silent = [name for name in meant if _silence(fleet, name) is not None]
+    meant = [name for name in fleet.groups if name not in steering.groups or _should_run(steering.groups[name])]
+    silent = [name for name in meant if not _is_live(fleet, name)]
     header.headline(_sentence(len(meant), silent, stopped=len(fleet.groups) - len(meant)), trouble=bool(silent))
     _take_link(steering)
     _draw_table(steering)
@@ -79,8 +75,8 @@ def _take_link(steering: ControlState) -> None:
 
 def _draw_controller(steering: ControlState) -> None:
     """Draw what alarms the controller, or that none runs: then nothing that is asked for is done."""
-    if steering.alarm is not None:
-        st.warning(formatting.escaped(steering.alarm), icon=":material/crisis_alert:")
+    for alarm in steering.alarms:
+        st.warning(formatting.escaped(alarm), icon=":material/crisis_alert:")
     if steering.controller_runs is False:
         st.warning(
             "No controller runs: operations wait, and drivers that die are not restarted. "
@@ -89,7 +85,7 @@ def _draw_controller(steering: ControlState) -> None:
         )
 
 
-def _shall_run(group: Group) -> bool:
+def _should_run(group: Group) -> bool:
     return group.desired != "stopped"
 
 
@@ -109,9 +105,9 @@ def _sentence(count: int, silent: list[str], stopped: int) -> str:
     return f"{len(silent)} of {count} groups without a living driver: {names}{more}"
 
 
-def _silence(fleet: Fleet, name: str) -> str | None:
-    driver = fleet.driver("group", name)
-    return driver.silence(fleet.read_at) if driver is not None else "it was never started"
+def _is_live(fleet: Fleet, name: str) -> bool:
+    state = fleet.state("group", name)
+    return state is not None and state.liveness.is_live
 
 
 def _draw_table(steering: ControlState) -> None:
@@ -134,7 +130,7 @@ def _row(steering: ControlState, name: str) -> dict[str, str]:
     driver = fleet.driver("group", name)
     return {
         "group": formatting.shown(name, 40),
-        "driver": _state(fleet, driver),
+        "driver": _state(fleet, name),
         "heartbeat": f"{formatting.age(fleet.read_at - driver.heartbeat_at)} ago"
         if driver is not None
         else formatting.UNKNOWN_VALUE,
@@ -147,14 +143,16 @@ def _row(steering: ControlState, name: str) -> dict[str, str]:
         if group is not None
         else formatting.UNKNOWN_VALUE,
         "priority": formatting.shown(group.priority, 20) if group is not None else formatting.UNKNOWN_VALUE,
-        "error": formatting.shown(error, 120) if (error := _error(group, driver)) else formatting.UNKNOWN_VALUE,
+        "error": formatting.shown(error, 120)
+        if (error := _error(group, fleet.state("group", name)))
+        else formatting.UNKNOWN_VALUE,
     }
 
 
-def _error(group: Group | None, driver: Driver | None) -> str | None:
+def _error(group: Group | None, state: DriverState | None) -> str | None:
     if group is not None and group.defect is not None:
         return group.defect
-    return driver.error if driver is not None else None
+    return state.liveness.reason if state is not None and state.is_problem else None
 
 
 def _load(loads: Loads, name: str) -> dict[str, str]:
@@ -176,15 +174,12 @@ def _deaths(steering: ControlState, name: str) -> str:
     died, group = steering.deaths.get(name, ()), steering.groups.get(name)
     if not died:
         return formatting.UNKNOWN_VALUE if group is None or group.backend == "none" else "0"
-    return f"{len(died)}: {formatting.shown(died[0].said or 'nobody knows how', 80)}"
+    return f"{len(died)}: {formatting.shown(died[0].exit_message or 'nobody knows how', 80)}"
 
 
-def _state(fleet: Fleet, driver: Driver | None) -> str:
-    if driver is None:
-        return "○ never started"
-    if driver.silence(fleet.read_at) is None:
-        return f"● {formatting.shown(driver.state, 20)}"
-    return f"✕ {driver.state if driver.state in ('failed', 'stopped') else 'silent'}"
+def _state(fleet: Fleet, name: str) -> str:
+    state = fleet.state("group", name)
+    return formatting.UNKNOWN_VALUE if state is None else formatting.driver_text(state.liveness.state)
 
 
 def _worst(fleet: Fleet, name: str) -> str:
@@ -194,7 +189,7 @@ def _worst(fleet: Fleet, name: str) -> str:
     if not counts:
         return formatting.UNKNOWN_VALUE
     if not bad:
-        return "● all well"
+        return "● all healthy"
     return ", ".join(
         f"{formatting.LOOKS[each].glyph} {bad[each]} {formatting.LOOKS[each].word}"
         for each in reversed(STATUSES)
@@ -297,4 +292,4 @@ def _draw_barred(barred: str | None) -> None:
         st.caption(formatting.escaped(barred))
 
 
-_page()
+header.keep_drawing(_live)

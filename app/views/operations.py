@@ -38,11 +38,6 @@ _STEP_COLUMNS = {
 }
 
 
-def _page() -> None:
-    environment = header.environment_or_stop()
-    st.fragment(_live, run_every=environment.settings.dashboard.refresh_seconds)(environment)
-
-
 def _live(environment: Environment) -> None:
     operation_id = st.query_params.get("operation", "")
     if operation_id:
@@ -100,7 +95,7 @@ def _draw_card(operation: Operation, journal: OperationList) -> None:
             confirm.operation_link(operation.operation_id, operation.operation_id[:8])
             targets = formatting.targets_text(operation.targets, journal.names)
             st.text(f"{formatting.shown(operation.kind, 24)} of {targets}", width="stretch")
-            took = formatting.age(journal.read_at - operation.asked_at)
+            took = formatting.age(journal.read_at - operation.requested_at)
             st.text(f"by {formatting.shown(operation.actor, 40)}, {took} ago")
         if operation.reason:
             st.text(f"Why: {formatting.shown(operation.reason, 200)}")
@@ -109,7 +104,7 @@ def _draw_card(operation: Operation, journal: OperationList) -> None:
 
 
 def _row(operation: Operation, journal: OperationList) -> dict[str, str]:
-    took = (operation.ended_at or journal.read_at) - operation.asked_at
+    took = (operation.ended_at or journal.read_at) - operation.requested_at
     return {
         "state": formatting.operation_text(operation.state),
         "page": f"operations?operation={operation.operation_id}",
@@ -117,7 +112,7 @@ def _row(operation: Operation, journal: OperationList) -> dict[str, str]:
         "targets": formatting.targets_text(operation.targets, journal.names),
         "actor": formatting.shown(operation.actor, 40),
         "reason": formatting.shown(operation.reason, 120) if operation.reason else formatting.UNKNOWN_VALUE,
-        "asked": formatting.moment(operation.asked_at),
+        "asked": formatting.moment(operation.requested_at),
         "took": formatting.duration(took),
         "outcome": formatting.shown(operation.outcome, 200) if operation.outcome else formatting.UNKNOWN_VALUE,
     }
@@ -164,9 +159,9 @@ def _draw_facts(seen: OneOperation) -> None:
     facts = {
         "Operation": operation.operation_id[:8],
         "Asked by": formatting.shown(operation.actor, 40),
-        "At": formatting.moment(operation.asked_at),
+        "At": formatting.moment(operation.requested_at),
         "Ended": formatting.moment(operation.ended_at),
-        "Took": formatting.duration((operation.ended_at or seen.read_at) - operation.asked_at),
+        "Took": formatting.duration((operation.ended_at or seen.read_at) - operation.requested_at),
         "Undoes": operation.undoes[:8] if operation.undoes else formatting.UNKNOWN_VALUE,
     }
     with st.container(horizontal=True, key="evidence", gap="small"):
@@ -189,8 +184,8 @@ def _draw_steps(seen: OneOperation) -> None:
             {
                 "step": f"{step.number} {formatting.shown(step.name, 40)}",
                 "state": formatting.step_text(step.state),
-                "begun": formatting.moment(step.begun_at),
-                "took": formatting.duration((step.ended_at or seen.read_at) - step.begun_at),
+                "begun": formatting.moment(step.started_at),
+                "took": formatting.duration((step.ended_at or seen.read_at) - step.started_at),
                 "detail": formatting.shown(step.detail) if step.detail else formatting.UNKNOWN_VALUE,
             }
             for step in seen.steps
@@ -228,7 +223,9 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
     operation = seen.operation
     if operation.state == "needs_human":
         _draw_looked_after(environment, seen)
-    elif not operation.is_open:
+    elif operation.is_open:
+        _draw_cancel(environment, operation)
+    else:
         with st.container(border=True, key="undo_box", gap="xsmall"):
             st.markdown("**Undo**")
             st.text(formatting.shown(seen.why_no_undo or "Asks for the inverse, checked like anything else."))
@@ -274,6 +271,19 @@ def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:
         _draw_act("Close it", _close, environment, operation, barred["close"])
 
 
+def _draw_cancel(environment: Environment, operation: Operation) -> None:
+    """Draw how an operation is ended before it is done."""
+    with (
+        st.container(border=True, key="cancel_box", gap="small"),
+        st.form("cancel", enter_to_submit=False, border=False),
+    ):
+        st.markdown("**Cancel it**")
+        st.text("Only while nothing was begun, or while it only waits. What was done stays done.")
+        st.text_input("Why it is not to be done", key=_reason_of(operation, "cancelled"), max_chars=500)
+        barred = services.missing_role(environment, "cancel")
+        _draw_act("Cancel operation", _cancel, environment, operation, barred)
+
+
 def _draw_act(
     label: str, act: Callable[..., None], environment: Environment, operation: Operation, barred: str | None
 ) -> None:
@@ -298,6 +308,14 @@ def _close(environment: Environment, operation: Operation) -> None:
         )
 
 
+def _cancel(environment: Environment, operation: Operation) -> None:
+    reason = str(st.session_state.get(_reason_of(operation, "cancelled")) or "").strip()
+    if reason:
+        _act(operation, partial(previews.cancel, environment, operation, reason))
+    else:
+        st.session_state[_note_of(operation.operation_id)] = (None, "Enter a reason. It is kept in the audit log.")
+
+
 def _act(operation: Operation, act: Callable[[], Operation]) -> None:
     """Do it, if the operation is still as it was drawn; a second click on the same drawing does nothing."""
     note = _note_of(operation.operation_id)
@@ -320,4 +338,4 @@ def _reason_of(operation: Operation, name: str = "found") -> str:
     return f"{name}_{operation.operation_id}_{operation.version}"
 
 
-_page()
+header.keep_drawing(_live)

@@ -60,11 +60,6 @@ _COLUMNS = {
 _NOTHING = StreamControl()
 
 
-def _page() -> None:
-    environment = header.environment_or_stop()
-    st.fragment(_live, run_every=environment.settings.dashboard.refresh_seconds)(environment)
-
-
 def _live(environment: Environment) -> None:
     steering = header.draw(environment, control_queries.steering, "steering")
     if steering is None:
@@ -241,4 +236,4 @@ def _planned(environment: Environment, kind: str, games: list[str]) -> previews.
     return previews.preview_repair(environment, kind, games, choice)
 
 
-_page()
+header.keep_drawing(_live)

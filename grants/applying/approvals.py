@@ -32,7 +32,7 @@ def approval(
     require(current(settings, engine), actor, "decide about a request")
     if wanted.state != "asked":
         raise Refused(f"This request was {wanted.state} by {wanted.decided_by!r}.")
-    prepared = proposals.prepare(engine, catalog, settings.access, proposals.wishes_of(wanted.wishes))
+    prepared = proposals.prepare(engine, catalog, settings.access, proposals.intents_of(wanted.intents))
     why = reason or wanted.reason
     intent = prepared.to_intent(actor, why, requested_by=wanted.requester, **{_REQUEST: wanted.request_id})
     intent = replace(intent, idempotency_key=f"request {wanted.request_id}")

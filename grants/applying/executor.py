@@ -48,12 +48,12 @@ class Executor:
         steps = (
             StepDefinition("check", partial(self._in_thread, self._check), _STEP_SECONDS),
             StepDefinition("apply", partial(self._in_thread, self._apply), _STEP_SECONDS),
-            StepDefinition("keep", self._keep, 60.0),
+            StepDefinition("record", self._keep, 60.0),
             StepDefinition(
                 "observe", partial(self._in_thread, self._observe), _STEP_SECONDS, verifies=True, tells=True
             ),
             StepDefinition("probe", partial(self._in_thread, self._probe), _STEP_SECONDS, verifies=True, tells=True),
-            StepDefinition("judge", self._judge, 60.0, verifies=True),
+            StepDefinition("finalize", self._judge, 60.0, verifies=True),
         )
         return OperationDefinition(proposals.KIND, steps, lambda _, operation: operation.preview, _done)
 
@@ -97,8 +97,8 @@ class Executor:
         return f"{sum(each.is_done for each in made)} of {len(made)} applied."
 
     def _keep(self, world: ControlContext, operation: Operation) -> StepResult:
-        wishes = proposals.wishes_of(operation.parameters["wishes"])
-        ledger.keep(world.engine, operation, ledger.done(world.engine, operation.operation_id), wishes)
+        intents = proposals.intents_of(operation.parameters["intents"])
+        ledger.keep(world.engine, operation, ledger.done(world.engine, operation.operation_id), intents)
         return StepResult("done", "Written into the ledger.")
 
     def _observe(self, world: ControlContext, operation: Operation) -> str:
@@ -151,7 +151,7 @@ class Executor:
         if not failed:
             return StepResult("done", "Nothing has failed.")
         first = "; ".join(
-            f"{each.change.principal} on {each.change.securable.full_name}: {each.said}" for each in failed[:3]
+            f"{each.change.principal} on {each.change.securable.full_name}: {each.message}" for each in failed[:3]
         )
         more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
         return StepResult(

@@ -18,7 +18,7 @@ from grants.planning.entitlements import AccessIntent, Entitlement, ManagedAcces
 from pipeline.errors import Refused
 from pipeline.store.leases import store_now
 from pipeline.store.operations import Operation, lock_operation
-from pipeline.store.tables import access_change_sets, access_items, entitlements, given_access
+from pipeline.store.tables import access_change_sets, access_items, entitlements, managed_grants
 
 State = Literal["planned", "applied", "observed", "unseen", "failed"]
 """`applied`: the catalog has taken it. `observed`: a read has shown it. `unseen`: reads did not show it in time."""
@@ -34,7 +34,7 @@ class Item:
     number: int  # from 1: their order
     change: Change
     state: State
-    said: str  # one sentence; empty before there is one
+    message: str  # one sentence; empty before there is one
 
     @property
     def is_done(self) -> bool:
@@ -49,7 +49,7 @@ class Held:
     entitlement_id: int
     principal: str  # as the catalog spells it
     game_key: str
-    until: float | None  # Unix seconds; None: for good
+    expires_at: float | None  # Unix seconds; None: it does not expire
     reason: str
     ticket: str
     table_id: str  # of the table it was given on
@@ -61,7 +61,7 @@ class Held:
     @property
     def entitlement(self) -> Entitlement:
         """It as plans know it."""
-        return Entitlement(self.principal, self.game_key, self.until, self.table_id)
+        return Entitlement(self.principal, self.game_key, self.expires_at, self.table_id)
 
 
 _HELD: Final = tuple(entitlements.c[name] for name in Held.__slots__)
@@ -85,7 +85,7 @@ def write(engine: Engine, operation: Operation, change_set: ChangeSet) -> None:
                 insert(access_items).values(
                     operation_id=operation.operation_id, number=number, securable=each.securable.full_name,
                     principal=each.principal, adds=json.dumps(each.add), removes=json.dumps(each.remove),
-                    state="planned", said="", changed_at=store_now(),
+                    state="planned", message="", changed_at=store_now(),
                 )
             )  # fmt: skip
 
@@ -131,7 +131,7 @@ def done(engine: Engine, operation_id: str) -> ChangeSet:
     )
 
 
-def mark(engine: Engine, operation: Operation, number: int, state: State, said: str) -> None:
+def mark(engine: Engine, operation: Operation, number: int, state: State, message: str) -> None:
     """Write how an item stands.
 
     Raises:
@@ -140,26 +140,28 @@ def mark(engine: Engine, operation: Operation, number: int, state: State, said: 
     with engine.begin() as connection:
         lock_operation(connection, operation)
         mine = (access_items.c.operation_id == operation.operation_id) & (access_items.c.number == number)
-        connection.execute(update(access_items).where(mine).values(state=state, said=said, changed_at=store_now()))
+        connection.execute(
+            update(access_items).where(mine).values(state=state, message=message, changed_at=store_now())
+        )
 
 
-def keep(engine: Engine, operation: Operation, done: ChangeSet, wishes: Iterable[AccessIntent]) -> None:
+def keep(engine: Engine, operation: Operation, done: ChangeSet, intents: Iterable[AccessIntent]) -> None:
     """Write what turnout holds after a change set, or that part of it which the catalog has taken; twice is once.
 
-    Reasons and tickets are those of the wishes; an entitlement that comes back has the operation's.
+    Reasons and tickets are those of the intents; an entitlement that comes back has the operation's.
 
     Raises:
         Stale: somebody else has changed the operation since it was read.
     """
-    terms = {(each.cell, each.until): (each.reason, each.ticket) for each in wishes}
+    terms = {(each.cell, each.until): (each.reason, each.ticket) for each in intents}
     with engine.begin() as connection:
         lock_operation(connection, operation)
         before = _managed(connection)
         after = done.kept(before)
         for each in before.given - after.given:
-            connection.execute(delete(given_access).where(_is_given(each)))
+            connection.execute(delete(managed_grants).where(_is_given(each)))
         for each in sorted(after.given - before.given):
-            connection.execute(insert(given_access).values(**_given_row(each), operation_id=operation.operation_id))
+            connection.execute(insert(managed_grants).values(**_given_row(each), operation_id=operation.operation_id))
         for ended in before.entitlements - after.entitlements:
             connection.execute(
                 update(entitlements)
@@ -170,7 +172,7 @@ def keep(engine: Engine, operation: Operation, done: ChangeSet, wishes: Iterable
             reason, ticket = terms.get((made.cell, made.until), (operation.reason, ""))
             connection.execute(
                 insert(entitlements).values(
-                    principal=made.principal, game_key=made.key, until=made.until, table_id=made.table_id,
+                    principal=made.principal, game_key=made.key, expires_at=made.until, table_id=made.table_id,
                     reason=reason, ticket=ticket, operation_id=operation.operation_id, given_at=store_now(),
                 )
             )  # fmt: skip
@@ -194,7 +196,7 @@ def history(engine: Engine, game_key: str) -> list[Held]:
 
 def _managed(connection: Connection) -> ManagedAccess:
     kept = connection.execute(select(*_HELD).where(entitlements.c.ended_at.is_(None)))
-    given = connection.execute(select(given_access))
+    given = connection.execute(select(managed_grants))
     return ManagedAccess(
         frozenset(Held(*row).entitlement for row in kept),
         frozenset(ManagedGrant(_securable(row.securable), row.principal, row.privilege) for row in given),
@@ -208,14 +210,14 @@ def _given_row(each: ManagedGrant) -> dict[str, str]:
 def _is_given(each: ManagedGrant) -> Any:
     row = _given_row(each)
     return (
-        (given_access.c.securable == row["securable"])
-        & (given_access.c.principal == row["principal"])
-        & (given_access.c.privilege == row["privilege"])
+        (managed_grants.c.securable == row["securable"])
+        & (managed_grants.c.principal == row["principal"])
+        & (managed_grants.c.privilege == row["privilege"])
     )
 
 
 def _is(each: Entitlement) -> Any:
-    until = entitlements.c.until.is_(None) if each.until is None else entitlements.c.until == each.until
+    until = entitlements.c.expires_at.is_(None) if each.until is None else entitlements.c.expires_at == each.until
     same = (entitlements.c.principal == each.principal) & (entitlements.c.game_key == each.key)
     return same & until & (entitlements.c.table_id == each.table_id)
 
@@ -231,7 +233,7 @@ def _item(row: Row[Any]) -> Item:
         row.number,
         _change(row.securable, row.principal, json.loads(row.adds), json.loads(row.removes)),
         row.state,
-        row.said,
+        row.message,
     )
 
 

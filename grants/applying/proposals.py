@@ -1,4 +1,4 @@
-"""From wishes to one operation: what is read for it, what is planned, what people are shown, and what is asked for.
+"""From intents to one operation: what is read for it, what is planned, what people are shown, and what is asked for.
 
 The command line, the dashboard and the controller's expiry ask here, so all three show and refuse the same.
 """
@@ -36,7 +36,7 @@ _TARGET: Final = 60  # characters of a principal that its target shows
 class AccessProposal:
     """A plan from a picture that was just read, and what it was planned for."""
 
-    wishes: tuple[AccessIntent, ...]
+    intents: tuple[AccessIntent, ...]
     plan: AccessPlan
     observed: Observed
     undoes: str | None = None  # the operation it takes back
@@ -52,11 +52,11 @@ class AccessProposal:
 
     def to_intent(self, actor: str, reason: str, **more: str) -> operations.Intent:
         """Return the operation to ask for; `more` is kept with it, such as who requested it."""
-        keys = {intent.key for intent in self.wishes} - {NO_GAME} | {each.key for each in self.plan.effects}
-        cells = [*(each.principal for each in self.plan.changes), *(intent.principal for intent in self.wishes)]
+        keys = {intent.key for intent in self.intents} - {NO_GAME} | {each.key for each in self.plan.effects}
+        cells = [*(each.principal for each in self.plan.changes), *(intent.principal for intent in self.intents)]
         made = (*self.plan.change_set.made, *self.plan.change_set.ended)
         who = {folded(each) for each in (*cells, *(each.principal for each in made))}
-        parameters = {"wishes": [asdict(each) for each in self.wishes], "games": sorted(keys), **more}
+        parameters = {"intents": [asdict(each) for each in self.intents], "games": sorted(keys), **more}
         targets = tuple(sorted(target(each) for each in who)) if not self.plan.is_empty else ()
         return operations.Intent(KIND, targets, actor, reason, parameters, self.preview, undoes=self.undoes)
 
@@ -79,23 +79,23 @@ def target(principal: str) -> str:
     return f"reader:{hashlib.sha256(name.encode()).hexdigest()[:_TARGET]}"
 
 
-def prepare(engine: Engine, catalog: Catalog, access: Access, wishes: Sequence[AccessIntent]) -> AccessProposal:
-    """Read what wishes are about, and plan them.
+def prepare(engine: Engine, catalog: Catalog, access: Access, intents: Sequence[AccessIntent]) -> AccessProposal:
+    """Read what intents are about, and plan them.
 
     Raises:
-        Refused: see `plan`; or access is asked for longer than the setting access.max_days allows.
+        Refused: see `plan`; or access is asked for longer than the setting access.max_grant_days allows.
         CatalogUnavailable: the catalog cannot be read.
     """
     now = store_time(engine)
-    for intent in wishes:
-        if intent.read and intent.until is not None and intent.until - now > access.max_days * 86_400:
+    for intent in intents:
+        if intent.read and intent.until is not None and intent.until - now > access.max_grant_days * 86_400:
             raise Refused(
-                f"{intent.principal} cannot be given {intent.key} for longer than {access.max_days:g} days: "
-                "choose an earlier end, or none. The setting access.max_days says how long."
+                f"{intent.principal} cannot be given {intent.key} for longer than {access.max_grant_days:g} days: "
+                "choose an earlier end, or none. The setting access.max_grant_days says how long."
             )
-    everything = any(intent.key == NO_GAME for intent in wishes)  # whether nobody needs it is decided by all tables
-    observed = _look(engine, catalog, access, now, None if everything else [intent.key for intent in wishes])
-    return AccessProposal(tuple(wishes), plan(observed, wishes, ledger.managed(engine), now), observed)
+    everything = any(intent.key == NO_GAME for intent in intents)  # whether nobody needs it is decided by all tables
+    observed = _look(engine, catalog, access, now, None if everything else [intent.key for intent in intents])
+    return AccessProposal(tuple(intents), plan(observed, intents, ledger.managed(engine), now), observed)
 
 
 def prepare_undo(engine: Engine, catalog: Catalog, access: Access, done: operations.Operation) -> AccessProposal:
@@ -139,7 +139,7 @@ def replan(engine: Engine, catalog: Catalog, access: Access, operation: operatio
     if operation.undoes is not None:
         undone = operations.operation(engine, operation.undoes)
         return prepare_undo(engine, catalog, access, undone)
-    return prepare(engine, catalog, access, wishes_of(operation.parameters["wishes"]))
+    return prepare(engine, catalog, access, intents_of(operation.parameters["intents"]))
 
 
 def require_allowed(
@@ -158,7 +158,10 @@ def require_allowed(
 
     def person(actor: str) -> Person:
         name = principal_of(settings.access, actor)
-        return Person(name, resolver.closure(name), may(roles, actor, KIND))
+        found = prepared.observed.directory.principals.get(folded(name))
+        # who has the embedded catalog's folder may act as all its users; none of them is a person of another system
+        is_known = settings.access.catalog == "embedded" or (found is not None and found.kind != "group")
+        return Person(name, resolver.closure(name), may(roles, actor, KIND), is_known)
 
     requester = by.parameters.get("requested_by")
     guardrails.require_allowed(
@@ -176,8 +179,8 @@ def require_allowed(
     )
 
 
-def wishes_of(tree: Iterable[Mapping[str, Any]]) -> list[AccessIntent]:
-    """Return wishes from what was kept of them."""
+def intents_of(tree: Iterable[Mapping[str, Any]]) -> list[AccessIntent]:
+    """Return intents from what was kept of them."""
     return [AccessIntent(**each) for each in tree]
 
 

@@ -15,6 +15,7 @@ from pipeline.store.leases import store_now
 from pipeline.store.tables import access_requests
 
 State = Literal["asked", "approved", "rejected", "withdrawn"]
+_LONGER_THAN_ANY_ID: Final = 64
 _MOST_OPEN: Final = 50  # of one requester, so that nobody buries the others'
 _HOW: Final = ("adopt", "revert")
 
@@ -25,13 +26,13 @@ class Request:
 
     request_id: str
     requester: str
-    wishes: Sequence[Mapping[str, Any]]
+    intents: Sequence[Mapping[str, Any]]
     reason: str
     state: State
     decided_by: str | None
-    said: str | None  # why it was decided so
+    decision_reason: str | None
     operation_id: str | None  # what came of it
-    asked_at: float  # Unix seconds by the store's clock, as all times here
+    requested_at: float  # Unix seconds by the store's clock, as all times here
     decided_at: float | None
     version: int
     repeated: bool = False  # it waited already when the same was asked for again
@@ -41,7 +42,7 @@ class Conflict(Refused):
     """Somebody else has decided meanwhile."""
 
 
-def ask(engine: Engine, requester: str, wishes: Sequence[Mapping[str, Any]], reason: str) -> Request:
+def ask(engine: Engine, requester: str, intents: Sequence[Mapping[str, Any]], reason: str) -> Request:
     """Write a request, with its entry in the audit log.
 
     While one by the same requester for the same waits, that one is returned as `repeated`, and nothing is written: a
@@ -52,22 +53,22 @@ def ask(engine: Engine, requester: str, wishes: Sequence[Mapping[str, Any]], rea
     """
     if not reason.strip():
         raise Refused("Enter a reason. The access admin who decides reads it.")
-    request_id, asked = uuid.uuid4().hex, _cells(wishes)
-    act = audit.Act(requester, "request access", _targets(wishes), None, {"request": request_id, "reason": reason})
+    request_id, asked = uuid.uuid4().hex, _cells(intents)
+    act = audit.Act(requester, "request access", _targets(intents), None, {"request": request_id, "reason": reason})
     with engine.begin() as connection:
         audit.lock_log(connection)
         mine = (access_requests.c.requester == requester) & (access_requests.c.state == "asked")
         waiting = [_read(row) for row in connection.execute(select(access_requests).where(mine))]
         for each in waiting:
-            if _cells(each.wishes) == asked:
+            if _cells(each.intents) == asked:
                 return replace(each, repeated=True)
         if len(waiting) >= _MOST_OPEN:
             raise Refused(f"{_MOST_OPEN} requests of yours are not decided yet. Withdraw some, or ask an access admin.")
         audit.begin(connection, act)
         connection.execute(
             insert(access_requests).values(
-                request_id=request_id, requester=requester, wishes=json.dumps(list(wishes)), reason=reason,
-                state="asked", asked_at=store_now(), version=1,
+                request_id=request_id, requester=requester, intents=json.dumps(list(intents)), reason=reason,
+                state="asked", requested_at=store_now(), version=1,
             )
         )  # fmt: skip
         audit.end(connection, act, "succeeded")
@@ -83,7 +84,7 @@ def describe(made: Request) -> str:
 
 
 def decide(
-    engine: Engine, request: Request, state: State, actor: str, said: str, operation_id: str | None = None
+    engine: Engine, request: Request, state: State, actor: str, decision_reason: str, operation_id: str | None = None
 ) -> Request:
     """Decide about a request, as the audit log tells.
 
@@ -97,14 +98,14 @@ def decide(
             if state != "withdrawn"
             else f"Only {request.requester!r} can withdraw this request: reject it instead."
         )
-    if state == "rejected" and not said.strip():
+    if state == "rejected" and not decision_reason.strip():
         raise Refused("A rejection needs a reason: who asked reads it.")
-    detail = {"request": request.request_id, "requester": request.requester, "said": said}
-    act = audit.Act(actor, f"{state} a request", _targets(request.wishes), operation_id, detail)
+    detail = {"request": request.request_id, "requester": request.requester, "decision_reason": decision_reason}
+    act = audit.Act(actor, f"{state} a request", _targets(request.intents), operation_id, detail)
     mine = (access_requests.c.request_id == request.request_id) & (access_requests.c.version == request.version)
     values = {
-        "state": state, "decided_by": actor, "said": said, "operation_id": operation_id, "decided_at": store_now(),
-        "version": request.version + 1,
+        "state": state, "decided_by": actor, "decision_reason": decision_reason, "operation_id": operation_id,
+        "decided_at": store_now(), "version": request.version + 1,
     }  # fmt: skip
     with engine.begin() as connection:
         audit.lock_log(connection)
@@ -123,6 +124,7 @@ def request(engine: Engine, request_id: str) -> Request:
     Raises:
         Refused: there is none, or there are several.
     """
+    request_id = request_id[:_LONGER_THAN_ANY_ID]  # a database takes no pattern of any length
     query = select(access_requests).where(access_requests.c.request_id.startswith(request_id, autoescape=True))
     with engine.connect() as connection:
         found = connection.execute(query.limit(2)).all()
@@ -136,13 +138,15 @@ def request(engine: Engine, request_id: str) -> Request:
 def list_requests(engine: Engine, limit: int = 100) -> list[Request]:
     """Return requests: those that wait first, the oldest before the others; then the decided ones, newest first."""
     waits = case((access_requests.c.state == "asked", 0), else_=1)
-    turn = case((access_requests.c.state == "asked", access_requests.c.asked_at), else_=-access_requests.c.asked_at)
+    turn = case(
+        (access_requests.c.state == "asked", access_requests.c.requested_at), else_=-access_requests.c.requested_at
+    )
     with engine.connect() as connection:
         rows = connection.execute(select(access_requests).order_by(waits, turn).limit(limit)).all()
     return [_read(row) for row in rows]
 
 
-def _cells(wishes: Sequence[Mapping[str, Any]]) -> frozenset[tuple[Any, ...]]:
+def _cells(intents: Sequence[Mapping[str, Any]]) -> frozenset[tuple[Any, ...]]:
     """Return what makes two requests the same: who shall read what, until when; not why."""
     return frozenset(
         (
@@ -152,12 +156,12 @@ def _cells(wishes: Sequence[Mapping[str, Any]]) -> frozenset[tuple[Any, ...]]:
             each.get("until"),
             *(each.get(how, False) for how in _HOW),
         )
-        for each in wishes
+        for each in intents
     )
 
 
-def _targets(wishes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    return tuple(sorted({f"game:{each['key']}" for each in wishes}))
+def _targets(intents: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    return tuple(sorted({f"game:{each['key']}" for each in intents}))
 
 
 def _one(connection: Connection, request_id: str) -> Request:
@@ -168,4 +172,4 @@ def _read(row: Row[Any]) -> Request:
     values = row._asdict()
     if values["state"] not in get_args(State):
         raise Refused(f"Request {row.request_id[:8]} has the state {row.state!r}, which is none: correct its row.")
-    return Request(**{**values, "wishes": json.loads(values["wishes"])})
+    return Request(**{**values, "intents": json.loads(values["intents"])})

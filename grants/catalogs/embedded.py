@@ -44,7 +44,7 @@ class Embedded(Databricks):
             NotFound: there is no table of that id.
         """
         asked = {"table_id": table_id, "operation": "READ"}
-        return text_of(Rest(self.rest.url, token).write("POST", CREDENTIALS_PATH, asked), "url")
+        return text_of(self.rest.as_caller(token).write("POST", CREDENTIALS_PATH, asked), "url")
 
     def probe(self, principal: str, table: GameTable) -> Probe:
         """Try to read a table as somebody, with a token made for that."""

@@ -47,7 +47,8 @@ def embedded(access: Access, paths: Paths) -> Embedded:
     """
     if access.catalog != "embedded":
         raise Refused(f"That is for the embedded catalog; the setting access.catalog is {access.catalog!r}.")
-    return Embedded(Rest(f"http://127.0.0.1:{access.port}", read_token(paths.catalog / TOKEN_FILE)))
+    token = read_token(paths.catalog / TOKEN_FILE)
+    return Embedded(Rest(f"http://127.0.0.1:{access.port}", token, shared_token=token))
 
 
 def _warehouse(access: Access, environ: Mapping[str, str], user_token: str | None) -> Warehouse | None:

@@ -21,7 +21,8 @@ class Rest:
 
     429 and 503 are waited for as the catalog asks, as long as that fits into the budget; then, and on any other
     failure that may pass, CatalogAway. All clients of this process for one address send no more than `reads_per_second`
-    together; None is no limit.
+    together; None is no limit. With `shared_token` nothing is sent on a connection before the server has proven on it
+    that it knows that token.
     """
 
     def __init__(
@@ -29,24 +30,27 @@ class Rest:
         url: str,
         token: str,
         *,
+        shared_token: str | None = None,
         reads_per_second: float | None = None,
         budget_seconds: int = 10,
         timeout_seconds: int = 10,
         clock: Clock | None = None,
     ) -> None:
         parts = _parts(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
-            raise Refused(f"{url!r} is no address of a catalog: give one such as https://HOST.")
+        self.url = f"{parts.scheme}://{parts.netloc}"
         local = parts.hostname in {"127.0.0.1", "localhost", "::1"}
         if parts.scheme == "http" and not local:
-            raise Refused(f"{url!r} would send the token unprotected: give an address with https.")
+            raise Refused(f"{self.url!r} would send the token unprotected: give an address with https.")
         if not token or not token.isascii() or not token.isprintable():
-            raise Refused(f"There is no usable token for the catalog at {url}.")
-        self.url = f"{parts.scheme}://{parts.netloc}"
-        self._token, self._local = token, local
+            raise Refused(f"There is no usable token for the catalog at {self.url}.")
+        self._token, self._shared_token, self._local = token, shared_token, local
         self._budget_seconds, self._timeout_seconds = budget_seconds, timeout_seconds
         self._clock = clock or WallClock()
         self._bucket = pace_of(self.url, reads_per_second) if reads_per_second else None
+
+    def as_caller(self, token: str) -> "Rest":
+        """Return requests to the same server as another caller."""
+        return Rest(self.url, token, shared_token=self._shared_token)
 
     def read(self, path: str, query: Mapping[str, str | int] | None = None) -> dict[str, Any]:
         """Return what a path answers.
@@ -113,7 +117,7 @@ class Rest:
 
         patience = BoundedClock(self._budget_seconds, self._clock)
         timeouts = (self._budget_seconds, self._timeout_seconds)
-        return sdk.client(self.url, self._token, timeouts, patience, local=self._local)
+        return sdk.client(self.url, self._token, timeouts, patience, local=self._local, shared_token=self._shared_token)
 
     def _do(
         self, method: str, path: str, query: Mapping[str, Any] | None, body: Mapping[str, Any] | None
@@ -180,6 +184,10 @@ def _accepted(path: str) -> str:
 
 def _parts(url: str) -> SplitResult:
     try:
-        return urlsplit(url)
-    except ValueError as error:
-        raise Refused(f"{url!r} is no address: {error}.") from error
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and "@" not in url and parts.port != 0
+    except ValueError:  # no network of IPv6, or no number as port
+        usable = False
+    if not usable:  # not shown: there may be a password in it
+        raise Refused("The address of the catalog cannot be used: give one such as https://HOST:PORT, without a user.")
+    return parts

@@ -16,6 +16,7 @@ from databricks.sdk.errors import platform
 from databricks.sdk.errors.base import DatabricksError
 
 from grants.catalog import CatalogUnavailable, Denied, NotFound, Unauthenticated
+from grants.catalogs.proven import ProvenAdapter
 from grants.catalogs.rate_limit import Clock
 from pipeline.errors import Refused, Transient
 
@@ -23,10 +24,13 @@ _MOST_LETTERS: Final = 300  # of what a catalog says, as far as people see it
 _SDK_NOTES: Final = re.compile(r"\. (?:Config: |Env: ).*", re.DOTALL)  # what the SDK adds to 401 and 403
 
 
-def client(url: str, token: str, timeouts: tuple[int, int], clock: Clock, *, local: bool) -> ApiClient:
+def client(
+    url: str, token: str, timeouts: tuple[int, int], clock: Clock, *, local: bool, shared_token: str | None
+) -> ApiClient:
     """Return the SDK's client for raw requests.
 
-    `timeouts` are the seconds of all tries together and of one answer; `local` is a catalog on this machine.
+    `timeouts` are the seconds of all tries together and of one answer; `local` is a catalog on this machine. A server
+    that has to know `shared_token` proves it on each connection, before anything else is sent there.
 
     Raises:
         Refused: the environment has settings of the SDK that contradict.
@@ -51,6 +55,8 @@ def client(url: str, token: str, timeouts: tuple[int, int], clock: Clock, *, loc
     session.max_redirects = 0  # a request is answered where it was sent, or not at all
     if local:
         session.trust_env = False  # a proxy must not see what is said on this machine
+    if shared_token is not None:
+        session.mount("http://", ProvenAdapter(shared_token))
     return made
 
 

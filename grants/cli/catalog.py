@@ -11,18 +11,15 @@ import click
 from grants.catalog import CatalogUnavailable
 from grants.cli.options import CommandContext, opened
 from pipeline.cli.operation_options import keys_of
+from pipeline.cli.options import Finite
 from pipeline.errors import Refused
 from pipeline.settings import load
+from pipeline.terminal import say
 
 _LOOK_SECONDS: Final = 0.2
 
 
-@click.group("catalog")
-def catalog_group() -> None:
-    """The embedded catalog, a server of this machine's own."""
-
-
-@catalog_group.command("serve")
+@click.command("serve")
 def serve(env_dir: Path) -> None:
     """Serve the embedded catalog on loopback until it is stopped."""
     from grants.server.fault_injection import Troubles
@@ -34,10 +31,10 @@ def serve(env_dir: Path) -> None:
     run(paths.catalog, settings.access.port, Troubles())
 
 
-@catalog_group.command("add-user")
+@click.command("add-user")
 @click.argument("names", nargs=-1, required=True)
 @click.option("--group", "groups", multiple=True, help="A group they are in, made where it is missing; repeatable.")
-@click.option("--wait", type=click.FloatRange(0, 3600), default=0.0, help="Seconds to wait for a catalog that starts.")
+@click.option("--wait", type=Finite(0, 3600), default=0.0, help="Seconds to wait for a catalog that starts.")
 def add_user(env_dir: Path, names: tuple[str, ...], groups: tuple[str, ...], wait: float) -> None:
     """Make users NAMES in the embedded catalog, or put those that are there into groups."""
     from grants.applying.proposals import target
@@ -49,7 +46,7 @@ def add_user(env_dir: Path, names: tuple[str, ...], groups: tuple[str, ...], wai
     act = audit.Act(actor, "add a user", tuple(target(name) for name in names), detail={"groups": list(groups)})
     with audit.acting(there.engine, act):
         _add(there, names, groups, wait)
-    click.echo(f"{', '.join(names)}: there{', in ' + ', '.join(groups) if groups else ''}.")
+    say(f"{', '.join(names)}: there{', in ' + ', '.join(groups) if groups else ''}.")
 
 
 def _add(there: CommandContext, names: Sequence[str], groups: Sequence[str], wait: float) -> None:
@@ -82,9 +79,9 @@ def read(env_dir: Path, game: str, principal: str, first: int, as_json: bool) ->
     (key,) = keys_of((game,), there.names())
     names, found = rows(there.settings.access, there.paths, key, principal, first)
     if not as_json:
-        click.echo("  ".join(names))
+        say("  ".join(names))
     for row in found:
         values = dict(zip(names, row, strict=True))
-        click.echo(json.dumps(values, default=str) if as_json else "  ".join(str(each) for each in row))
+        say(json.dumps(values, default=str) if as_json else "  ".join(str(each) for each in row))
     if not found:
-        click.echo("No rows.", err=True)
+        say("No rows.", err=True)

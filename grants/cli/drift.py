@@ -13,6 +13,7 @@ from grants.cli.options import opened
 from grants.planning.drift import Drift, Finding
 from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
 from pipeline.errors import Refused
+from pipeline.terminal import say
 
 
 @click.command("drift")
@@ -20,7 +21,7 @@ from pipeline.errors import Refused
 @click.option("--finding", "chosen", multiple=True, help="The finding's id, or the beginning of it; repeatable.")
 @asking
 def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: SubmitOptions) -> None:
-    """Show where the catalog differs from what turnout gave, read right now; or adopt, revert or ignore findings."""
+    """Show where the catalog differs right now from what turnout gave; or adopt, revert or ignore findings."""
     from grants.planning.drift import intent as about
 
     there = opened(env_dir)
@@ -35,12 +36,12 @@ def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: SubmitOp
         raise Refused("Name what it is about: --finding ID, repeatable. Without --act all are shown.")
     if act == "ignore":
         for each in findings:
-            click.echo(f"{drift_store.id_of(each)[:8]}  {each.sentence}")
+            say(f"{drift_store.id_of(each)[:8]}  {each.sentence}")
         if not how.dry_run:
             drift_store.ignore(there.engine, there.settings, findings, there.actor, how.reason)
         return
-    wishes = [about(each, "adopt" if act == "adopt" else "revert", how.reason or f"drift: {act}") for each in findings]
-    prepared = there.prepared(wishes)
+    intents = [about(each, "adopt" if act == "adopt" else "revert", how.reason or f"drift: {act}") for each in findings]
+    prepared = there.prepared(intents)
     intent = prepared.to_intent(there.actor, how.reason or f"drift: {act}")
     if not how.dry_run:
         desk.require_allowed(there.engine, there.settings, there.catalog(), prepared, intent)
@@ -51,14 +52,14 @@ def _show(found: Drift, how: SubmitOptions) -> None:
     if how.as_json:
         listed = [_as_dict(each) for each in found.findings]
         missing = [each.full_name for each in found.unread]
-        click.echo(json.dumps({"findings": listed, "unread": missing}, default=str))
+        say(json.dumps({"findings": listed, "unread": missing}, default=str))
         return
     for each in found.findings:
         left = f"  (ignored: {each.ignored})" if each.ignored is not None else f"  [{', '.join(each.acts)}]"
-        click.echo(f"{drift_store.id_of(each)[:8]}  {each.kind:<10} {each.sentence}{left}")
+        say(f"{drift_store.id_of(each)[:8]}  {each.kind:<10} {each.sentence}{left}")
     said = ", ".join(f"{number} {kind}" for kind, number in sorted(found.counts.items())) or "no difference"
     unread = f" Not read, so not known: {len(found.unread)}." if found.unread else ""
-    click.echo(f"{said}; {sum(found.ignored_counts.values())} ignored.{unread}")
+    say(f"{said}; {sum(found.ignored_counts.values())} ignored.{unread}")
 
 
 def _as_dict(finding: Finding) -> dict[str, Any]:

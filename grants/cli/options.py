@@ -17,8 +17,9 @@ from pipeline.cli.operation_options import keys_of
 from pipeline.cli.options import combine_options
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings, load
+from pipeline.terminal import say
 
-WISHES: Final = combine_options(
+INTENTS: Final = combine_options(
     click.option("--policy", type=click.Path(dir_okay=False, path_type=Path), help="A policy file: who may read what."),
     click.option("--prune", is_flag=True, help="With --policy: end what turnout gave and the policy does not name."),
     click.option("--grant", "granted", multiple=True, metavar="GAME", help="A game (name or key) to give; repeatable."),
@@ -61,9 +62,9 @@ class CommandContext:
 
         return {str(key): name for key, name in known_games(self.engine).items()}
 
-    def prepared(self, wishes: Sequence[AccessIntent]) -> desk.AccessProposal:
-        """Read what wishes are about, and plan them."""
-        return desk.prepare(self.engine, self.catalog(), self.settings.access, wishes)
+    def prepared(self, intents: Sequence[AccessIntent]) -> desk.AccessProposal:
+        """Read what intents are about, and plan them."""
+        return desk.prepare(self.engine, self.catalog(), self.settings.access, intents)
 
 
 def opened(env_dir: Path) -> CommandContext:
@@ -74,10 +75,10 @@ def opened(env_dir: Path) -> CommandContext:
     return CommandContext(settings, paths, open_store(settings, paths))
 
 
-def wishes_from(
+def intents_from(
     there: CommandContext, policy: Path | None, prune: bool, reason: str, **single: Any
 ) -> list[AccessIntent]:
-    """Return what the options of `WISHES` ask for.
+    """Return what the options of `INTENTS` ask for.
 
     Raises:
         Refused: they ask for nothing, or for things that do not go together; or the policy is wrong.
@@ -97,7 +98,7 @@ def singles(
     names: Mapping[str, str], granted: Sequence[str], revoked: Sequence[str], principals: Sequence[str],
     until: str | None, ticket: str | None, reason: str,
 ) -> list[AccessIntent]:  # fmt: skip
-    """Return the wishes that give and take these games for these principals.
+    """Return the intents that give and take these games for these principals.
 
     Raises:
         Refused: a game is not known, or the time cannot be read or is only for what is given.
@@ -134,9 +135,9 @@ def _of_policy(there: CommandContext, file: Path, prune: bool, reason: str) -> l
     names, now = there.names(), store_time(there.engine)
     parsed = policy.parse(text, names)
     for warning in (*parsed.warnings, *policy.check_until(parsed, now)):
-        click.echo(f"Note: {warning}", err=True)
+        say(f"Note: {warning}", err=True)
     cells = [each for each in policy.cells(parsed, names) if each.until is None or each.until > now]
-    wishes = [
+    intents = [
         AccessIntent(
             each.principal,
             each.key,
@@ -152,12 +153,12 @@ def _of_policy(there: CommandContext, file: Path, prune: bool, reason: str) -> l
         named = {(folded(each.principal), each.key) for each in cells}
         gone = {each.cell: each for each in ledger.managed(there.engine).entitlements if each.cell not in named}
         why = reason or "the policy does not name it"
-        wishes += [AccessIntent(each.principal, each.key, read=False, reason=why) for _, each in sorted(gone.items())]
-    return wishes
+        intents += [AccessIntent(each.principal, each.key, read=False, reason=why) for _, each in sorted(gone.items())]
+    return intents
 
 
 def of_rows(rows: Sequence[Row], reason: str) -> list[AccessIntent]:
-    """Return the wishes that make imported rows true."""
+    """Return the intents that make imported rows true."""
     return [
         AccessIntent(each.principal, each.key, True, each.until, each.reason or reason, each.ticket or "", adopt=True)
         for each in rows

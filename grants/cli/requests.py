@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -11,8 +12,11 @@ from grants.applying.approvals import approval, approved
 from grants.applying.requests import Request, State, decide, list_requests
 from grants.applying.requests import request as find
 from grants.cli.options import CommandContext, opened
-from pipeline.cli.operation_options import SubmitOptions, asking, moment, submit_and_wait
+from pipeline.cli.operation_options import SubmitOptions, asking, moment, submit_and_wait, with_old_names
 from pipeline.control.roles import current, require
+from pipeline.terminal import say
+
+_OLD_NAMES: Final = {"intents": "wishes", "requested_at": "asked_at", "decision_reason": "said"}
 
 
 @click.command("requests")
@@ -21,10 +25,10 @@ def requests(env_dir: Path, as_json: bool) -> None:
     """List requests: first those that wait for a decision, the oldest on top."""
     found = list_requests(opened(env_dir).engine)
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in found]))
+        say(json.dumps([with_old_names(asdict(each), _OLD_NAMES) for each in found]))
         return
     for each in found:
-        click.echo(_line(each))
+        say(_line(each))
 
 
 @click.command("approve")
@@ -58,17 +62,17 @@ def withdraw(env_dir: Path, request: str) -> None:
 
 
 def _decided(there: CommandContext, request: str, state: State, reason: str) -> None:
-    click.echo(_line(decide(there.engine, find(there.engine, request), state, there.actor, reason)))
+    say(_line(decide(there.engine, find(there.engine, request), state, there.actor, reason)))
 
 
 def _line(request: Request) -> str:
     some = [
         f"{each['principal']} {'reads' if each['read'] else 'no longer reads'} {each['key']}"
-        for each in request.wishes[:3]
+        for each in request.intents[:3]
     ]
-    more = f" and {len(request.wishes) - 3} more" if len(request.wishes) > 3 else ""
-    decided = f" by {request.decided_by}: {request.said}" if request.decided_by else ""
+    more = f" and {len(request.intents) - 3} more" if len(request.intents) > 3 else ""
+    decided = f" by {request.decided_by}: {request.decision_reason}" if request.decided_by else ""
     return (
-        f"{request.request_id[:8]}  {moment(request.asked_at)}  {request.state}{decided}  "
+        f"{request.request_id[:8]}  {moment(request.requested_at)}  {request.state}{decided}  "
         f"{request.requester}: {', '.join(some)}{more} ({request.reason})"
     )

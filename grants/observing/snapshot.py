@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from grants.catalog import Catalog, NotFound
 from grants.model import Directory, GameTable, Observed, Principal, Securable, folded, securable
 from pipeline.store.leases import store_now, store_time
-from pipeline.store.tables import catalog_pictures
+from pipeline.store.tables import catalog_snapshots
 
 _ONLY = 1  # the id of the only row
 
@@ -64,25 +64,25 @@ def keep(engine: Engine, observed: Observed | None, problem: str | None = None) 
     """Keep the newest picture; with None only that it could not be taken: the one before stays, its age tells."""
     values: dict[str, Any] = {"problem": problem, "tried_at": store_now()}
     if observed is not None:
-        values |= {"picture": as_json(observed), "read_at": observed.read_at}
+        values |= {"snapshot": as_json(observed), "read_at": observed.read_at}
     with engine.begin() as connection:
-        if connection.execute(update(catalog_pictures).values(values)).rowcount:
+        if connection.execute(update(catalog_snapshots).values(values)).rowcount:
             return
     try:
         with engine.begin() as connection:
-            connection.execute(insert(catalog_pictures).values(picture_id=_ONLY, **values))
+            connection.execute(insert(catalog_snapshots).values(snapshot_id=_ONLY, **values))
     except IntegrityError:  # another process was first
         with engine.begin() as connection:
-            connection.execute(update(catalog_pictures).values(values))
+            connection.execute(update(catalog_snapshots).values(values))
 
 
 def read(engine: Engine) -> Picture:
     """Return the picture that was kept last."""
     with engine.connect() as connection:
-        row = connection.execute(select(catalog_pictures)).first()
+        row = connection.execute(select(catalog_snapshots)).first()
     if row is None:
         return Picture(None, None, None)
-    return Picture(None if row.picture is None else from_json(row.picture), row.problem, row.tried_at)
+    return Picture(None if row.snapshot is None else from_json(row.snapshot), row.problem, row.tried_at)
 
 
 def with_fresh(observed: Observed, fresh: Observed) -> Observed:

@@ -47,11 +47,11 @@ def effects(before: Resolver, after: Resolver, changes: Iterable[Change]) -> Ite
 
 
 def unmoved(
-    before: Resolver, after: Resolver, wishes: Iterable[AccessIntent], left: Mapping[Cell, Sequence[Entitlement]]
+    before: Resolver, after: Resolver, intents: Iterable[AccessIntent], left: Mapping[Cell, Sequence[Entitlement]]
 ) -> Iterator[UnmetIntent]:
     """Yield each intent that changes nothing of who reads, with the reason and what would."""
     tables = after.observed.tables
-    for principal, theirs in groupby(wishes, key=attrgetter("principal")):
+    for principal, theirs in groupby(intents, key=attrgetter("principal")):
         first, last = before.reading(principal), after.reading(principal)
         for intent in theirs:
             then = last.of(intent.key)
@@ -68,11 +68,11 @@ def unmoved(
 
 
 def warnings(
-    before: Resolver, after: Resolver, wishes: Sequence[AccessIntent], changes: Iterable[Change]
+    before: Resolver, after: Resolver, intents: Sequence[AccessIntent], changes: Iterable[Change]
 ) -> Iterator[str]:
     """Yield what somebody should think about before they apply a plan, one sentence each."""
     by_principal: dict[tuple[str, bool], list[AccessIntent]] = defaultdict(list)
-    for intent in wishes:
+    for intent in intents:
         by_principal[folded(intent.principal), intent.read].append(intent)
     for (who, gives), asked in sorted(by_principal.items()):
         yield from _about_giving(before, who, asked) if gives else _about_taking(after, who, asked)

@@ -123,7 +123,7 @@ def taken_by(changes: Iterable[Change]) -> Iterator[ManagedGrant]:
 
 
 def expired(entitlements: Iterable[Entitlement], now: float) -> tuple[AccessIntent, ...]:
-    """Return the wishes that end all temporary entitlements whose time has come."""
+    """Return the intents that end all temporary entitlements whose time has come."""
     over = sorted((each for each in entitlements if each.is_over(now)), key=lambda each: (each.cell, each.until or 0.0))
     return tuple(
         AccessIntent(each.principal, each.key, read=False, until=each.until, reason="expired") for each in over

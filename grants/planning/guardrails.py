@@ -30,6 +30,7 @@ class Person:
     name: str
     closure: Collection[str]  # folded names of themselves and of all groups they are in: `Resolver.closure`
     is_admin: bool
+    is_known: bool  # which principal they are, so that it shows whether something is for them
 
     def is_one_of(self, principals: Collection[str]) -> bool:
         """Return whether some of these folded names are theirs, or of a group they are in."""
@@ -130,6 +131,15 @@ def _names(case: Case) -> Iterator[str]:
             yield f"{principal} is not active: activate them first, or only take what they have."
 
 
+def _known_people(case: Case) -> Iterator[str]:
+    granter = case.approver or case.actor
+    if case.beneficiaries and not granter.is_known:
+        yield (
+            f"The catalog has no user {granter.name!r}, so whether this is for themselves cannot be checked: "
+            "set access.identities in turnout.toml to the catalog's name of the user who grants."
+        )
+
+
 def _never_oneself(case: Case) -> Iterator[str]:
     if case.approver is None and case.actor.is_one_of(case.beneficiaries):
         yield f"{case.actor.name} would give to themselves or a group they are in: another admin must approve."
@@ -163,7 +173,7 @@ def _never_everyone(case: Case) -> Iterator[str]:
 
 
 def _only_ours_is_taken(case: Case) -> Iterator[str]:
-    reverted = {intent.cell for intent in case.plan.wishes if intent.revert}
+    reverted = {intent.cell for intent in case.plan.intents if intent.revert}
     for change in case.plan.changes:
         where = change.securable
         for given in given_by(change, change.remove):
@@ -173,11 +183,11 @@ def _only_ours_is_taken(case: Case) -> Iterator[str]:
 
 
 def _a_reason(case: Case) -> Iterator[str]:
-    if any(not intent.reason.strip() for intent in case.plan.wishes):
+    if any(not intent.reason.strip() for intent in case.plan.intents):
         yield "Each change of access needs a reason."
 
 
 RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
-    _only_grantable, _only_games, _names, _admins_only, _never_oneself, _four_eyes, _never_the_executor,
+    _only_grantable, _only_games, _names, _admins_only, _known_people, _never_oneself, _four_eyes, _never_the_executor,
     _never_everyone, _only_ours_is_taken, _a_reason,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Plans who may read what: the fewest changes that make wishes true, what comes of them, and what they depend on.
+"""Plans who may read what: the fewest changes that make intents true, what comes of them, and what they depend on.
 
 Pure, as all of its kind: `now` is an argument. What turnout did not give it does not take, unless an intent says so.
 """
@@ -31,7 +31,7 @@ _REVERTED: Final = frozenset({SELECT, BROWSE})
 class AccessPlan:
     """What is done, what comes of it and what it depends on; applied and planned again it is empty."""
 
-    wishes: tuple[AccessIntent, ...] = ()
+    intents: tuple[AccessIntent, ...] = ()
     change_set: ChangeSet = field(default_factory=ChangeSet)
     managed: ManagedAccess = NOTHING  # what was kept before it
     effects: tuple[Effect, ...] = ()
@@ -121,15 +121,15 @@ def uncollected() -> Iterator[None]:
 
 
 @uncollected()
-def plan(observed: Observed, wishes: Sequence[AccessIntent], managed: ManagedAccess, now: float) -> AccessPlan:
-    """Plan what makes wishes true.
+def plan(observed: Observed, intents: Sequence[AccessIntent], managed: ManagedAccess, now: float) -> AccessPlan:
+    """Plan what makes intents true.
 
     Raises:
-        Refused: a game that shall be read has no table, a principal is not known, a time has passed, two wishes
+        Refused: a game that shall be read has no table, a principal is not known, a time has passed, two intents
             contradict each other, or something that decides was not read.
     """
     before = Resolver(observed)
-    asked = _checked(before, wishes, now)
+    asked = _checked(before, intents, now)
     cells = _entitled(before, asked, managed)
     draft, adopted, vanished = Draft(), set[ManagedGrant](), set[ManagedGrant]()
     selected = {who: before.selected_by_itself(who) for who in {intent.cell[0] for intent in asked}}
@@ -163,7 +163,7 @@ def plan(observed: Observed, wishes: Sequence[AccessIntent], managed: ManagedAcc
 def assembled(
     before: Resolver,
     done: Stage,
-    wishes: tuple[AccessIntent, ...],
+    intents: tuple[AccessIntent, ...],
     cells: Cells,
     managed: ManagedAccess,
     adopted: Iterable[ManagedGrant] = (),
@@ -176,16 +176,16 @@ def assembled(
         frozenset(disowned), frozenset(_brought(before, changes)),
     )  # fmt: skip
     return AccessPlan(
-        wishes, change_set, managed, tuple(effects(before, after, changes)),
-        tuple(unmoved(before, after, wishes, cells.then)), tuple(warnings(before, after, wishes, changes)),
-        _facts(before, wishes, change_set, managed),
+        intents, change_set, managed, tuple(effects(before, after, changes)),
+        tuple(unmoved(before, after, intents, cells.then)), tuple(warnings(before, after, intents, changes)),
+        _facts(before, intents, change_set, managed),
     )  # fmt: skip
 
 
-def _checked(before: Resolver, wishes: Sequence[AccessIntent], now: float) -> tuple[AccessIntent, ...]:
+def _checked(before: Resolver, intents: Sequence[AccessIntent], now: float) -> tuple[AccessIntent, ...]:
     observed = before.observed
     asked: dict[tuple[Cell, bool], AccessIntent] = {}
-    for raw in wishes:
+    for raw in intents:
         name = before.name(raw.principal)
         intent = raw if name == raw.principal else replace(raw, principal=name)
         _require_known(before, intent, now)
@@ -215,9 +215,9 @@ def _require_known(before: Resolver, intent: AccessIntent, now: float) -> None:
         raise Refused(f"{intent.principal} cannot be given {intent.key} until a time that has passed.")
 
 
-def _entitled(before: Resolver, wishes: Iterable[AccessIntent], managed: ManagedAccess) -> Cells:
+def _entitled(before: Resolver, intents: Iterable[AccessIntent], managed: ManagedAccess) -> Cells:
     cells = Cells.of(managed.entitlements)
-    for intent in wishes:
+    for intent in intents:
         if intent.read:
             table_id = before.table(intent.key).table_id
             cells.make(Entitlement(intent.principal, intent.key, intent.until, table_id))
@@ -228,9 +228,9 @@ def _entitled(before: Resolver, wishes: Iterable[AccessIntent], managed: Managed
     return cells
 
 
-def _use_left_over(resolver: Resolver, wishes: Iterable[AccessIntent], managed: ManagedAccess, cells: Cells) -> Draft:
+def _use_left_over(resolver: Resolver, intents: Iterable[AccessIntent], managed: ManagedAccess, cells: Cells) -> Draft:
     """Take what turnout gave above the tables from those who need it for nothing any more."""
-    losing = {folded(intent.principal) for intent in wishes if not intent.read} - {who for who, _ in cells.then}
+    losing = {folded(intent.principal) for intent in intents if not intent.read} - {who for who, _ in cells.then}
     given = {
         ManagedGrant(where, who, need) for who in idle(resolver, losing) for need, where in uses(resolver.observed)
     }
@@ -250,11 +250,13 @@ def _brought(before: Resolver, changes: Sequence[Change]) -> Iterable[Cell]:
             yield from ((who, key) for key in (then.reads | then.unknown) - was.reads)
 
 
-def _facts(before: Resolver, wishes: Iterable[AccessIntent], done: ChangeSet, managed: ManagedAccess) -> dict[str, Any]:
+def _facts(
+    before: Resolver, intents: Iterable[AccessIntent], done: ChangeSet, managed: ManagedAccess
+) -> dict[str, Any]:
     """Return what the plan depends on: no assignment of anybody else, and no securable that it does not touch."""
     observed, above = before.observed, tuple(before.observed.schema.chain())
     touched: dict[Securable, set[str]] = defaultdict(set)
-    for key, theirs in _by_key(wishes).items():
+    for key, theirs in _by_key(intents).items():
         where = observed.schema if key == NO_GAME else observed.table(key)
         touched[where] |= {folded(each.principal) for each in theirs}
     for where, changes in groupby(done.changes, key=attrgetter("securable")):
@@ -285,8 +287,8 @@ def _facts(before: Resolver, wishes: Iterable[AccessIntent], done: ChangeSet, ma
     }
 
 
-def _by_key(wishes: Iterable[AccessIntent]) -> Mapping[str, list[AccessIntent]]:
+def _by_key(intents: Iterable[AccessIntent]) -> Mapping[str, list[AccessIntent]]:
     found: dict[str, list[AccessIntent]] = defaultdict(list)
-    for intent in wishes:
+    for intent in intents:
         found[intent.key].append(intent)
     return found

@@ -38,6 +38,7 @@ class ServerState:
     rows: sqlite3.Connection
     troubles: Troubles
     port: int
+    own_token: str = field(repr=False)  # what a client lets us prove that we know
     requests: int = 0
 
 

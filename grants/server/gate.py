@@ -1,16 +1,19 @@
 """What every request passes first: is it meant for this host, who calls, and the troubles that were asked for."""
 
 import asyncio
+import re
 from typing import Final
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from grants.proof import NONCE_BYTES, PROOF_PATH, proof
 from grants.server.calls import MOST_BYTES, ApiError, ServerState, said
 from grants.server.tokens import caller_of
 
 TROUBLES_PATH: Final = "/turnout/troubles"
+_PROOF: Final = re.compile(rf"{PROOF_PATH}([0-9a-f]{{{2 * NONCE_BYTES}}})")
 
 
 class Gate:
@@ -27,7 +30,13 @@ class Gate:
         if scope["type"] != "http":
             raise ValueError(f"{scope['type']} is not spoken here")  # uvicorn closes the connection
         try:
-            self._let_in(scope)
+            self._meant_for_us(scope)
+            asked = _PROOF.fullmatch(scope["path"])
+            if asked is not None:  # the only answer without a token: the client sends none before it has this
+                proven = proof(self._world.own_token, self._world.port, asked[1])
+                await PlainTextResponse(proven)(scope, receive, send)
+                return
+            scope["caller"] = caller_of(self._world.rows, Headers(scope=scope).get("authorization", ""))
         except ApiError as wrong:
             await said(wrong)(scope, receive, send)
             return
@@ -36,14 +45,13 @@ class Gate:
         else:
             await self._troubled(scope, receive, send)
 
-    def _let_in(self, scope: Scope) -> None:
+    def _meant_for_us(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         if headers.get("host") not in {f"127.0.0.1:{self._world.port}", f"localhost:{self._world.port}"}:
             raise ApiError(400, "BAD_REQUEST", "This host is addressed as 127.0.0.1 or localhost, with its port.")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > MOST_BYTES:
             raise ApiError(413, "REQUEST_TOO_LARGE", f"A request has at most {MOST_BYTES} bytes.")
-        scope["caller"] = caller_of(self._world.rows, headers.get("authorization", ""))
 
     async def _troubled(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._world.requests += 1

@@ -50,8 +50,8 @@ def serve(folder: Path, port: int, troubles: Troubles) -> None:
     except OSError as error:
         raise Refused(f"{folder} cannot be the catalog's folder: {error}. Choose one that can be written.") from error
     with _lock(folder), _listen(port) as listener, closing(_open(folder / "catalog.db")) as rows:
-        tokens.keep_own_token(rows, folder / TOKEN_FILE)
-        world = ServerState(rows, troubles, listener.getsockname()[1])
+        token = tokens.keep_own_token(rows, folder / TOKEN_FILE)
+        world = ServerState(rows, troubles, listener.getsockname()[1], token)
         _run(application(world), listener, world.port)
 
 

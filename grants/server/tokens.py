@@ -16,8 +16,8 @@ from grants.server.securables import principal_named
 _LONGEST_SECONDS = 3_600
 
 
-def keep_own_token(rows: sqlite3.Connection, file: Path) -> None:
-    """Let the token in the file be the executor's, and no other; make both where the file is missing."""
+def keep_own_token(rows: sqlite3.Connection, file: Path) -> str:
+    """Let the token in the file be the executor's, and no other; make both where the file is missing; return it."""
     if not file.exists():
         begun = file.with_suffix(".new")
         begun.unlink(missing_ok=True)
@@ -27,11 +27,12 @@ def keep_own_token(rows: sqlite3.Connection, file: Path) -> None:
             os.fsync(out.fileno())
         begun.rename(file)
     file.chmod(0o600)
-    executor = principal_named(rows, EXECUTOR)
+    token, executor = file.read_text("utf-8").strip(), principal_named(rows, EXECUTOR)
     rows.execute("BEGIN IMMEDIATE")
     rows.execute("DELETE FROM tokens WHERE expires_at IS NULL OR expires_at <= ?", (now(),))
-    rows.execute("INSERT INTO tokens VALUES (?, ?, NULL)", (_hash(file.read_text("utf-8").strip()), executor["id"]))
+    rows.execute("INSERT INTO tokens VALUES (?, ?, NULL)", (_hash(token), executor["id"]))
     rows.execute("COMMIT")
+    return token
 
 
 def caller_of(rows: sqlite3.Connection, authorization: str) -> sqlite3.Row:

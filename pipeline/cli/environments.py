@@ -23,6 +23,9 @@ _BEGIN: Final = frozenset(
 _MAKE_NOTHING: Final = frozenset({"doctor", "paths"})
 """Commands that say where things would be."""
 
+_READ_TABLES: Final = frozenset({"quarantine list", "quarantine show", "verify"})
+"""Commands that look at tables in the folder, wherever the control store is."""
+
 _MARKS: Final = ("turnout.toml", "control.db", "bronze")
 _STORE: Final = "TURNOUT_STORE__URL"
 _SHOWN: Final = 5
@@ -57,9 +60,8 @@ def list_without_verb(group: click.Group) -> None:
     def listed() -> None:
         context = click.get_current_context()
         if context.invoked_subcommand is None:
-            listing = group.commands["list"]
-            with listing.make_context("list", [], parent=context) as below:
-                listing.invoke(below)
+            with group.commands["list"].make_context("list", [], parent=context) as below:
+                below.command.invoke(below)
 
     before(group)
     group.invoke_without_command, group.no_args_is_help, group.callback = True, False, listed
@@ -74,7 +76,12 @@ def existing(context: click.Context, _: click.Parameter, folder: Path) -> Path:
     if context.get_parameter_source("env_dir") is not ParameterSource.COMMANDLINE:
         folder = context.meta.get(_GIVEN, folder)
     name = context.command_path.partition(" ")[2]
-    if name in _BEGIN | _MAKE_NOTHING or _is_environment(folder) or _STORE in os.environ:
+    try:
+        if _is_environment(folder.absolute()):  # of a working folder that was deleted nothing is known
+            return folder
+    except OSError as error:
+        raise Refused(f"{folder} cannot be used: {error.strerror}. Name another folder with --env-dir.") from error
+    if name in _BEGIN | _MAKE_NOTHING or (os.environ.get(_STORE) and name not in _READ_TABLES):
         return folder
     near = sorted({str(each) for each in _nearby(folder)})
     named = f"Environments nearby: {', '.join(near[:_SHOWN])}. " if near else ""

@@ -1,6 +1,7 @@
-"""The commands `turnout groups …`; `cli.main` takes them in and adds `--env-dir`."""
+"""The commands `turnout groups …`, but those that place games; see `placement`."""
 
 import json
+import sys
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -11,17 +12,16 @@ from sqlalchemy import Engine
 
 from pipeline.actor import current_user
 from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
-from pipeline.cli.options import combine_options
-from pipeline.cli.placement import drain, propose
-from pipeline.control.roles import current, require
+from pipeline.cli.options import Finite, combine_options
+from pipeline.control.roles import permitted
 from pipeline.errors import Refused
 from pipeline.settings import load
+from pipeline.store.groups import Group
+from pipeline.terminal import say
 
 _wanted = combine_options(
     click.option("--backend", type=click.Choice(["none", "local"]), help="Who starts its driver."),
-    click.option(
-        "--cores", type=click.FloatRange(0, 10_000, min_open=True), help="What it may use, in processor cores."
-    ),
+    click.option("--cores", type=Finite(0, 10_000, min_open=True), help="What it may use, in processor cores."),
     click.option("--unlimited", is_flag=True, help="Take the limit on cores away."),
     click.option("--priority", type=click.Choice(["high", "normal", "low"]), help="Which games it is for."),
     click.option("--spark-master", help="Its own Spark master; an empty text means the setting spark.master."),
@@ -30,71 +30,89 @@ _wanted = combine_options(
 """What can be wanted of a group."""
 
 
-@click.group()
-def groups() -> None:
-    """Cluster groups: what is wanted of them, and their drivers."""
-
-
-@groups.command("list")
+@click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_groups(env_dir: Path, as_json: bool) -> None:
-    """List every group: what is wanted, who drives it, how many games it has, how often it died in the last hour."""
+    """List every group: what is wanted, who drives it, its number of games, its deaths in the last hour."""
     from pipeline.store.engine import open_store
 
     rows = _rows(open_store(*load(env_dir)))
     if as_json:
-        click.echo(json.dumps(rows))
+        say(json.dumps(rows))
         return
     for row in rows:
         cores = "no limit" if row["capacity_cores"] is None else f"{row['capacity_cores']:g} cores"
         backend = "not started by turnout" if row["backend"] == "none" else f"backend {row['backend']}"
         deaths = f", died {row['deaths']} times in the last hour: {row['last_death']}" if row["deaths"] else ""
-        click.echo(
+        say(
             f"{row['name']:<20} {row['desired']:<8} {row['driver'] or 'no driver':<10} {row['games']:>5} games  "
             f"{cores}, {row['priority']} priority, {backend}{deaths}"
         )
         if row["defect"]:
-            click.echo(f"  {row['defect']}")
+            say(f"  {row['defect']}")
 
 
-@groups.command("create")
+@click.command("create")
 @click.argument("name")
 @_wanted
 def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> None:
     """Make group NAME known; games that wait for a group may go there."""
     from pipeline.control.group_changes import apply_options
     from pipeline.store.engine import open_store
-    from pipeline.store.groups import Group, create
+    from pipeline.store.groups import create
 
     settings, paths = load(env_dir)
-    engine, most_games = open_store(settings, paths), settings.placement.most_games
-    require(current(settings, engine), current_user(), "create a group")
-    made = create(engine, apply_options(Group(name), options), current_user(), reason or "", most_games)
-    click.echo(f"group {made.name} is known" + ("" if made.backend == "none" else "; the controller starts its driver"))
+    engine, most_games = open_store(settings, paths), settings.placement.max_games_per_group
+    actor = permitted(settings, engine, "create a group")
+    made = create(engine, apply_options(Group(name), options), actor, reason or "", most_games)
+    say(f"group {made.name} is known" + ("" if made.backend == "none" else "; the controller starts its driver"))
 
 
-@groups.command("set")
+@click.command("set")
 @click.argument("name")
 @_wanted
 def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> None:
     """Change what is wanted of group NAME; a new Spark master counts from its driver's next start."""
     from pipeline.control.group_changes import apply_options, rendered
     from pipeline.store.engine import open_store
-    from pipeline.store.groups import change, read_groups
+    from pipeline.store.groups import change
 
     settings, paths = load(env_dir)
     engine = open_store(settings, paths)
-    require(current(settings, engine), current_user(), "change a group")
-    seen = read_groups(engine).get(name)
-    if seen is None:
-        raise Refused(f"There is no cluster group {name!r}. `turnout groups list` shows those there are.")
+    actor = permitted(settings, engine, "change a group")
+    seen = _find(engine, name)
     changed = apply_options(seen, options)
     if changed == seen:
         raise Refused("Nothing to change is named. See `turnout groups set --help`.")
-    change(engine, seen, changed, current_user(), reason or "")
-    click.echo(f"group {name} is changed")
+    change(engine, seen, changed, actor, reason or "")
+    say(f"group {name} is changed")
     for line in rendered(seen, changed, settings.spark.master):
-        click.echo(f"  {line}")
+        say(f"  {line}")
+
+
+@click.command("remove")
+@click.argument("name")
+@click.option("--reason", required=True, help="Why, for those who ask later.")
+def remove_group(env_dir: Path, name: str, reason: str) -> None:
+    """Forget group NAME, which is drained or stopped, carries no games and has no process."""
+    from pipeline.store.engine import open_store
+    from pipeline.store.groups import remove
+
+    settings, paths = load(env_dir)
+    engine = open_store(settings, paths)
+    actor = permitted(settings, engine, "remove a group")
+    seen = _find(engine, name)
+    remove(engine, seen, actor, reason)
+    say(f"group {name} is removed")
+
+
+def _find(engine: Engine, name: str) -> Group:
+    from pipeline.store.groups import read_groups
+
+    found = read_groups(engine).get(name)
+    if found is None:
+        raise Refused(f"There is no cluster group {name!r}. `turnout groups list` shows those there are.")
+    return found
 
 
 def _steering(kind: str, help_text: str) -> click.Command:
@@ -119,11 +137,20 @@ def _steering(kind: str, help_text: str) -> click.Command:
     return command
 
 
-groups.add_command(_steering("start", "Let the controller run the drivers of GROUPS again."))
-groups.add_command(_steering("stop", "End the drivers of GROUPS and leave their games standing still."))
-groups.add_command(_steering("restart", "Restart the drivers of GROUPS."))
-groups.add_command(propose)
-groups.add_command(drain)
+start = _steering("start", "Let the controller run the drivers of GROUPS again.")
+stop = _steering("stop", "End the drivers of GROUPS and leave their games standing still.")
+restart = _steering("restart", "Restart the drivers of GROUPS.")
+
+
+@click.command("run")
+@click.argument("name")
+@click.option("--once", is_flag=True, help="Split what is in bronze now, then end.")
+def run_group(env_dir: Path, name: str, once: bool) -> None:
+    """Run the driver of cluster group NAME in this very process."""
+    from pipeline import wiring
+
+    settings, paths = load(env_dir)
+    sys.exit(wiring.run_group(settings, paths, name, once=once))
 
 
 def _rows(engine: Engine) -> list[dict[str, Any]]:
@@ -143,7 +170,7 @@ def _rows(engine: Engine) -> list[dict[str, Any]]:
             "games": counts[name],
             "driver": None if driver is None else driver.state or "starting",
             "deaths": len(died),
-            "last_death": died[0].said if died else None,
+            "last_death": died[0].exit_message if died else None,
         }
         rows.append({**asdict(group), **told})
     return rows

@@ -1,40 +1,57 @@
-"""The command line. Exit codes: 0 fine, 1 the check or the work failed, 2 wrong use."""
+"""The command line: all commands with where they are. Exit codes: 0 fine, 1 the check or the work failed, 2 wrong use.
 
-import json
+Starting it imports no command: `LazyCommand` does when one runs. Packages above this one add theirs by an entry point.
+"""
+
 import logging
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Final, NoReturn
 
 import click
 
-from pipeline.cli.environments import before, environment, list_without_verb
-from pipeline.cli.groups import groups
-from pipeline.cli.options import combine_options
-from pipeline.cli.quarantine import accept_gap, quarantine
-from pipeline.cli.repairs import repair
-from pipeline.cli.schemas import schemas
-from pipeline.cli.status import status
-from pipeline.cli.steering import audit, controller, move, ops, pause, resume
-from pipeline.errors import Refused, Transient
+from pipeline.cli.environments import before, list_without_verb
+from pipeline.cli.lazy import LazyCommand, OldName, group
+from pipeline.errors import Refused, Transient, first_line
 from pipeline.extensions import COMMANDS, registered
-from pipeline.settings import Paths, Settings, load
+from pipeline.terminal import PlainFormatter, escape_what_cannot_be_encoded, say_lines
 
 
 def main() -> None:
-    """Run a command; what it refuses is one sentence on stderr and exit code 2."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    """Run a command; what it refuses is one sentence on stderr and exit code 2, a store that fails one and 1."""
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[log])
     for noisy in ("py4j", "sqlalchemy.engine", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    escape_what_cannot_be_encoded()
     try:
+        _require_text(sys.argv[1:])
         cli(prog_name="turnout")
-    except Refused as error:
-        click.echo(f"turnout: {error}", err=True)
-        sys.exit(2)
-    except Transient as error:
-        click.echo(f"turnout: {error}", err=True)
-        sys.exit(1)
+    except (Refused, Transient) as error:
+        _end(str(error), 2 if isinstance(error, Refused) else 1)
+    except _store_errors() as error:
+        reason = first_line(getattr(error, "orig", None) or error)  # below it are the statement and its parameters
+        _end(f"The control store does not do its work: {reason}. Try again; if it stays so, check the store.", 1)
+
+
+def _end(text: str, code: int) -> NoReturn:
+    text = text.replace("\n", "\n  ")  # no line of a text that it quotes looks like one of ours
+    say_lines(f"turnout: {text}", err=True)
+    sys.exit(code)
+
+
+def _require_text(arguments: Sequence[str]) -> None:
+    for each in arguments:
+        try:
+            each.encode()
+        except UnicodeEncodeError as error:
+            raise Refused(f"{each!a} is no UTF-8 text. Correct it, or set LC_ALL to a locale of UTF-8.") from error
+
+
+def _store_errors() -> tuple[type[Exception], ...]:
+    """Return what SQLAlchemy raises, which most commands do not import."""
+    return (sys.modules["sqlalchemy.exc"].SQLAlchemyError,) if "sqlalchemy.exc" in sys.modules else ()
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -44,341 +61,278 @@ def cli() -> None:
     """Split one topic's events into one Delta table per game, exactly once."""
 
 
-_simulation = combine_options(
-    click.option("--games", type=click.IntRange(1, 2000), default=40, show_default=True, help="Number of games."),
-    click.option(
-        "--versions", type=click.IntRange(1, 6), default=5, show_default=True, help="Schema versions per game."
+_COMMANDS: Final = (
+    LazyCommand("doctor", "pipeline.cli.doctor:doctor", "Print what is there, what is missing and what to do."),
+    LazyCommand(
+        "simulate",
+        "pipeline.cli.simulation:simulate",
+        "Write simulated events to the landing table or the Kafka topic.",
     ),
-    click.option(
-        "--bad-share", type=click.FloatRange(0, 1), default=0.01, show_default=True, help="Share of bad records."
+    group(
+        "schemas",
+        "The schemas games may use.",
+        LazyCommand(
+            "plan",
+            "pipeline.cli.schemas:plan_schema",
+            "Show what `schemas register` would do with a schema, and change nothing.",
+        ),
+        LazyCommand(
+            "register",
+            "pipeline.cli.schemas:register_schema",
+            "Register the next schema version of a game from a FileDescriptorSet (protoc --include_imports -o FILE).",
+        ),
+        LazyCommand("list", "pipeline.cli.schemas:list_schemas", "List every game's schema versions with their ids."),
     ),
-    click.option(
-        "--skew", type=click.FloatRange(0, 5), default=1.1, show_default=True, help="Zipf exponent over games."
+    group(
+        "games",
+        "The games, and the names that wait to become one.",
+        LazyCommand(
+            "list",
+            "pipeline.cli.games:list_games",
+            "List every game: since when, by what right, in which group, and what it may be taken for.",
+        ),
+        LazyCommand(
+            "pending",
+            "pipeline.cli.games:pending_games",
+            "List the names that came and are no games, the busiest first, each with the reason.",
+        ),
+        LazyCommand(
+            "approve",
+            "pipeline.cli.games:approve_game",
+            "Make a game of NAME (exact); its rows are routed from ingest's next micro-batch on.",
+        ),
+        LazyCommand(
+            "reject", "pipeline.cli.games:reject_game", "Keep NAME (exact) from becoming a game until it is approved."
+        ),
+        LazyCommand(
+            "priority",
+            "pipeline.cli.placement:priority",
+            "Give GAMES (names or keys) a priority, by which scarce capacity is shared; nobody moves by it.",
+        ),
+        LazyCommand(
+            "retire",
+            "pipeline.cli.repairs:retire",
+            "Take GAMES (names or keys) from their groups until they are restored; their rows stay in bronze.",
+        ),
+        LazyCommand(
+            "restore",
+            "pipeline.cli.repairs:restore",
+            "Give retired GAMES a group again; they catch up from their tables' cursors.",
+        ),
+        OldName("refuse", "pipeline.cli.games:reject_game", "games reject"),
     ),
-    click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same bytes."),
-    click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind."),
+    group(
+        "ingest",
+        "The way from the source into bronze.",
+        LazyCommand("run", "pipeline.cli.ingest:run_ingest", "Run the ingest driver."),
+        LazyCommand(
+            "adopt",
+            "pipeline.cli.ingest:adopt_source",
+            "Let ingest go on from what bronze has: its checkpoint is gone or damaged, or the source lost something.",
+        ),
+        LazyCommand(
+            "gaps",
+            "pipeline.cli.ingest:accepted_gaps",
+            "List the gaps that were accepted: what a source had lost before it was read.",
+        ),
+    ),
+    group(
+        "stream",
+        "What is decided about single games' streams; a driver acts at its next pass.",
+        LazyCommand(
+            "own-query",
+            "pipeline.cli.steering:own_query",
+            "Give GAME a streaming query of its own, or take it back into its group's pass.",
+        ),
+        LazyCommand(
+            "accept-gap",
+            "pipeline.cli.quarantine:accept_gap",
+            "Let GAME go on over rows that bronze has lost before its stream had read them.",
+        ),
+    ),
+    LazyCommand(
+        "dashboard",
+        "pipeline.cli.simulation:dashboard",
+        "Run the dashboard on this machine, for you alone: only the printed URL opens it.",
+    ),
+    LazyCommand(
+        "verify",
+        "pipeline.cli.tables:verify",
+        "Prove that every bronze row is in its game's table or in quarantine, once; with --values, also unchanged.",
+    ),
+    LazyCommand(
+        "maintain",
+        "pipeline.cli.tables:maintain",
+        "Merge small files, cut logs and delete old files of all tables, again and again.",
+    ),
+    LazyCommand("paths", "pipeline.cli.tables:paths", "Print where the tables of an environment are."),
+    LazyCommand(
+        "demo",
+        "pipeline.cli.simulation:demo",
+        "Run everything on this machine: simulator, ingest, two groups, dashboard and, if installed, Prometheus.",
+    ),
+    LazyCommand(
+        "status",
+        "pipeline.cli.status:status",
+        "Print how drivers, games and operations are; exit code 1 where a person should look.",
+    ),
+    group(
+        "quarantine",
+        "The rows that were refused, and their way back.",
+        LazyCommand(
+            "list", "pipeline.cli.quarantine:list_quarantine", "Count refused rows by game and reason, the most first."
+        ),
+        LazyCommand(
+            "show", "pipeline.cli.quarantine:show_quarantine", "Show refused rows with their bytes, the newest first."
+        ),
+    ),
+    group(
+        "controller",
+        "The process that carries out operations.",
+        LazyCommand(
+            "run",
+            "pipeline.cli.steering:run_controller",
+            "Run the controller until it is stopped: it carries out operations and runs the groups with a backend.",
+        ),
+    ),
+    group(
+        "groups",
+        "Cluster groups: what is wanted of them, and their drivers.",
+        LazyCommand(
+            "list",
+            "pipeline.cli.groups:list_groups",
+            "List every group: what is wanted, who drives it, its number of games, its deaths in the last hour.",
+        ),
+        LazyCommand(
+            "create",
+            "pipeline.cli.groups:create_group",
+            "Make group NAME known; games that wait for a group may go there.",
+        ),
+        LazyCommand(
+            "set",
+            "pipeline.cli.groups:set_group",
+            "Change what is wanted of group NAME; a new Spark master counts from its driver's next start.",
+        ),
+        LazyCommand(
+            "remove",
+            "pipeline.cli.groups:remove_group",
+            "Forget group NAME, which is drained or stopped, carries no games and has no process.",
+        ),
+        LazyCommand("start", "pipeline.cli.groups:start", "Let the controller run the drivers of GROUPS again."),
+        LazyCommand(
+            "stop", "pipeline.cli.groups:stop", "End the drivers of GROUPS and leave their games standing still."
+        ),
+        LazyCommand("restart", "pipeline.cli.groups:restart", "Restart the drivers of GROUPS."),
+        LazyCommand(
+            "propose",
+            "pipeline.cli.placement:propose",
+            "Show the moves that most reduce the highest load, after those of games that cannot stay where they are.",
+        ),
+        LazyCommand(
+            "drain",
+            "pipeline.cli.placement:drain",
+            "Move all games of GROUP to groups that have room for them, and let none land there again.",
+        ),
+        LazyCommand(
+            "run", "pipeline.cli.groups:run_group", "Run the driver of cluster group NAME in this very process."
+        ),
+    ),
+    LazyCommand(
+        "move",
+        "pipeline.cli.steering:move",
+        "Move GAMES (names or keys) to another cluster group while everything runs.",
+    ),
+    LazyCommand(
+        "pause",
+        "pipeline.cli.steering:pause",
+        "Let nothing more into the tables of GAMES (names or keys) until they are resumed.",
+    ),
+    LazyCommand(
+        "resume",
+        "pipeline.cli.steering:resume",
+        "Let paused streams of GAMES go on; they catch up from their tables' cursors.",
+    ),
+    group(
+        "repair",
+        "Repairs of single games, ordered by how much they touch.",
+        LazyCommand(
+            "actions",
+            "pipeline.cli.repairs:actions",
+            "Tell what can be done for GAME (its exact name or its key) now, and why not, the gentlest first.",
+        ),
+        LazyCommand(
+            "retry",
+            "pipeline.cli.repairs:retry",
+            "Let streams of GAMES that were parked, or wait after a failure, run again at once.",
+        ),
+        LazyCommand(
+            "replay",
+            "pipeline.cli.repairs:replay",
+            "Decode refused rows with today's schemas and put what decodes into its game's table, exactly once.",
+        ),
+        LazyCommand(
+            "dedupe",
+            "pipeline.cli.repairs:dedupe",
+            "Remove second copies of rows from the tables of GAMES (names or keys), in one commit each.",
+        ),
+        LazyCommand(
+            "rebuild",
+            "pipeline.cli.repairs:rebuild",
+            "Rebuild the tables of GAMES (names or keys) from bronze, each in one atomic switch.",
+        ),
+        OldName("options", "pipeline.cli.repairs:actions", "repair actions"),
+        OldName("retire", "pipeline.cli.repairs:retire", "games retire"),
+        OldName("restore", "pipeline.cli.repairs:restore", "games restore"),
+    ),
+    group(
+        "ops",
+        "Operations: what was requested, and its progress.",
+        LazyCommand(
+            "list",
+            "pipeline.cli.steering:list_operations",
+            "List operations: first those that need a person, then those that run, then the newest.",
+        ),
+        LazyCommand(
+            "show",
+            "pipeline.cli.steering:show_operation",
+            "Show OPERATION (its id, or the beginning of it) with the journal of its steps.",
+        ),
+        LazyCommand(
+            "resume",
+            "pipeline.cli.steering:resume_operation",
+            "Let OPERATION, which needs a person, go on where it was.",
+        ),
+        LazyCommand(
+            "close",
+            "pipeline.cli.steering:close_operation",
+            "End OPERATION, which needs a person, after you have dealt with it.",
+        ),
+        LazyCommand(
+            "cancel",
+            "pipeline.cli.steering:cancel_operation",
+            "End OPERATION before it is done, where nothing was begun or where it only waits.",
+        ),
+        LazyCommand(
+            "undo",
+            "pipeline.cli.steering:undo_operation",
+            "Ask for the inverse of OPERATION, checked like any other; for 24 hours after it.",
+        ),
+    ),
+    group(
+        "audit",
+        "The audit log: who did what.",
+        LazyCommand("list", "pipeline.cli.steering:list_audit", "Print the log, oldest first."),
+        LazyCommand(
+            "verify",
+            "pipeline.cli.steering:verify_audit",
+            "Prove that no entry of the log was changed, taken out or slipped in; exit code 1 where one was.",
+        ),
+    ),
 )
-"""Says what to simulate."""
 
+_LIST_WITHOUT_VERB: Final = ("games", "groups", "ops")
 
-@cli.command()
-@environment
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def doctor(env_dir: Path, as_json: bool) -> None:
-    """Print what is there, what is missing and what to do."""
-    from pipeline.setup import doctor as checks
-
-    sys.exit(checks.run(env_dir, as_json))
-
-
-@cli.command()
-@environment
-@_simulation
-@click.option("--events", type=click.IntRange(1), help="Stop after so many events; endless without.")
-@click.option("--rate", type=click.FloatRange(0.1, 10_000_000), help="Events per second; as fast as possible without.")
-@click.option("--start-time", type=float, help="Event time of the first event in Unix seconds.")
-def simulate(
-    env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int,
-    source: str | None, events: int | None, rate: float | None, start_time: float | None,
-) -> None:  # fmt: skip
-    """Write simulated events to the landing table or the Kafka topic."""
-    from pipeline.control.processes.signals import stop_on_signals
-    from pipeline.demo.simulate import simulate as run
-    from pipeline.demo.simulator import Plan
-    from pipeline.store.engine import open_store
-
-    settings, paths = _load(env_dir, source)
-    plan = Plan(games=games, versions=versions, events=events, seed=seed, bad_share=bad_share, skew=skew)
-    if start_time is not None:
-        plan = replace(plan, start_time=start_time)
-    sent = run(settings, paths, open_store(settings, paths), plan, rate, stop_on_signals())
-    click.echo(json.dumps({"events": sent.events, **sent.by_kind}))
-
-
-for _command in schemas.commands.values():
-    environment(_command)
-cli.add_command(schemas)
-
-
-@cli.group()
-def games() -> None:
-    """The games, and the names that wait to become one."""
-
-
-@games.command("list")
-@environment
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_games(env_dir: Path, as_json: bool) -> None:
-    """List every game: since when, by what right, in which group, and what it may be taken for."""
-    from pipeline.ingest import pending
-    from pipeline.store.engine import open_store
-
-    settings, paths = load(env_dir)
-    known = pending.games(open_store(settings, paths))
-    click.echo(pending.games_as_json(known) if as_json else pending.render_games(known))
-
-
-@games.command("pending")
-@environment
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Most names to print.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def pending_games(env_dir: Path, limit: int, as_json: bool) -> None:
-    """List the names that came and are no games, the busiest first, each with the reason."""
-    from pipeline.ingest import pending
-    from pipeline.store.engine import open_store
-
-    settings, paths = load(env_dir)
-    seen = pending.pending(open_store(settings, paths), settings.onboarding)
-    click.echo(pending.pending_as_json(seen, limit) if as_json else pending.render_pending(seen, limit))
-
-
-@games.command("approve")
-@environment
-@click.option("--reason", help="Why, for those who ask later.")
-@click.argument("name")
-def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
-    """Make a game of NAME (exact); its rows are routed from ingest's next micro-batch on."""
-    from pipeline.control.roles import permitted
-    from pipeline.ingest import pending
-    from pipeline.store.engine import open_store
-
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    actor = permitted(settings, engine, "approve a game")
-    game = pending.approve(engine, settings.onboarding, name, actor, reason)
-    click.echo(pending.render_games([game]))
-
-
-@games.command("refuse")
-@environment
-@click.option("--reason", help="Why, for those who ask later.")
-@click.argument("name")
-def refuse_game(env_dir: Path, reason: str | None, name: str) -> None:
-    """Keep NAME (exact) from becoming a game until it is approved."""
-    from pipeline.control.roles import permitted
-    from pipeline.ingest import pending
-    from pipeline.store.engine import open_store
-
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    pending.refuse(engine, name, permitted(settings, engine, "refuse a game"), reason)
-    click.echo(f"{name!r} is refused")
-
-
-@cli.group()
-def ingest() -> None:
-    """The way from the source into bronze."""
-
-
-@ingest.command("run")
-@environment
-@click.option("--once", is_flag=True, help="Land what is there now, then end.")
-@click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind.")
-def run_ingest(env_dir: Path, once: bool, source: str | None) -> None:
-    """Run the ingest driver."""
-    from pipeline import wiring
-
-    settings, paths = _load(env_dir, source)
-    sys.exit(wiring.run_ingest(settings, paths, once=once))
-
-
-@ingest.command("adopt")
-@environment
-@click.option("--accept-loss", is_flag=True, help="Go on without what the source no longer has, and record the gap.")
-@click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind.")
-def adopt_source(env_dir: Path, accept_loss: bool, source: str | None) -> None:
-    """Let ingest go on from what bronze has: its checkpoint is gone or damaged, or the source lost something."""
-    from pipeline.control.roles import permitted
-    from pipeline.ingest import adopt
-    from pipeline.store import audit
-    from pipeline.store.engine import open_store
-
-    settings, paths = _load(env_dir, source)
-    engine = open_store(settings, paths)
-    actor = permitted(settings, engine, "adopt a source")
-    with audit.acting(engine, audit.Act(actor, "adopt a source", (), detail={"accept_loss": accept_loss})):
-        adopted = adopt.adopt(settings, paths, engine, accept_loss=accept_loss)
-    click.echo(adopt.describe(adopted))
-
-
-@ingest.command("gaps")
-@environment
-def accepted_gaps(env_dir: Path) -> None:
-    """List the gaps that were accepted: what a source had lost before it was read."""
-    from pipeline.ingest.adopt import describe_gap
-    from pipeline.store.engine import open_store
-    from pipeline.store.sources import accepted_gaps as gaps
-
-    settings, paths = load(env_dir)
-    for gap in gaps(open_store(settings, paths)):
-        click.echo(describe_gap(gap))
-
-
-@groups.command("run")
-@click.argument("name")
-@click.option("--once", is_flag=True, help="Split what is in bronze now, then end.")
-def run_group(env_dir: Path, name: str, once: bool) -> None:
-    """Run the driver of cluster group NAME in this very process."""
-    from pipeline import wiring
-
-    settings, paths = load(env_dir)
-    sys.exit(wiring.run_group(settings, paths, name, once=once))
-
-
-@cli.group()
-def stream() -> None:
-    """What is decided about single games' streams; a driver acts at its next pass."""
-
-
-@stream.command("own-query")
-@environment
-@click.argument("game")
-@click.argument("wanted", type=click.Choice(["on", "off"]))
-def own_query(env_dir: Path, game: str, wanted: str) -> None:
-    """Give GAME a streaming query of its own, or take it back into its group's pass."""
-    from pipeline.control.roles import permitted
-    from pipeline.repair.game import find
-    from pipeline.store import audit
-    from pipeline.store.engine import open_store
-    from pipeline.store.games import known_games
-    from pipeline.store.stream_control import ask
-
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    actor = permitted(settings, engine, "set an own query")
-    key = find(game, known_games(engine)).key
-    with audit.acting(engine, audit.Act(actor, "set an own query", (f"game:{key}",), detail={"own_query": wanted})):
-        ask(engine, key, actor, own_query=wanted == "on")
-
-
-@cli.command()
-@environment
-@click.option("--port", type=click.IntRange(1, 65_535), help="Overrides the setting dashboard.port.")
-def dashboard(env_dir: Path, port: int | None) -> None:
-    """Run the dashboard on this machine."""
-    from pipeline.demo.dashboard import serve
-
-    settings, paths = load(env_dir)
-    sys.exit(serve(paths, port or settings.dashboard.port))
-
-
-@cli.command()
-@environment
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
-@click.option("--complete", is_flag=True, help="Rows that are still to be split count as a failure.")
-@click.option("--values", is_flag=True, help="Decode bronze again and compare every value with the game tables.")
-@click.option("--sample", type=click.IntRange(1), help="With --values: compare at most so many rows of each game.")
-def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: int | None) -> None:
-    """Prove that every bronze row is in its game's table or in quarantine, once; with --values, also unchanged."""
-    from pipeline.contracts.registry import LocalRegistry
-    from pipeline.ingest.probe import prober
-    from pipeline.store.engine import open_store
-    from pipeline.store.games import generations, registered_keys, retired_games
-    from pipeline.verify import balance
-    from pipeline.verify.report import run
-    from pipeline.verify.sources import observe
-    from pipeline.verify.values import Wanted
-
-    if sample is not None and not values:
-        raise Refused("--sample says of how many rows the values are compared. Add --values.")
-    settings, paths = load(env_dir)
-    if not paths.bronze.exists():
-        sys.exit(run(balance.verify(paths, settings.environment), as_json=as_json, complete=complete))
-    engine = open_store(settings, paths)
-    retired = retired_games(engine)
-    wanted = Wanted(LocalRegistry(engine).snapshot, sample) if values else None
-    known = observe(settings, paths, engine, prober(settings.source))
-    found = balance.verify(paths, settings.environment, generations(engine), retired, wanted, known)
-    repairable = registered_keys(engine).keys() - retired
-    sys.exit(run(found, as_json=as_json, complete=complete, repairable=repairable))
-
-
-@cli.command()
-@environment
-@click.option("--once", is_flag=True, help="Look at every table once, then end.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per round, on one line.")
-def maintain(env_dir: Path, once: bool, as_json: bool) -> None:
-    """Merge small files, cut logs and delete old files of all tables, again and again."""
-    from pipeline.control.processes.signals import stop_on_signals
-    from pipeline.maintenance.run import maintain as run
-
-    settings, paths = load(env_dir)
-    sys.exit(run(settings, paths, stop_on_signals(), once=once, as_json_lines=as_json))
-
-
-@cli.command()
-@environment
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def paths(env_dir: Path, as_json: bool) -> None:
-    """Print where the tables of an environment are."""
-    _, known = load(env_dir)
-    tables = {table.name: str(table) for table in sorted(known.tables.glob("*")) if (table / "_delta_log").exists()}
-    places = {name: str(getattr(known, name)) for name in ("bronze", "quarantine", "metrics", "landing", "logs")}
-    if as_json:
-        click.echo(json.dumps({**places, "games": tables}))
-        return
-    for name, place in {**places, **tables}.items():
-        click.echo(f"{name:<54} {place}")
-
-
-@cli.command()
-@environment
-@_simulation
-@click.option("--events", type=click.IntRange(1), help="Events of a bounded run  [default: 50000]")
-@click.option(
-    "--rate", type=click.FloatRange(0.1, 10_000_000), default=1000.0, show_default=True, help="Events per second, live."
-)
-@click.option("--once", is_flag=True, help="One bounded run: simulate, ingest, split, verify, stop.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
-def demo(
-    env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int,
-    source: str | None, events: int | None, rate: float, once: bool, as_json: bool,
-) -> None:  # fmt: skip
-    """Run everything on this machine: simulator, ingest, two groups, dashboard and, if installed, Prometheus."""
-    from pipeline.demo import demo as runs
-
-    settings, known = _load(env_dir, source)
-    plan = runs.Wanted(games, versions, bad_share, skew, seed)
-    if once:
-        sys.exit(runs.once(settings, known, plan, events or 50_000, as_json=as_json))
-    sys.exit(runs.live(settings, known, plan, rate))
-
-
-def _leaves(added: Iterable[click.Command]) -> Iterator[click.Command]:
-    """Yield commands that run something, of groups those within."""
-    for command in added:
-        if isinstance(command, click.Group):
-            yield from _leaves(command.commands.values())
-        else:
-            yield command
-
-
-_steering = (
-    status,
-    *controller.commands.values(),
-    *groups.commands.values(),
-    move,
-    pause,
-    resume,
-    *repair.commands.values(),
-    *ops.commands.values(),
-    *audit.commands.values(),
-)
-_added: list[click.Command] = [command for made in registered(COMMANDS) for command in made()]
-for _command in (*quarantine.commands.values(), accept_gap, *_steering, *_leaves(_added)):
-    environment(_command)
-for _group in (status, quarantine, controller, groups, move, pause, resume, repair, ops, audit, *_added):
-    cli.add_command(_group)
-stream.add_command(accept_gap)
-for _group in (games, groups, ops):
-    list_without_verb(_group)
-
-
-def _load(env_dir: Path, source: str | None) -> tuple[Settings, Paths]:
-    """Read the settings, with the source kind of the command line laid over them."""
-    import os
-
-    environ = dict(os.environ)
-    if source is not None:
-        environ["TURNOUT_SOURCE__KIND"] = source
-    return load(env_dir, environ)
+for _command in (*_COMMANDS, *(command for commands in registered(COMMANDS) for command in commands())):
+    cli.add_command(_command)
+    if isinstance(_command, click.Group) and _command.name in _LIST_WITHOUT_VERB:
+        list_without_verb(_command)

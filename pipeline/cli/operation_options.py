@@ -4,7 +4,8 @@ import functools
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NoReturn
 
@@ -13,10 +14,12 @@ from sqlalchemy import Engine
 
 from pipeline.cli.options import combine_options
 from pipeline.control.roles import current, require
+from pipeline.errors import Refused
 from pipeline.names import plain
 from pipeline.repair.game import find
 from pipeline.settings import Settings
 from pipeline.store.operations import Intent, Operation, Step
+from pipeline.terminal import say
 
 _LOOK_SECONDS: Final = 0.5
 _OPTIONS: Final = combine_options(
@@ -75,23 +78,39 @@ def submit_and_wait(
     from pipeline.store.operations import ask
 
     for each in (*lines, *(f"left out: {each}" for each in left_out)):
-        click.echo(each, err=how.as_json)
+        say(each, err=how.as_json)
     if how.dry_run or not intent.targets:
         if how.as_json:
-            click.echo(json.dumps({"kind": intent.kind, "targets": intent.targets, "preview": intent.preview}))
+            say(json.dumps({"kind": intent.kind, "targets": intent.targets, "preview": intent.preview}))
         sys.exit(1 if left_out else 0)
     require(current(settings, engine), intent.actor, intent.kind)
     operation = ask(engine, intent)
-    click.echo(f"operation {operation.operation_id[:8]}", err=how.as_json)
-    code = _follow(engine, operation, how)
+    say(f"operation {operation.operation_id[:8]}", err=how.as_json)
+    try:
+        code = _follow(engine, operation, how)
+    except KeyboardInterrupt:
+        name = operation.operation_id[:8]
+        say(f"No longer waiting: the operation goes on. `turnout ops show {name}` shows its progress.", err=True)
+        raise
     sys.exit(1 if left_out else code)
+
+
+@contextmanager
+def unchanged() -> Iterator[None]:
+    """Refuse in one sentence what was changed after this command read it."""
+    from pipeline.store.operations import Stale
+
+    try:
+        yield
+    except Stale as stale:
+        raise Refused("The operation was changed meanwhile; nothing was done. Look at it, and try again.") from stale
 
 
 def line(operation: Operation) -> str:
     """Return an operation as a line for people."""
     said = f": {operation.outcome}" if operation.outcome else ""
     return plain(
-        f"{operation.operation_id[:8]}  {moment(operation.asked_at)}  {operation.kind} of {len(operation.targets)} "
+        f"{operation.operation_id[:8]}  {moment(operation.requested_at)}  {operation.kind} of {len(operation.targets)} "
         f"by {operation.actor}  {operation.state}{said}"
     )
 
@@ -103,7 +122,13 @@ def step_line(step: Step) -> str:
 
 def as_dict(operation: Operation, journal: Sequence[Step]) -> dict[str, Any]:
     """Return an operation with its journal for scripts."""
-    return {**asdict(operation), "steps": [asdict(each) for each in journal]}
+    listed = [with_old_names(asdict(each), {"started_at": "begun_at"}) for each in journal]
+    return {**with_old_names(asdict(operation), {"requested_at": "asked_at"}), "steps": listed}
+
+
+def with_old_names(tree: dict[str, Any], old_names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a tree in which renamed keys stand under their old names too, for scripts written for version 0.1."""
+    return {**tree, **{old: tree[new] for new, old in old_names.items()}}
 
 
 def moment(at: float) -> str:
@@ -123,16 +148,16 @@ def _follow(engine: Engine, operation: Operation, how: SubmitOptions) -> int:
         operation = find(engine, operation.operation_id)
         for each in map(step_line, steps(engine, operation.operation_id)):
             if each not in told:
-                click.echo(each, err=True)
+                say(each, err=True)
                 told.add(each)
         if not operation.is_open or operation.state == "needs_human":
             break
         if operation.state == "planned" and not warned and not is_held(engine, "controller", "main"):
-            click.echo("No controller runs: start `turnout controller run`. The operation waits for it.", err=True)
+            say("No controller runs: start `turnout controller run`. The operation waits for it.", err=True)
             warned = True
         time.sleep(_LOOK_SECONDS)
     if how.as_json:
-        click.echo(json.dumps(as_dict(operation, steps(engine, operation.operation_id))))
+        say(json.dumps(as_dict(operation, steps(engine, operation.operation_id))))
     elif how.wait:
-        click.echo(line(operation))
+        say(line(operation))
     return 0 if not how.wait or operation.state == "succeeded" else 1

@@ -1,10 +1,28 @@
-"""Adds several options to a command at once."""
+"""What several commands have in common: options that go together, and a setting that an option overrides."""
 
+import math
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
+
+import click
+
+from pipeline.settings import Paths, Settings, load
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 Decorator: TypeAlias = Callable[[_F], _F]
+
+
+class Finite(click.FloatRange):
+    """A number with or without bounds that is neither infinite nor nan: each comparison with nan is false."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number, or fail as click's own types do."""
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return found
 
 
 def combine_options(*parameters: Decorator[Any]) -> Decorator[Any]:
@@ -16,3 +34,11 @@ def combine_options(*parameters: Decorator[Any]) -> Decorator[Any]:
         return command
 
     return add
+
+
+def load_with_source(env_dir: Path, source: str | None) -> tuple[Settings, Paths]:
+    """Read the settings, with the source kind of the command line laid over them."""
+    environ = dict(os.environ)
+    if source is not None:
+        environ["TURNOUT_SOURCE__KIND"] = source
+    return load(env_dir, environ)

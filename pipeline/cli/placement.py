@@ -1,7 +1,6 @@
-"""The commands that place games on groups: `turnout groups propose` and `drain`; hooked in by `group_commands`."""
+"""The commands that place games on groups: `turnout groups propose` and `drain`, and `turnout games priority`."""
 
 import json
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,13 +8,15 @@ from typing import Any
 import click
 
 from pipeline.actor import current_user
-from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
+from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
 from pipeline.control.placement.planner import MOST_EVENED, Placed, Placement, catch_up_seconds, lines_of, proposed
+from pipeline.control.roles import permitted
 from pipeline.settings import load
-from pipeline.store.placing import GroupLoad
+from pipeline.store.placing import PRIORITIES, GroupLoad
+from pipeline.terminal import say
 
 
-@click.command()
+@click.command("propose")
 @asking
 @click.option("--apply", "do_it", is_flag=True, help="Ask for the moves, as one operation.")
 @click.option(
@@ -27,20 +28,22 @@ def propose(env_dir: Path, do_it: bool, most: int, how: SubmitOptions) -> None:
     from pipeline.control.operations import moves
     from pipeline.store.assignments import read_assignments, read_group_drivers
     from pipeline.store.engine import open_store
+    from pipeline.store.leases import store_time
     from pipeline.store.loads import read_loads
 
     settings, paths = load(env_dir)
-    engine, now = open_store(settings, paths), time.time()
-    there, loads = read_assignments(engine), read_loads(engine, now, settings.placement.most_games)
+    engine = open_store(settings, paths)
+    now = store_time(engine)
+    there, loads = read_assignments(engine), read_loads(engine, now, settings.placement.max_games_per_group)
     placed, even = proposed(loads, most)
     trigger = settings.demux.trigger_seconds
     if not do_it or how.dry_run:
         told = _as_dict(placed, even, trigger)
         for line in [json.dumps(told)] if how.as_json else lines_of(placed, even, trigger):
-            click.echo(line)
+            say(line)
         return
     for line in lines_of(placed, even, trigger):
-        click.echo(line, err=True)
+        say(line, err=True)
     # Who waits for its first group gets it from the controller, and from ingest: that is no move.
     wanted = {each.game_key: each.target for each in (*placed.placements, *even.placements) if each.source is not None}
     plan = moves.plan(wanted, there, read_group_drivers(engine), now, loads)
@@ -48,7 +51,7 @@ def propose(env_dir: Path, do_it: bool, most: int, how: SubmitOptions) -> None:
     submit_and_wait(settings, engine, plan.intent(current_user(), how.reason), lines, how)
 
 
-@click.command()
+@click.command("drain")
 @click.argument("group")
 @asking
 def drain(env_dir: Path, group: str, how: SubmitOptions) -> None:
@@ -56,15 +59,36 @@ def drain(env_dir: Path, group: str, how: SubmitOptions) -> None:
     from pipeline.control.operations import drains, moves
     from pipeline.store.assignments import read_assignments, read_group_drivers
     from pipeline.store.engine import open_store
+    from pipeline.store.leases import store_time
     from pipeline.store.loads import read_loads
 
     settings, paths = load(env_dir)
-    engine, now = open_store(settings, paths), time.time()
+    engine = open_store(settings, paths)
+    now = store_time(engine)
     there, groups = read_assignments(engine), read_group_drivers(engine)
-    loads = read_loads(engine, now, settings.placement.most_games)
+    loads = read_loads(engine, now, settings.placement.max_games_per_group)
     plan = drains.drain(group, there, groups, now, loads)
     lines = moves.rendered(plan, there, loads, settings.demux.trigger_seconds)
     submit_and_wait(settings, engine, plan.intent(current_user(), how.reason), lines, how)
+
+
+@click.command("priority")
+@click.argument("games", nargs=-1, required=True)
+@click.argument("priority", type=click.Choice(PRIORITIES))
+@click.option("--reason", required=True, help="Why, for those who ask later.")
+def priority(env_dir: Path, games: tuple[str, ...], priority: str, reason: str) -> None:
+    """Give GAMES (names or keys) a priority, by which scarce capacity is shared; nobody moves by it."""
+    from pipeline.store.engine import open_store
+    from pipeline.store.games import known_games
+    from pipeline.store.priorities import set_priority
+
+    settings, paths = load(env_dir)
+    engine = open_store(settings, paths)
+    actor = permitted(settings, engine, "set a priority")
+    before = set_priority(engine, keys_of(games, known_games(engine)), priority, actor, reason)
+    for key, was in sorted(before.items()):
+        say(f"{key}: {was} → {priority}")
+    say(f"{len(before)} changed. `turnout groups propose` shows what should move.")
 
 
 def _as_dict(placed: Placed, even: Placed, trigger_seconds: float) -> dict[str, Any]:

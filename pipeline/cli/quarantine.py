@@ -1,7 +1,4 @@
-"""The commands of what was refused or lost: `turnout quarantine …` and `turnout stream accept-gap`.
-
-`cli.main` takes them in and adds `--env-dir`.
-"""
+"""The commands of what was refused or lost: `turnout quarantine …` and `turnout stream accept-gap`."""
 
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +8,7 @@ import click
 
 from pipeline.cli.options import combine_options
 from pipeline.errors import Refused
+from pipeline.terminal import say, say_lines
 
 
 def moment(text: str) -> datetime:
@@ -33,12 +31,7 @@ _selection = combine_options(
 """Chooses rows of quarantine."""
 
 
-@click.group()
-def quarantine() -> None:
-    """The rows that were refused, and their way back."""
-
-
-@quarantine.command("list")
+@click.command("list")
 @_selection
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Most lines to print.")
 def list_quarantine(
@@ -52,10 +45,10 @@ def list_quarantine(
     desk = CommandContext(env_dir)
     with opened(desk.paths, desk.known, desk.selection(game, reason, since, until)) as found:
         counts, (rows, lines) = found.counts(limit), found.totals()
-    click.echo(report.counts_as_json(counts, rows) if as_json else report.render_counts(counts, rows, lines))
+    say_lines(report.counts_as_json(counts, rows) if as_json else report.render_counts(counts, rows, lines))
 
 
-@quarantine.command("show")
+@click.command("show")
 @_selection
 @click.option(
     "--rows", "limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Most rows to print."
@@ -75,7 +68,7 @@ def show_quarantine(
     desk = CommandContext(env_dir)
     with opened(desk.paths, desk.known, desk.selection(game, reason, since, until)) as found:
         rows, (total, _) = found.rows(limit, most_bytes), found.totals()
-    click.echo(report.rows_as_json(rows, total) if as_json else report.render_rows(rows, total))
+    say_lines(report.rows_as_json(rows, total) if as_json else report.render_rows(rows, total))
 
 
 @click.command("accept-gap")
@@ -92,7 +85,7 @@ def accept_gap(env_dir: Path, game: str, reason: str) -> None:
     actor = permitted(desk.settings, desk.engine, "accept a gap")
     known, schemas = find(game, desk.known), desk.registry.snapshot()
     done = accept(desk.paths, desk.environment, desk.engine, schemas, known, actor, reason)
-    click.echo(report.render_accepted(done))
+    say(report.render_accepted(done))
 
 
 class CommandContext:

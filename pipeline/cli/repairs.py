@@ -1,11 +1,7 @@
-"""The commands that repair: `turnout repair …`. Each asks for an operation, which the controller does.
-
-`cli.main` takes them in and adds `--env-dir`.
-"""
+"""The commands that repair: `turnout repair …`. Each asks for an operation, which the controller does."""
 
 import json
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -21,42 +17,43 @@ from pipeline.cli.steering import deciding
 from pipeline.control.capabilities import Capability
 from pipeline.errors import Refused
 from pipeline.settings import Paths, load
+from pipeline.terminal import say, say_lines
 
 
-@click.group()
-def repair() -> None:
-    """Repairs of single games, ordered by how much they touch."""
-
-
-@repair.command("options")
+@click.command("actions")
 @click.argument("game")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
-def options(env_dir: Path, game: str, as_json: bool) -> None:
+def actions(env_dir: Path, game: str, as_json: bool) -> None:
     """Tell what can be done for GAME (its exact name or its key) now, and why not, the gentlest first."""
     from pipeline.control.capabilities import capabilities, read_facts
     from pipeline.repair.game import known_names
     from pipeline.store.engine import open_store
+    from pipeline.store.leases import store_time
 
     settings, paths = load(env_dir)
     engine = open_store(settings, paths)
     (key,) = keys_of((game,), known_names(engine))
-    found = capabilities(read_facts(engine, paths, key, time.time()))
+    found = capabilities(read_facts(engine, paths, key, store_time(engine)))
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in found]))
+        say(json.dumps([asdict(each) for each in found]))
         return
     for each in found:
         for line in _told(each):
-            click.echo(line)
+            say(line)
 
 
-repair.add_command(
-    deciding("retry", "Let streams of GAMES that were parked, or wait after a failure, run again at once.")
-)
+retry = deciding("retry", "Let streams of GAMES that were parked, or wait after a failure, run again at once.")
 
 
-@repair.command("replay")
+@click.command("replay")
 @click.argument("games", nargs=-1)
-@click.option("--refused-for", metavar="REASON", help="Only rows refused for it, see `turnout quarantine list`.")
+@click.option(
+    "--refused-for",
+    "--quarantine-reason",
+    "refused_for",
+    metavar="REASON",
+    help="Only rows refused for it, see `turnout quarantine list`.",
+)
 @click.option("--since", type=moment, metavar="TIME", help="Only first seen at or after this time (ISO 8601).")
 @click.option("--until", type=moment, metavar="TIME", help="Only first seen before this time.")
 @asking
@@ -85,7 +82,7 @@ def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: An
     submit_and_wait(settings, engine, intent, repairs.rendered("replay", facts, choice), how)
 
 
-@repair.command("dedupe")
+@click.command("dedupe")
 @click.argument("games", nargs=-1, required=True)
 @asking
 def dedupe(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
@@ -106,11 +103,11 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     doubled = {each.game_key: facts[each.game_key] for each in found if each.removed}
     if undecided and not doubled:
         raise Refused(" ".join(undecided))
-    intent = dedupes.intent(doubled, current_user(), how.reason)
+    intent = dedupes.intent(doubled, current_user(), how.reason, found)
     submit_and_wait(settings, engine, intent, dedupes.rendered(found), how, left_out=undecided)
 
 
-@repair.command("rebuild")
+@click.command("rebuild")
 @click.argument("games", nargs=-1, required=True)
 @asking
 def rebuild(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
@@ -129,13 +126,10 @@ def rebuild(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     submit_and_wait(settings, engine, intent, repairs.rendered("rebuild", facts), how)
 
 
-for _command in (
-    deciding(
-        "retire", "Take GAMES (names or keys) from their groups until they are restored; their rows stay in bronze."
-    ),
-    deciding("restore", "Give retired GAMES a group again; they catch up from their tables' cursors."),
-):
-    repair.add_command(_command)
+retire = deciding(
+    "retire", "Take GAMES (names or keys) from their groups until they are restored; their rows stay in bronze."
+)
+restore = deciding("restore", "Give retired GAMES a group again; they catch up from their tables' cursors.")
 
 
 def _tried(
@@ -150,7 +144,7 @@ def _tried(
 
     chosen = repairs.selection(choice, known)
     done = replay_all(paths, environment, LocalRegistry(engine).snapshot(), known, chosen, dry_run=True)
-    click.echo(report.replays_as_json(done) if as_json else report.render_replays(done, dry_run=True))
+    say_lines(report.replays_as_json(done) if as_json else report.render_replays(done, dry_run=True))
     return 1 if any(each.error for each in done) else 0
 
 

@@ -1,4 +1,4 @@
-"""The commands `turnout schemas …`; `cli.main` takes them in and adds `--env-dir`."""
+"""The commands `turnout schemas …`."""
 
 import sys
 from pathlib import Path
@@ -7,6 +7,7 @@ import click
 
 from pipeline.cli.options import combine_options
 from pipeline.settings import load
+from pipeline.terminal import say
 
 _schema = combine_options(
     click.option("--game", required=True, help="The game's exact name."),
@@ -17,12 +18,7 @@ _schema = combine_options(
 """Says which schema a game is to have, and what may change for it."""
 
 
-@click.group()
-def schemas() -> None:
-    """The schemas games may use."""
-
-
-@schemas.command("plan")
+@click.command("plan")
 @_schema
 def plan_schema(env_dir: Path, game: str, message: str, policies: tuple[str, ...], descriptor_set: Path) -> None:
     """Show what `schemas register` would do with a schema, and change nothing."""
@@ -35,11 +31,11 @@ def plan_schema(env_dir: Path, game: str, message: str, policies: tuple[str, ...
     checked = Registration(game, message, descriptor_set.read_bytes(), parse_policies(policies))
     plan = LocalRegistry(open_store(settings, paths)).plan(checked)
     for line in rendered(plan):
-        click.echo(line)
+        say(line)
     sys.exit(1 if plan.refused else 0)
 
 
-@schemas.command("register")
+@click.command("register")
 @_schema
 @click.option("--plan-hash", help="Register only if the plan is still the one with this hash.")
 def register_schema(
@@ -61,10 +57,10 @@ def register_schema(
     with audit.acting(engine, audit.Act(actor, "register a schema", (f"game:{game_key(game)}",), detail=detail)):
         (done,) = LocalRegistry(engine).register_many([checked])
     said = "registered" if done.new else "was registered already"
-    click.echo(f"schema id {done.schema_id}: version {done.version} of {game!r} {said}")
+    say(f"schema id {done.schema_id}: version {done.version} of {game!r} {said}")
 
 
-@schemas.command("list")
+@click.command("list")
 def list_schemas(env_dir: Path) -> None:
     """List every game's schema versions with their ids."""
     from pipeline.store.engine import open_store
@@ -72,4 +68,4 @@ def list_schemas(env_dir: Path) -> None:
 
     settings, paths = load(env_dir)
     for game, version, schema_id, message in registered(open_store(settings, paths)):
-        click.echo(f"{schema_id:>6}  {message}  v{version}  {game!r}")
+        say(f"{schema_id:>6}  {message}  v{version}  {game!r}")

@@ -1,8 +1,7 @@
-"""The command `turnout status`; `cli.main` takes it in and adds `--env-dir`."""
+"""The command `turnout status`."""
 
 import json
 import sys
-import time
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -11,75 +10,94 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
+from pipeline.health.judgement import DriverState, Judgement
 from pipeline.settings import load
+from pipeline.store.fleet import Fleet, GameRow, read_fleet
+from pipeline.terminal import say
 
 
-@click.command()
+@click.command("status")
 @click.option("--all", "show_all", is_flag=True, help="Print every game, not only those in trouble.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with every game.")
 def status(env_dir: Path, show_all: bool, as_json: bool) -> None:
-    """Tell how it all is: drivers, games and operations; exit code 1 where a person should look."""
+    """Print how drivers, games and operations are; exit code 1 where a person should look."""
     from pipeline.store.engine import open_store
 
-    told = _told(open_store(*load(env_dir)), time.time())
+    settings, paths = load(env_dir)
+    found = _read(open_store(settings, paths), settings.metrics.heartbeat_seconds)
     if as_json:
-        click.echo(json.dumps(told))
+        say(json.dumps(found))
     else:
-        for line in _lines(told, show_all=show_all):
-            click.echo(line)
-    sys.exit(0 if told["well"] else 1)
+        for line in _lines(found, show_all=show_all):
+            say(line)
+    sys.exit(0 if found["healthy"] else 1)
 
 
-def _told(engine: Engine, now: float) -> dict[str, Any]:
-    from pipeline.store.fleet import read_fleet
+def _read(engine: Engine, heartbeat_seconds: float) -> dict[str, Any]:
     from pipeline.store.operations import list_operations
 
-    fleet, operations = read_fleet(engine, now), list_operations(engine, only_open=True, limit=1_000)
-    silent = {(each.kind, each.name): each.silence(now) for each in fleet.drivers}
-    drivers = [
-        _driver(each.kind, each.name, each.state, silent[each.kind, each.name], each.error) for each in fleet.drivers
-    ]
-    carrying = {row.group for row in fleet.rows if row.group is not None and ("group", row.group) not in silent}
-    drivers += [_driver("group", name, None, "its driver was never started", None) for name in sorted(carrying)]
+    fleet = read_fleet(engine, heartbeat_seconds=heartbeat_seconds)
+    operations = list_operations(engine, only_open=True, limit=1_000)
+    stuck = [asdict(each) for each in operations if each.state == "needs_human"]
+    judgement = fleet.judgement
+    drivers = [_driver(fleet, each) for each in judgement.drivers]
     games = [
         {
             "game_key": row.game_key, "game": row.game, "group": row.group, "status": row.verdict.status,
-            "why": row.verdict.reason or (row.told.last_error if row.told is not None else None),
+            "cause": _cause(row), "why": _cause(row),
             "lag_seconds": row.live.backlog_age_seconds if row.live is not None else None,
             "in_trouble": row.in_trouble,
         }
         for row in fleet.rows
     ]  # fmt: skip
-    waiting = [asdict(each) for each in operations if each.state == "needs_human"]
-    ingest = any(each.kind == "ingest" and silent[each.kind, each.name] is None for each in fleet.drivers)
-    well = ingest and not waiting and not any(each["trouble"] or each["error"] for each in drivers)
-    well = well and not any(row.in_trouble for row in fleet.rows)
     return {
-        "well": well, "at": now, "drivers": drivers, "games": games, "needs_human": waiting,
-        "open_operations": len(operations), "newest_bronze_seq": fleet.newest_bronze_seq,
+        **describe(judgement), "well": judgement.healthy, "at": fleet.read_at, "drivers": drivers,
+        "games": games, "needs_human": stuck, "open_operations": len(operations),
+        "newest_bronze_seq": fleet.newest_bronze_seq,
         "source_clock": fleet.source_clock, "latency_measured_from": fleet.latency_start,
     }  # fmt: skip
 
 
-def _driver(kind: str, name: str, state: str | None, trouble: str | None, error: str | None) -> dict[str, str | None]:
-    return {"kind": kind, "name": name, "state": state, "trouble": trouble, "error": error}
+def describe(judgement: Judgement) -> dict[str, Any]:
+    """Return the verdict on the whole fleet as JSON; problems of single streams are in the list of games."""
+    return {
+        "healthy": judgement.healthy,
+        "headline": judgement.headline,
+        "problems": [asdict(each) for each in judgement.problems if each.kind != "stream"],
+    }
 
 
-def _lines(told: dict[str, Any], *, show_all: bool) -> list[str]:
-    lines = ["all is well" if told["well"] else "a person should look"]
-    if not any(each["kind"] == "ingest" for each in told["drivers"]):
-        lines.append("ingest was never started")
-    for each in told["drivers"]:
-        said = "; ".join(text for text in (each["trouble"], each["error"]) if text)
-        lines.append(f"{each['kind']} {each['name']}: {each['state'] or 'unknown'}{f' ({said})' if said else ''}")
-    counts = Counter(each["status"] for each in told["games"])
-    lines.append(f"{len(told['games'])} games: " + (", ".join(f"{counts[name]} {name}" for name in counts) or "none"))
+def _cause(row: GameRow) -> str | None:
+    return row.verdict.reason or (row.told.last_error if row.told is not None else None)
+
+
+def _driver(fleet: Fleet, state: DriverState) -> dict[str, str | None]:
+    """Return a driver's judged state and why; `trouble` and `error` are what scripts have read so far."""
+    reported = fleet.driver(state.kind, state.name)
+    live = state.liveness
+    return {
+        "kind": state.kind, "name": state.name, "state": live.state, "reason": live.reason,
+        "trouble": live.reason or live.state if state.is_problem else None,
+        "error": reported.error if reported is not None else None,
+    }  # fmt: skip
+
+
+def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
+    lines = [found["headline"]]
     lines += [
-        f"  {each['status']:<12} {each['game_key']:<54} in group {each['group']}: {each['why'] or 'no reason reported'}"
-        for each in told["games"]
+        f"{each['kind']} {each['name']}: {each['state'].replace('_', ' ')}"
+        f"{' (' + each['reason'] + ')' if each['reason'] else ''}"
+        for each in found["drivers"]
+    ]
+    lines += [f"  {each['text']}" for each in found["problems"] if each["kind"] == "controller"]
+    counts = Counter(each["status"] for each in found["games"])
+    lines.append(f"{len(found['games'])} games: " + (", ".join(f"{counts[name]} {name}" for name in counts) or "none"))
+    lines += [
+        f"  {each['status']:<12} {each['game_key']:<54} in group {each['group']}: {each['cause'] or 'none reported'}"
+        for each in found["games"]
         if show_all or each["in_trouble"]
     ]
-    lines.append(f"latency is measured from {told['latency_measured_from']}")
-    lines.append(f"{told['open_operations']} open operations, {len(told['needs_human'])} need a person")
-    lines += [f"  {each['operation_id'][:8]} {each['kind']}: {each['outcome']}" for each in told["needs_human"]]
+    lines.append(f"latency is measured from {found['latency_measured_from']}")
+    lines.append(f"{found['open_operations']} open operations, {len(found['needs_human'])} need a person")
+    lines += [f"  {each['operation_id'][:8]} {each['kind']}: {each['outcome']}" for each in found["needs_human"]]
     return lines

@@ -1,17 +1,14 @@
-"""The commands that steer: `turnout controller`, `move`, `pause`, `resume`, `ops` and `audit`.
-
-`cli.main` takes them in and adds `--env-dir`.
-"""
+"""The commands that steer: `turnout controller`, `stream own-query`, `move`, `pause`, `resume`, `ops` and `audit`."""
 
 import json
 import os
 import sys
-import time
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
 import click
+from sqlalchemy import Engine
 
 from pipeline.actor import current_user
 from pipeline.cli.operation_options import (
@@ -23,20 +20,18 @@ from pipeline.cli.operation_options import (
     moment,
     step_line,
     submit_and_wait,
+    unchanged,
 )
-from pipeline.control.roles import current, require
+from pipeline.control.roles import permitted
 from pipeline.names import plain
 from pipeline.settings import load
+from pipeline.store.operations import Operation
+from pipeline.terminal import say
 
 _DAY = click.DateTime(["%Y-%m-%d"])
 
 
-@click.group()
-def controller() -> None:
-    """The process that carries out operations."""
-
-
-@controller.command("run")
+@click.command("run")
 @click.option("--stop-groups", is_flag=True, help="When it is stopped, stop the groups it runs as well.")
 def run_controller(env_dir: Path, stop_groups: bool) -> None:
     """Run the controller until it is stopped: it carries out operations and runs the groups with a backend."""
@@ -46,7 +41,7 @@ def run_controller(env_dir: Path, stop_groups: bool) -> None:
     os._exit(code)  # a repair may go on in a thread for hours; another controller begins it anew
 
 
-@click.command()
+@click.command("move")
 @click.argument("games", nargs=-1, required=True)
 @asking
 @click.option("--to", "group", required=True, help="The cluster group to move them to.")
@@ -55,11 +50,13 @@ def move(env_dir: Path, games: tuple[str, ...], group: str, how: SubmitOptions) 
     from pipeline.control.operations import moves
     from pipeline.store.assignments import read_assignments, read_group_drivers
     from pipeline.store.engine import open_store
+    from pipeline.store.leases import store_time
     from pipeline.store.loads import read_loads
 
     settings, paths = load(env_dir)
-    engine, now = open_store(settings, paths), time.time()
-    there, loads = read_assignments(engine), read_loads(engine, now, settings.placement.most_games)
+    engine = open_store(settings, paths)
+    now = store_time(engine)
+    there, loads = read_assignments(engine), read_loads(engine, now, settings.placement.max_games_per_group)
     wanted = dict.fromkeys(keys_of(games, {key: seat.game for key, seat in there.items()}), group)
     plan = moves.plan(wanted, there, read_group_drivers(engine), now, loads)
     lines = moves.rendered(plan, there, loads, settings.demux.trigger_seconds)
@@ -97,12 +94,27 @@ pause = deciding("pause", "Let nothing more into the tables of GAMES (names or k
 resume = deciding("resume", "Let paused streams of GAMES go on; they catch up from their tables' cursors.")
 
 
-@click.group()
-def ops() -> None:
-    """Operations: what was requested, and its progress."""
+@click.command("own-query")
+@click.argument("game")
+@click.argument("wanted", type=click.Choice(["on", "off"]))
+def own_query(env_dir: Path, game: str, wanted: str) -> None:
+    """Give GAME a streaming query of its own, or take it back into its group's pass."""
+    from pipeline.control.roles import permitted
+    from pipeline.repair.game import find
+    from pipeline.store import audit
+    from pipeline.store.engine import open_store
+    from pipeline.store.games import known_games
+    from pipeline.store.stream_control import ask
+
+    settings, paths = load(env_dir)
+    engine = open_store(settings, paths)
+    actor = permitted(settings, engine, "set an own query")
+    key = find(game, known_games(engine)).key
+    with audit.acting(engine, audit.Act(actor, "set an own query", (f"game:{key}",), detail={"own_query": wanted})):
+        ask(engine, key, actor, own_query=wanted == "on")
 
 
-@ops.command("list")
+@click.command("list")
 @click.option("--open", "only_open", is_flag=True, help="Only those that have not ended.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Most to print.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -113,13 +125,13 @@ def list_operations(env_dir: Path, only_open: bool, limit: int, as_json: bool) -
 
     found = list_operations(open_store(*load(env_dir)), only_open=only_open, limit=limit)
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in found]))
+        say(json.dumps([asdict(each) for each in found]))
         return
     for each in found:
-        click.echo(line(each))
+        say(line(each))
 
 
-@ops.command("show")
+@click.command("show")
 @click.argument("operation")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show_operation(env_dir: Path, operation: str, as_json: bool) -> None:
@@ -132,66 +144,80 @@ def show_operation(env_dir: Path, operation: str, as_json: bool) -> None:
     found = find(engine, operation)
     journal = steps(engine, found.operation_id)
     if as_json:
-        click.echo(json.dumps(as_dict(found, journal)))
+        say(json.dumps(as_dict(found, journal)))
         return
-    click.echo(line(found))
+    say(line(found))
     for each in (f"targets: {', '.join(found.targets)}", f"reason: {found.reason or 'none given'}"):
-        click.echo(plain(each))
+        say(plain(each))
     for step in journal:
-        click.echo(step_line(step))
+        say(step_line(step))
 
 
-@ops.command("resume")
+def _permitted_on(env_dir: Path, operation: str, act: str) -> tuple[Engine, Operation, str]:
+    """Return the control store, an operation in it, and who acts on it, where they have the role for the act."""
+    from pipeline.store.engine import open_store
+    from pipeline.store.operations import operation as find
+
+    settings, paths = load(env_dir)
+    engine = open_store(settings, paths)
+    actor = permitted(settings, engine, act)
+    return engine, find(engine, operation), actor
+
+
+@click.command("resume")
 @click.argument("operation")
 @click.option("--reason", help="Why, for those who ask later.")
 def resume_operation(env_dir: Path, operation: str, reason: str | None) -> None:
     """Let OPERATION, which needs a person, go on where it was."""
     from pipeline.control.operations.executor import resume
-    from pipeline.store.engine import open_store
-    from pipeline.store.operations import operation as find
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    require(current(settings, engine), current_user(), "resume operation")
-    click.echo(line(resume(engine, find(engine, operation), current_user(), reason or "")))
+    engine, found, actor = _permitted_on(env_dir, operation, "resume operation")
+    with unchanged():
+        say(line(resume(engine, found, actor, reason or "")))
 
 
-@ops.command("close")
+@click.command("close")
 @click.argument("operation")
 @click.option("--reason", required=True, help="What was found, and done about it.")
 def close_operation(env_dir: Path, operation: str, reason: str) -> None:
     """End OPERATION, which needs a person, after you have dealt with it."""
     from pipeline.control.operations.executor import close
-    from pipeline.store.engine import open_store
-    from pipeline.store.operations import operation as find
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    require(current(settings, engine), current_user(), "close")
-    click.echo(line(close(engine, find(engine, operation), current_user(), reason)))
+    engine, found, actor = _permitted_on(env_dir, operation, "close")
+    with unchanged():
+        say(line(close(engine, found, actor, reason)))
 
 
-@ops.command("undo")
+@click.command("cancel")
+@click.argument("operation")
+@click.option("--reason", required=True, help="Why it is not to be done.")
+def cancel_operation(env_dir: Path, operation: str, reason: str) -> None:
+    """End OPERATION before it is done, where nothing was begun or where it only waits."""
+    from pipeline.control.controller import KINDS
+    from pipeline.control.operations.executor import cancel
+
+    engine, found, actor = _permitted_on(env_dir, operation, "cancel")
+    with unchanged():
+        say(line(cancel(engine, KINDS, found, actor, reason)))
+
+
+@click.command("undo")
 @click.argument("operation")
 @asking
 def undo_operation(env_dir: Path, operation: str, how: SubmitOptions) -> None:
     """Ask for the inverse of OPERATION, checked like any other; for 24 hours after it."""
     from pipeline.control.controller import undo
     from pipeline.store.engine import open_store
+    from pipeline.store.leases import store_time
     from pipeline.store.operations import operation as find
 
     settings, paths = load(env_dir)
-    engine, most = open_store(settings, paths), settings.placement.most_games
-    intent, lines = undo(engine, find(engine, operation), current_user(), how.reason, time.time(), most)
+    engine, most = open_store(settings, paths), settings.placement.max_games_per_group
+    intent, lines = undo(engine, find(engine, operation), current_user(), how.reason, store_time(engine), most)
     submit_and_wait(settings, engine, intent, lines, how)
 
 
-@click.group()
-def audit() -> None:
-    """The audit log: who did what."""
-
-
-@audit.command("list")
+@click.command("list")
 @click.option("--since", type=_DAY, metavar="DAY", help="From this day on, like 2026-01-31 (UTC).")
 @click.option("--until", type=_DAY, metavar="DAY", help="Up to this day.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
@@ -203,15 +229,15 @@ def list_audit(env_dir: Path, since: datetime | None, until: datetime | None, as
     days = (since.date().isoformat() if since else "", until.date().isoformat() if until else "9999")
     for each in entries(open_store(*load(env_dir)), *days):
         if as_json:
-            click.echo(json.dumps(asdict(each)))
+            say(json.dumps(asdict(each)))
             continue
         ended = f" {each.outcome}" if each.outcome else ""
         about = ", ".join(each.targets)
         did = f"{each.actor:<12} {each.action} {each.phase}{ended}"
-        click.echo(plain(f"{moment(each.at)}  {each.place:<16} {did}  {about}"))
+        say(plain(f"{moment(each.at)}  {each.place:<16} {did}  {about}"))
 
 
-@audit.command("verify")
+@click.command("verify")
 @click.option("--expect", metavar="HASH", help="A hash that an earlier look has printed: it must still be there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify_audit(env_dir: Path, expect: str | None, as_json: bool) -> None:
@@ -221,14 +247,12 @@ def verify_audit(env_dir: Path, expect: str | None, as_json: bool) -> None:
 
     verdict = verify(open_store(*load(env_dir)), expect)
     if as_json:
-        click.echo(json.dumps({**asdict(verdict), "intact": verdict.intact}))
+        say(json.dumps({**asdict(verdict), "intact": verdict.intact}))
     else:
         for defect in verdict.defects:
-            click.echo(plain(defect))
+            say(plain(defect))
         for each in verdict.unended:
             begun = f"{each.place}: {each.actor} began to {each.action} {', '.join(each.targets)}"
-            click.echo(plain(f"{begun}; no end recorded"))
-        click.echo(
-            f"{verdict.entries} entries, {'intact' if verdict.intact else 'NOT intact'}; newest hash {verdict.head}"
-        )
+            say(plain(f"{begun}; no end recorded"))
+        say(f"{verdict.entries} entries, {'intact' if verdict.intact else 'NOT intact'}; newest hash {verdict.head}")
     sys.exit(0 if verdict.intact else 1)

@@ -11,12 +11,12 @@ from typing import Final, Literal
 from sqlalchemy import Engine
 
 from pipeline.errors import Refused
+from pipeline.health.liveness import silence
 from pipeline.names import GameKey
 from pipeline.repair.game import Game, known_names
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.settings import Paths
 from pipeline.store.assignments import read_assignments, read_group_drivers
-from pipeline.store.fleet import silence
 from pipeline.store.games import registered_keys
 from pipeline.store.operations import last_durations, open_by_target
 from pipeline.store.stream_control import StreamControl, decided
@@ -214,7 +214,7 @@ def _obstacle_to_replay(facts: Facts) -> str | None:
     if set(facts.quarantined) == {_KILLS_WORKER} and facts.rows.reason is None:
         return (
             "All its rows in quarantine have killed a worker, and may kill the controller: only "
-            "`turnout repair replay --refused-for kills_worker` takes them."
+            "`turnout repair replay --quarantine-reason kills_worker` takes them."
         )
     return None
 

@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import extensions
+from pipeline.control.alarms import Alarms
 from pipeline.control.operations import dedupes, groups, isolation, moves, pauses, repairs, retirement
 from pipeline.control.operations.executor import ControlContext, Extension, require_undoable, tick
 from pipeline.control.processes.backends import Local
@@ -62,7 +63,7 @@ def run(
 ) -> int:
     """Run until SIGTERM or SIGINT; return the exit code. The groups it runs go on, or end with it by `stop_groups`.
 
-    The code is 1 where they should have ended and go on, since the control store does not answer.
+    The code is 1 where they should have ended and go on, since the control store does not answer or one is frozen.
     Its lease keeps a second controller from running for nothing; two would do no harm. `driver` is the command line
     that drives a group, `turnout groups run` where None.
 
@@ -74,13 +75,14 @@ def run(
     world = ControlContext(settings, engine, paths)
     backend = Local(paths.logs, driver or _driver(paths), os.environ)
     supervisor = Supervisor(engine, {"local": backend}, partial(_in_hand, paths))
-    reliever = Evacuator(engine, settings.placement)
+    evacuator = Evacuator(engine, settings.placement)
     with leased(engine, settings.store, "controller", "main") as lease:
         start_driver(engine, "controller", "main", None)
         beats = _Beats(engine, settings.metrics.heartbeat_seconds)
         added: list[Extension] = [make(world) for make in extensions.registered(extensions.CONTROLLER)]
         kinds = ChainMap(dict(KINDS), *(dict(each.kinds) for each in added))
-        looked_at = -math.inf
+        parts = _parts(engine, settings, supervisor, evacuator, added)
+        alarms, looked_at = Alarms(), -math.inf
         while True:
             if lease is not None:
                 lease.check()
@@ -90,11 +92,9 @@ def run(
                     wait = _BUSY_SECONDS
                 if time.monotonic() - looked_at >= _QUIET_SECONDS:
                     looked_at = time.monotonic()
-                    assign_waiting(engine, settings.placement.most_games)  # games that fitted nowhere when they came
-                    supervisor.tick()
-                    reliever.tick(supervisor.seen, supervisor.alarm, supervisor.looked_at)
-                    alarms = [supervisor.alarm, reliever.alarm, *(each.tick() for each in added)]
-                    beats.beat(next((each for each in alarms if each is not None), None))
+                    for part, act in parts.items():
+                        alarms.run(part, act)
+                    beats.beat(alarms.text)
             except SQLAlchemyError as error:
                 _log.warning("the control store is away, operations and groups wait: %s", error)
             if stop.wait(wait):
@@ -133,9 +133,35 @@ def undo(
     return pauses.intent(kind, facts, actor, reason, done.operation_id), pauses.rendered(kind, facts, there)
 
 
+def _parts(
+    engine: Engine, settings: Settings, supervisor: Supervisor, evacuator: Evacuator, added: Sequence[Extension]
+) -> dict[str, Callable[[], Sequence[str]]]:
+    """Return what the controller does at each look, by name; each returns what alarms."""
+
+    def place() -> Sequence[str]:
+        assign_waiting(engine, settings.placement.max_games_per_group)  # games that fitted nowhere when they came
+        return ()
+
+    def supervise() -> Sequence[str]:
+        supervisor.tick()
+        return supervisor.alarms
+
+    def evacuate() -> Sequence[str]:
+        evacuator.tick(supervisor.seen, supervisor.mass_failure, supervisor.looked_at)
+        return evacuator.alarms
+
+    def extend(extension: Extension) -> Sequence[str]:
+        alarm = extension.tick()
+        return () if alarm is None else (alarm,)
+
+    others = {f"Extension {type(each).__name__}": partial(extend, each) for each in added}
+    return {"Placement": place, "Supervision": supervise, "Evacuation": evacuate, **others}
+
+
 def _end(engine: Engine, supervisor: Supervisor, *, stop_groups: bool) -> int:
     """Stop the groups where that is wished, and tell that the controller has ended; return the exit code."""
     stopped = not stop_groups
+    supervisor.frozen = {}
     with tolerate_store_outage("the groups that this controller runs go on"):
         while not stopped:
             stopped = supervisor.stop_all()
@@ -143,7 +169,9 @@ def _end(engine: Engine, supervisor: Supervisor, *, stop_groups: bool) -> int:
                 time.sleep(_BUSY_SECONDS)
     with tolerate_store_outage("the controller ends, and will be reported as silent"):
         beat(engine, "controller", "main", "stopped", None)
-    return 0 if stopped else 1
+    for alarm in supervisor.alarms if stop_groups else ():
+        _log.error("%s", alarm)
+    return 0 if stopped and not (stop_groups and supervisor.frozen) else 1
 
 
 class _Beats:

@@ -20,8 +20,8 @@ _FRESH_SECONDS: Final = 60.0
 
 _OPERATOR: Final = frozenset(
     {
-        "pause", "resume", "retry", "replay", "dedupe", "rebuild", "restart", "resume operation", "close",
-        "approve a game", "refuse a game", "register a schema", "set an own query", "accept a gap", "adopt a source",
+        "pause", "resume", "retry", "replay", "dedupe", "rebuild", "restart", "resume operation", "close", "cancel",
+        "approve a game", "reject a game", "register a schema", "set an own query", "accept a gap", "adopt a source",
     }
 )  # fmt: skip
 """What puts a stream or a group in order where it is; the rest changes who carries what and needs a mover."""
@@ -85,7 +85,12 @@ def roles_of(roles: Roles, actor: str) -> tuple[str, ...] | None:
     }
     if not any(named.values()):
         return None
-    return tuple(role for role, actors in named.items() if actor in actors)
+    return tuple(role for role, actors in named.items() if _folded(actor) in map(_folded, actors))
+
+
+def _folded(name: str) -> str:
+    """Return a name as it is compared: e-mail addresses without case, as directories do, users of a system exactly."""
+    return name.casefold() if "@" in name else name
 
 
 def require(roles: Roles, actor: str, kind: str) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from pipeline.failpoints import effect
 
@@ -27,12 +28,18 @@ def is_plain(table: DeltaTable) -> bool:
 
 
 def read_commit(table: Path, version: int) -> list[Action] | None:
-    """Return the actions of one commit, or None when there is no such commit (yet)."""
+    """Return the actions of one commit, or None when there is no such commit (yet).
+
+    Raises:
+        DeltaError: its file is damaged.
+    """
+    file = commit_file(table, version)
     try:
-        text = commit_file(table, version).read_text("utf-8")
+        return [json.loads(line) for line in json_lines(file.read_text("utf-8"))]
     except FileNotFoundError:
         return None
-    return [json.loads(line) for line in json_lines(text)]
+    except ValueError as error:  # also bytes that are no text
+        raise DeltaError(f"{file} is damaged ({error}). Put it back from a backup.") from error
 
 
 def json_lines(text: str) -> list[str]:

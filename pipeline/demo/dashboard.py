@@ -1,39 +1,51 @@
-"""How the dashboard is started on this machine: Streamlit on loopback, with the environment it shows."""
+"""How the dashboard is started on this machine: on loopback, with a URL that only the user who starts it gets."""
 
+import os
+import secrets
 import socket
-import subprocess
 import sys
-from pathlib import Path
+from typing import NoReturn
 
+from pipeline import private_files
 from pipeline.errors import Refused
 from pipeline.settings import Paths
 
-APP = Path(__file__).resolve().parents[2] / "app" / "main.py"
 HOST = "127.0.0.1"
 
 
-def command(paths: Paths, port: int) -> list[str]:
-    """Return the command line of the dashboard's process."""
-    return [
-        *(sys.executable, "-m", "streamlit", "run", str(APP)),
-        *("--server.port", str(port), "--server.address", HOST, "--server.headless", "true"),
-        *("--server.fileWatcherType", "none", "--browser.gatherUsageStats", "false"),
-        *("--", "--env-dir", str(paths.root)),
-    ]
-
-
-def serve(paths: Paths, port: int) -> int:
-    """Run the dashboard until it is stopped; return its exit code.
+def new_url(paths: Paths, port: int) -> str:
+    """Write a new token for the next dashboard, and return the URL that has it: who opens it acts as this user.
 
     Raises:
-        Refused: the port is taken.
+        Refused: the environment's folder cannot be written.
+    """
+    token = secrets.token_urlsafe(32)
+    try:
+        paths.root.mkdir(parents=True, exist_ok=True)
+        private_files.write_file(paths.dashboard_token, token)
+    except OSError as error:
+        raise Refused(
+            f"{paths.dashboard_token} cannot be written: {error.strerror}. The token of the dashboard's URL is kept "
+            "there. Make the folder writable for this user."
+        ) from error
+    return f"http://{HOST}:{port}/?token={token}"
+
+
+def command(paths: Paths, port: int) -> list[str]:
+    """Return the command line of the dashboard's process; the working folder (-P) is no place to load it from."""
+    return [sys.executable, "-P", "-m", "app.server", "--env-dir", str(paths.root), "--port", str(port)]
+
+
+def serve(paths: Paths, port: int) -> NoReturn:
+    """Become the dashboard's process, once its URL is printed: a signal reaches it, and no child is left behind.
+
+    Raises:
+        Refused: the port is taken, or the environment's folder cannot be written.
     """
     require_free_port(port, "dashboard.port")
-    print(f"Dashboard: http://{HOST}:{port}", flush=True)  # noqa: T201 - the address is this command's output
-    try:
-        return subprocess.run(command(paths, port), check=False, cwd=APP.parents[1]).returncode
-    except KeyboardInterrupt:
-        return 0
+    print(f"Dashboard: {new_url(paths, port)}", flush=True)  # noqa: T201 - the address is this command's output
+    line = command(paths, port)
+    os.execv(line[0], line)  # noqa: S606 - no shell
 
 
 def require_free_port(port: int, setting: str) -> None:

@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -25,6 +24,7 @@ from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
 from pipeline.store.games import generations, register_group, retired_games
 from pipeline.store.groups import change, read_groups
+from pipeline.terminal import say_lines
 from pipeline.verify.balance import Balance
 from pipeline.verify.balance import verify as prove
 from pipeline.verify.report import as_dict
@@ -106,13 +106,14 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
         )
         children.start("ingest", turnout("ingest", "run", *env))
         children.start("controller", turnout("controller", "run", "--stop-groups", *env))
+        url = dashboard.new_url(paths, settings.dashboard.port)
         children.start("dashboard", dashboard.command(paths, settings.dashboard.port))
         address = _start_prometheus(children, settings, paths)
         if settings.access.catalog == "embedded":
             children.start("catalog", turnout("catalog", "serve", *env))
             if not _add_people(children, stop, env):
                 return 1
-        say(f"\n  dashboard   http://{dashboard.HOST}:{settings.dashboard.port}")
+        say(f"\n  dashboard   {url}")
         say(f"  prometheus  {address}")
         say(f"  people      {', '.join(itertools.chain(*_PEOPLE.values()))}: see `./turnout grants --help`")
         say(f"  logs        {paths.logs}\n\nThe first games appear after a minute or so. Ctrl-C stops everything.")
@@ -124,7 +125,7 @@ def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
 
 def say(text: str) -> None:
     """Tell the person at the terminal; standard output is kept for the result."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 - a command's voice
+    say_lines(text, err=True)
 
 
 @contextmanager
@@ -152,7 +153,7 @@ def _kept_port(paths: Paths) -> int | None:
 
 
 def _know_group(settings: Settings, paths: Paths, name: str) -> None:
-    register_group(open_store(settings, paths), name, settings.placement.most_games)
+    register_group(open_store(settings, paths), name, settings.placement.max_games_per_group)
 
 
 def _let_controller_run(settings: Settings, paths: Paths, name: str) -> None:

@@ -51,7 +51,7 @@ class Alert:
 
 def alerts(objective_seconds: float = DEFAULT_OBJECTIVE_SECONDS) -> tuple[Alert, ...]:
     """Return all alerts, those about one game first, for a latency objective in seconds."""
-    return (*_broken_streams(), *_late_streams(f"{objective_seconds:g}"), *_processes(), *_telling())
+    return (*_broken_streams(), *_late_streams(f"{objective_seconds:g}"), *_processes(), _unhealthy(), *_telling())
 
 
 def render_rules(objective_seconds: float = DEFAULT_OBJECTIVE_SECONDS) -> str:
@@ -199,6 +199,21 @@ def _processes() -> tuple[Alert, ...]:
     )
 
 
+def _unhealthy() -> Alert:
+    """Return the alert that fires wherever `turnout status` and the dashboard say that a person should look."""
+    return Alert(
+        "TurnoutFleetUnhealthy",
+        "ticket",
+        _UNHEALTHY,
+        "2m",
+        "The fleet needs a person",
+        "{{ if eq $value 0.0 }}Nothing has judged the fleet for a minute{{ else }}`turnout status` finds problems:"
+        '{{ range query "max by (problem) (turnout_fleet_problems) > 0" }} {{ .Value }} of kind {{ .Labels.problem }};'
+        "{{ end }} {{ $value }} in all{{ end }}.",
+        _FLEET_PAGE,
+    )
+
+
 def _telling() -> tuple[Alert, ...]:
     return (
         Alert(
@@ -250,9 +265,20 @@ sum by (game) (rate(turnout_stream_rows_total[10m]))
 > 0.01"""
 
 _GROUP_SILENT: Final = """\
-time() - max by (cluster_group) (turnout_group_heartbeat_timestamp_seconds) > 120
-or on (cluster_group)
-max by (cluster_group) (max_over_time(up{job="turnout",kind!="ingest"}[2m])) == 0"""
+(
+  time() - max by (cluster_group) (turnout_group_heartbeat_timestamp_seconds) > 120
+  or on (cluster_group)
+  max by (cluster_group) (max_over_time(up{job="turnout",kind!="ingest"}[2m])) == 0
+)
+unless on (cluster_group) max by (cluster_group) (turnout_fleet_group_stopped)"""
+
+# Ingest exports the judgement: without it the fleet is unhealthy anyway, so an absent or old judgement counts as that.
+_UNHEALTHY: Final = """\
+sum(max by (problem) (turnout_fleet_problems)) > 0
+or
+0 * (time() - max(turnout_fleet_judged_timestamp_seconds) > 60)
+or
+0 * (absent(turnout_fleet_judged_timestamp_seconds) and on () (count(up{job="turnout"}) > 0))"""
 
 _INGEST_SILENT: Final = """\
 time() - max(turnout_ingest_last_commit_timestamp_seconds) > 300

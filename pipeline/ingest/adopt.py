@@ -66,8 +66,8 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
         Transient: the broker does not answer, or somebody else writes to bronze all the time.
     """
     source.check(settings.source, paths.landing)
-    described = source.describe(settings.source, paths.landing)
-    number = sources.generation(engine, described)
+    described = source.describe(settings.source)
+    number = source.known_generation(engine, settings.source, paths.landing)
     if number is None or not (paths.bronze / "_delta_log").exists():
         raise Refused(f"There is nothing to adopt: {described} was never ingested here. Start ingest.")
     bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
@@ -77,7 +77,8 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     cursors = restored.game_cursors(paths, settings.environment, engine)
     top = restored.highest(paths, engine, bronze, cursors).seq
     unread = bronze.transaction_version(batches) is None and top <= (bronze.cursor or 0)
-    if unread and found.trouble is None and not (paths.checkpoints / "ingest" / str(number)).exists():
+    recorded = sources.identity(engine, number) is not None or found.known.generation == number
+    if unread and recorded and found.trouble is None and not (paths.checkpoints / "ingest" / str(number)).exists():
         held = restored.holding_lost_rows(cursors, _losses(settings, bronze))
         return Adopted(number, found.position, (), new=False, rebuild=tuple(held))
     left = left_behind(paths.quarantine, batches)
@@ -85,6 +86,8 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     _forget(settings, paths, engine, bronze, seq, left)
     found = _find(settings, paths, engine, number, bronze)
     _refuse_loss(found.trouble, accept_loss=accept_loss)
+    if not recorded:  # read under another name before: verify compares by the id
+        sources.record_identity(engine, replace(found.known, generation=number))
     adopted = _replace(engine, described, number, found, bronze.table_id, seq)
     held = restored.holding_lost_rows(cursors, _losses(settings, bronze))
     return replace(adopted, rebuild=tuple(held))
@@ -108,7 +111,7 @@ def describe(adopted: Adopted) -> str:
         keys = " ".join(adopted.rebuild)
         lines.append("Games with rows that bronze lost wait until they are rebuilt. Start ingest, then run:")
         lines.append(f"turnout repair rebuild {keys}")
-    return "\n".join(lines)
+    return "\n".join(map(names.plain, lines))
 
 
 def describe_gap(gap: sources.AcceptedGap) -> str:
@@ -120,14 +123,14 @@ def describe_gap(gap: sources.AcceptedGap) -> str:
 
 def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze: CursorTable) -> _Finding:
     """Find out where bronze ends for a generation, and judge the source from there."""
-    known = _identity(settings, paths, engine, number, bronze)
+    seen = source_checks.observe_source(settings.source, paths.landing, None)
+    known = _identity(settings, engine, number, bronze, None if seen is None else seen.id)
     if known.bronze_id != bronze.table_id:
         raise Refused(
             f"Bronze was deleted and recreated: the id of {bronze.path} is {bronze.table_id}, it was "
             f"{known.bronze_id}. It does not say where to continue; put the old one back, or use another --env-dir."
         )
     start = identity.parse(known.start) if known.start else None
-    seen = source_checks.observe_source(settings.source, paths.landing, None)
     if seen is None:
         raise Refused(
             "The broker cannot be asked with these source.kafka_options, so what it still has is unknown. "
@@ -146,13 +149,20 @@ def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze:
     return _Finding(known, seen, position, trouble)
 
 
-def _identity(settings: Settings, paths: Paths, engine: Engine, number: int, bronze: CursorTable) -> sources.Identity:
+def _identity(
+    settings: Settings, engine: Engine, number: int, bronze: CursorTable, source_id: str | None
+) -> sources.Identity:
     """Return what was recorded of the source by the last generation of which bronze may have rows.
 
-    An older copy of bronze may end before the last adoption: what came into it then was read by a generation before.
+    It may have had another name, such as another address of its broker; its id tells. An older copy of bronze may end
+    before the last adoption: what came into it then was read by a generation before.
     """
-    ours = source.describe(settings.source, paths.landing)
-    numbers = [each for each, text, _ in sources.generations(engine) if each <= number and sources.is_of(text, ours)]
+    ours = source.describe(settings.source)
+    numbers = [
+        each
+        for each, text, its_id in sources.generations(engine)
+        if each <= number and (sources.is_of(text, ours) or (its_id is not None and its_id == source_id))
+    ]
     recorded = [sources.identity(engine, each) for each in sorted(numbers, reverse=True)]
     known = [each for each in recorded if each is not None]
     losses = _losses(settings, bronze)
@@ -171,7 +181,7 @@ def _refuse_loss(trouble: Trouble | None, *, accept_loss: bool) -> None:
 
 def _refuse_namesakes(settings: Settings, engine: Engine, bronze: CursorTable, seen: TopicSeen) -> None:
     """Refuse when bronze has rows of another cluster's topic with this name: which offsets are whose is not known."""
-    ours = source.describe(settings.source, Path())
+    ours = source.describe(settings.source)
     for number, text, source_id in sources.generations(engine):
         named_alike = text.startswith(source.describe_topic(seen.name)) and not text.startswith(ours)
         batches = names.ingest_app_id(settings.environment, number)
@@ -199,15 +209,19 @@ def _landing_position(paths: Paths, known: sources.Identity, start: Position | N
     begun = start if isinstance(start, Commits) else Commits(0)
     if begun.version is None:  # the table as it was is not read in the order of commits: the files' names tell
         every = bronze_progress.last_commit(paths.bronze, known.since_seq, {})
-        done = begun.skip | (every.files if every else frozenset())
-        if done <= landing_log.files_now(paths.landing):
+        now = landing_log.files_now(paths.landing)
+        former = landing_log.former_names(now)
+        done = begun.skip | (frozenset(former.get(name, name) for name in every.files) if every else frozenset())
+        if done <= now:
             return Commits(None, done)
     files = landing_log.files_by_commit(paths.landing)
     commit_of = {name: version for version, names in files.items() for name in names}
+    former = landing_log.former_names(commit_of)
+    commit_of |= {last_part: commit_of[name] for last_part, name in former.items()}
     last = bronze_progress.last_commit(paths.bronze, known.since_seq, commit_of)
     if last is None:
         return begun
-    done = last.files | begun.skip
+    done = frozenset(former.get(name, name) for name in last.files) | begun.skip
     if last.version >= 0:
         here = set(files[last.version])
         return Commits(last.version, done & here) if here - done else Commits(last.version + 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pipeline.delta.table import CursorTable, DataFile
 from pipeline.ingest.source_checks import forget_refused
+from pipeline.names import attempt_app_ids
 
 
 class Attempts:
@@ -18,8 +19,7 @@ class Attempts:
     def __init__(self, quarantine: CursorTable, bronze: CursorTable, batch_app: str) -> None:
         """Use the tables as they are open; the quarantine's cursor is the last batch with refused rows there."""
         self._quarantine, self._bronze = quarantine, bronze
-        self._first, self._last = places_app_ids(batch_app)
-        self._given_up = f"{batch_app}/given-up"
+        self._first, self._last, self._given_up = attempt_app_ids(batch_app)
 
     def clear(self, batch_id: int) -> None:
         """Give up the places of an attempt at this batch.
@@ -77,10 +77,5 @@ def left_behind(quarantine: Path, batch_app: str) -> tuple[int, int]:
     table = CursorTable.open(quarantine, batch_app)
     if table is None:
         return 0, 0
-    first, last = (table.transaction_version(app) or 0 for app in places_app_ids(batch_app))
+    first, last = (table.transaction_version(app) or 0 for app in attempt_app_ids(batch_app)[:2])
     return first, last
-
-
-def places_app_ids(batch_app: str) -> tuple[str, str]:
-    """Return the transaction ids of that first and last seq."""
-    return f"{batch_app}/quarantine/first", f"{batch_app}/quarantine/last"

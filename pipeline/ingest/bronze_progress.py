@@ -1,5 +1,6 @@
 """How far bronze has a source, read from bronze's own columns: the newest files first, and no more than it must."""
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -12,6 +13,7 @@ from deltalake import DeltaTable
 
 from pipeline.delta.bronze import whole
 from pipeline.delta.files import read_file
+from pipeline.delta.log import read_commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,16 @@ def last_commit(bronze: Path, since_seq: int, commits: Mapping[str, int]) -> Las
     """Return the newest landing commit with files among the rows above a seq; None when there are no landing rows.
 
     `commits` gives the commit of each file the landing table's log still has; of others, version -1 is told.
-    Reads until a file of an older commit was seen; commits are read in their order.
+    Reads until a file of an older commit was seen, and then the rest of its micro-batch: commits are read in their
+    order, but Spark reads the files of one micro-batch in any, and a large one has several seqs.
     """
     newest_of = _NewestCommit()
+    older_seq, batch_begin = -math.inf, -math.inf
     for newest, file in _newest_first(bronze, since_seq):
-        if newest < newest_of.older_seq:
+        if newest_of.older_seq > older_seq:
+            older_seq = newest_of.older_seq
+            batch_begin = _first_seq_of_batch(bronze, older_seq)
+        if newest < batch_begin:
             break
         rows = read_file(file, ["seq", "topic", "partition"])
         rows = rows.filter(pc.and_(pc.is_null(rows["partition"]), pc.greater(rows["seq"], since_seq)))
@@ -68,7 +75,7 @@ class _NewestCommit:
 
     def __init__(self) -> None:
         self.found: LastCommit | None = None
-        self.older_seq = -math.inf  # a seq with a file of an older commit: below it there is nothing newer
+        self.older_seq = -math.inf  # a seq with a file of an older commit: before its micro-batch is nothing newer
         self._seq = -math.inf
 
     def take(self, file: str, version: int, seq: int) -> None:
@@ -81,6 +88,23 @@ class _NewestCommit:
             self._seq = max(self._seq, seq)
         else:
             self.older_seq = max(self.older_seq, seq)
+
+
+def _first_seq_of_batch(bronze: Path, seq: float) -> float:
+    """Return the first seq of the micro-batch that has this one; minus infinity where bronze's log no longer tells.
+
+    A micro-batch is one commit that only adds files and moves a cursor, which no repair and no restore does.
+    """
+    version = DeltaTable(bronze).version()
+    while (actions := read_commit(bronze, version)) is not None:
+        if any("txn" in action for action in actions) and not any("remove" in action for action in actions):
+            stats = [json.loads(action["add"].get("stats") or "{}") for action in actions if "add" in action]
+            first = min((each.get("minValues", {}).get("seq", -math.inf) for each in stats), default=math.inf)
+            last = max((each.get("maxValues", {}).get("seq", math.inf) for each in stats), default=-math.inf)
+            if first <= seq <= last:
+                return float(first)
+        version -= 1
+    return -math.inf
 
 
 def _newest_first(bronze: Path, since_seq: int) -> Iterator[tuple[float, Path]]:

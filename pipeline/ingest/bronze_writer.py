@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +21,7 @@ from pipeline.contracts.wrapper import open_wrappers
 from pipeline.delta.bronze import BRONZE, SLICE_BYTES, sliced, whole
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import write_file
+from pipeline.ingest.landing_log import file_name
 from pipeline.ingest.name_sketch import sketched
 from pipeline.names import MALFORMED
 from pipeline.settings import Onboarding
@@ -46,6 +46,7 @@ class IngestJob:
     quarantine: Path
     bronze_files: int
     landing_times: Mapping[str, int] | None = None  # landing file → when it was added, microseconds; None for Kafka
+    landing: Path | None = None  # the landing table
     slice_bytes: int = SLICE_BYTES  # a larger micro-batch is several seqs: nothing holds more of it at once
 
 
@@ -64,7 +65,7 @@ def _land_slice(rows: pa.Table, job: IngestJob, earlier: Counter[str]) -> dict[s
     """Write the rows of one slice; `earlier` counts those of each landing file in the slices before."""
     order = ["topic", "partition", "offset"]
     if job.landing_times is not None:
-        rows = _placed_in_landing(rows, job.landing_times, earlier)
+        rows = _placed_in_landing(rows, job.landing_times, job.landing, earlier)
         order = ["source_time", "topic", "offset"]
     rows = rows.sort_by([(name, "ascending") for name in order]).combine_chunks()
     bronze, detail = _bronze_rows(rows, job)
@@ -72,14 +73,16 @@ def _land_slice(rows: pa.Table, job: IngestJob, earlier: Counter[str]) -> dict[s
     return _write(bronze, detail, job)
 
 
-def _placed_in_landing(rows: pa.Table, times: Mapping[str, int], earlier: Counter[str]) -> pa.Table:
+def _placed_in_landing(
+    rows: pa.Table, times: Mapping[str, int], landing: Path | None, earlier: Counter[str]
+) -> pa.Table:
     """Give landing rows their position: the file's name, the row's number in it, and when the file was added.
 
     Spark reads one file from start to end, so the number is the count so far; a file that has left the landing table
     since has no known time.
     """
     files = whole(rows.column("topic")).dictionary_encode()
-    names = [unquote(uri.rsplit("/", 1)[-1]) for uri in files.dictionary.to_pylist()]
+    names = [file_name(uri, landing) for uri in files.dictionary.to_pylist()]
     of_row = files.indices.to_numpy()
     order = np.argsort(of_row, kind="stable")
     counts = np.bincount(of_row, minlength=len(names))

@@ -3,7 +3,9 @@
 Asked before ingest reads, and by `adopt`. Compaction (`dataChange: false`) is neither adding nor changing.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -13,6 +15,8 @@ from deltalake import DeltaTable
 
 from pipeline.delta.log import Action, commits_after
 from pipeline.ingest.identity import Commits, LandingSeen
+
+_ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 
 LANDING: Final = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 """The columns of a landing table."""
@@ -48,12 +52,28 @@ def files_by_commit(landing: Path) -> Mapping[int, tuple[str, ...]]:
 
 def files_now(landing: Path) -> frozenset[str]:
     """Return the names of the files that are in the table now."""
-    return frozenset(file_name(uri) for uri in DeltaTable(landing).file_uris())
+    actions = pa.table(DeltaTable(landing).get_add_actions(flatten=True))
+    return frozenset(file_name(path, landing) for path in actions.column("path").to_pylist())
 
 
-def file_name(path: str) -> str:
-    """Return the name of a file from its place in a log, or from its URI."""
-    return unquote(path.rsplit("/", 1)[-1])
+def file_name(path: str, landing: Path | None) -> str:
+    """Return the name of a file from its place in a log, or from its URI.
+
+    That is its place in the landing table, as files of several partitions may have one name; of a file elsewhere, it is
+    the last part.
+    """
+    whole = unquote(path)
+    _, found, inside = whole.partition(f"{landing}/")
+    if found:
+        return inside
+    return whole.rsplit("/", 1)[-1] if _ABSOLUTE.match(whole) else whole
+
+
+def former_names(files: Iterable[str]) -> Mapping[str, str]:
+    """Return last part → name of the files in folders; earlier versions kept only the last part. Twins are left out."""
+    last_parts = [(name.rsplit("/", 1)[-1], name) for name in files]
+    count = Counter(last for last, _ in last_parts)
+    return {last: name for last, name in last_parts if count[last] == 1}
 
 
 def _first(landing: Path, last: int) -> int:
@@ -70,9 +90,12 @@ def _added(landing: Path, actions: list[Action]) -> Iterator[tuple[str, Path]]:
     """Yield name and place of each file with new rows; a file elsewhere than on this machine is taken to be there."""
     for add in (action["add"] for action in actions if _changes(action.get("add"))):
         if add["path"].startswith("file:") or "://" not in add["path"]:
-            yield file_name(add["path"]), landing / unquote(add["path"].removeprefix("file://").removeprefix("file:"))
+            yield (
+                file_name(add["path"], landing),
+                landing / unquote(add["path"].removeprefix("file://").removeprefix("file:")),
+            )
         else:
-            yield file_name(add["path"]), landing
+            yield file_name(add["path"], landing), landing
 
 
 def _changes(action: Action | None) -> bool:

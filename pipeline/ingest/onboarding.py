@@ -15,7 +15,6 @@ from sqlalchemy import Engine
 
 from pipeline import settings
 from pipeline.errors import Refused
-from pipeline.ingest import name_sketch
 from pipeline.names import GameKey, game_key
 from pipeline.store import onboarding as store
 from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedName
@@ -86,8 +85,8 @@ class OnboardingRules:
         if len(self._by_prefix) >= limits.max_games * _PREFIX_SHARE:
             return "games by prefix fill their half of onboarding.max_games: approve it"
         recent = Counter(each for at, each in self._by_prefix if at > now - _HOUR)
-        if recent[prefix] >= limits.hourly_per_prefix:
-            return f"the prefix {prefix!r} has used up onboarding.hourly_per_prefix: wait, or approve it"
+        if recent[prefix] >= limits.max_new_per_prefix_per_hour:
+            return f"the prefix {prefix!r} has used up onboarding.max_new_per_prefix_per_hour: wait, or approve it"
         return None
 
 
@@ -118,6 +117,8 @@ class Onboarding:
 
     def __init__(self, engine: Engine, limits: settings.Onboarding) -> None:
         """Read what is in the store."""
+        from pipeline.ingest import name_sketch
+
         self._engine, self._limits = engine, limits
         self._history: list[Onboarded] = []
         self._roll = OnboardingRules()
@@ -167,6 +168,8 @@ class Onboarding:
         """
         if unknown is None:
             return
+        from pipeline.ingest import name_sketch
+
         by_prefix: Mapping[str, Sequence[str]] = unknown["candidates"]
         candidates = [
             OnboardingCandidate(game_key(name), name, "prefix", prefix)

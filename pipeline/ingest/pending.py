@@ -12,12 +12,11 @@ from sqlalchemy import Engine
 
 from pipeline import settings
 from pipeline.errors import Refused
-from pipeline.ingest import name_sketch
 from pipeline.ingest.onboarding import OnboardingRules, look, onboarding_candidate
-from pipeline.names import MAX_NAME_BYTES, GameKey, game_key, is_game_name
+from pipeline.names import MAX_NAME_BYTES, GameKey, game_key, is_game_name, plain
 from pipeline.store import audit
 from pipeline.store import onboarding as store
-from pipeline.store.games import known_groups
+from pipeline.store.games import known_groups, known_priorities
 from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedName
 
 
@@ -33,6 +32,7 @@ class Game:
     looks_like: tuple[str, ...]  # other games that a person may take for it
     by: str | None  # who approved it
     reason: str | None
+    priority: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,17 @@ class Pending:
 def games(engine: Engine) -> list[Game]:
     """Return every game in the order of its onboarding."""
     onboarded = store.onboarded(engine)
-    roll, groups = OnboardingRules(onboarded), known_groups(engine)
-    return [_game(each, roll, groups.get(each.candidate.game_key)) for each in onboarded]
+    roll, groups, priorities = OnboardingRules(onboarded), known_groups(engine), known_priorities(engine)
+    return [
+        _game(each, roll, groups.get(each.candidate.game_key), priorities.get(each.candidate.game_key, "normal"))
+        for each in onboarded
+    ]
 
 
 def pending(engine: Engine, limits: settings.Onboarding, now: float | None = None) -> Pending:
     """Return the names that wait, with the reason of each."""
+    from pipeline.ingest import name_sketch
+
     kept = store.read_sketch(engine)
     sketch = name_sketch.EMPTY if kept is None else name_sketch.loads(kept)
     refused = store.refusals(engine)
@@ -113,7 +118,7 @@ def approve(
     return _game(Onboarded(0, candidate, moment), roll, None)
 
 
-def refuse(engine: Engine, name: str, actor: str, reason: str | None, now: float | None = None) -> None:
+def reject(engine: Engine, name: str, actor: str, reason: str | None, now: float | None = None) -> None:
     """Note that a name shall not become a game and need not be listed, until somebody approves it.
 
     Raises:
@@ -123,14 +128,18 @@ def refuse(engine: Engine, name: str, actor: str, reason: str | None, now: float
         raise Refused(f"{name!r} is a game: only names that wait can be refused.")
     act = audit.Act(actor, "refuse", (f"game:{game_key(name)}",), detail={"game": name, "reason": reason})
     with audit.acting(engine, act):
-        store.refuse(engine, RefusedName(name, actor, reason, time.time() if now is None else now))
+        if not store.refuse(engine, RefusedName(name, actor, reason, time.time() if now is None else now)):
+            raise Refused(f"{name!r} became a game just now: only names that wait can be refused.")
 
 
 def render_games(known: Sequence[Game]) -> str:
     """Return the games as lines of text; names are quoted, with everything invisible escaped."""
-    lines = [f"{_day(each.since)}  {each.how:<8}  {each.group or '-':<12}  {each.game_key:<54}  {_named(each)}"
-             for each in known]  # fmt: skip
-    return "\n".join([*lines, f"{len(known)} game(s)"])
+    lines = [
+        f"{_day(each.since)}  {each.how:<8}  {each.group or '-':<12}  {each.priority:<6}  {each.game_key:<54}  "
+        f"{_named(each)}"
+        for each in known
+    ]
+    return "\n".join(map(plain, [*lines, f"{len(known)} game(s)"]))
 
 
 def render_pending(seen: Pending, limit: int) -> str:
@@ -142,7 +151,8 @@ def render_pending(seen: Pending, limit: int) -> str:
     rest = len(seen.names) - limit
     more = [f"… and {rest} more in the list"] if rest > 0 else []
     more += [f"refused by {each.actor}: {each.game!r}" for each in seen.refused[:limit]]
-    return "\n".join([*lines, *more, f"about {seen.distinct:,} names that are no games sent {seen.rows:,} rows"])
+    more.append(f"about {seen.distinct:,} names that are no games sent {seen.rows:,} rows")
+    return "\n".join(map(plain, [*lines, *more]))
 
 
 def games_as_json(known: Sequence[Game]) -> str:
@@ -155,7 +165,7 @@ def pending_as_json(seen: Pending, limit: int) -> str:
     return json.dumps({**asdict(seen), "names": [asdict(each) for each in seen.names[:limit]]})
 
 
-def _game(each: Onboarded, roll: OnboardingRules, group: str | None) -> Game:
+def _game(each: Onboarded, roll: OnboardingRules, group: str | None, priority: str = "normal") -> Game:
     candidate = each.candidate
     twins = tuple(roll.confusable(candidate.game))
     return Game(
@@ -167,6 +177,7 @@ def _game(each: Onboarded, roll: OnboardingRules, group: str | None) -> Game:
         twins,
         candidate.actor,
         candidate.reason,
+        priority,
     )
 
 

@@ -70,7 +70,8 @@ class Ingest:
         source.check(settings.source, paths.landing)
         self._spark, self._settings, self._paths, self._engine, self._tell = spark, settings, paths, engine, tell
         self._onboarding = Onboarding(engine, settings.onboarding)
-        self._generation = open_generation(engine, source.describe(settings.source, paths.landing))
+        known = source.known_generation(engine, settings.source, paths.landing)
+        self._generation = known or open_generation(engine, source.describe(settings.source))
         self._batch_app = names.ingest_app_id(settings.environment, self._generation)
         self._checkpoint = paths.checkpoints / "ingest" / str(self._generation)
         self._bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
@@ -99,7 +100,7 @@ class Ingest:
         query = self._checkpoint / "query"
         begin = verify_source(self._settings, self._paths, self._engine, self._generation, self._bronze, query, landed)
         self._read_heads()
-        record_heads(self._engine, self._heads, self._settings.placement.most_games)
+        record_heads(self._engine, self._heads, self._settings.placement.max_games_per_group)
         frame = source.read(self._spark, self._settings.source, self._settings.ingest, self._paths.landing, begin)
         writer = (
             frame.writeStream.queryName(StreamId("ingest", "main").query_name)
@@ -161,6 +162,7 @@ class Ingest:
             bronze=self._paths.bronze,
             quarantine=self._paths.quarantine,
             bronze_files=self._settings.ingest.bronze_files,
+            landing=self._paths.landing,
             landing_times=self._landing.read() if self._landing else None,
         )
 
@@ -190,7 +192,7 @@ class Ingest:
         self._heads_seq = seq
         if self._landing:
             self._landing.consumed(report["oldest_source_at"])
-        record_seen(self._engine, report["routed"], seq, self._settings.placement.most_games)
+        record_seen(self._engine, report["routed"], seq, self._settings.placement.max_games_per_group)
         self._onboarding.note(report["unknown"], time.time())
         refused = sum(report["reasons"].values())
         record_commit(self._engine, seq, report["rows"], refused, report["oldest_source_at"])

@@ -1,17 +1,18 @@
 """Where wrappers come from: a Kafka topic or a Delta landing table, read as one streaming DataFrame."""
 
+import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from deltalake.schema import Schema
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from sqlalchemy import Engine
 
 from pipeline.delta.log import commits_after
 from pipeline.errors import Refused
@@ -22,20 +23,46 @@ from pipeline.ingest.landing_log import LANDING, file_name
 from pipeline.ingest.source_checks import Begin
 from pipeline.ingest.topic import CHECK_ONLY
 from pipeline.settings import Ingest, Source
+from pipeline.store import sources
 
 _CONNECT_SECONDS: Final = 5.0
 # Spark polls only for records that are there, then asks for the partition's ends. That waits for the fetch the client
 # has sent ahead on the same connection: at the end of a partition 500 ms by default, for each partition.
 _FETCH_WAIT_MS: Final = 10
+_LANDING: Final = "landing table"
+_NAMED_BY_PATH: Final = re.compile(rf"{_LANDING} /(?!.* \(until generation \d+ was replaced\)$).*", re.DOTALL)
 _LAST_YEAR: Final = 9999  # as for event times
 _CLOCK_SLACK_SECONDS: Final = 3600.0  # by which the clocks of landing's writers may differ
 
 
-def describe(source: Source, landing: Path) -> str:
-    """Return one line that names what is read; another line means another ingest generation."""
+def describe(source: Source) -> str:
+    """Return one line that names what is read; another line means another ingest generation.
+
+    An environment has one landing table, so its place is no part of the name: the environment may be moved.
+    """
     if source.kind == "kafka":
         return f"{describe_topic(source.topic)}{source.bootstrap_servers}"
-    return f"landing table {landing}"
+    return _LANDING
+
+
+def known_generation(engine: Engine, source: Source, landing: Path) -> int | None:
+    """Return the number of the generation that reads this source, None when it was never read.
+
+    Earlier versions named a landing table by its path. That name is replaced here. Of several, which a move has made,
+    the one goes on that is named by this path; without one, the newest that has read the table of this id.
+    """
+    described = describe(source)
+    number = sources.generation(engine, described)
+    if number is not None or source.kind == "kafka":
+        return number
+    by_path = [each for each in sources.generations(engine) if _NAMED_BY_PATH.fullmatch(each[1])]
+    if not by_path:
+        return None
+    table_id = str(DeltaTable(landing).metadata().id)
+    number, text, _ = max(by_path, key=lambda each: (each[1] == f"{_LANDING} {landing}", each[2] == table_id, each[0]))
+    with effect("rename_source"):
+        sources.rename(engine, text, described)
+    return number
 
 
 def describe_topic(topic: str) -> str:
@@ -77,8 +104,14 @@ def read(spark: SparkSession, source: Source, ingest: Ingest, landing: Path, beg
     )
     if not start.skip:
         return frame
-    written = sorted({*start.skip, *(quote(name) for name in start.skip)})  # as they are, and as a URI spells them
-    return frame.where(~F.element_at(F.split("topic", "/"), -1).isin(written))
+    return frame.where(~_file_name(F.col("topic"), landing).isin(sorted(start.skip)))
+
+
+def _file_name(uri: Column, landing: Path) -> Column:
+    """Return a file's name as `landing_log.file_name` does; a plus sign in a file's URI is no space."""
+    whole = F.url_decode(F.replace(uri, F.lit("+"), F.lit("%2B")))
+    inside = F.substring_index(whole, f"{landing}/", -1)
+    return F.when(whole.contains(f"{landing}/"), inside).otherwise(F.element_at(F.split(whole, "/"), -1))
 
 
 def _read_topic(spark: SparkSession, source: Source, ingest: Ingest, begin: Begin) -> DataFrame:
@@ -128,11 +161,11 @@ class LandingTimes:
             files = zip(
                 actions.column("path").to_pylist(), actions.column("modification_time").to_pylist(), strict=True
             )
-            self._times = {file_name(path): ms * 1000 for path, ms in files}
+            self._times = {file_name(path, self._landing): ms * 1000 for path, ms in files}
             self._version = table.version()
         for version, commit in commits_after(self._landing, self._version):
             added = [action["add"] for action in commit if "add" in action]
-            self._times.update({file_name(add["path"]): add["modificationTime"] * 1000 for add in added})
+            self._times.update({file_name(add["path"], self._landing): add["modificationTime"] * 1000 for add in added})
             self._version = version
         return self._times
 

@@ -66,6 +66,8 @@ def verify_source(
     start = identity.parse(known.start) if known and known.start else None
     position = passed(source, read) or start
     seen = observe_source(source, paths.landing, position or Commits(0))
+    if known is None and landed.bronze is None and seen is not None:
+        _refuse_known_elsewhere(engine, generation, seen.id)
     if position is None and landed.bronze is None:
         start = position = _first(source, seen)
     if seen is not None and position is not None:
@@ -99,6 +101,16 @@ def _begin_at_the_end(query: Path, start: Position | None, seen: Seen | None) ->
     }
     checkpoint.begin_behind(query, offset)
     return True
+
+
+def _refuse_known_elsewhere(engine: Engine, generation: int, source_id: str) -> None:
+    """Refuse to begin with what another generation has read under another name: bronze would have it twice."""
+    for number, text, known in sources.generations(engine):
+        if number < generation and known == source_id:
+            raise Refused(
+                f"Ingest generation {number} has read this source already, as {text!r}: its id is {source_id}. "
+                "Set the source back to that, or run `turnout ingest adopt` to go on from what bronze has."
+            )
 
 
 def refuse_closed(generation: int, batch: int | None) -> None:

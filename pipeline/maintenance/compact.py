@@ -3,7 +3,7 @@
 A merge that loses against another writer is given up; the next round looks again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,11 @@ from pipeline.settings import Maintenance
 
 _MEGABYTE: Final = 1_000_000
 _FRESH_BYTES: Final = 1_000_000  # files below are merged with their neighbours whatever the sizes
+_MOST_VALUES: Final = 8_000_000  # of a run that is packed in memory; a file of few bytes may hold any number of them
 _OPERATION: Final = "OPTIMIZE"
+
+Write = Callable[[Sequence[TableFile]], list[DataFile]]
+"""Writes the rows of files into new ones; raises TooLarge."""
 
 QUIET: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
@@ -46,10 +50,15 @@ def merge_by_age(path: Path, table: DeltaTable, order: Sequence[str], wanted: Ma
     """Merge small files of a game's table or a metrics table, within each partition."""
     columns = columns_of(table)
     told = told_columns(table)
+    most_rows = _MOST_VALUES / sum(_leaves(field.type) for field in columns)
+
+    def write(old: Sequence[TableFile]) -> list[DataFile]:
+        return packed(path, columns, old, order, told)
+
     for files in _partitions(table_files(table)):
-        for run in plan.runs(plan.by_age(files, _FRESH_BYTES), wanted.small_files, wanted.file_megabytes * _MEGABYTE):
-            old = _files(run)
-            _commit(path, columns, old, packed(path, columns, old, order, told), report)
+        units = plan.by_age(files, _FRESH_BYTES)
+        for run in plan.runs(units, wanted.small_files, wanted.file_megabytes * _MEGABYTE, most_rows):
+            _merge(path, columns, run, write, report)
 
 
 def merge_bronze(
@@ -57,23 +66,27 @@ def merge_bronze(
 ) -> None:
     """Sort runs of bronze's commits by game, up to a seq and an age."""
     columns = columns_of(table)
+
+    def write(old: Sequence[TableFile]) -> list[DataFile]:
+        return sorted_by_game(path, columns, old, wanted.file_megabytes * _MEGABYTE)
+
     units = plan.by_seq(table_files(table), last_seq, last_modified_ms)
     for run in plan.runs(units, wanted.bronze_commits, wanted.run_megabytes * _MEGABYTE):
-        _sort(path, columns, run, wanted, report)
+        _merge(path, columns, run, write, report)
 
 
-def _sort(path: Path, columns: pa.Schema, run: Sequence[plan.Unit], wanted: Maintenance, report: TableReport) -> None:
-    """Merge a run of bronze, or each half of it where its rows are too large to be sorted together."""
+def _merge(path: Path, columns: pa.Schema, run: Sequence[plan.Unit], write: Write, report: TableReport) -> None:
+    """Merge a run, or each half of it where its rows are too large to be held together."""
     if len(run) < 2:
         return
     old, middle = _files(run), len(run) // 2
     try:
-        new = sorted_by_game(path, columns, old, wanted.file_megabytes * _MEGABYTE)
+        new = write(old)
     except TooLarge:
         if len(run) == 2:
-            report.notes.append(f"{len(old)} files stay as they are: their rows are too large to be sorted together")
+            report.notes.append(f"{len(old)} files stay as they are: their rows are too large to be merged")
         for half in (run[:middle], run[middle:]):
-            _sort(path, columns, half, wanted, report)
+            _merge(path, columns, half, write, report)
         return
     _commit(path, columns, old, new, report)
 
@@ -159,3 +172,8 @@ def _partitions(files: Sequence[TableFile]) -> list[list[TableFile]]:
 
 def _files(run: Sequence[plan.Unit]) -> list[TableFile]:
     return [file for unit in run for file in unit.files]
+
+
+def _leaves(kind: pa.DataType) -> int:
+    """Return how many columns of a Parquet file a column is."""
+    return sum(_leaves(kind.field(at).type) for at in range(kind.num_fields)) if kind.num_fields else 1

@@ -31,22 +31,28 @@ class Unit:
         """Bytes of all files."""
         return sum(file.size for file in self.files)
 
+    @property
+    def rows(self) -> int:
+        """Rows of all files of which the log tells them."""
+        return sum(file.rows or 0 for file in self.files)
 
-def runs(units: Sequence[Unit], fewest: int, most_bytes: int) -> list[tuple[Unit, ...]]:
-    """Choose neighbours to merge, each run of at least `fewest` (and two) units and at most so many bytes.
+
+def runs(units: Sequence[Unit], fewest: int, most_bytes: int, most_rows: float = math.inf) -> list[tuple[Unit, ...]]:
+    """Choose neighbours to merge, each run of at least `fewest` (and two) units, at most so many bytes, and rows.
 
     From the newest to the oldest, a unit joins what came before when it is fresh or no larger than that. So a row is
     rewritten about as often as its table doubles, and merging what was merged again gives nothing to do.
     """
     found: list[list[Unit]] = [[]]
-    size = 0
+    size = rows = 0
     for unit in reversed(units):
-        fits = size + unit.size <= most_bytes and (unit.fresh or unit.size <= size)
-        if found[-1] and not fits:
+        small = size + unit.size <= most_bytes and rows + unit.rows <= most_rows
+        if found[-1] and not (small and (unit.fresh or unit.size <= size)):
             found.append([])
-            size = 0
+            size = rows = 0
         found[-1].append(unit)
         size += unit.size
+        rows += unit.rows
     return [tuple(reversed(run)) for run in reversed(found) if len(run) >= max(fewest, 2)]
 
 

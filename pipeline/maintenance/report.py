@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
+from pipeline.names import plain
+
 _COLUMNS: Final = ("files", "after", "MB", "merged", "into", "deleted", "log", "checkpoint")
 
 
@@ -49,7 +51,7 @@ class Round:
 def as_json(done: Round) -> str:
     """Return the round as one line of JSON."""
     tables = [asdict(table) for table in done.tables]
-    return json.dumps({"ok": done.ok, "seconds": round(done.seconds, 3), "tables": tables}, ensure_ascii=False)
+    return json.dumps({"ok": done.ok, "seconds": round(done.seconds, 3), "tables": tables})
 
 
 def render(done: Round) -> str:
@@ -61,7 +63,8 @@ def render(done: Round) -> str:
     lines += [f"{table.table}: {note}" for table in shown for note in table.notes]
     lines += [f"{table.table}: FAILED: {table.error}" for table in shown if table.error]
     quiet = len(done.tables) - len(shown)
-    return "\n".join([*lines, f"{quiet} table(s) need nothing; {done.seconds:.1f} s"])
+    lines.append(f"{quiet} table(s) need nothing; {done.seconds:.1f} s")
+    return "\n".join(map(plain, lines))
 
 
 def _cells(table: TableReport) -> list[str]:

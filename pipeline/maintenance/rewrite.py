@@ -1,7 +1,7 @@
 """Writes the rows of a table's files into new, larger files beside them; commits nothing.
 
-Small runs are packed in memory. Runs of bronze and quarantine may be larger than memory: DuckDB sorts them, spilling
-to a temporary folder, and the sorted rows are cut into files by key.
+Small runs are packed in memory, up to a bound. Runs of bronze and quarantine may be larger than memory: DuckDB sorts
+them, spilling to a temporary folder, and the sorted rows are cut into files by key.
 """
 
 import json
@@ -27,12 +27,13 @@ from pipeline.failpoints import effect
 from pipeline.maintenance.stats import stats_of
 
 ROW_GROUP_ROWS: Final = 16_384  # a reader of one game reads whole row groups
+_PACKED_BYTES: Final = 256 * 1024 * 1024  # decoded; sorting and writing take about as much again each
 _MEMORY_LIMIT: Final = "512MB"  # of the sort; more is spilled
 IN_ORDER: Final = "SELECT * FROM rows ORDER BY game_key, seq, pos"
 
 
 class TooLarge(Exception):
-    """The rows to sort are more than its memory allows; nothing of them was kept."""
+    """The rows to merge are more than its memory allows; nothing of them was kept."""
 
 
 def columns_of(table: DeltaTable) -> pa.Schema:
@@ -49,14 +50,29 @@ def opened(path: Path, columns: pa.Schema, files: Sequence[TableFile]) -> ds.Dat
 def packed(
     path: Path, columns: pa.Schema, files: Sequence[TableFile], order: Sequence[str], told: Collection[str]
 ) -> list[DataFile]:
-    """Write the rows of files of one partition as one file, sorted where an order is given; it tells of columns."""
-    rows = opened(path, columns, files).to_table()
+    """Write the rows of files of one partition as one file, sorted where an order is given; it tells of columns.
+
+    Raises:
+        TooLarge: decoded, the rows are more than is held in memory; few bytes of a file may be many of texts.
+    """
+    rows = _decoded(path, columns, files)
     if order:
         rows = rows.sort_by([(name, "ascending") for name in order])
     folder = Path(files[0].path).parent
     file = write_file(rows, path / folder, compression="zstd")
     stats = stats_of(rows, [name for name in columns.names if name in told])
     return [replace(file, path=str(folder / file.path), stats=stats)]
+
+
+def _decoded(path: Path, columns: pa.Schema, files: Sequence[TableFile]) -> pa.Table:
+    scanner = opened(path, columns, files).scanner(batch_size=ROW_GROUP_ROWS, batch_readahead=1, fragment_readahead=1)
+    batches, size = [], 0
+    for batch in scanner.to_batches():
+        batches.append(batch)
+        size += batch.nbytes
+        if size > _PACKED_BYTES:
+            raise TooLarge(f"{len(files)} files")
+    return pa.Table.from_batches(batches, columns)
 
 
 def sorted_by_game(

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import click
 from deltalake import DeltaTable
 
 from listeners.metrics_schema import TABLES
@@ -34,6 +33,7 @@ from pipeline.maintenance.report import Round, TableReport, as_json, render
 from pipeline.repair import stale_quarantine
 from pipeline.repair.game import Game
 from pipeline.settings import Maintenance, Paths, Settings
+from pipeline.terminal import say_lines
 
 _THOROUGH_SECONDS: Final = 24 * 3600.0  # between two looks at all of quarantine
 _QUIET_READER_SECONDS: Final = 3600.0  # a reader that holds bronze back for so long is told of
@@ -56,10 +56,10 @@ def maintain(settings: Settings, paths: Paths, stop: threading.Event, *, once: b
             thorough = now - thorough_at >= _THOROUGH_SECONDS
             done = one_round(settings, paths, now, thorough=thorough)
             thorough_at = now if thorough else thorough_at
-            click.echo(as_json(done) if as_json_lines else render(done))
+            say_lines(as_json(done) if as_json_lines else render(done))
             if once:
                 return 0 if done.ok else 1
-            if stop.wait(settings.maintenance.every_minutes * 60):
+            if stop.wait(settings.maintenance.interval_minutes * 60):
                 return 0
 
 

@@ -70,7 +70,15 @@ class Deduped:
     seconds: float
 
 
-def dedupe(paths: Paths, environment: str, schemas: SchemaSet, game: Game, *, dry_run: bool = False) -> Deduped:
+def dedupe(
+    paths: Paths,
+    environment: str,
+    schemas: SchemaSet,
+    game: Game,
+    *,
+    dry_run: bool = False,
+    shown: int | None = None,
+) -> Deduped:
     """Remove second copies of rows from a game's table.
 
     Args:
@@ -79,14 +87,16 @@ def dedupe(paths: Paths, environment: str, schemas: SchemaSet, game: Game, *, dr
         schemas: the schemas that decide between copies that differ.
         game: whose table it is.
         dry_run: work everything out and change nothing.
+        shown: how many second copies a person has agreed to remove; None: all there are.
 
     Raises:
-        Refused: there is no table, its files do not tell its rows, or of a row no copy is what bronze says.
+        Refused: there is no table, its files do not tell its rows, or of a row no copy is what bronze says; or there
+            are other than `shown` second copies, and more than none.
         Transient: others repaired or compacted the table at each attempt.
     """
     for _ in range(ATTEMPTS):
         try:
-            return _Dedupe(paths, environment, schemas, game).run(dry_run=dry_run)
+            return _Dedupe(paths, environment, schemas, game).run(dry_run=dry_run, shown=shown)
         except Conflict:
             continue
     raise Transient(f"others changed the table of {game.key} at each of {ATTEMPTS} attempts; run it again")
@@ -133,12 +143,17 @@ class _Dedupe:
         self._files = {str(self._folder / unquote(path)): path for path in removal.file_sizes(table)}
         self._rows: dict[str, int] = {}
 
-    def run(self, *, dry_run: bool) -> Deduped:
+    def run(self, *, dry_run: bool, shown: int | None) -> Deduped:
         started = time.perf_counter()
         chosen = _Chosen()
         try:
             for copies in self._doubled():
                 self._choose(copies, chosen)
+            if chosen.leaving and shown is not None and chosen.removed != shown:
+                raise Refused(
+                    f"{self._game.key}: {shown:,} second copies were shown, now there are {chosen.removed:,}, so none "
+                    "was removed. Review it and try again."
+                )
             if chosen.leaving and not dry_run:
                 self._commit(chosen)
         except (OSError, pa.ArrowException) as error:

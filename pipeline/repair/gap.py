@@ -1,7 +1,7 @@
 """Lets a stream go on over rows that bronze has lost before their game had read them, when a person accepts it.
 
-The cursor moves over seqs of which bronze holds no row of the game, and over nothing else; who accepted it and why
-stays in the history of the game's table.
+The cursor moves over seqs of which bronze holds no row of the game, and over nothing else. The gap is recorded in the
+same commit, so that verify and a rebuild leave it out; who accepted it and why stays in the audit log.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import generation
+from pipeline.delta import accepted_gaps, generation
 from pipeline.delta.table import Conflict, CursorTable
 from pipeline.errors import Refused
 from pipeline.repair.bronze_rows import BronzeRows
@@ -78,7 +78,9 @@ def _move(paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, ga
             "lets it try again."
         )
     table = table or _first_table(paths, environment, schemas, game)
-    table.commit([], cursor or None, through, note={"turnout": f"gap up to seq {through} accepted by {note}"})
+    gap = accepted_gaps.record(table.transaction_version, environment, game.key, cursor, through)
+    note = f"gap above seq {cursor} up to seq {through} accepted by {note}"
+    table.commit([], cursor or None, through, note={"turnout": note}, also=gap)
     return Accepted(game.key, cursor, through)
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import generation
+from pipeline.delta import accepted_gaps, generation
 from pipeline.delta.quarantine import QUARANTINE, without_present
 from pipeline.delta.table import Conflict, CursorTable, DataFile, discard, write_file
 from pipeline.errors import Refused, Transient
@@ -49,6 +49,7 @@ class Rebuilt:
     refused: int  # rows that are in quarantine instead
     removed: int  # rows that landed now and left quarantine
     seconds: float
+    gaps: int  # in bronze, which a person has accepted: their rows are not in the new generation
 
 
 def rebuild(
@@ -106,6 +107,8 @@ class _Rebuild:
             raise Refused(f"{game.key} has no table yet. Its stream makes one from bronze; start its group.") from error
         self._repairs = table.transaction_version(app)
         self.generation = generation.newest(table.transaction_version, environment, game.key)
+        self._accepted = accepted_gaps.read(table.transaction_version, environment, game.key)
+        self._gaps = 0
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, app)
         self._removals = self._quarantine.cursor
         deadly = stale_quarantine.quarantined_places(
@@ -142,6 +145,7 @@ class _Rebuild:
             refused=gathered.rows - rows,
             removed=removed,
             seconds=time.perf_counter() - started,
+            gaps=self._gaps,
         )
 
     def _read(self) -> int:
@@ -171,17 +175,27 @@ class _Rebuild:
             gathered.rejects.append(write_file(new, self._paths.quarantine, ["seq", "game_key"]))
 
     def _end_of_chain(self) -> int:
-        """Return the last seq in which the game had rows of its own, 0 for none; bronze must hold all before it."""
+        """Return the last seq in which the game had rows of its own, 0 for none; bronze must hold all before it.
+
+        But for gaps that a person has accepted.
+        """
         links = pa.concat_tables(self._gathered.links).group_by(["seq", "prev_seq"]).aggregate([]).sort_by("seq")
         self._gathered.links = [links]
         seqs, before = links.column("seq").to_numpy(), links.column("prev_seq").to_numpy()
-        broken = np.flatnonzero(before != np.concatenate(([0], seqs[:-1])))
-        if broken.size:
+        expected = np.concatenate(([0], seqs[:-1]))
+        broken = np.flatnonzero(before != expected)
+        unaccepted = [at for at in broken if not self._is_accepted(int(expected[at]), int(before[at]))]
+        self._gaps = broken.size
+        if unaccepted:
             raise Refused(
-                f"Bronze has a gap in the rows of {self._game.key} before seq {seqs[broken[0]]}: a rebuild would lose "
-                "what the table has of it. Run `turnout verify` and restore bronze first."
+                f"Bronze has a gap in the rows of {self._game.key} before seq {seqs[unaccepted[0]]}: a rebuild would "
+                "lose what the table has of it. Run `turnout verify` and restore bronze first."
             )
         return int(seqs[-1]) if seqs.size else 0
+
+    def _is_accepted(self, last: int, lost: int) -> bool:
+        """Tell whether a person has accepted that bronze has no row above `last` up to `lost`, which once had one."""
+        return last < lost and any(above <= last and lost <= through for above, through in self._accepted)
 
     def _quarantine_refused(self) -> None:
         """Write what is refused now, and move the counter also when that is nothing: see `stale_quarantine`.

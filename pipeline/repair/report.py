@@ -65,9 +65,11 @@ def replays_as_json(done: Sequence[GameReplay]) -> str:
 
 def render_rebuilt(done: Rebuilt) -> str:
     """Return one sentence about a rebuild."""
+    gaps = f"; {done.gaps:,} accepted gap(s) in bronze left out" if done.gaps else ""
     return (
         f"{done.game_key}: generation {done.generation}, {done.rows:,} row(s) in {done.files:,} file(s) up to seq "
-        f"{done.cursor}, {done.refused:,} refused, {done.removed:,} taken out of quarantine, in {done.seconds:.1f} s"
+        f"{done.cursor}, {done.refused:,} refused, {done.removed:,} taken out of quarantine{gaps}, "
+        f"in {done.seconds:.1f} s"
     )
 
 

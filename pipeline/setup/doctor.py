@@ -22,6 +22,7 @@ from pipeline import settings as settings_module
 from pipeline.errors import Refused
 from pipeline.jars import jars_dir, java_executable, locked_jars
 from pipeline.settings import Settings
+from pipeline.terminal import say_lines
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -87,7 +88,7 @@ def run(env_dir: Path, as_json: bool, root: Path = ROOT) -> int:
         found = [Finding("settings", "settings", "missing", str(refused), "correct them; defaults are assumed below")]
     found += findings(settings, env_dir, root)
     text = json.dumps([dataclasses.asdict(finding) for finding in found], indent=2) if as_json else render(found)
-    sys.stdout.write(text + "\n")
+    say_lines(text)
     return 1 if any(finding.state == "missing" for finding in found) else 0
 
 

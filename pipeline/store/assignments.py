@@ -75,7 +75,7 @@ def require_carried(keys: Iterable[str], there: Mapping[str, GameAssignment]) ->
     if retired:
         first = retired[0]
         who = f"{first} and {len(retired) - 1} more are" if len(retired) > 1 else f"{first} is"
-        raise Refused(f"{who} retired: no group carries such a game. Run `turnout repair restore {first}` first.")
+        raise Refused(f"{who} retired: no group carries such a game. Run `turnout games restore {first}` first.")
 
 
 def reassign(

@@ -148,7 +148,7 @@ class _Chain:
     """The entries read so far, each checked against the one before."""
 
     def __init__(self, known: str | None) -> None:
-        self.count, self.hash, self.knows = 0, "", not known
+        self.count, self.hash, self.knows = 0, "", known is None
         self.defects: list[str] = []
         self.begun: dict[tuple[Any, ...], list[Entry]] = {}
         self._known = known

@@ -1,69 +1,90 @@
-"""Running processes: who beats, where its metrics are, how it ended; and the newest bronze commits."""
+"""Running processes: who beats, where its metrics are, how it ended; and the newest bronze commits.
+
+Times of processes and of what they report are the store's clock's, whatever the clocks of their machines say.
+"""
 
 import os
 import socket
 import time
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, Literal
+from typing import Any
 
-from sqlalchemy import Engine, delete, func, select, update
+from sqlalchemy import ColumnElement, Engine, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from listeners.sample import StreamState
+from pipeline.health.liveness import CLOCK_BOUND_SECONDS
+from pipeline.store.leases import Kind, store_now
 from pipeline.store.tables import bronze_commits, drivers, streams
 from pipeline.store.writing import writing
 
-Kind = Literal["ingest", "group", "controller"]
 _COMMITS_KEPT = 5_000
 _STATE = {"group_name" if each.name == "group" else each.name: each.name for each in fields(StreamState)}
 
 
 def start_driver(engine: Engine, kind: Kind, name: str, metrics_address: str | None) -> None:
     """Note that this process now drives the ingest or the group; its predecessor's row is taken over."""
-    now = time.time()
     row: dict[str, Any] = {
         "pid": os.getpid(),
         "host": socket.gethostname(),
-        "started_at": now,
-        "heartbeat_at": now,
+        "started_at": store_now(),
+        "heartbeat_at": store_now(),
         "state": "starting",
         "error": None,
         "metrics_address": metrics_address,
         "frontier_seq": None,
     }
-    mine = (drivers.c.kind == kind) & (drivers.c.name == name)
     with writing(engine) as connection:
-        if connection.execute(update(drivers).where(mine).values(row)).rowcount:
+        if connection.execute(update(drivers).where(_is_of(kind, name)).values(row)).rowcount:
             return
     with writing(engine) as connection:
         connection.execute(drivers.insert().values(kind=kind, name=name, **row))
 
 
 def beat(engine: Engine, kind: Kind, name: str, state: str, frontier_seq: int | None, error: str | None = None) -> None:
-    """Write a heartbeat; a process that was taken over by another no longer beats."""
-    mine = (drivers.c.kind == kind) & (drivers.c.name == name) & (drivers.c.pid == os.getpid())
-    values = {"heartbeat_at": time.time(), "state": state, "frontier_seq": frontier_seq, "error": error}
+    """Write a heartbeat; a process that was taken over by another no longer beats.
+
+    A running driver whose own clock differs from the store's reports that: the ages that it measures are wrong.
+    """
     with writing(engine) as connection:
-        connection.execute(update(drivers).where(mine).values(values))
+        ahead = time.time() - connection.execute(select(store_now())).scalar_one()
+        if state == "running" and abs(ahead) > CLOCK_BOUND_SECONDS:
+            how = "ahead of" if ahead > 0 else "behind"
+            state, error = "skewed", f"has a clock {abs(ahead):.0f} s {how} the control store's, so its ages are wrong"
+        values = {"heartbeat_at": store_now(), "state": state, "frontier_seq": frontier_seq, "error": error}
+        connection.execute(update(drivers).where(_is_of(kind, name), _is_ours()).values(values))
 
 
 def write_streams(engine: Engine, states: Sequence[StreamState]) -> None:
-    """Replace the observed state of these streams."""
+    """Replace the observed state of these streams of one group; does nothing where another process has taken over."""
     if not states:
         return
     # Not asdict, which copies as deeply as it can: thirteen times the cost, at 1,000 streams and every heartbeat.
     rows = [{name: getattr(state, field) for name, field in _STATE.items()} for state in states]
     try:
-        _replace(engine, rows)
+        _replace(engine, states[0].group, rows)
     except IntegrityError:  # two groups told of one stream at the same moment, as after a move: tell again
-        _replace(engine, rows)
+        _replace(engine, states[0].group, rows)
 
 
-def _replace(engine: Engine, rows: list[dict[str, Any]]) -> None:
+def _replace(engine: Engine, group: str, rows: list[dict[str, Any]]) -> None:
     with writing(engine) as connection:
+        # The driver's row is held first, so a successor that starts now waits, and its streams are written later.
+        ours = connection.execute(update(drivers).where(_is_of("group", group), _is_ours()).values(name=group)).rowcount
+        if not ours and connection.scalar(select(drivers.c.pid).where(_is_of("group", group))) is not None:
+            return  # last words of a process that another one has replaced
+        now = connection.execute(select(store_now())).scalar_one()
         connection.execute(delete(streams).where(streams.c.game_key.in_([row["game_key"] for row in rows])))
-        connection.execute(streams.insert(), rows)
+        connection.execute(streams.insert(), [{**row, "updated_at": now} for row in rows])
+
+
+def _is_of(kind: str, name: str) -> ColumnElement[bool]:
+    return (drivers.c.kind == kind) & (drivers.c.name == name)
+
+
+def _is_ours() -> ColumnElement[bool]:
+    return (drivers.c.pid == os.getpid()) & (drivers.c.host == socket.gethostname())
 
 
 def record_commit(engine: Engine, seq: int, rows: int, refused: int, oldest_source_at: float | None) -> None:

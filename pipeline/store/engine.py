@@ -1,8 +1,9 @@
 """Opens the control store: SQLite in the environment's folder, or any SQLAlchemy URL."""
 
+from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, create_engine, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import private_files
@@ -21,27 +22,39 @@ def open_store(settings: Settings, paths: Paths) -> Engine:
     """
     url = settings.store.url or f"sqlite:///{paths.control_db}"
     try:
+        engine = _engine(url)
         if not settings.store.url:
             paths.root.mkdir(parents=True, exist_ok=True)
-            private_files.make_file(paths.control_db)  # SQLite gives its other files the same mode
-        engine = _engine(url)
         if engine.dialect.name == "sqlite":
+            _make_private(engine.url.database)
             event.listen(engine, "connect", _tune_sqlite)
         migrate(engine)
     except (SQLAlchemyError, ImportError, OSError) as error:
-        reason = str(getattr(error, "orig", error)).splitlines()[0]
+        reason = str(getattr(error, "orig", None) or getattr(error, "strerror", None) or error).splitlines()[0]
         raise Refused(f"The control store cannot be opened: {reason}. Check the setting store.url.") from error
     return engine
 
 
 def _engine(url: str) -> Engine:
     try:
-        return create_engine(url, pool_pre_ping=True)
+        parts = make_url(url)
+        if parts.host and "@" in f"{parts.host}{parts.database}":
+            raise ValueError("a part of the password stands where the host is")
+        return create_engine(parts, pool_pre_ping=True)
     except ValueError as error:  # the text of SQLAlchemy's own parser may hold a part of the password
         raise Refused(
             "The control store cannot be opened: store.url is no URL of SQLAlchemy's form, such as "
             "postgresql+psycopg://user:password@host:5432/database. Check its port, and escape signs in its password."
         ) from error
+
+
+def _make_private(database: str | None) -> None:
+    if not database or database == ":memory:" or database.startswith("file:"):
+        return
+    private_files.make_file(Path(database))  # SQLite gives its other files the same mode when it makes them
+    for suffix in ("-wal", "-shm"):
+        if (beside := Path(f"{database}{suffix}")).exists():
+            private_files.make_file(beside)
 
 
 def _tune_sqlite(connection: Any, _record: Any) -> None:

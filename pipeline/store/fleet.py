@@ -1,9 +1,7 @@
-"""Reads the control store for people: every game with a judged status, every driver, every registered schema.
+"""Reads the control store for people: the fleet with its judgement, and every registered schema; never writes."""
 
-Called by the dashboard and the command line; it never writes, and `judged` never reads a clock.
-"""
-
-import time
+import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,67 +10,41 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from listeners.sample import STATUSES
 from pipeline.errors import Refused
+from pipeline.health.judgement import (
+    HEARTBEAT_SECONDS,
+    TROUBLE,
+    AssignedGame,
+    DriverState,
+    FleetFacts,
+    GroupIntent,
+    Judgement,
+    ReportedStream,
+    Verdict,
+    judge_fleet,
+)
+from pipeline.health.liveness import Driver, HeldLease, ProcessRun
+from pipeline.store.groups import Group, groups_in
+from pipeline.store.leases import store_now
+from pipeline.store.operations import OPEN
 from pipeline.store.sources import newest_clock
-from pipeline.store.tables import bronze_commits, drivers, games, groups, registrations, schemas, streams
+from pipeline.store.tables import (
+    bronze_commits,
+    drivers,
+    games,
+    group_runs,
+    leases,
+    operations,
+    registrations,
+    schemas,
+    streams,
+)
 
-HEARTBEAT_LIMIT_SECONDS: Final = 45.0
-"""A driver not heard from for longer than this is silent: what it said about its streams no longer counts."""
-
-TROUBLE: Final = frozenset(STATUSES[STATUSES.index("AT_RISK") :])
-"""Statuses at which a person should look; UNKNOWN is one of them."""
-
+_NEEDS_PERSON: Final = "needs_human"
 _LATENCY_STARTS: Final = {
     "broker": "the time when the Kafka broker appended the record",
     "producer": "the producer's clock, as the topic has message.timestamp.type=CreateTime",
     "landing": "the time when the landing table's file was added",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """A process as it last described itself; times are Unix seconds."""
-
-    kind: str  # ingest | group
-    name: str
-    host: str
-    pid: int
-    started_at: float
-    heartbeat_at: float
-    state: str  # starting | running | failed | stopped
-    error: str | None
-    frontier_seq: int | None  # None is unknown
-
-    def silence(self, now: float) -> str | None:
-        """Say why nothing this driver told counts any more, or None when it is alive."""
-        return silence(self.state, self.heartbeat_at, now)
-
-
-@dataclass(frozen=True, slots=True)
-class ReportedStream:
-    """What a group's driver last told of a stream; None is unknown, times are Unix seconds."""
-
-    group: str
-    lane: str
-    status: str
-    status_since: float
-    cursor_seq: int
-    last_commit_at: float | None
-    backlog_age_seconds: float | None
-    rows_per_second: float | None
-    latency_p95_seconds: float | None
-    rows_total: int
-    rejects_total: int
-    last_error: str | None
-    updated_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A status that may be shown, since when (None is unknown), and the reason when it is not the driver's own word."""
-
-    status: str  # one of STATUSES
-    since: float | None
-    reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +75,14 @@ class GameRow:
 class Fleet:
     """The whole control store as a person sees it, read at one moment."""
 
+    judgement: Judgement
     rows: tuple[GameRow, ...]  # worst first
     drivers: tuple[Driver, ...]  # ingest, then the groups
     groups: tuple[str, ...]  # every group that exists, runs or carries a game
     registered_games: int
     newest_bronze_seq: int | None
     newest_bronze_at: float | None
-    read_at: float  # Unix seconds
+    read_at: float  # Unix seconds by the store's clock
     source_clock: str | None = None  # whose time the source's records have; None: not known
 
     @property
@@ -125,6 +98,10 @@ class Fleet:
         """Return one driver, or None when none of that name ever reported."""
         return next((driver for driver in self.drivers if (driver.kind, driver.name) == (kind, name)), None)
 
+    def state(self, kind: str, name: str) -> DriverState | None:
+        """Return the judged state of one driver, or None where none should run and none ever did."""
+        return self.judgement.driver(kind, name)
+
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
@@ -139,61 +116,18 @@ class SchemaVersion:
     created_at: float
 
 
-def silence(state: str | None, heartbeat_at: float | None, now: float) -> str | None:
-    """Say why nothing can be expected of a driver that last told this, as the end of a sentence; None when it is alive.
+def read_fleet(engine: Engine, now: float | None = None, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Fleet:
+    """Read every game, driver and group, and judge them; `now` is Unix seconds, by default the store's time.
 
-    A state or heartbeat of None is of a driver that never told anything.
-    """
-    if state is None or heartbeat_at is None:
-        return "its driver was never started"
-    if state in {"failed", "stopped"}:
-        return f"its driver {'has failed' if state == 'failed' else 'is stopped'}"
-    quiet = now - heartbeat_at
-    return f"its driver is silent for {quiet:.0f} s" if quiet > HEARTBEAT_LIMIT_SECONDS else None
-
-
-def judged(
-    group: str | None, told: ReportedStream | None, driver: Driver | None, now: float, retired_at: float | None = None
-) -> Verdict:
-    """Decide what may be shown of a game in a group, from the last words of its stream and its group's driver.
-
-    The driver's word counts only while the driver is alive and still carries the game. What is not known is never well.
-    """
-    if retired_at is not None:  # somebody wanted it so, and nothing is missing
-        return Verdict("PAUSED", retired_at, "it is retired: its rows stay in bronze, and no group carries it")
-    if group is None:
-        return Verdict("MISSING", None, "no cluster group carries this game")
-    if driver is None:
-        return Verdict("UNKNOWN", None, f"group {group} has no driver yet: it was never started")
-    silence = driver.silence(now)
-    if silence is not None:
-        last = f"; last report: {told.status}" if told is not None else ""
-        return Verdict("UNKNOWN", driver.heartbeat_at, f"{silence}{last}")
-    if told is None:
-        return Verdict("STARTING", None, f"group {group} has not reported this game yet")
-    if told.group != group:
-        return Verdict("STARTING", None, f"assigned to group {group}, last reported by group {told.group}")
-    quiet = now - told.updated_at
-    if quiet > HEARTBEAT_LIMIT_SECONDS:
-        reason = (
-            f"group {group} beats, but reported nothing about this game for {quiet:.0f} s; last report: {told.status}"
-        )
-        return Verdict("UNKNOWN", told.updated_at, reason)
-    if told.status not in STATUSES:
-        return Verdict("UNKNOWN", told.status_since, "its driver reported a status this version does not know")
-    return Verdict(told.status, told.status_since, None)
-
-
-def read_fleet(engine: Engine, now: float | None = None) -> Fleet:
-    """Read every game, driver and group; `now` is Unix seconds, by default this moment.
+    `heartbeat_seconds` is the setting metrics.heartbeat_seconds, by which missed heartbeats are counted.
 
     Raises:
         Refused: the control store cannot be read.
     """
-    moment = time.time() if now is None else now
     try:
         with engine.connect() as connection:
-            return _read(connection, moment)
+            moment = float(connection.execute(select(store_now())).scalar_one()) if now is None else now
+            return _read(connection, moment, heartbeat_seconds)
     except SQLAlchemyError as error:
         raise _unreadable(error) from error
 
@@ -235,29 +169,85 @@ def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
         raise _unreadable(error) from error
 
 
-def _read(connection: Connection, now: float) -> Fleet:
+def _read(connection: Connection, now: float, heartbeat_seconds: float) -> Fleet:
     found = tuple(_driver(row) for row in connection.execute(select(drivers)).mappings())
-    by_group = {driver.name: driver for driver in found if driver.kind == "group"}
     joined = select(games, *(column.label(f"told_{column.name}") for column in streams.c)).outerjoin(
         streams, streams.c.game_key == games.c.game_key
     )
-    rows = [_game(row, by_group, now) for row in connection.execute(joined).mappings()]
+    rows = connection.execute(joined).mappings().all()
+    waiting, stuck = _open_operations(connection)
+    facts = FleetFacts(
+        now=now,
+        drivers={(driver.kind, driver.name): driver for driver in found},
+        leases=_leases(connection),
+        runs=_runs(connection),
+        groups={name: _intent(group) for name, group in groups_in(connection).items()},
+        games=[_assigned(row) for row in rows],
+        waiting_operations=waiting,
+        stuck_operations=stuck,
+        heartbeat_seconds=heartbeat_seconds,
+    )
+    judgement = judge_fleet(facts)
     newest = connection.execute(
         select(bronze_commits.c.seq, bronze_commits.c.committed_at).order_by(bronze_commits.c.seq.desc()).limit(1)
     ).first()
     registered = connection.execute(select(func.count(registrations.c.game_key.distinct()))).scalar_one()
-    names = set(connection.execute(select(groups.c.name)).scalars()) | by_group.keys()
-    names |= {row.group for row in rows if row.group is not None}
+    shown = [_game(row, game, judgement) for row, game in zip(rows, facts.games, strict=True)]
     return Fleet(
-        rows=tuple(sorted(rows, key=_worst_first)),
+        judgement=judgement,
+        rows=tuple(sorted(shown, key=_worst_first)),
         drivers=tuple(sorted(found, key=lambda driver: (driver.kind != "ingest", driver.name))),
-        groups=tuple(sorted(names)),
+        groups=tuple(each.name for each in judgement.drivers if each.kind == "group"),
         registered_games=registered,
         newest_bronze_seq=newest.seq if newest is not None else None,
         newest_bronze_at=newest.committed_at if newest is not None else None,
         read_at=now,
         source_clock=newest_clock(connection),
     )
+
+
+def _leases(connection: Connection) -> dict[tuple[str, str], HeldLease]:
+    query = select(*(leases.c[name] for name in ("kind", "name", "host", "pid", "since", "expires_at")))
+    return {
+        (kind, name): HeldLease((host, pid), since, expires_at)
+        for kind, name, host, pid, since, expires_at in connection.execute(query)
+    }
+
+
+def _runs(connection: Connection) -> dict[str, ProcessRun]:
+    """Return the newest run of each group that the controller ever started a process for."""
+    newest = select(func.max(group_runs.c.run_id)).group_by(group_runs.c.group_name)
+    rows = connection.execute(select(group_runs).where(group_runs.c.run_id.in_(newest))).mappings()
+    return {
+        row["group_name"]: ProcessRun(
+            process=_process(row["reference"]),
+            started_at=row["started_at"],
+            ended_at=row["ended_at"],
+            died=bool(row["died"]),
+            message=row["exit_message"],
+        )
+        for row in rows
+    }
+
+
+def _process(reference: str | None) -> tuple[str, int] | None:
+    """Return host and process id of what a backend started; None where its reference does not say."""
+    try:
+        found = json.loads(reference or "null")
+        return str(found["host"]), int(found["pid"])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _intent(group: Group) -> GroupIntent:
+    return GroupIntent(group.desired, is_supervised=group.backend != "none", defect=group.defect)
+
+
+def _open_operations(connection: Connection) -> tuple[int, int]:
+    """Count the open operations that wait for the controller, and those that need a person."""
+    query = select(operations.c.state, func.count()).where(operations.c.state.in_(OPEN)).group_by(operations.c.state)
+    counts = Counter(dict(tuple(row) for row in connection.execute(query)))
+    return counts.total() - counts[_NEEDS_PERSON], counts[_NEEDS_PERSON]
 
 
 def _worst_first(row: GameRow) -> tuple[int, float, str]:
@@ -280,18 +270,21 @@ def _driver(row: RowMapping) -> Driver:
     )
 
 
-def _game(row: RowMapping, by_group: dict[str, Driver], now: float) -> GameRow:
-    group = row["group_name"]
-    told = _told(row) if row["told_game_key"] is not None else None
+def _assigned(row: RowMapping) -> AssignedGame:
+    reported = _told(row) if row["told_game_key"] is not None else None
+    return AssignedGame(row["game_key"], row["group_name"], reported, row["retired_at"])
+
+
+def _game(row: RowMapping, game: AssignedGame, judgement: Judgement) -> GameRow:
     return GameRow(
-        game_key=row["game_key"],
+        game_key=game.game_key,
         game=row["game"],
-        group=group,
+        group=game.group,
         generation=row["generation"],
         last_seq=row["last_seq"],
         discovered_at=row["discovered_at"],
-        told=told,
-        verdict=judged(group, told, by_group.get(group or ""), now, row["retired_at"]),
+        told=game.reported,
+        verdict=judgement.games[game.game_key],
     )
 
 

@@ -13,7 +13,7 @@ from pipeline.names import GameKey
 from pipeline.store.leases import MARGIN, Lease, store_now
 from pipeline.store.loads import loads_in
 from pipeline.store.onboarding import onboarded_names
-from pipeline.store.placing import MOST_GAMES, choose
+from pipeline.store.placing import MOST_GAMES, choose, placed_sooner
 from pipeline.store.tables import games, groups, leases, registrations, schemas
 from pipeline.store.writing import writing
 
@@ -112,24 +112,30 @@ def last_seq(engine: Engine, key: str) -> int:
 
 
 def assign_waiting(engine: Engine, most_games: int = MOST_GAMES) -> None:
-    """Give every game without a group the one that `placing.choose` names; nobody else moves.
+    """Give every game without a group the one that `placing.choose` names, high priority first; nobody else moves.
 
     A retired game gets none. One that fits nowhere waits: the controller tries again.
     """
     with writing(engine) as connection:
         if connection.scalar(_ANY_WAITS) is None:
             return
-        loads = loads_in(connection, time.time(), most_games)
+        loads = loads_in(connection, connection.execute(select(store_now())).scalar_one(), most_games)
         rooms = dict(loads.groups)
         takes = exists().where(groups.c.name == bindparam("target"), groups.c.desired == "running")
         take = update(games).where(games.c.game_key == bindparam("key"), _WAITS, takes)
-        for game in loads.games:
-            target = choose(game.cores, game.load.priority, rooms.values(), most_games) if game.group is None else None
+        for game in sorted((each for each in loads.games if each.group is None), key=placed_sooner):
+            target = choose(game.cores, game.load.priority, rooms.values(), most_games)
             if target is None:
                 continue
             its_own = {"key": game.game_key, "target": target.name}
             if connection.execute(take.values(group_name=bindparam("target")), its_own).rowcount:
                 rooms[target.name] = target.plus(game.cores)
+
+
+def known_priorities(engine: Engine) -> dict[str, str]:
+    """Return key → priority of every game in the store."""
+    with engine.connect() as connection:
+        return {row.game_key: row.priority for row in connection.execute(select(games.c.game_key, games.c.priority))}
 
 
 def assigned(engine: Engine, group: str) -> list[Assignment]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
-from sqlalchemy import Connection, Engine, case, func, insert, select, update
+from sqlalchemy import Connection, Engine, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
@@ -18,7 +18,7 @@ from pipeline.store import audit
 from pipeline.store.games import assign_waiting
 from pipeline.store.leases import Process, store_now
 from pipeline.store.placing import MOST_GAMES, PRIORITIES, Desired
-from pipeline.store.tables import drivers, group_runs, groups, leases
+from pipeline.store.tables import drivers, games, group_runs, groups, leases, operation_targets, operations
 
 BACKENDS: Final = ("none", "local")
 """Who starts a group's driver: not turnout, or the controller as a process beside it."""
@@ -46,8 +46,12 @@ class Group:
         wrong = [
             f"{name} {getattr(self, name)!r}" for name, values in known.items() if getattr(self, name) not in values
         ]
-        if self.capacity_cores is not None and not self.capacity_cores > 0:
-            wrong.append(f"capacity_cores {self.capacity_cores}")
+        cores: Any = self.capacity_cores  # SQLite takes anything in any column
+        master: Any = self.spark_master
+        if cores is not None and not (isinstance(cores, (int, float)) and cores > 0):
+            wrong.append(f"capacity_cores {cores!r}")
+        if master is not None and not isinstance(master, str):
+            wrong.append(f"spark_master {master!r}")
         if not wrong:
             return None
         return f"Its row in the control store makes no sense: {', '.join(wrong)}. Correct it with `turnout groups set`."
@@ -60,12 +64,27 @@ class Run:
     run_id: int
     group_name: str
     reference: str | None  # by which its backend finds it again; None: it is being started
-    begun_at: float
-    stop_asked_at: float | None
+    started_at: float
+    stop_requested_at: float | None
     ended_at: float | None
     died: bool  # it ended without having been asked to
-    said: str | None
-    in_hand: str | None = None  # JSON: the games it was at work on when it died; None: nobody knows
+    exit_message: str | None
+    active_games: str | None = None  # JSON: the games it was at work on when it died; None: nobody knows
+
+    @property
+    def defect(self) -> str | None:
+        """Why its row makes no sense, None where it does: SQLite takes anything in any column."""
+        wrong = [name for name, types in _RUN_TYPES.items() if not isinstance(getattr(self, name), types)]
+        if not wrong:
+            return None
+        values = ", ".join(f"{name} {getattr(self, name)!r}" for name in wrong)
+        return f"Row {self.run_id} of group_runs in the control store makes no sense: {values}. Correct or delete it."
+
+
+_RUN_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "reference": (str, type(None)), "started_at": (float, int), "stop_requested_at": (float, int, type(None)),
+    "ended_at": (float, int, type(None)), "exit_message": (str, type(None)), "active_games": (str, type(None)),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +105,12 @@ _RUN: Final = tuple(
 def read_groups(engine: Engine) -> dict[str, Group]:
     """Return every group by its name."""
     with engine.connect() as connection:
-        return {row.name: Group(*row) for row in connection.execute(select(*_GROUP))}
+        return groups_in(connection)
+
+
+def groups_in(connection: Connection) -> dict[str, Group]:
+    """Return the same within a transaction."""
+    return {row.name: Group(*row) for row in connection.execute(select(*_GROUP))}
 
 
 def create(engine: Engine, group: Group, actor: str, reason: str, most_games: int = MOST_GAMES) -> Group:
@@ -154,6 +178,53 @@ def change(engine: Engine, seen: Group, changed: Group, actor: str, reason: str)
     return Group(*row)
 
 
+def remove(engine: Engine, seen: Group, actor: str, reason: str) -> None:
+    """Forget a group that carries nothing, with its driver's last words and its runs, if it is still what was seen.
+
+    Raises:
+        Refused: it may get games, has some, has a process, an open operation is about it, or it was changed since it
+            was seen.
+    """
+    name = seen.name
+    if seen.desired == "running":
+        raise Refused(f"Group {name} may get games: it is running. Run `turnout groups drain {name}` first.")
+    with engine.begin() as connection:
+        audit.lock_log(connection)  # so nobody asks for an operation meanwhile
+        act = _act(seen, actor, "remove group", reason, _values(seen))
+        audit.begin(connection, act)
+        as_seen = (groups.c.name == name) & (groups.c.version == seen.version)
+        if not connection.execute(delete(groups).where(as_seen)).rowcount:
+            raise Refused(f"Group {name} was changed after you looked at it. Look again and retry.")
+        _require_unused(connection, name)
+        connection.execute(delete(group_runs).where(group_runs.c.group_name == name))
+        connection.execute(delete(drivers).where(drivers.c.kind == "group", drivers.c.name == name))
+        connection.execute(delete(leases).where(leases.c.kind == "group", leases.c.name == name))
+        audit.end(connection, act, "succeeded")
+
+
+def _require_unused(connection: Connection, name: str) -> None:
+    carried = connection.scalar(select(func.count()).select_from(games).where(games.c.group_name == name))
+    if carried:
+        raise Refused(f"Group {name} still has {carried} games. Move them with `turnout groups drain {name}` first.")
+    is_open = (group_runs.c.group_name == name) & group_runs.c.ended_at.is_(None)
+    is_held = (leases.c.kind == "group") & (leases.c.name == name) & (leases.c.expires_at > store_now())
+    runs = connection.scalar(select(group_runs.c.run_id).where(is_open).limit(1))
+    if runs is not None or connection.scalar(select(leases.c.token).where(is_held)) is not None:
+        raise Refused(f"Group {name} still has a process. End it with `turnout groups stop {name}`, or where it runs.")
+    # A move names the groups it goes to in its parameters: they are no targets, since many may go to one.
+    about = select(operation_targets.c.operation_id).where(operation_targets.c.target == f"group:{name}")
+    moving = select(operations.c.operation_id).where(
+        operations.c.operation_id.in_(select(operation_targets.c.operation_id)),
+        operations.c.parameters.contains(json.dumps(name), autoescape=True),
+    )
+    operation_id = connection.scalar(about) or connection.scalar(moving.limit(1))
+    if operation_id is not None:
+        raise Refused(
+            f"Group {name} is part of operation {operation_id[:8]}, which is open. Wait for it, or cancel it with "
+            f"`turnout ops cancel {operation_id[:8]}`."
+        )
+
+
 def set_desired_state(connection: Connection, name: str, version: int, desired: str) -> None:
     """Bring a group into a desired state, if it is still what was seen.
 
@@ -205,12 +276,12 @@ def last_lived(engine: Engine, seconds: float) -> dict[str, float]:
 
     Where none ever did it is when the group's first process began. One that goes on does not count.
     """
-    lived = (group_runs.c.ended_at - group_runs.c.begun_at >= seconds) | (group_runs.c.died == 0)
+    lived = (group_runs.c.ended_at - group_runs.c.started_at >= seconds) | (group_runs.c.died == 0)
     newest = func.max(case((lived, group_runs.c.ended_at)))
-    query = select(group_runs.c.group_name, func.coalesce(newest, func.min(group_runs.c.begun_at)))
+    query = select(group_runs.c.group_name, func.coalesce(newest, func.min(group_runs.c.started_at)))
     with engine.connect() as connection:
         rows = connection.execute(query.group_by(group_runs.c.group_name))
-        return {name: float(at) for name, at in rows}
+        return {name: float(at) for name, at in rows if isinstance(at, (float, int))}  # else edited by hand
 
 
 def begin_run(engine: Engine, name: str, reference: str | None = None) -> int | None:
@@ -221,7 +292,7 @@ def begin_run(engine: Engine, name: str, reference: str | None = None) -> int | 
         is_open = (group_runs.c.group_name == name) & group_runs.c.ended_at.is_(None)
         if connection.scalar(select(group_runs.c.run_id).where(is_open)) is not None:
             return None
-        row = {"group_name": name, "reference": reference, "begun_at": store_now(), "died": 0}
+        row = {"group_name": name, "reference": reference, "started_at": store_now(), "died": 0}
         run_id: int = connection.execute(insert(group_runs).values(row).returning(group_runs.c.run_id)).scalar_one()
         return run_id
 
@@ -233,15 +304,17 @@ def record_process(engine: Engine, run_id: int, reference: str) -> None:
 
 def ask_to_stop(engine: Engine, run_id: int) -> None:
     """Write that a run was asked to end."""
-    mine = (group_runs.c.run_id == run_id) & group_runs.c.stop_asked_at.is_(None)
+    mine = (group_runs.c.run_id == run_id) & group_runs.c.stop_requested_at.is_(None)
     with engine.begin() as connection:
-        connection.execute(update(group_runs).where(mine).values(stop_asked_at=store_now()))
+        connection.execute(update(group_runs).where(mine).values(stop_requested_at=store_now()))
 
 
-def end_run(engine: Engine, run_id: int, said: str, *, died: bool, in_hand: Sequence[str] | None = None) -> None:
+def end_run(
+    engine: Engine, run_id: int, exit_message: str, *, died: bool, active_games: Sequence[str] | None = None
+) -> None:
     """Write how a run has ended, and which games it was at work on where it died of itself."""
-    games = None if in_hand is None else json.dumps(list(in_hand))
-    _change_run(engine, run_id, ended_at=store_now(), died=int(died), said=said, in_hand=games)
+    games = None if active_games is None else json.dumps(list(active_games))
+    _change_run(engine, run_id, ended_at=store_now(), died=int(died), exit_message=exit_message, active_games=games)
 
 
 def reset_restart_budget(engine: Engine, name: str) -> None:

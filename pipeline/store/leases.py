@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from sqlalchemy import ColumnElement, Engine, Float, exists, select, true, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
@@ -23,9 +23,10 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from pipeline.errors import Refused
 from pipeline.settings import Store
-from pipeline.store.drivers import Kind
 from pipeline.store.tables import leases
 from pipeline.store.writing import writing
+
+Kind = Literal["ingest", "group", "controller"]
 
 _log = logging.getLogger("turnout")
 _RENEWALS: Final = 3  # within the time of one lease, so that one or two may fail
@@ -73,7 +74,7 @@ class Process:
     """A process, told apart from every other one there was."""
 
     host: str
-    place: str | None  # this boot of the machine and its space of pids; None where the system does not tell
+    pid_namespace: str | None  # this boot of the machine and its space of pids; None where the system does not tell
     pid: int
     started: int | None  # ticks of the machine since its boot, so that a pid used again is not taken for it
 
@@ -86,16 +87,16 @@ class Process:
     def of(cls, pid: int) -> Self:
         """Return the process that has this pid now, on this machine."""
         stat = _stat(pid)
-        return cls(socket.gethostname(), _place(), pid, stat.started if stat else None)
+        return cls(socket.gethostname(), _pid_namespace(), pid, stat.started if stat else None)
 
     def is_here(self) -> bool:
         """Tell whether it is one of this machine and container, of which we can know."""
-        return self.place is not None and self.place == _place()
+        return self.pid_namespace is not None and self.pid_namespace == _pid_namespace()
 
     def is_dead(self) -> bool:
         """Tell whether it has certainly ended; of another machine's or container's process nobody here knows."""
-        if not self.is_here():
-            return False
+        if not self.is_here() or not isinstance(self.pid, int) or self.pid <= 0:
+            return False  # such a row was edited by hand; signals to other numbers go to groups of processes
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -119,6 +120,25 @@ class Holding:
     def __str__(self) -> str:
         where = f"process {self.process.pid} on {self.process.host}"
         return f"{where}, since {_moment(self.since)}, with a lease until {_moment(self.expires_at)}"
+
+
+def expire_dead(engine: Engine) -> list[tuple[str, str]]:
+    """Let each lease run out now whose holder was a process of this machine that has ended; return kinds and names.
+
+    So that everybody knows at once what only this machine can see.
+    """
+    names = (*Process.__slots__, "kind", "name", "token", "epoch")
+    with engine.connect() as connection:
+        held = connection.execute(select(*(leases.c[name] for name in names)).where(leases.c.expires_at > store_now()))
+        dead = [row for row in held if Process(*row[:4]).is_dead()]
+    if not dead:
+        return []
+    with writing(engine) as connection:
+        for row in dead:
+            as_seen = (leases.c.kind == row.kind) & (leases.c.name == row.name)
+            as_seen &= (leases.c.token == row.token) & (leases.c.epoch == row.epoch)
+            connection.execute(update(leases).where(as_seen).values(expires_at=store_now()))
+    return [(row.kind, row.name) for row in dead]
 
 
 class Lease:
@@ -278,7 +298,7 @@ def _stat(pid: int) -> _Stat | None:
     return _Stat(is_over=fields[0] in "ZX", started=int(fields[19]))
 
 
-def _place() -> str | None:
+def _pid_namespace() -> str | None:
     """Return where a pid means the same process: this boot, this space of pids."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()

@@ -4,7 +4,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
-from pipeline.store.fleet import Driver
+from pipeline.health.liveness import Driver
 from pipeline.store.placing import MOST_GAMES, PRIORITIES, GroupLoad, Load, Loads, Priority, tallied
 from pipeline.store.tables import drivers, games, groups, streams
 
@@ -42,7 +42,7 @@ def _groups(connection: Connection, now: float) -> list[GroupLoad]:
     ):
         silence = None if driver[0] is None else Driver(*driver).silence(now)
         alive = None if driver[0] is None else silence is None
-        cores = capacity if capacity is None or capacity > 0 else None
+        cores = capacity if isinstance(capacity, (int, float)) and capacity > 0 else None
         found.append(GroupLoad(name, desired, alive, silence, cores, _priority(priority)))
     return found
 

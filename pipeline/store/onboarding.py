@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from sqlalchemy import Engine, delete, func, insert, select, text, update
+from sqlalchemy import Connection, Engine, delete, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.names import GameKey
@@ -107,13 +107,17 @@ def registered_above(engine: Engine, registration: int) -> tuple[int, list[tuple
         return last, [(GameKey(row.game_key), row.game) for row in connection.execute(query.order_by(first))]
 
 
-def refuse(engine: Engine, refusal: RefusedName) -> None:
-    """Note that a name shall not become a game; the newest refusal counts."""
+def refuse(engine: Engine, refusal: RefusedName) -> bool:
+    """Note that a name is not to become a game; return False, with nothing done, where it is one. The newest counts."""
     values = asdict(refusal)
     mine = refused_names.c.game == refusal.game
     with writing(engine) as connection:
-        connection.execute(delete(refused_names).where(mine))
+        _lock(connection)
+        connection.execute(delete(refused_names).where(mine))  # in SQLite no other one writes from here on
+        if connection.scalar(select(onboardings.c.game).where(onboardings.c.game == refusal.game)) is not None:
+            return False
         connection.execute(insert(refused_names).values(values))
+        return True
 
 
 def refusals(engine: Engine) -> dict[str, RefusedName]:
@@ -143,11 +147,15 @@ def _row(candidate: OnboardingCandidate, now: float | None) -> dict[str, object]
     return {**asdict(candidate), "onboarded_at": time.time() if now is None else now}
 
 
+def _lock(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        # Numbers must become visible in their order, or a set of games could still grow after it was pinned.
+        connection.execute(text("LOCK TABLE onboardings IN SHARE ROW EXCLUSIVE MODE"))
+
+
 def _insert(engine: Engine, rows: list[dict[str, object]]) -> None:
     with writing(engine) as connection:
-        if connection.dialect.name == "postgresql":
-            # Numbers must become visible in their order, or a set of games could still grow after it was pinned.
-            connection.execute(text("LOCK TABLE onboardings IN SHARE ROW EXCLUSIVE MODE"))
+        _lock(connection)
         connection.execute(insert(onboardings), rows)
         approved = [row["game"] for row in rows if row["how"] == "approval"]
         if approved:

@@ -11,25 +11,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from sqlalchemy import Connection, Engine, Row, case, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, bindparam, case, delete, func, insert, select, update
 
 from pipeline.errors import Refused
 from pipeline.store import audit
 from pipeline.store.leases import store_now
 from pipeline.store.tables import operation_steps, operation_targets, operations
 
-State = Literal["planned", "running", "verifying", "needs_human", "succeeded", "failed"]
+State = Literal["planned", "running", "verifying", "needs_human", "succeeded", "failed", "cancelled"]
 """`planned`: nothing was done yet. `running`: steps are being taken. `verifying`: all is done, its effect is not seen
-yet. `needs_human`: it cannot go on by itself."""
+yet. `needs_human`: it cannot go on by itself. `cancelled`: a person ended it before it was done."""
 
 StepState = Literal["running", "done", "failed"]
 OPEN: Final[tuple[State, ...]] = get_args(State)[:4]
 """The states in which an operation may still act; its targets belong to it."""
 
 
+_LONGER_THAN_ANY_ID: Final = 64
 _PLAIN: Final[Mapping[str, tuple[type, ...]]] = {
     "operation_id": (str,), "kind": (str,), "state": (str,), "actor": (str,), "reason": (str,), "preview_hash": (str,),
-    "undoes": (str, type(None)), "outcome": (str, type(None)), "asked_at": (float, int),
+    "undoes": (str, type(None)), "outcome": (str, type(None)), "requested_at": (float, int),
     "ended_at": (float, int, type(None)), "version": (int,),
 }  # fmt: skip
 
@@ -60,7 +61,7 @@ class Step:
     name: str
     state: StepState
     detail: str
-    begun_at: float  # Unix seconds by the store's clock, as all times here
+    started_at: float  # Unix seconds by the store's clock, as all times here
     ended_at: float | None
 
 
@@ -79,7 +80,7 @@ class Operation:
     preview_hash: str
     undoes: str | None
     outcome: str | None
-    asked_at: float
+    requested_at: float
     ended_at: float | None
     version: int
 
@@ -111,7 +112,7 @@ def ask(engine: Engine, intent: Intent) -> Operation:
     operation = Operation(
         operation_id=uuid.uuid4().hex, kind=intent.kind, state="planned", targets=tuple(sorted(set(intent.targets))),
         parameters=intent.parameters, actor=intent.actor, reason=intent.reason, preview=intent.preview,
-        preview_hash=hash_of(intent.preview), undoes=intent.undoes, outcome=None, asked_at=0.0, ended_at=None,
+        preview_hash=hash_of(intent.preview), undoes=intent.undoes, outcome=None, requested_at=0.0, ended_at=None,
         version=1,
     )  # fmt: skip
     with engine.begin() as connection:
@@ -176,7 +177,7 @@ def begin_step(engine: Engine, operation: Operation, name: str, detail: str = ""
         if number is None:
             number = int(connection.scalar(select(func.max(operation_steps.c.number)).where(mine)) or 0) + 1
             row = {"operation_id": operation.operation_id, "number": number, "name": name, "detail": detail}
-            connection.execute(insert(operation_steps).values({**row, "state": "running", "begun_at": store_now()}))
+            connection.execute(insert(operation_steps).values({**row, "state": "running", "started_at": store_now()}))
         return int(number)
 
 
@@ -205,12 +206,23 @@ def end_step(engine: Engine, operation: Operation, number: int, state: StepState
         )
 
 
+def note_waits(engine: Engine, waits: Sequence[tuple[str, int, str]]) -> None:
+    """Write what running steps (operation, number) wait for, all of them in one statement."""
+    mine = (operation_steps.c.operation_id == bindparam("of")) & (operation_steps.c.number == bindparam("step"))
+    query = update(operation_steps).where(mine, operation_steps.c.state == "running")
+    rows = [{"of": operation_id, "step": number, "detail": detail} for operation_id, number, detail in waits]
+    if rows:
+        with engine.begin() as connection:
+            connection.execute(query.values(detail=bindparam("detail")), rows)
+
+
 def operation(engine: Engine, operation_id: str) -> Operation:
     """Return an operation by its id, or by the first characters of it where they are of one only.
 
     Raises:
         Refused: there is none, or there are several.
     """
+    operation_id = operation_id[:_LONGER_THAN_ANY_ID]  # a database takes no pattern of any length
     query = select(operations).where(operations.c.operation_id.startswith(operation_id, autoescape=True))
     with engine.connect() as connection:
         found = connection.execute(query.limit(2)).all()
@@ -229,7 +241,7 @@ def list_operations(engine: Engine, *, only_open: bool = False, limit: int = 100
         (operations.c.state.in_(OPEN), 1),
         else_=2,
     )
-    query = select(operations).order_by(urgency, operations.c.asked_at.desc(), operations.c.operation_id)
+    query = select(operations).order_by(urgency, operations.c.requested_at.desc(), operations.c.operation_id)
     if only_open:
         query = query.where(operations.c.state.in_(OPEN))
     with engine.connect() as connection:
@@ -237,13 +249,28 @@ def list_operations(engine: Engine, *, only_open: bool = False, limit: int = 100
     return sorted(found, key=lambda each: (each.state != "needs_human", not each.is_open))
 
 
-def unattended(engine: Engine, limit: int) -> list[Operation]:
-    """Return the open operations that can go on without a person, the oldest first."""
-    query = select(operations).where(operations.c.state.in_(OPEN), operations.c.state != "needs_human")
-    query = query.order_by(operations.c.asked_at, operations.c.operation_id)
+def unattended(engine: Engine) -> list[str]:
+    """Return the ids of the open operations that can go on without a person, the oldest first."""
+    query = select(operations.c.operation_id).where(operations.c.state.in_(OPEN), operations.c.state != "needs_human")
     with engine.connect() as connection:
-        found = [_operation(row) for row in connection.execute(query.limit(limit))]
-    return [each for each in found if each.state != "needs_human"]
+        return list(connection.scalars(query.order_by(operations.c.requested_at, operations.c.operation_id)))
+
+
+def with_journals(engine: Engine, operation_ids: Sequence[str]) -> list[tuple[Operation, list[Step]]]:
+    """Return those of these operations that can go on without a person, in this order, with their journals."""
+    mine = operation_steps.c.operation_id.in_(operation_ids)
+    columns = [operation_steps.c[name] for name in Step.__slots__]
+    query = select(operation_steps.c.operation_id, *columns).where(mine).order_by(operation_steps.c.number)
+    with engine.connect() as connection:
+        rows = connection.execute(select(operations).where(operations.c.operation_id.in_(operation_ids)))
+        found = {row.operation_id: _operation(row) for row in rows}
+        journals: dict[str, list[Step]] = {}
+        for operation_id, *step in connection.execute(query):
+            journals.setdefault(operation_id, []).append(Step(*step))
+    known = (found[each] for each in operation_ids if each in found)
+    return [
+        (each, journals.get(each.operation_id, [])) for each in known if each.is_open and each.state != "needs_human"
+    ]
 
 
 def steps(engine: Engine, operation_id: str) -> list[Step]:
@@ -274,10 +301,10 @@ def asked_under(engine: Engine, keys: Sequence[str]) -> dict[str, Operation]:
 def last_durations(engine: Engine, target: str) -> dict[str, float]:
     """Return how many seconds the newest success of each kind took, of those that were about this target alone."""
     mine = (operations.c.targets == json.dumps([target])) & (operations.c.state == "succeeded")
-    query = select(operations.c.kind, operations.c.asked_at, operations.c.ended_at).where(mine)
+    query = select(operations.c.kind, operations.c.requested_at, operations.c.ended_at).where(mine)
     with engine.connect() as connection:
         rows = connection.execute(query.order_by(operations.c.ended_at)).all()
-    return {row.kind: row.ended_at - row.asked_at for row in rows}
+    return {row.kind: row.ended_at - row.requested_at for row in rows}
 
 
 def _require_free(connection: Connection, targets: Sequence[str]) -> None:
@@ -321,7 +348,7 @@ def _operation(row: Row[Any]) -> Operation:
         said = f"Its row in the control store makes no sense: {error}. Correct the row, or close the operation."
         has_ended = row.state in get_args(State) and row.state not in OPEN
         plain |= {} if has_ended else {"state": "needs_human", "outcome": said}
-        plain |= {} if isinstance(row.asked_at, float) else {"asked_at": 0.0}
+        plain |= {} if isinstance(row.requested_at, float) else {"requested_at": 0.0}
         return Operation(**plain, targets=(), parameters={}, preview={})
 
 
@@ -345,6 +372,6 @@ def _values(operation: Operation, idempotency_key: str) -> dict[str, Any]:
         "preview": json.dumps(operation.preview),
         "preview_hash": operation.preview_hash,
         "undoes": operation.undoes,
-        "asked_at": store_now(),
+        "requested_at": store_now(),
         "version": operation.version,
     }

@@ -32,7 +32,7 @@ COMPARED_CORES: Final = 2.0
 """A group without a capacity is never full; beside others it is compared as one of so many cores, as `local[2]` has."""
 
 MOST_GAMES: Final = 1_000
-"""What the setting `placement.most_games` is by default."""
+"""What the setting `placement.max_games_per_group` is by default."""
 
 _EXACT: Final = 1e-9  # sums of the same games in another order differ by less
 
@@ -146,6 +146,11 @@ def tallied(
         for each in sorted(groups, key=lambda each: each.name)
     }
     return Loads(counted, filled, most_games)
+
+
+def placed_sooner(game: GameLoad) -> tuple[int, float, str]:
+    """Order by priority, high first, then large games, which find room only while there is much."""
+    return PRIORITIES.index(game.load.priority), -game.cores, game.game_key
 
 
 def choose(

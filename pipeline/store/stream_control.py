@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.exc import IntegrityError
 
-from pipeline.store.tables import decisions
+from pipeline.store.tables import stream_control
 from pipeline.store.writing import writing
 
 FailureClass = Literal["expected", "transient", "poison", "fatal"]
@@ -36,7 +36,7 @@ class StreamControl:
 
 
 _FIELDS = tuple(StreamControl.__dataclass_fields__)
-_DECIDED: Final = select(*(decisions.c[name] for name in ("game_key", *_FIELDS)))
+_DECIDED: Final = select(*(stream_control.c[name] for name in ("game_key", *_FIELDS)))
 
 
 def decided(engine: Engine) -> dict[str, StreamControl]:
@@ -66,7 +66,7 @@ def ask_within(
     connection: Connection, key: str, actor: str, *, desired: Desired | None = None, own_query: bool | None = None
 ) -> None:
     """Note what a person wants of a stream, in the caller's transaction."""
-    asked: dict[str, Any] = {"asked_by": actor, "asked_at": time.time()}
+    asked: dict[str, Any] = {"requested_by": actor, "requested_at": time.time()}
     if desired is not None:
         asked["desired"] = desired
     if own_query is not None:
@@ -84,16 +84,16 @@ def ask_retry_within(connection: Connection, key: str, actor: str) -> None:
     """Let a parked or waiting stream run again at once, in the caller's transaction."""
     fresh = asdict(StreamControl())
     values = {name: fresh[name] for name in _FIELDS if name not in {"desired", "own_query"}}
-    _write(connection, key, {**values, "asked_by": actor, "asked_at": time.time()})
+    _write(connection, key, {**values, "requested_by": actor, "requested_at": time.time()})
 
 
 def _write(connection: Connection, key: str, values: Mapping[str, Any]) -> None:
-    mine = update(decisions).where(decisions.c.game_key == key).values(values)
+    mine = update(stream_control).where(stream_control.c.game_key == key).values(values)
     if connection.execute(mine).rowcount:
         return
     row = {**asdict(StreamControl()), "own_query": 0, **values}
     try:
         with connection.begin_nested():
-            connection.execute(decisions.insert().values(game_key=key, **row))
+            connection.execute(stream_control.insert().values(game_key=key, **row))
     except IntegrityError:  # another process decided at the same moment
         connection.execute(mine)

@@ -32,8 +32,8 @@ games = Table(  # every game found in bronze, with the group that carries it
     Column("retired_at", Float),  # null: it is not; a retired game's rows stay in bronze, and no group carries it
 )
 
-decisions = Table(  # what was decided about a stream; no row means nothing was
-    "decisions",
+stream_control = Table(  # what people and failures have decided about a stream; no row: it runs in the pass
+    "stream_control",
     metadata,
     Column("game_key", String(64), primary_key=True),
     Column("desired", String(16), nullable=False),  # running | paused
@@ -44,8 +44,8 @@ decisions = Table(  # what was decided about a stream; no row means nothing was
     Column("evidence", Text),  # what failed, with the rows it was about
     Column("failed_at", Float),
     Column("retry_at", Float, nullable=False),
-    Column("asked_by", Text),  # who last asked for a pause, a retry or an own query
-    Column("asked_at", Float),
+    Column("requested_by", Text),  # who last asked for a pause, a retry or an own query
+    Column("requested_at", Float),
 )
 
 groups = Table(  # cluster groups that may carry games
@@ -67,12 +67,12 @@ group_runs = Table(  # processes that the controller has started for groups
     Column("run_id", Integer, primary_key=True),
     Column("group_name", String(40), nullable=False, index=True),
     Column("reference", Text),  # by which its backend finds it again; null: it is being started
-    Column("begun_at", Float, nullable=False),  # by the store's clock, as all times here
-    Column("stop_asked_at", Float),
+    Column("started_at", Float, nullable=False),  # by the store's clock, as all times here
+    Column("stop_requested_at", Float),
     Column("ended_at", Float),
     Column("died", Integer, nullable=False, server_default="0"),  # 1: it ended without having been asked to
-    Column("said", Text),  # how it ended
-    Column("in_hand", Text),  # JSON: the games it was at work on when it died; null: nobody knows
+    Column("exit_message", Text),  # how it ended
+    Column("active_games", Text),  # JSON: the games it was at work on when it died; null: nobody knows
 )
 
 drivers = Table(  # running processes and their heartbeats
@@ -96,7 +96,7 @@ leases = Table(  # which process should be each driver; its times are of the sto
     Column("kind", String(16), primary_key=True),  # ingest | group | controller
     Column("name", String(40), primary_key=True),
     Column("host", String(255), nullable=False),
-    Column("place", String(128)),  # where its pid means this process; null: nobody knows
+    Column("pid_namespace", String(128)),  # where its pid means this process; null: nobody knows
     Column("pid", Integer, nullable=False),
     Column("started", BigInteger),  # in ticks since the machine's boot; null: nobody knows
     Column("token", String(32), nullable=False),  # the holder's own
@@ -250,7 +250,7 @@ operations = Table(  # what people asked for, and how far it has come
     Column("preview_hash", String(16), nullable=False),
     Column("undoes", String(32)),  # the operation this is the inverse of
     Column("outcome", Text),  # one sentence; null before there is one
-    Column("asked_at", Float, nullable=False),
+    Column("requested_at", Float, nullable=False),
     Column("ended_at", Float),
     Column("version", Integer, nullable=False),  # grows with every change: each is a compare-and-set on it
 )
@@ -263,7 +263,7 @@ operation_steps = Table(  # the journal of each operation
     Column("name", String(40), nullable=False),
     Column("state", String(16), nullable=False),  # running | done | failed
     Column("detail", Text, nullable=False),  # one sentence
-    Column("begun_at", Float, nullable=False),
+    Column("started_at", Float, nullable=False),
     Column("ended_at", Float),
 )
 
@@ -280,7 +280,7 @@ entitlements = Table(  # who was given a game's table to read through us; ended 
     Column("entitlement_id", Integer, primary_key=True),
     Column("principal", Text, nullable=False, index=True),  # as the catalog spells it
     Column("game_key", String(64), nullable=False, index=True),
-    Column("until", Float),  # null: for good
+    Column("expires_at", Float),  # null: it does not expire
     Column("reason", Text, nullable=False),
     Column("ticket", Text, nullable=False),  # empty where there is none
     Column("table_id", Text, nullable=False),  # of the catalog; a table with another one was made anew
@@ -300,7 +300,7 @@ access_items = Table(  # each request to the catalog that an operation makes, in
     Column("adds", Text, nullable=False),  # JSON: privileges
     Column("removes", Text, nullable=False),  # JSON: privileges
     Column("state", String(16), nullable=False),  # see `grants/applying/ledger.py`
-    Column("said", Text, nullable=False),  # one sentence; empty before there is one
+    Column("message", Text, nullable=False),  # one sentence; empty before there is one
     Column("changed_at", Float, nullable=False),
 )
 
@@ -311,8 +311,8 @@ access_change_sets = Table(  # what an operation does about access, so that it c
     Column("change_set", Text, nullable=False),  # JSON, see `grants/applying/ledger.py`
 )
 
-given_access = Table(  # what the catalog holds because of us; what is not here, turnout does not take
-    "given_access",
+managed_grants = Table(  # what the catalog holds because of us; what is not here, turnout does not take
+    "managed_grants",
     metadata,
     Column("securable", String(1024), primary_key=True),  # full name
     Column("principal", String(1024), primary_key=True),  # folded, which can be longer than as it is spelled
@@ -325,13 +325,13 @@ access_requests = Table(  # what somebody asks an access admin for
     metadata,
     Column("request_id", String(32), primary_key=True),
     Column("requester", Text, nullable=False),
-    Column("wishes", Text, nullable=False),  # JSON
+    Column("intents", Text, nullable=False),  # JSON
     Column("reason", Text, nullable=False),
     Column("state", String(16), nullable=False),  # asked | approved | rejected | withdrawn
     Column("decided_by", Text),
-    Column("said", Text),  # why it was decided so
+    Column("decision_reason", Text),
     Column("operation_id", String(32)),  # what came of it
-    Column("asked_at", Float, nullable=False),
+    Column("requested_at", Float, nullable=False),
     Column("decided_at", Float),
     Column("version", Integer, nullable=False),
 )
@@ -346,11 +346,11 @@ ignored_drift = Table(  # findings that somebody has decided to leave
     Column("ignored_at", Float, nullable=False),
 )
 
-catalog_pictures = Table(  # one row: the catalog as the controller last read it
-    "catalog_pictures",
+catalog_snapshots = Table(  # one row: the catalog as the controller last read it
+    "catalog_snapshots",
     metadata,
-    Column("picture_id", Integer, primary_key=True, autoincrement=False),
-    Column("picture", Text),  # JSON, see `grants/observing/snapshot.py`; null: it was never read
+    Column("snapshot_id", Integer, primary_key=True, autoincrement=False),
+    Column("snapshot", Text),  # JSON, see `grants/observing/snapshot.py`; null: it was never read
     Column("read_at", Float),
     Column("problem", Text),  # why the newest attempt failed; null: it did not
     Column("tried_at", Float, nullable=False),

@@ -8,6 +8,9 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
+
+_OLD_FOLDER: Final = "in_hand"  # of a driver of 0.1; to be left out after this version
 
 
 class ActiveGames:
@@ -18,6 +21,7 @@ class ActiveGames:
         self._file = _folder(checkpoint) / f"{name}.json"
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.unlink(missing_ok=True)
+        (checkpoint / _OLD_FOLDER / self._file.name).unlink(missing_ok=True)
 
     @contextmanager
     def track(self, games: Sequence[str]) -> Iterator[None]:
@@ -34,11 +38,11 @@ class ActiveGames:
 def read_leftover(checkpoint: Path) -> list[str] | None:
     """Return the games that a driver which died had in hand, None where it tells of none."""
     found: set[str] = set()
-    for file in _folder(checkpoint).glob("*.json"):
-        with contextlib.suppress(OSError, ValueError):
+    for file in (*_folder(checkpoint).glob("*.json"), *(checkpoint / _OLD_FOLDER).glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, TypeError):  # such as a file that was cut off
             found.update(json.loads(file.read_text("utf-8")))
     return sorted(found) or None
 
 
 def _folder(checkpoint: Path) -> Path:
-    return checkpoint / "in_hand"
+    return checkpoint / "active_games"

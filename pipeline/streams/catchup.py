@@ -18,7 +18,7 @@ from pipeline.failpoints import hit
 from pipeline.pins import ChunkPin
 from pipeline.streams.bronze_files import files_of, parts_of
 from pipeline.streams.demux import POOL_OF_CATCH_UP, DemuxContext, told
-from pipeline.streams.lanes import Failure
+from pipeline.streams.lanes import Failure, failure_of
 from pipeline.streams.outage import tolerate_store_outage
 from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import SeqOf
@@ -130,7 +130,11 @@ class CatchUp:
                 continue
             if key in undone:
                 before = stream.position
-                stream.reopen()
+                try:
+                    stream.reopen()
+                except Exception as error:  # noqa: BLE001 - law L6: whatever one game's table does, the others go on
+                    failures[key] = failure_of(error)
+                    continue
                 stream.complete_through = stream.cursor
                 if stream.position == before:  # no other writer moved it: bronze itself has a gap
                     gap = f"bronze rows above seq {stream.cursor} do not connect to the table's cursor"

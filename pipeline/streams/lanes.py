@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from listeners.sample import Lane
+from pipeline.errors import first_line
 from pipeline.store.stream_control import FailureClass, StreamControl
 
 BUDGET: Final = {"transient": 10, "poison": 3, "fatal": 3}
@@ -18,6 +19,7 @@ _FIRST_SECONDS: Final = 5.0
 _LONGEST_SECONDS: Final = 300.0
 _SHARED_SHARE: Final = 0.3  # of a pass's streams that fail alike: the cause is shared, none of them is charged
 _SHARED_STREAMS: Final = 3
+_EVIDENCE_LIMIT: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +86,8 @@ def classify(error: BaseException) -> FailureClass:
         return "transient"
     name = type(error).__name__
     return "transient" if name in {"CommitFailedError", "Transient", "OperationalError"} else "poison"
+
+
+def failure_of(error: Exception) -> Failure:
+    """Return the failure that an exception of a stream's own work is."""
+    return Failure(classify(error), f"{type(error).__name__}: {first_line(error)}"[:_EVIDENCE_LIMIT])

@@ -4,6 +4,7 @@ Used by several threads. A stream is read by one of them at a time: the reader h
 looks at the stream's position until after its commit.
 """
 
+import logging
 import random
 import threading
 import time
@@ -13,14 +14,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy import Engine
 
+from pipeline.errors import first_line
 from pipeline.settings import Paths, Settings
 from pipeline.store.games import Assignment, Held, assigned, held, holds, let_go
 from pipeline.store.leases import Lease
 from pipeline.store.stream_control import StreamControl, decided, record_failures
 from pipeline.streams import lanes
-from pipeline.streams.lanes import Failure
+from pipeline.streams.lanes import Failure, failure_of
 from pipeline.streams.stream import Stream, stream_of
 from pipeline.streams.writers import DirectWriter, Writer
+
+_log = logging.getLogger("turnout")
 
 _OPENING_THREADS = 4
 _CHUNK = "catch-up"  # the reader that is the running chunk
@@ -60,20 +64,23 @@ class Roster:
     def sync(self) -> None:
         """Take on games that were assigned to this group, drop those that were moved away, hear what was decided.
 
-        A game is let go when no pass and no chunk has it any more, and taken on when no other driver holds it.
+        A game is let go when no pass and no chunk has it any more, and taken on when no other driver holds it. One
+        whose table cannot be opened has failed as a stream does, and is opened again when it may run again (law L6).
         """
         with self._syncing:
             found = self._held()
             wanted: dict[str, Assignment] = {each.game_key: each for each in found.carried}
             decisions = decided(self._engine)
             with self._lock:
-                self._adopt(wanted, decisions)
+                unreadable = self._adopt(wanted, decisions)
                 # One that was moved away in the moment it was taken was never among the streams.
                 over = [key for key in {*self._leaving, *found.astray} if key not in self._claims]
             if over and self._lease is not None:
                 let_go(self._engine, self._lease, over)
             for key in over:
                 self._leaving.pop(key, None)
+            if unreadable:
+                self.settle(unreadable, (), len(wanted))
 
     def holds(self, key: str) -> bool:
         """Tell whether a write to this game's table may begin; it is always so where leases are turned off.
@@ -96,6 +103,7 @@ class Roster:
                 for name, stream in self.streams.items()
                 if (name == key if key else not stream.decision.own_query)
                 and name not in self._claims
+                and not stream.unreadable
                 and lanes.may_run(stream.decision, now)
             }
             for stream in members.values():
@@ -141,6 +149,7 @@ class Roster:
                 each
                 for each in self.streams.values()
                 if each.behind
+                and not each.unreadable
                 and each.game_key not in self._claims
                 and each.complete_through < reach_of(each)
                 and lanes.may_run(each.decision, now)
@@ -175,23 +184,50 @@ class Roster:
             return Held(assigned(self._engine, self.group), [])
         return held(self._engine, self._lease)
 
-    def _adopt(self, wanted: Mapping[str, Assignment], decisions: Mapping[str, StreamControl]) -> None:
+    def _adopt(self, wanted: Mapping[str, Assignment], decisions: Mapping[str, StreamControl]) -> dict[str, Failure]:
+        """Open the tables of new games, and those that could not be opened before; return why some cannot be."""
         for key in self.streams.keys() - wanted.keys():
             self._leaving[key] = self.streams.pop(key)
         for key in wanted.keys() & self._leaving.keys():
             self.streams[key] = self._leaving.pop(key)
-        held = self.streams
-        new = [each for key, each in wanted.items() if key not in held or held[key].is_before(each.generation)]
+        held, now = self.streams, time.time()
+        failures: dict[str, Failure] = {}
+        new = [
+            each
+            for key, each in wanted.items()
+            if key not in held
+            or held[key].is_before(each.generation)
+            or (held[key].unreadable and lanes.may_run(decisions.get(key, StreamControl()), now))
+        ]
         if new:
             with ThreadPoolExecutor(_OPENING_THREADS) as pool:  # a driver that starts opens a thousand tables
-                held.update((stream.game_key, stream) for stream in pool.map(self._opened, new))
+                for stream, failure in pool.map(self._opened, new):
+                    held[stream.game_key] = stream
+                    if failure is not None:
+                        failures[stream.game_key] = failure
         for key, assignment in wanted.items():
-            held[key].last_seq = max(held[key].last_seq, assignment.last_seq)
+            stream = held[key]
+            stream.last_seq = max(stream.last_seq, assignment.last_seq)
+            self._recheck_complete(stream)
             held[key].decision = decisions.get(key, StreamControl())
+        # One that is parked already stays so, for the reason it was parked for.
+        return {key: failure for key, failure in failures.items() if held[key].decision.parked_at is None}
 
-    def _opened(self, assignment: Assignment) -> Stream:
+    def _recheck_complete(self, stream: Stream) -> None:
+        """Take back that a stream is complete where there are rows for it: an older copy of the store lacked them."""
+        if stream.cursor < stream.last_seq <= stream.complete_through:
+            stream.complete_through = stream.cursor
+
+    def _opened(self, assignment: Assignment) -> tuple[Stream, Failure | None]:
         path = self._paths.table(assignment.game_key)
-        return stream_of(assignment, self._settings.environment, path, self._writer)
+        stream = stream_of(assignment, self._settings.environment, path, self._writer)
+        try:
+            stream.open()
+        except Exception as error:  # noqa: BLE001 - law L6: whatever one game's table does, the others go on
+            _log.warning("%s: its table at %s cannot be opened: %s", stream.game_key, path, first_line(error))
+            stream.unreadable = stream.behind = True
+            return stream, failure_of(error)
+        return stream, None
 
     def _release(self, reader: str) -> None:
         with self._lock:

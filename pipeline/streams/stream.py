@@ -43,6 +43,7 @@ class Stream:
     cursor: int = 0  # the last seq wholly applied, 0 before the first commit
     complete_through: int = 0  # the last seq up to which bronze was seen to hold nothing more for this game
     behind: bool = False
+    unreadable: bool = False  # its table could not be opened: its cursor is unknown, and no rows may be read for it
     decision: StreamControl = field(default_factory=StreamControl)  # what people and failures came to
 
     @property
@@ -120,8 +121,8 @@ class Stream:
 
 
 def stream_of(assignment: Assignment, environment: str, table_path: Path, writer: Writer) -> Stream:
-    """Return the stream of an assigned game, with the cursor its table holds."""
-    stream = Stream(
+    """Return the stream of an assigned game; its cursor is unknown before `open`."""
+    return Stream(
         game_key=assignment.game_key,
         game=assignment.game,
         environment=environment,
@@ -131,5 +132,3 @@ def stream_of(assignment: Assignment, environment: str, table_path: Path, writer
         last_seq=assignment.last_seq,
         stored_generation=assignment.generation,
     )
-    stream.open()
-    return stream

@@ -85,7 +85,8 @@ class Watchdog:
 
     def _commits(self, streams: list[Stream]) -> list[tuple[int, float]]:
         """Return the bronze commits that are young enough to matter for any backlog."""
-        waiting = [self._passed(stream) for stream in streams if stream.last_seq > self._passed(stream)]
+        known = [stream for stream in streams if not stream.unreadable]
+        waiting = [self._passed(stream) for stream in known if stream.last_seq > self._passed(stream)]
         return commits_since(self._engine, min(waiting) + 1) if waiting else []
 
     def _passed(self, stream: Stream) -> int:
@@ -99,7 +100,7 @@ class Watchdog:
             desired=stream.decision.desired,
             driver_heartbeat_at=now,
             driver_active=active,
-            last_run_failed=stream.error if stream.lane == "QUARANTINED" else self.last_failure,
+            last_run_failed=stream.error if stream.unreadable or stream.lane == "QUARANTINED" else self.last_failure,
             failed_runs_15min=len(self._failures),
             lane=stream.lane,
             started_at=self._started_at,
@@ -109,5 +110,7 @@ class Watchdog:
             pass_active_since=self._group.pass_since,
         )
         frontier = self._group.frontier_seq or None
-        age = backlog_age(stream.lane, stream.complete_through, frontier, stream.last_seq, commits, now)
+        age = None  # also where nothing seems to wait: a cursor that cannot be read is not known to be at the end
+        if not stream.unreadable:
+            age = backlog_age(stream.lane, stream.complete_through, frontier, stream.last_seq, commits, now)
         return Reading(facts, stream.cursor, frontier, age, complete_through_seq=stream.complete_through)

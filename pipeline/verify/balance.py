@@ -45,6 +45,7 @@ class Counts:
     stale_twins: int = 0  # this one and those below: information only
     quarantine_copies: int = 0
     ahead: int = 0
+    accepted_gaps: int = 0  # seqs behind rows that bronze lost, which a person has accepted
     retired: int = 0  # as pending, but nobody is to carry the game: they wait in bronze
 
     def __add__(self, other: "Counts") -> "Counts":
@@ -134,7 +135,8 @@ def verify(
     reading = readings.pin(paths, environment, generations or {})
     with readings.opened(reading) as database:
         late_onboarding.reassign_rows(database, reading.bronze, key_of)
-        database.execute(rules.ODD, {"once": reading.quarantine_before == reading.quarantine_after})
+        once = reading.quarantine_before == reading.quarantine_after
+        database.execute(rules.ODD, {"once": once, "head": reading.bronze.cursor})
         database.execute(rules.BROKEN)
         database.execute(rules.TWICE)
         database.execute(rules.BEYOND, [reading.bronze.cursor])

@@ -16,8 +16,9 @@ import duckdb
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from pipeline.delta import accepted_gaps
 from pipeline.errors import Refused, first_line
-from pipeline.names import GameKey, bronze_app_id, stream_app_id
+from pipeline.names import GameKey, attempt_app_ids, bronze_app_id, ingest_app_id, stream_app_id
 from pipeline.settings import Paths
 
 _MEMORY_LIMIT: Final = "1GB"  # more is spilled to a temporary folder
@@ -25,7 +26,9 @@ _GENERATIONS_TRIED: Final = 4  # without a cursor in a row, before the search fo
 
 _SCHEMA: Final = """
 CREATE TYPE side AS ENUM ('bronze', 'table', 'before', 'after'); -- the last two: the readings of quarantine
+CREATE TABLE reserved (first BIGINT, last BIGINT);
 CREATE TABLE places (ord INTEGER, game_key VARCHAR, cursor BIGINT);
+CREATE TABLE gaps (game_key VARCHAR, above BIGINT, through BIGINT);
 CREATE TABLE titles (game_key VARCHAR, game VARCHAR, refused BOOLEAN, rows BIGINT);
 CREATE TABLE entries (ord INTEGER, seq BIGINT, pos BIGINT, side side, refused BOOLEAN, reason VARCHAR);
 CREATE TABLE chain (ord INTEGER, seq BIGINT, low BIGINT, high BIGINT, holes BOOLEAN);
@@ -73,6 +76,7 @@ class Snapshot:
     files: tuple[str, ...]
     cursor: int | None = None  # of a game's table, or bronze's last seq; None: no commit has moved it yet
     paths: tuple[str, ...] = ()  # of the same files, for those that take no patterns
+    gaps: tuple[tuple[int, int], ...] = ()  # of a game's table: what a person has accepted that bronze lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ class Reading:
     tables: Mapping[str, Snapshot]  # by game key
     bronze: Snapshot
     quarantine_after: Snapshot | None
+    reserved: tuple[tuple[int, int], ...]  # first and last seq of refused rows that no bronze commit need follow
 
 
 def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Reading:
@@ -102,13 +107,15 @@ def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Readi
     if bronze is None:
         raise Refused(f"There is nothing to verify: {paths.bronze} is no Delta table. Start ingest first.")
     after = _snapshot(paths.quarantine, "quarantine", ("game_key", "seq", "pos", "reason"))
-    head = DeltaTable(paths.bronze, bronze.version).transaction_version(bronze_app_id(environment))
-    return Reading(before, tables, replace(bronze, cursor=head), after)
+    opened_bronze = DeltaTable(paths.bronze, bronze.version)
+    head = opened_bronze.transaction_version(bronze_app_id(environment))
+    reserved = () if before is None else tuple(_reserved(paths.quarantine, before.version, opened_bronze, environment))
+    return Reading(before, tables, replace(bronze, cursor=head), after, reserved)
 
 
 @contextmanager
 def opened(reading: Reading) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Give a database with the tables `places`, `titles`, `entries` and `chain` of one reading.
+    """Give a database with the tables `places`, `gaps`, `reserved`, `titles`, `entries` and `chain` of one reading.
 
     It lives in a temporary folder and is gone afterwards.
 
@@ -180,13 +187,38 @@ def _load(database: duckdb.DuckDBPyConnection, reading: Reading) -> None:
         "INSERT INTO places SELECT unnest(?::INTEGER[]), unnest(?::VARCHAR[]), unnest(?::BIGINT[])",
         [list(range(len(keys))), sorted(keys), cursors],
     )
+    if reading.reserved:
+        database.executemany("INSERT INTO reserved VALUES (?, ?)", [list(span) for span in reading.reserved])
     execute(database, _READ_BRONZE, bronze, bronze)
     execute(database, _READ_CHAIN, bronze, bronze)
+    if gaps := [[key, *gap] for key, table in reading.tables.items() for gap in table.gaps]:
+        database.executemany("INSERT INTO gaps VALUES (?, ?, ?)", gaps)
     for key, table in reading.tables.items():
         execute(database, _READ_TABLE, table, table, key)
     for side, quarantine in quarantines:
         if quarantine is not None:
             execute(database, _READ_QUARANTINE, quarantine, side, quarantine)
+
+
+def _reserved(quarantine: Path, version: int, bronze: DeltaTable, environment: str) -> Iterator[tuple[int, int]]:
+    """Yield the seqs of each ingest generation's last batch with refused rows, where bronze need not have them.
+
+    It need not while that batch is above bronze's cursor, and not when it was given up: ingest first moves bronze's
+    cursor over its seqs, then takes its rows out of quarantine.
+    """
+    table, head = DeltaTable(quarantine, version), bronze.transaction_version(bronze_app_id(environment)) or 0
+    misses, number = 0, 1
+    while misses < _GENERATIONS_TRIED:
+        app = ingest_app_id(environment, number)
+        first_app, last_app, given_up_app = attempt_app_ids(app)
+        first, last = table.transaction_version(first_app), table.transaction_version(last_app)
+        if first is not None and last is not None:
+            if first > head or (bronze.transaction_version(given_up_app) or 0) >= last:
+                yield first, last
+            misses = 0
+        else:
+            misses = misses + 1 if bronze.transaction_version(app) is None else 0
+        number += 1
 
 
 def _snapshot(
@@ -205,8 +237,10 @@ def _snapshot(
             raise Refused(f"{label} has no column {', '.join(missing)}: it was not written by turnout. Move it away.")
         _check_deletions(table, label)
         paths = tuple(unquote(uri).removeprefix("file://") for uri in table.file_uris())
-        cursor = None if environment is None else _cursor(table, environment, folder.name, generation)
-        return Snapshot(label, table.version(), tuple(map(_pattern, paths)), cursor, paths)
+        key = GameKey(folder.name)
+        cursor = None if environment is None else _cursor(table, environment, key, generation)
+        gaps = [] if environment is None else accepted_gaps.read(table.transaction_version, environment, key)
+        return Snapshot(label, table.version(), tuple(map(_pattern, paths)), cursor, paths, tuple(gaps))
     except TableNotFoundError:
         return None
     except DeltaError as error:

@@ -5,16 +5,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-import click
-
 from pipeline.names import plain
+from pipeline.terminal import say, say_lines
 from pipeline.verify.balance import FAULTS, Balance, GameBalance
 from pipeline.verify.sources import Behind
 from pipeline.verify.values import Values
 
 _GAMES_SHOWN: Final = 20
 _SHOWN: Final = ("bronze_rows", "landed", "quarantined", "pending", *FAULTS)
-_NOTES: Final = ("stale_twins", "quarantine_copies", "ahead", "retired")
+_NOTES: Final = ("stale_twins", "quarantine_copies", "ahead", "accepted_gaps", "retired")
 
 
 def run(
@@ -29,9 +28,9 @@ def run(
         repairable: see `render`.
     """
     if as_json:
-        click.echo(json.dumps(as_dict(balance)))
+        say(json.dumps(as_dict(balance)))
     else:
-        click.echo(render(balance, complete=complete, repairable=repairable))
+        say_lines(render(balance, complete=complete, repairable=repairable))
     return 0 if (balance.complete if complete else balance.ok) else 1
 
 
@@ -47,7 +46,7 @@ def as_dict(balance: Balance) -> dict[str, Any]:
         "bronze_version": balance.bronze_version,
         "duplicated_games": _doubled(balance),
         **({} if balance.behind is None else _source_as_dict(balance.behind)),
-        **({} if balance.values is None else _values_as_dict(balance.values)),
+        **({} if balance.values is None else _values_as_dict(balance.values, balance.totals.landed)),
     }
 
 
@@ -59,11 +58,12 @@ def _source_as_dict(found: Behind) -> dict[str, Any]:
     }
 
 
-def _values_as_dict(found: Values) -> dict[str, Any]:
+def _values_as_dict(found: Values, landed: int) -> dict[str, Any]:
     return {
         "values_compared": found.compared,
         "value_mismatches": found.mismatches,
         "value_rows": found.rows,
+        "value_rows_landed": landed,
         "value_sample": found.sample,
         "value_seconds": round(found.seconds, 3),
         "value_mismatches_by_game": dict(found.by_game),
@@ -91,7 +91,7 @@ def render(balance: Balance, *, complete: bool = False, repairable: Collection[s
     if balance.behind is not None:
         lines += _source_lines(balance.behind)
     if balance.values is not None:
-        lines += _value_lines(balance.values)
+        lines += _value_lines(balance.values, balance.totals.landed)
     wrong = [game for game in balance.games if _is_wrong(game, complete=complete)]
     wrong.sort(key=lambda game: (-game.counts.faults, -game.counts.pending, game.game_key))
     if wrong:
@@ -119,10 +119,10 @@ def _source_lines(found: Behind) -> list[str]:
     ]
 
 
-def _value_lines(found: Values) -> list[str]:
+def _value_lines(found: Values, landed: int) -> list[str]:
     """Return what was found of values: how many were compared, where they differ, and what quarantine holds."""
     which = "every landed row" if found.sample is None else f"a sample: at most {found.sample:,} rows of each game"
-    speed = f"{found.rows:,} rows, {found.rows / max(found.seconds, 0.001):,.0f} a second"
+    speed = f"{found.rows:,} of {landed:,} rows, {found.rows / max(found.seconds, 0.001):,.0f} a second"
     lines = [
         f"{'values compared':<18}{found.compared:>14,}  ({which}; {speed})",
         f"{'value mismatches':<18}{found.mismatches:>14,}",
@@ -159,7 +159,7 @@ def _dedupe_lines(doubled: Sequence[str], repairable: Collection[str]) -> list[s
         lines.append(
             f"Doubled, but retired, unknown, or without a schema: {keys}{_more(others)}. Dedupe refuses these."
         )
-        lines.append("Run `turnout repair restore` for retired games, and register a schema where there is none.")
+        lines.append("Run `turnout games restore` for retired games, and register a schema where there is none.")
     return lines
 
 
@@ -191,7 +191,8 @@ def _verdict(balance: Balance, *, complete: bool) -> str:
         rows = f"{balance.totals.retired:,} row(s) of retired games, which wait in bronze"
         return f"OK: every row of bronze is in its game's table or in quarantine, exactly once, but {rows}."
     if balance.complete and balance.values is not None:
-        return "OK: every row of bronze is in its game's table or in quarantine, once, and no value differs."
+        which = "no value" if balance.values.sample is None else f"no value of the {balance.values.rows:,} sampled rows"
+        return f"OK: every row of bronze is in its game's table or in quarantine, once, and {which} differs."
     if balance.complete:
         return "OK: every row of bronze is in its game's table or in quarantine, exactly once."
     return f"OK: nothing is lost, doubled or misrouted; {balance.totals.pending:,} row(s) are still to come."

@@ -6,9 +6,10 @@ Each rule collects what breaks it, so that counting and naming the offenders rea
 from typing import Final
 
 # One line per place (game, seq, pos) that is not simply "once in bronze, once in the table, cursor past it".
-# A quarantine row that bronze lacks is judged only if it was there before bronze was read, and not if it
-# belongs to the batch right after bronze's last: ingest writes quarantine first. Rows of a table without a seq or
-# a pos share the stand-in of a missing one: they are no copies of each other, so each is a phantom.
+# A quarantine row that bronze lacks is judged only if it was there before bronze was read, and not if it belongs to
+# the seq right after bronze's cursor, or to a batch that ingest has not landed yet: it writes quarantine first.
+# Rows of a table without a seq or a pos share the stand-in of a missing one: they are no copies of each other, so each
+# is a phantom.
 ODD: Final = """
 CREATE TABLE odd AS
 WITH places_of AS (
@@ -31,11 +32,15 @@ WITH places_of AS (
         AND (entries.seq, entries.pos) IN (SELECT (seq, pos) FROM unusual WHERE landed > 0 AND bronze = 0)
     GROUP BY ALL
 ), newest AS (
-    SELECT coalesce(max(seq), 0) AS seq FROM entries WHERE side = 'bronze'
+    SELECT greatest(coalesce($head::BIGINT, 0), coalesce(max(seq), 0)) AS seq FROM entries WHERE side = 'bronze'
+), ahead AS (
+    SELECT DISTINCT unusual.seq FROM unusual, newest
+    WHERE unusual.seq = newest.seq + 1
+        OR EXISTS (SELECT 1 FROM reserved WHERE unusual.seq BETWEEN reserved.first AND reserved.last)
 ), judged AS (
     SELECT unusual.*, owner, unusual.seq >= 0 AND unusual.pos >= 0 AS placed,
-        landed > 0 OR (before + CASE WHEN $once THEN after ELSE 0 END > 0 AND unusual.seq <> newest.seq + 1) AS judge
-    FROM unusual LEFT JOIN elsewhere USING (seq, pos), newest
+        landed > 0 OR (before + CASE WHEN $once THEN after ELSE 0 END > 0 AND ahead.seq IS NULL) AS judge
+    FROM unusual LEFT JOIN elsewhere USING (seq, pos) LEFT JOIN ahead ON ahead.seq = unusual.seq
 )
 SELECT ord, seq, pos, owner, cursor, reason,
     CASE WHEN placed THEN greatest(landed - 1, 0) ELSE 0 END AS duplicated,
@@ -52,10 +57,14 @@ SELECT ord, seq, pos, owner, cursor, reason,
 FROM judged
 """
 
+# A link over rows that a person has accepted as lost is no fault.
 BROKEN: Final = """
 CREATE TABLE broken AS
-SELECT ord, seq, low, high, holes, expected
-FROM (SELECT *, coalesce(lag(seq) OVER (PARTITION BY ord ORDER BY seq), 0) AS expected FROM chain)
+SELECT ord, seq, low, high, holes, expected, NOT holes AND low = high AND low > expected AND EXISTS (
+    SELECT 1 FROM gaps JOIN places USING (game_key)
+    WHERE places.ord = links.ord AND gaps.above <= links.expected AND links.low <= gaps.through
+) AS accepted
+FROM (SELECT *, coalesce(lag(seq) OVER (PARTITION BY ord ORDER BY seq), 0) AS expected FROM chain) AS links
 WHERE holes OR low <> high OR low <> expected
 """
 
@@ -114,7 +123,10 @@ SELECT game_key, sum(quarantined) AS quarantined, sum(pending) AS pending, sum(l
 FROM odd JOIN places USING (ord) GROUP BY game_key
 """
 
-_COUNT_BROKEN: Final = "SELECT game_key, count(*) AS broken_chain FROM broken JOIN places USING (ord) GROUP BY game_key"
+_COUNT_BROKEN: Final = """
+SELECT game_key, count(*) FILTER (NOT accepted) AS broken_chain, count(*) FILTER (accepted) AS accepted_gaps
+FROM broken JOIN places USING (ord) GROUP BY game_key
+"""
 
 _COUNT_TWICE: Final = """
 SELECT game_key, sum(rows - 1) AS bronze_duplicates FROM twice JOIN places USING (ord) GROUP BY game_key
@@ -148,7 +160,7 @@ SELECT kind, game_key, seq, pos, detail FROM (
         WHEN holes THEN 'prev_seq is missing'
         WHEN low <> high THEN 'prev_seq is ' || low || ' and also ' || high || ' within one seq'
         ELSE 'prev_seq is ' || low || ', but the seq before is ' || expected END
-    FROM broken
+    FROM broken WHERE NOT accepted
     UNION ALL
     SELECT 'bronze_duplicates', ord, seq, pos, rows || ' times in bronze' FROM twice
     UNION ALL

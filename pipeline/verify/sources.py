@@ -31,6 +31,7 @@ Probe = Callable[[int, int, int], bool | None]
 _MOST_RANGES: Final = 50  # of offsets that bronze lacks, the longest first, for which the broker is asked
 _MOST_NAMED: Final = 5
 _LANDING: Final = ""
+_LANDING_NAME: Final = "landing table"
 _TOPIC: Final = re.compile(r"kafka topic (\S+) at ")
 _REPLACED: Final = re.compile(r" \(until generation \d+ was replaced\)$")
 
@@ -86,13 +87,16 @@ def observe(settings: Settings, paths: Paths, engine: Engine, probe: Probe | Non
     """Look at the source and at how far ingest says it is; `probe` asks the broker of a topic."""
     generations = store.generations(engine)
     homes: dict[str, set[str]] = {}
+    ids: dict[str, set[str | None]] = {}
     eras = []
     for number, text, source_id in sorted(generations):
         found = store.identity(engine, number)
         topic, base = _topic(text), _REPLACED.sub("", text)
         homes.setdefault(topic, set()).add(base)
+        ids.setdefault(topic, set()).add(source_id)
         eras.append(Era(topic, found.since_seq if found else 0, source_id or f"{base} (unknown id)"))
-    mixed = frozenset(topic for topic, names in homes.items() if len(names) > 1)
+    apart = {topic for topic, found in ids.items() if len(found) > 1 or None in found}
+    mixed = frozenset(topic for topic, names in homes.items() if len(names) > 1 and topic in apart)
     try:
         passed = _passed(settings, paths, engine, probe)
     except (Refused, Transient, DeltaError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -140,11 +144,10 @@ def _topic(text: str) -> str:
 def _passed(settings: Settings, paths: Paths, engine: Engine, probe: Probe | None) -> PassedFiles | PassedOffsets | str:
     """Return what ingest has passed, or why that is not known."""
     source = settings.source
-    described = (
-        f"kafka topic {source.topic} at {source.bootstrap_servers}"
-        if source.kind == "kafka"
-        else f"landing table {paths.landing}"
-    )
+    if source.kind == "kafka":
+        described = f"kafka topic {source.topic} at {source.bootstrap_servers}"
+    else:
+        described = _landing_name(paths.landing, engine)
     number = store.generation(engine, described)
     known = None if number is None else store.identity(engine, number)
     if number is None or known is None:
@@ -162,6 +165,20 @@ def _passed(settings: Settings, paths: Paths, engine: Engine, probe: Probe | Non
         return _passed_offsets(source.topic, known.since_seq, start, offset, gaps, probe)
     accepted = [gap for gap in store.accepted_gaps(engine) if gap.source == described and gap.partition is None]
     return _passed_files(paths.landing, known, start, offset, accepted)
+
+
+def _landing_name(landing: Path, engine: Engine) -> str:
+    """Return the name of the generation that reads the landing table; earlier versions named it by path.
+
+    Of several, which a move of the environment has made, the one with this path counts, otherwise the newest.
+    """
+    texts = [
+        text for _, text, _ in sorted(store.generations(engine)) if not _topic(text) and not _REPLACED.search(text)
+    ]
+    if _LANDING_NAME in texts or not texts:
+        return _LANDING_NAME
+    here = f"{_LANDING_NAME} {landing}"
+    return here if here in texts else texts[-1]
 
 
 def _passed_offsets(
@@ -224,7 +241,8 @@ def _added(landing: Path, actions: Iterable[dict[str, Any]]) -> Iterator[tuple[s
         told = json.loads(add["stats"]).get("numRecords") if add.get("stats") else None
         if told is None:
             told = pq.read_metadata(landing / name).num_rows
-        yield name.rsplit("/", 1)[-1], int(told)
+        inside = name.partition(f"{landing}/")[2] or name
+        yield inside.rsplit("/", 1)[-1] if re.match(r"/|[A-Za-z][A-Za-z0-9+.-]*:/", inside) else inside, int(told)
 
 
 def _behind_files(
@@ -232,7 +250,9 @@ def _behind_files(
 ) -> Behind:
     sql = 'SELECT topic, count(DISTINCT "offset") FROM files(?) WHERE "partition" IS NULL GROUP BY topic'
     there = dict(readings.execute(database, sql, bronze, bronze))
-    missing = {name: rows - there.get(name, 0) for name, rows in passed.rows.items() if rows > there.get(name, 0)}
+    # Rows from earlier versions have only the last part of a file's name.
+    has = {name: there.get(name, 0) + there.get(name.rpartition("/")[2], 0) * ("/" in name) for name in passed.rows}
+    missing = {name: rows - has[name] for name, rows in passed.rows.items() if rows > has[name]}
     named = [
         f"landing file {name}: bronze lacks {missing[name]:,} of {passed.rows[name]:,} rows"
         for name in list(missing)[:_MOST_NAMED]

@@ -17,7 +17,7 @@ from grants.observing import snapshot
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.engine import open_store
-from tests.browser.seed import Seeded, seed
+from tests.browser.seed import Seeded, beating, seed
 from tests.unit.catalog_world import SCIM, Server, served
 
 SCHEMA = Securable(("turnout", "games"))
@@ -70,13 +70,13 @@ def catalogued(
 ) -> Iterator[Catalogued]:
     """Seed an environment with running games, serve its catalog, register their tables, and make people with groups."""
     fleet = [Seeded(name, "a", {}) for name in games]
-    seed(folder, fleet, now=time.time(), heartbeat_ages={"ingest": -600.0, "a": -600.0}, history=False)
-    with served(folder / "catalog") as server:
+    seed(folder, fleet, now=time.time(), heartbeat_ages={"ingest": 0.0, "a": 0.0}, history=False)
+    with beating(folder, ("ingest", "a")), served(folder / "catalog") as server:
         access = f"[access]\nport = {server.port}\nrefresh_seconds = {refresh_seconds}\n"
         (folder / "turnout.toml").write_text(f"{access}{settings}", "utf-8")
         read, _ = load(folder, {})
         store = open_store(read, Paths(folder))
-        catalog = Embedded(Rest(server.url, server.token))
+        catalog = Embedded(Rest(server.url, server.token, shared_token=server.token))
         for name in games:
             where = Securable((*SCHEMA.path, game_key(name)))
             catalog.register(where, (folder / game_key(name)).as_uri(), [("seq", "long")])

@@ -5,8 +5,10 @@ Used by the tests and for a look by hand: `python -m tests.browser.seed DIR`.
 
 import math
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import write_deltalake
-from sqlalchemy import Engine, insert
+from sqlalchemy import Engine, insert, update
 
 from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from listeners.sample import LATENCY_EDGES_SECONDS
@@ -28,6 +30,7 @@ HOSTILE: Final = (
     "**bold** [click](javascript:alert(1)) :red[danger] $x^2$",
     "\u202egnihton\u202c \u2066spoof\u2069\nsecond line",
 )
+_BEAT_SECONDS: Final = 2.0
 _WORDS: Final = ("aurora", "basalt", "cinder", "dune", "ember", "fjord", "gale", "harbor", "iris", "juniper")
 _KINDS: Final = ("arena", "quest", "racer", "tactics")
 
@@ -109,6 +112,31 @@ def seed(
     if history and fleet:
         _append(paths, STREAM_BATCH, [row for at, game in enumerate(fleet) for row in _passes(game, at, now)])
         _append(paths, STATUS_EVENT, [row for game in fleet for row in _changes(game, now)])
+
+
+@contextmanager
+def beating(folder: Path, names: Sequence[str]) -> Iterator[None]:
+    """Let the seeded drivers of these names beat, and report their streams as seeded, while the block runs."""
+    engine, stop = open_store(Settings(), Paths(folder)), threading.Event()
+    drivers, streams = tables.drivers, tables.streams
+
+    def keep() -> None:
+        while True:
+            with engine.begin() as connection:
+                now = time.time()
+                connection.execute(update(drivers).where(drivers.c.name.in_(names)).values(heartbeat_at=now))
+                connection.execute(update(streams).where(streams.c.group_name.in_(names)).values(updated_at=now))
+            if stop.wait(_BEAT_SECONDS):
+                return
+
+    thread = threading.Thread(target=keep, name="seeded drivers")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        engine.dispose()
 
 
 def _write_store(engine: Engine, fleet: Sequence[Seeded], now: float, heartbeat_ages: Mapping[str, float]) -> None:

@@ -7,45 +7,77 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = Path("/usr/bin/chromium")
 HARMLESS = "404"  # Streamlit asks below a page's address for its own health first
 
 
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Start the app over an environment, yield its address, and stop it afterwards."""
+def free_port() -> int:
+    """Return a port of this machine on which nobody listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", "app/main.py", "--server.port", str(port)]
-    with (folder / "app.log").open("wb") as log:
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def started(
+    command: Sequence[str], port: int, log: Path, cwd: Path = ROOT, environ: Mapping[str, str] | None = None
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start an app in a working folder, yield its process once it answers, and stop it afterwards."""
+    with log.open("wb") as output:
         app = subprocess.Popen(
-            [*command, "--", "--env-dir", str(folder)],
-            cwd=ROOT,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            [sys.executable, *command],
+            cwd=cwd,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **(environ or {})},
         )
         try:
-            _wait_until_healthy(app, f"http://127.0.0.1:{port}/_stcore/health", folder / "app.log")
-            yield f"http://127.0.0.1:{port}"
+            _wait_until_healthy(app, f"http://127.0.0.1:{port}/healthz", log)
+            yield app
         finally:
             app.terminate()
             app.wait(timeout=20)
 
 
 @contextmanager
-def opened(browser: Browser, address: str) -> Iterator[Page]:
-    """Open an empty page at the app's address; what its console complained of fails the test."""
+def served(folder: Path) -> Iterator[str]:
+    """Run `turnout dashboard` over an environment and yield the URL it prints, which has the token."""
+    port, log = free_port(), folder / "app.log"
+    with started(["-m", "pipeline", "dashboard", "--env-dir", str(folder), "--port", str(port)], port, log):
+        yield printed_url(log)
+
+
+def printed_url(log: Path) -> str:
+    """Return the URL that `turnout dashboard` has printed."""
+    (url,) = (line.removeprefix("Dashboard: ") for line in log.read_text().splitlines() if line.startswith("Dashboard"))
+    return url
+
+
+def origin_of(url: str) -> str:
+    """Return a URL without its path and its token."""
+    return f"http://{urlsplit(url).netloc}"
+
+
+def sign_in(context: BrowserContext, url: str) -> None:
+    """Exchange the token of a printed URL for the cookie, as opening it does."""
+    assert context.request.get(url).ok
+
+
+@contextmanager
+def opened(browser: Browser, url: str) -> Iterator[Page]:
+    """Open an empty page that may reach the app of a printed URL; what its console complained of fails the test."""
+    address = origin_of(url)
     context = browser.new_context(viewport={"width": 1440, "height": 900}, base_url=address)
+    sign_in(context, url)
     page = context.new_page()
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -63,7 +95,7 @@ def opened(browser: Browser, address: str) -> Iterator[Page]:
 
 
 def _wait_until_healthy(app: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         assert app.poll() is None, f"the app ended: {log.read_text()}"
         try:
@@ -72,4 +104,4 @@ def _wait_until_healthy(app: "subprocess.Popen[bytes]", url: str, log: Path) -> 
                     return
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(0.1)
-    pytest.fail(f"the app did not become healthy in 60 s: {log.read_text()}")
+    pytest.fail(f"the app did not become healthy in 120 s: {log.read_text()}")

@@ -134,7 +134,7 @@ def test_what_is_given_for_a_while_ends_by_itself(page: Page, world: Catalogued)
     expect(page.get_by_text("1 ending within 14 days")).to_be_visible(timeout=SOON)
     with world.store.begin() as connection:  # its time comes
         mine = entitlements.c.principal == BOB
-        connection.execute(update(entitlements).where(mine).values(until=time.time() - 1))
+        connection.execute(update(entitlements).where(mine).values(expires_at=time.time() - 1))
     expect(page.get_by_text(f"· no: {BOB} does not read")).to_be_visible(timeout=SOON)
     assert not world.has_select(BOB, "Go")
     assert {each.actor for each in ended(world, BOB, 2)} == {"eve", "(controller)"}
@@ -221,8 +221,8 @@ def test_a_click_on_a_cell_tells_why_and_is_in_the_link(page: Page, world: Catal
 
 def test_hostile_names_act_nowhere(page: Page, world: Catalogued) -> None:
     """H4: names with markup, scripts and turned text are letters in every view, and addresses in them are no links."""
-    wishes = [asdict(AccessIntent(TURNED, game_key(name), True, None, name)) for name in HOSTILE]
-    requests.ask(world.store, HOSTILE[0], wishes, HOSTILE[1])
+    intents = [asdict(AccessIntent(TURNED, game_key(name), True, None, name)) for name in HOSTILE]
+    requests.ask(world.store, HOSTILE[0], intents, HOSTILE[1])
     for view in ("why", "requests", "drift", "ending"):
         cell = {"view": view, "why_game": game_key(HOSTILE[0]), "why_who": ODD.casefold(), "game_text": HOSTILE[0]}
         cell["kind"] = LINKS

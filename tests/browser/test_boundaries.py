@@ -1,15 +1,20 @@
-"""Who reaches the dashboard, and as whom: this machine's own pages, as the user of the system who runs it."""
+"""Who reaches the dashboard, and as whom, in a real browser: who has the printed URL, from its own pages only."""
 
-import http.client
+import time
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, expect
 
 from pipeline.actor import current_user
 from tests.browser.seed import fleet_of_forty, seed
-from tests.browser.served import served
+from tests.browser.served import CHROMIUM, origin_of, served, sign_in
+from tests.unit.raw_client import shake_hands
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM}: install chromium"),
+]
 
 FORGED = {
     "X-Forwarded-Email": "boss@example.com",
@@ -22,36 +27,19 @@ FORGED = {
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The app over an environment in which only somebody else has roles."""
-    import time
-
     folder = tmp_path_factory.mktemp("guarded")
     seed(folder, fleet_of_forty(), now=time.time(), history=False)
     roles = 'operators = ["boss@example.com"]\nmovers = ["boss@example.com"]\naccess_admins = ["boss@example.com"]\n'
     with (folder / "turnout.toml").open("a") as settings:
         settings.write(f"[roles]\n{roles}")
-    with served(folder) as address:
-        yield address
-
-
-def handshake(address: str, host: str, origin: str | None) -> int:
-    """Ask for the page's websocket, as a browser does; return the HTTP status."""
-    parts = urlsplit(address)
-    assert parts.hostname is not None
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=20)
-    headers = {
-        "Host": host, "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", **({"Origin": origin} if origin else {}),
-    }  # fmt: skip
-    try:
-        connection.request("GET", "/_stcore/stream", headers=headers)
-        return connection.getresponse().status
-    finally:
-        connection.close()
+    with served(folder) as url:
+        yield url
 
 
 def test_headers_of_a_proxy_make_nobody_else(guarded: str, browser: Browser) -> None:
     """H1: behind no proxy, headers that name somebody with roles are ignored: who runs the dashboard may only look."""
     context = browser.new_context(base_url=guarded, extra_http_headers=FORGED)
+    sign_in(context, guarded)
     page = context.new_page()
     page.goto("/groups")
     expect(page.get_by_text("you may only look")).to_be_visible(timeout=30_000)
@@ -60,9 +48,32 @@ def test_headers_of_a_proxy_make_nobody_else(guarded: str, browser: Browser) -> 
     context.close()
 
 
-def test_pages_of_others_cannot_speak_to_the_dashboard(guarded: str) -> None:
+def test_the_printed_url_opens_the_page_and_leaves_the_address_bar(guarded: str, browser: Browser) -> None:
+    """Opening the URL draws the page without the token in its address, and a second tab needs no token any more."""
+    context = browser.new_context(base_url=guarded)
+    stranger = browser.new_context(base_url=guarded).new_page()
+    stranger.goto("/groups")
+    assert stranger.inner_text("body").startswith("Open the URL that")
+    page = context.new_page()
+    page.goto(guarded)
+    expect(page.get_by_text("you may only look")).to_be_visible(timeout=30_000)
+    assert page.url == f"{origin_of(guarded)}/"
+    second = context.new_page()
+    second.goto("/repairs")
+    expect(second.get_by_text("you may only look")).to_be_visible(timeout=30_000)
+    assert page.evaluate("document.cookie").find("turnout-") == -1
+    stranger.context.close()
+    context.close()
+
+
+def test_pages_of_others_cannot_speak_to_the_dashboard(guarded: str, browser: Browser) -> None:
     """H3: a foreign origin, and a foreign name that leads here, get no connection; the dashboard's own page does."""
-    own = urlsplit(guarded).netloc
-    assert handshake(guarded, own, guarded) == 101
-    assert handshake(guarded, own, "http://evil.example") == 403
-    assert handshake(guarded, "evil.example", "http://evil.example") in {400, 403}
+    own = origin_of(guarded)
+    context = browser.new_context()
+    sign_in(context, guarded)
+    (kept,) = (each for each in context.cookies(own) if each.get("name", "").startswith("turnout-"))
+    cookie = ("Cookie", f"{kept.get('name')}={kept.get('value')}")
+    context.close()
+    assert shake_hands(own, [cookie, ("Origin", own)]).status == 101
+    assert shake_hands(own, [cookie, ("Origin", "http://evil.example")]).status == 403
+    assert shake_hands(own, [cookie, ("Host", "evil.example"), ("Origin", "http://evil.example")]).status in {400, 403}

@@ -7,11 +7,11 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from pipeline.names import game_key
-from tests.browser.seed import HOSTILE, fleet_of_forty, seed
-from tests.browser.served import CHROMIUM, ROOT, opened, served
+from tests.browser.seed import HOSTILE, beating, fleet_of_forty, seed
+from tests.browser.served import CHROMIUM, ROOT, opened, served, sign_in
 
 SCREENSHOTS = ROOT / "artefacts" / "screenshots"
-HEADLINE = "2 failed, 1 stalled, 1 lagging, 1 at risk"
+HEADLINE = "3 of 40 streams failing, 1 lagging, 1 at risk"
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -23,9 +23,8 @@ pytestmark = [
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start the app over a seeded environment as an operator does, and stop it afterwards."""
     folder = tmp_path_factory.mktemp("environment")
-    # Heartbeats in the future: the drivers stay alive on screen for as long as the tests take.
-    seed(folder, fleet_of_forty(), now=time.time(), heartbeat_ages=dict.fromkeys(("ingest", "a", "b"), -600.0))
-    with served(folder) as started:
+    seed(folder, fleet_of_forty(), now=time.time())
+    with beating(folder, ("ingest", "a", "b")), served(folder) as started:
         yield started
 
 
@@ -121,6 +120,7 @@ def test_screenshots(browser: Browser, address: str, scheme: str) -> None:
     context = browser.new_context(
         viewport={"width": 1440, "height": 900}, base_url=address, color_scheme="dark" if scheme == "dark" else "light"
     )
+    sign_in(context, address)
     page = context.new_page()
     page.goto("/")
     expect(page.get_by_text(HEADLINE, exact=True)).to_be_visible(timeout=30_000)

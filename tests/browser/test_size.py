@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, WebSocket
 
-from tests.browser.seed import Seeded, seed
+from tests.browser.seed import Seeded, beating, seed
 from tests.browser.served import CHROMIUM, opened, served
 
 pytestmark = [
@@ -20,15 +20,14 @@ _REFRESHES = 3
 def test_a_refresh_of_a_thousand_games_is_small(browser: Browser, tmp_path: Path) -> None:
     """All games of a large fleet are counted, drawn and listed worst first with at most 300 kB at each refresh."""
     games = [Seeded(f"Game number {number:04}", "ab"[number % 2], {}) for number in range(1_000)]
-    ages = dict.fromkeys(("ingest", "a", "b"), -600.0)
     (tmp_path / "turnout.toml").write_text("[dashboard]\nrefresh_seconds = 2\n")
-    seed(tmp_path, games, now=time.time(), history=False, heartbeat_ages=ages)
+    seed(tmp_path, games, now=time.time(), history=False)
     sizes: list[int] = []
 
     def listen(socket: WebSocket) -> None:
         socket.on("framereceived", lambda frame: sizes.append(len(frame)))
 
-    with served(tmp_path) as address, opened(browser, address) as page:
+    with beating(tmp_path, ("ingest", "a", "b")), served(tmp_path) as address, opened(browser, address) as page:
         page.on("websocket", listen)
         page.goto("/")
         page.get_by_text("1000 of 1000 games, worst first").wait_for(timeout=60_000)

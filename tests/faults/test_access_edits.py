@@ -126,8 +126,8 @@ def edit(name: str, seed: int, settings: Settings, paths: Paths, engine: Engine,
     for _ in range(EDITS):
         cells = [(chance.choice(PEOPLE), chance.choice(KEYS)) for _ in range(chance.choice([1, 1, 2]))]
         read = chance.random() < 0.6
-        wishes = [AccessIntent(who, key, read=read, reason=f"edit of {name}") for who, key in dict.fromkeys(cells)]
-        asked = _asked(name, wishes, settings, paths, engine, outcomes)
+        intents = [AccessIntent(who, key, read=read, reason=f"edit of {name}") for who, key in dict.fromkeys(cells)]
+        asked = _asked(name, intents, settings, paths, engine, outcomes)
         if asked is None:
             continue
         while operation(engine, asked.operation_id).is_open:
@@ -135,11 +135,11 @@ def edit(name: str, seed: int, settings: Settings, paths: Paths, engine: Engine,
 
 
 def _asked(
-    name: str, wishes: list[AccessIntent], settings: Settings, paths: Paths, engine: Engine, outcomes: Outcomes
+    name: str, intents: list[AccessIntent], settings: Settings, paths: Paths, engine: Engine, outcomes: Outcomes
 ) -> Operation | None:
     while True:
         try:
-            prepared = proposals.prepare(engine, embedded(settings.access, paths), settings.access, wishes)
+            prepared = proposals.prepare(engine, embedded(settings.access, paths), settings.access, intents)
             if prepared.plan.is_empty:
                 outcomes.tell("nothing to do")
                 return None
@@ -233,6 +233,6 @@ def come_to(ended: list[Operation]) -> set[tuple[str, str]]:
     reads: set[tuple[str, str]] = set()
     for each in sorted(ended, key=lambda each: each.ended_at or 0.0):
         if each.state == "succeeded":
-            for intent in proposals.wishes_of(each.parameters["wishes"]):
+            for intent in proposals.intents_of(each.parameters["intents"]):
                 (reads.add if intent.read else reads.discard)((folded(intent.principal), intent.key))
     return reads

@@ -113,11 +113,11 @@ MUTANTS: dict[str, Plant] = {
     "a change without the version": change_without_version,
     "targets that stay taken": targets_that_stay_taken,
     "release is not waited for": without_step("move", "release"),
-    "take is not waited for": without_step("move", "take"),
+    "take is not waited for": without_step("move", "acquire"),
     "decided and not done": without_step("pause", "decide"),
     "retired and still held": without_step("retire", "release"),
-    "a pause's end is not looked for": without_step("pause", "see"),
-    "a stop's end is not looked for": without_step("stop", "see"),
+    "a pause's end is not looked for": without_step("pause", "verify"),
+    "a stop's end is not looked for": without_step("stop", "verify"),
 }
 
 

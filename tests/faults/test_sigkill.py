@@ -140,8 +140,8 @@ def test_no_kill_at_a_named_point_loses_or_doubles_a_row(tmp_path: Path) -> None
                 place.produce(_EVENTS, batch=_EVENTS)
                 drivers.wait(kind, -signal.SIGKILL)
                 if kind == "group":
-                    in_hand = read_leftover(place.paths.checkpoints / "demux" / "a")
-                    assert bool(in_hand) == (point in _IN_PASS), "what it had in hand is told"
+                    active_games = read_leftover(place.paths.checkpoints / "demux" / "a")
+                    assert bool(active_games) == (point in _IN_PASS), "what it had in hand is told"
             killed[point] += 1
             drivers.start(kind)
             drivers.rest()

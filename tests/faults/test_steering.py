@@ -25,7 +25,7 @@ from tests.faults.oracle import require_clean_books
 
 RATE = float(os.environ.get("PROOF_RATE", "2000"))
 GAMES = 30
-STATES = ("assign", "release", "take", "see")
+STATES = ("assign", "release", "acquire", "verify")
 PLAN = [
     *[("nobody", "")] * 8,
     *[(victim, state) for state in STATES for victim in ("old owner", "new owner", "controller")],
@@ -112,7 +112,7 @@ def test_twenty_moves_with_kills_in_each_state_lose_and_double_nothing(tmp_path:
         keys = sorted(read_assignments(fleet.store))
         ended = [fleet.move(keys[number % len(keys)], victim, state) for number, (victim, state) in enumerate(PLAN)]
         assert {each.state for each in ended} == {"succeeded"}, [each.outcome for each in ended]
-        calm = [each.ended_at - each.asked_at for each in ended[:8] if each.ended_at is not None]
+        calm = [each.ended_at - each.requested_at for each in ended[:8] if each.ended_at is not None]
         children.end("simulate", 20)
         children.forget("simulate")
         verify = [*turnout("verify", "--complete", "--env-dir", str(env))]

@@ -127,7 +127,11 @@ def _no_compare_and_set() -> list[Change]:
 
 
 def _all_are_whole() -> list[Change]:
-    return [(Demux, "_is_whole", lambda _self, _stream, *, heard: heard or True)]
+    """Without the roster's second look, too: either of the two is enough."""
+    return [
+        (Demux, "_is_whole", lambda _self, _stream, *, heard: heard or True),
+        (Roster, "_recheck_complete", lambda _self, _stream: None),
+    ]
 
 
 def _generation_is_not_followed() -> list[Change]:

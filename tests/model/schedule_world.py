@@ -133,7 +133,7 @@ class Beginning:
 
 
 REMEMBERED: Final[Mapping[str, tuple[str, ...]]] = {
-    "decided": ("decisions",),
+    "decided": ("stream_control",),
     "assigned": ("games",),
     "_look": ("games", "leases"),
     "bronze_id": ("ingest_identities",),

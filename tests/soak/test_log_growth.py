@@ -17,7 +17,7 @@ from pipeline.delta.checkpoint import pointed_to
 from pipeline.settings import Maintenance, Settings
 from tests.unit.log_growth_world import Game, Peak, bytes_of_a_checkpoint, bytes_of_a_log, simulated
 
-ROUND: Final = Maintenance().every_minutes * 60
+ROUND: Final = Maintenance().interval_minutes * 60
 HOUR: Final = 3600.0
 MOST_BYTES: Final = Maintenance().log_megabytes * 1_000_000
 # Files that left the table are no part of a log, and a day of them is quicker to look through than a week.

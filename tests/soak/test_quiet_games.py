@@ -47,7 +47,7 @@ _SETTINGS = """
 [demux]
 trigger_seconds = 3
 [maintenance]
-every_minutes = 2
+interval_minutes = 2
 [store]
 lease_seconds = 10
 """

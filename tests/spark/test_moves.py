@@ -63,7 +63,7 @@ def test_a_group_is_emptied_while_events_flow_and_the_books_balance(tmp_path: Pa
             assert moved.returncode == 0, moved.stdout + moved.stderr
             result = json.loads(moved.stdout)
             assert (result["state"], len(result["targets"])) == ("succeeded", 6)
-            assert [step["name"] for step in result["steps"]] == ["assign", "release", "take", "see"]
+            assert [step["name"] for step in result["steps"]] == ["assign", "release", "acquire", "verify"]
             assert {seat.held_by for seat in read_assignments(store).values()} == {"b"}
             back = run(env, "ops", "undo", result["operation_id"])
             assert back.returncode == 0, back.stdout + back.stderr

@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from deltalake.transaction import AddAction
 from pyspark.errors import StreamingQueryException
 
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.errors import Refused
 from pipeline.ingest import adopt as adoption
+from pipeline.ingest import source
 from pipeline.ingest.adopt import Adopted
 from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.identity import Commits
 from pipeline.ingest.landing_log import LANDING
+from pipeline.ingest.source_checks import Begin
 from pipeline.store import sources
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
@@ -121,6 +125,27 @@ def test_a_landing_commit_that_landed_in_part_is_completed(world: Any, monkeypat
     land(world, wrappers(100))
     world.ingest()
     assert Counter(several(0, 10, 20, 30, 40, 100)) == bronze(world)
+
+
+def test_files_of_any_name_are_left_out_of_a_commit_that_landed_in_part(world: Any) -> None:
+    """Law L1: Spark gives a file's URI, where bronze and the position have its name."""
+    world.ingest()
+    names = ["a b.parquet", "a=1 b.parquet", "k@v,1 2.parquet", "é b.parquet", "a+b%20c.parquet", "day=1/x y.parquet"]
+    folder = world.paths.landing
+    adds: list[Any] = []
+    (folder / "day=1").mkdir()
+    for name in [*names, "day=1/a b.parquet"]:
+        pq.write_table(pa.table({"key": pa.nulls(1, pa.binary()), "value": [name.encode()]}), folder / name)
+        adds.append(AddAction(name, (folder / name).stat().st_size, {}, 1, True, '{"numRecords": 1}'))
+    table = DeltaTable(folder)
+    table.create_write_transaction(adds, mode="append", schema=table.schema())
+    begin = Begin(Commits(1, frozenset(names)), None, resumes=False)
+    frame = source.read(world.spark, world.settings.source, world.settings.ingest, folder, begin)
+    read: list[bytes] = []
+    query = frame.writeStream.foreachBatch(lambda rows, _: read.extend(row.value for row in rows.collect()))
+    options = query.option("checkpointLocation", str(folder.parent / "names")).trigger(availableNow=True)
+    options.start().awaitTermination()
+    assert list(map(bytes, read)) == [b"day=1/a b.parquet"]
 
 
 @pytest.mark.parametrize("step", ["source_checks.forget_refused", "_replace"])

@@ -58,6 +58,7 @@ class Owner:
         self.writer = writer_for(demux, world.paths, world.spark, self.staging, lambda _key: self.holds())
         assignment = Assignment(KEY, GAME, epoch=1, generation=1, last_seq=0)
         self.stream = stream_of(assignment, "local", world.paths.table(KEY), self.writer)
+        self.stream.open()
 
     def write(self, rows: list[dict[str, Any]], columns: pa.Schema = COLUMNS) -> DataFile:
         """Write a file as a task does."""

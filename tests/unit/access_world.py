@@ -60,13 +60,13 @@ class House:
         for _ in range(2_000):
             tick(self.world, self.steward.kinds)
             if not list_operations(self.world.engine, only_open=True):
-                return max(list_operations(self.world.engine), key=lambda each: each.asked_at)
+                return max(list_operations(self.world.engine), key=lambda each: each.requested_at)
             pause.wait(0.01)  # the catalog is another process
         raise AssertionError(f"it does not end: {list_operations(self.world.engine, only_open=True)}")
 
-    def do(self, *wishes: AccessIntent, actor: str = "eve") -> Operation:
+    def do(self, *intents: AccessIntent, actor: str = "eve") -> Operation:
         world = self.world
-        prepared = proposals.prepare(world.engine, self.catalog, world.settings.access, wishes)
+        prepared = proposals.prepare(world.engine, self.catalog, world.settings.access, intents)
         ask(world.engine, prepared.to_intent(actor, "numbers"))
         return self.finish()
 

@@ -14,7 +14,9 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import PageLink
 
 from app.access import queries
-from app.state import control_queries
+from app.gate import Person
+from app.state import control_queries, identity
+from pipeline.actor import current_user
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import stream_control
@@ -29,7 +31,9 @@ Opening = Callable[..., AppTest]
 def pages_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opening]:
     """Open a page of the app over the test's environment."""
     monkeypatch.setenv("TURNOUT_ENV_DIR", str(tmp_path))
+    monkeypatch.setenv("TURNOUT_METRICS__HEARTBEAT_SECONDS", "30")  # nobody beats while the test takes its time
     monkeypatch.chdir(ROOT)
+    sign_in(monkeypatch, current_user())
     st.cache_data.clear()
     st.cache_resource.clear()
 
@@ -42,6 +46,11 @@ def pages_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Openin
     yield open_page
     st.cache_data.clear()
     st.cache_resource.clear()
+
+
+def sign_in(monkeypatch: pytest.MonkeyPatch, name: str, *, by_platform: bool = False) -> None:
+    """Let somebody act on the pages, as the gate before them would: no server runs in these tests."""
+    monkeypatch.setattr(identity, "person", lambda: Person(name, by_platform=by_platform))
 
 
 def again(app: AppTest) -> AppTest:

@@ -197,11 +197,12 @@ class EmbeddedWorld:
 
     @property
     def catalog(self) -> Embedded:
-        return Embedded(Rest(self.server.url, self.server.token))
+        return Embedded(Rest(self.server.url, self.server.token, shared_token=self.server.token))
 
     def impatient(self, **options: Any) -> Embedded:
         """Return a client that waits by a clock of its own, unless told otherwise."""
-        return Embedded(Rest(self.server.url, self.server.token, **{"clock": FakeClock(), **options}))
+        token = self.server.token
+        return Embedded(Rest(self.server.url, token, shared_token=token, **{"clock": FakeClock(), **options}))
 
     def user(self, name: str | None = None) -> str:
         name = name or f"{fresh('user')}@example.com"

@@ -11,7 +11,7 @@ NONSENSE: Final[dict[str, Mapping[str, str]]] = {
     "targets that are no names": {"targets": '[{"game": "g1"}]'},
     "a state that is none": {"state": "bogus"},
     "a plan nobody was shown": {"preview": '{"g3": ["a", "b", 1], "g2": ["a", "b", 1]}'},
-    "a time that is none": {"asked_at": "yesterday"},
+    "a time that is none": {"requested_at": "yesterday"},
     "a version that is none": {"version": "second"},
 }
 # What can be read and still cannot be done.

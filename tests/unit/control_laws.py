@@ -74,7 +74,9 @@ class Laws:
                 most.update(self.spoilt[name])
             elif row.kind in ASSIGNING:
                 moved = self.made.get(name, json.loads(row.preview).keys())
-                most.update([] if str(row.outcome).startswith("Nothing") and row.state == "failed" else moved)
+                nothing = str(row.outcome).startswith("Nothing") and row.state == "failed"
+                nothing |= "Nothing was done" in str(row.outcome) and row.state == "cancelled"
+                most.update([] if nothing else moved)
         for key, place in self.seen.places.items():
             assert self.epochs[key] <= place.epoch <= most[key], key
             assert place.epoch >= 1 + self.edits[key]
@@ -119,7 +121,7 @@ class Laws:
         assert {each.operation_id for each in verdict.unended} == still_open
         phases: dict[str | None, list[tuple[str, str | None]]] = {}
         for entry in audit.entries(self.engine):
-            if entry.action in {"resume operation", "close", "change group"}:
+            if entry.action in {"resume operation", "close", "cancel", "change group"}:
                 continue  # what a person did at once, perhaps about an operation
             phases.setdefault(entry.operation_id, []).append((entry.phase, entry.outcome))
         for name, row in rows.items():
@@ -154,12 +156,14 @@ class Laws:
                 continue
             done = self.seen.done.get(name, [])
             assert done == STEPS[row.kind][: len(done)]
+            if row.state == "cancelled" and "Nothing was done" in str(row.outcome):
+                assert not done, "it was cancelled before anything was done, and did it"
             if row.state == "succeeded":
                 assert len(done) == len(STEPS[row.kind])
                 assert row.outcome
             state, before = self.before.get(name, ("planned", []))
             for step in done[len(before) :]:
-                assert step not in {"release", "take", "see"} or (name, step) in self.effects, (row.kind, step)
+                assert step not in {"release", "acquire", "verify"} or (name, step) in self.effects, (row.kind, step)
             if row.kind == "move":
                 self._is_still_so(row, set(done) - set(before), ends=row.state == "succeeded" != state)
             self.before[name] = row.state, done
@@ -171,7 +175,7 @@ class Laws:
             if place.epoch > epoch + 1:
                 continue
             assert "release" not in new or place.held_by != source, "it has not let go"
-            assert "take" not in new or place.held_by in {group, None}, (
+            assert "acquire" not in new or place.held_by in {group, None}, (
                 "it has not taken it"
             )  # its lease may have ended
             assert not ends or place.told_group == group, "nobody has told of it"
@@ -214,6 +218,6 @@ class Laws:
             if row.kind in {"move", "retire"} and let_go(row, self.seen):
                 self.effects.add((name, "release"))
             if row.kind == "move" and taken_over(row, self.seen):
-                self.effects.add((name, "take"))
+                self.effects.add((name, "acquire"))
             if self.seen.done.get(name) and has_effect(row, self.seen):
-                self.effects.add((name, "see"))
+                self.effects.add((name, "verify"))

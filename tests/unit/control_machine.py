@@ -19,7 +19,7 @@ from sqlalchemy.exc import OperationalError
 from pipeline.control import controller
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import drains, groups, moves, pauses, retirement
-from pipeline.control.operations.executor import advance, close, resume
+from pipeline.control.operations.executor import advance, cancel, close, resume
 from pipeline.errors import Refused
 from pipeline.store import assignments, stream_control
 from pipeline.store.groups import change, read_groups
@@ -53,6 +53,7 @@ _HAPPENS: Final = (
         "a stale controller",
         "an edit",
         "a word",
+        "a cancel",
         "a hand",
         "a hand",
         "no store",
@@ -66,6 +67,7 @@ _MEANWHILE: Final = (
     "go on",
     "an edit",
     "a group is set",
+    "a cancel",
     "give up",
     "too long",
 )
@@ -159,7 +161,7 @@ class Steering(Resting, RuleBasedStateMachine):
                 "ann", "because"
             )
         if kind == "undo":
-            done = [each for each in list_operations(self.engine) if each.state == "succeeded"]
+            done = [each for each in list_operations(self.engine) if each.state in {"succeeded", "cancelled"}]
             intent = controller.undo(self.engine, self.draw(*done[:3]), "cid", "", now)[0] if done else None
             return intent if intent is not None and intent.targets else None  # else it is undone already
         if kind in groups.KINDS:
@@ -204,6 +206,17 @@ class Steering(Resting, RuleBasedStateMachine):
             self.frozen.pop(chosen.operation_id, None)
         else:
             resume(self.engine, chosen, "ann")
+
+    def cancel(self) -> None:
+        """A person ends an operation before it is done; one that nobody has begun is always ended."""
+        there = [each for each in list_operations(self.engine, only_open=True) if each.state != "needs_human"]
+        if not there or self.fleet.locked:
+            return
+        chosen = self.draw(*there)
+        ended = False
+        with contextlib.suppress(Refused):
+            ended = cancel(self.engine, KINDS, chosen, "ann", "not needed").state == "cancelled"
+        assert ended or chosen.state != "planned"
 
     def give_up(self) -> None:
         """All that is under way waits too long, and is ended by a person."""

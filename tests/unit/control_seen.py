@@ -31,7 +31,7 @@ class Row(NamedTuple):
     kind: str
     state: str
     outcome: Any
-    asked_at: Any
+    requested_at: Any
     ended_at: Any
     version: Any
     targets: str
@@ -71,12 +71,12 @@ def look(store: sqlite3.Connection, now: float) -> Picture:
             rows={row.operation_id: row for row in rows},
             done=done,
             taken=dict(store.execute("SELECT target, operation_id FROM operation_targets")),
-            wished=dict(store.execute("SELECT game_key, desired FROM decisions")),
+            wished=dict(store.execute("SELECT game_key, desired FROM stream_control")),
             desired=dict(store.execute("SELECT name, desired FROM groups")),
             versions=dict(store.execute("SELECT name, version FROM groups")),
             driving=dict(store.execute(_DRIVING, (now,))),
             states=dict(store.execute("SELECT name, state FROM drivers WHERE kind = 'group'")),
-            running=dict(store.execute("SELECT group_name, stop_asked_at FROM group_runs WHERE ended_at IS NULL")),
+            running=dict(store.execute("SELECT group_name, stop_requested_at FROM group_runs WHERE ended_at IS NULL")),
             head=store.execute("SELECT hash FROM audit_head").fetchone()[0],
         )
     finally:
@@ -126,7 +126,7 @@ def _game_is_so(row: Row, place: Place) -> bool:
 
 
 def _is_told(row: Row, place: Place, group: str | None) -> bool:
-    return place.told_group == group and place.told_at is not None and place.told_at > row.asked_at
+    return place.told_group == group and place.told_at is not None and place.told_at > row.requested_at
 
 
 def _group_is_so(row: Row, name: str, seen: Picture) -> bool:
@@ -135,5 +135,5 @@ def _group_is_so(row: Row, name: str, seen: Picture) -> bool:
     if seen.desired[name] == "stopped":
         return True  # somebody wished otherwise since
     goes_on = row.kind == "start" and seen.running.get(name, 0.0) is None  # nobody has asked it to end
-    is_new = seen.driving.get(name, 0.0) > row.asked_at
+    is_new = seen.driving.get(name, 0.0) > row.requested_at
     return name in seen.driving and seen.states.get(name) == "running" and (is_new or goes_on)

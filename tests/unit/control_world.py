@@ -25,11 +25,11 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.control.processes.backends import reference_of
 from pipeline.errors import Refused
+from pipeline.health.liveness import HEARTBEAT_LIMIT_SECONDS
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import groups as store
 from pipeline.store.drivers import beat, start_driver, write_streams
 from pipeline.store.engine import open_store
-from pipeline.store.fleet import HEARTBEAT_LIMIT_SECONDS
 from pipeline.store.games import assign_waiting, record_seen, register_group
 from pipeline.store.leases import Lease, LeaseLost, Process
 from pipeline.store.tables import groups
@@ -193,8 +193,8 @@ class Fleet:
             if driver.busy or self.others[name].busy:
                 continue
             if run is not None and not driver.alive:
-                store.end_run(self.engine, run.run_id, "it has ended", died=run.stop_asked_at is None)
-            elif run is not None and (group.desired == "stopped" or run.stop_asked_at is not None):
+                store.end_run(self.engine, run.run_id, "it has ended", died=run.stop_requested_at is None)
+            elif run is not None and (group.desired == "stopped" or run.stop_requested_at is not None):
                 store.ask_to_stop(self.engine, run.run_id)
                 driver.stop()
             elif run is None and self.others[name].alive:  # found running

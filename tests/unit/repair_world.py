@@ -165,6 +165,7 @@ class World:
             writer = DirectWriter(self.paths.tables, checkpoint_interval=10)
             path = self.paths.table(game.key)
             held = self.streams[game.key] = stream_of(assignment, self.environment, path, writer)
+            held.open()
         return held
 
     def split(self, game: Game = CHESS, through: int | None = None) -> None:

@@ -82,6 +82,14 @@ def later(seconds: float, values: str) -> str:
     return f"_x{steps(seconds) - 1} {values}"
 
 
+def problems(values: str, problem: str = "group") -> tuple[str, str]:
+    return f'turnout_fleet_problems{{problem="{problem}",kind="ingest",instance="i:1"}}', values
+
+
+def judged(values: str) -> tuple[str, str]:
+    return 'turnout_fleet_judged_timestamp_seconds{kind="ingest",instance="i:1"}', values
+
+
 INGESTED = ("turnout_ingest_last_commit_timestamp_seconds", grows(1, 3_600))
 HOUR = 3_600
 
@@ -105,6 +113,7 @@ def of_game(alert: str, severity: str = "page", group: str | None = "a") -> str:
 
 
 DOWN, STALLED, LATE = "TurnoutStreamDown", "TurnoutStreamStalled", "TurnoutLatencyOverObjective"
+UNHEALTHY = _fired("TurnoutFleetUnhealthy", "ticket")
 SCENARIOS = [
     Scenario(
         "a failed stream fires after 2 minutes and clears",
@@ -215,6 +224,43 @@ SCENARIOS = [
         {870: [], 930: [_fired("TurnoutIngestStalled")]},
     ),
     Scenario(
+        "what the judgement of the fleet finds fires after 2 minutes and clears",
+        [
+            up(flat(1, HOUR), "ingest"),
+            problems(flat(0, HOUR)),
+            problems(f"{flat(0, 300)} {flat(1, 600)} {flat(0, 900)}", "controller"),
+            judged(grows(1, HOUR)),
+        ],
+        {300: [], 390: [], 450: [UNHEALTHY], 885: [UNHEALTHY], 930: []},
+    ),
+    Scenario(
+        "a group that was stopped on purpose is silent, though its target does not answer",
+        [
+            up(f"{flat(1, 600)} {flat(0, 1_800)}"),
+            heartbeat(f"{grows(1, 600)} {gone(1_800)}"),
+            up(flat(1, HOUR), "ingest", "i"),
+            ('turnout_fleet_group_stopped{cluster_group="a",kind="ingest"}', f"{flat(1, 1_200)} {gone(1_200)}"),
+            problems(flat(0, HOUR)),
+            judged(grows(1, HOUR)),
+        ],
+        {660: [], 795: [], 1_185: [], 1_320: [_fired("TurnoutGroupDown", cluster_group="a")]},
+    ),
+    Scenario(
+        "a judgement that is old counts as unhealthy",
+        [up(flat(1, HOUR), "ingest"), problems(flat(0, HOUR)), judged(f"{grows(1, 600)} {flat(600, 1_800)}")],
+        {735: [], 825: [UNHEALTHY]},
+    ),
+    Scenario(
+        "a fleet that nothing judges counts as unhealthy",
+        [
+            up(f"{flat(1, HOUR)}"),
+            heartbeat(grows(1, HOUR)),
+            problems(f"{flat(0, 600)} {gone(1_800)}"),
+            judged(f"{grows(1, 600)} {gone(1_800)}"),
+        ],
+        {600: [], 750: [UNHEALTHY]},
+    ),
+    Scenario(
         "lasting drops of monitoring events give a ticket",
         [drops(grows(0.1, HOUR))],
         {600: [], 660: [_fired("TurnoutListenerLagging", "ticket", cluster_group="a", instance="a:1")]},
@@ -302,7 +348,8 @@ def run_rules(folder: Path, test: Mapping[str, object]) -> None:
 def test_alerts_fire_when_they_should_and_only_then(scenario: Scenario, tmp_path: Path) -> None:
     """At each told second exactly the told alerts fire: what is not told must be silent."""
     unknown_ingest = not any(name == INGESTED[0] for name, _ in scenario.series)
-    ignored = "TurnoutWatchdog|TurnoutIngestStalled" if unknown_ingest else "TurnoutWatchdog"
+    unjudged = not any("turnout_fleet_judged" in name for name, _ in scenario.series)
+    ignored = "TurnoutWatchdog" + "|TurnoutIngestStalled" * unknown_ingest + "|TurnoutFleetUnhealthy" * unjudged
     run_rules(
         tmp_path,
         {

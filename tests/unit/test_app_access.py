@@ -20,10 +20,10 @@ from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.store import members
 from pipeline.store.operations import list_operations
-from pipeline.store.tables import given_access
+from pipeline.store.tables import managed_grants
 from tests.browser.access_world import SCHEMA, Catalogued, catalogued
 from tests.browser.seed import HOSTILE
-from tests.unit.app_world import Opening, again, drawn_alive, links, pages_of, texts
+from tests.unit.app_world import Opening, again, drawn_alive, links, pages_of, sign_in, texts
 
 ANN, BOB, CLEO = "ann@example.com", "bob@example.com", "cleo@example.com"
 ODD = "<b>mallory</b>@example.com"
@@ -35,7 +35,7 @@ CHESS, GO, LUDO = (game_key(name) for name in GAMES[:3])
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalogued]:
     """Return an environment whose catalog was read: ann reads Chess by her group, cleo could grant herself."""
-    monkeypatch.setattr(services, "actor", lambda: "root")
+    sign_in(monkeypatch, "root")
     people = {ANN: ["analysts"], BOB: [], CLEO: [], ODD: []}
     with catalogued(tmp_path, GAMES, people) as made:
         made.use("analysts")
@@ -50,6 +50,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalogue
 def opening(world: Catalogued, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opening]:
     del world  # it is there before a page is opened
     with pages_of(tmp_path, monkeypatch) as opened:
+        sign_in(monkeypatch, "root")
         yield opened
 
 
@@ -185,7 +186,7 @@ def test_hostile_names_are_text_everywhere(world: Catalogued, opening: Opening) 
 def test_a_catalog_that_was_never_read_is_said_so(tmp_path: Path, world: Catalogued, opening: Opening) -> None:
     """Without a picture nothing is shown as no; the page says what to do, and Fleet goes on."""
     with world.store.begin() as connection:
-        connection.exec_driver_sql("DELETE FROM catalog_pictures")
+        connection.exec_driver_sql("DELETE FROM catalog_snapshots")
     app = opening("access")
     assert "never read: who reads what is not known" in texts(app)
     assert "turnout catalog serve" in warned(app)
@@ -242,7 +243,7 @@ def test_a_change_is_previewed_with_effects_and_statements_and_asked_for_once(
     confirmed(app)
     (made,) = list_operations(world.store)
     assert (made.kind, made.actor, made.reason) == ("access", "root", "numbers")
-    assert made.parameters["wishes"][0]["ticket"] == "DATA-12"
+    assert made.parameters["intents"][0]["ticket"] == "DATA-12"
     kept = app.session_state["offer_access_change"]
     assert kept.preview.ask(kept.preview.intent).operation_id == made.operation_id, "as a second session would"
     assert asked(world.store) == ["access"]
@@ -272,7 +273,7 @@ def test_what_is_missing_is_said(
 
 def test_nobody_gives_to_themselves(world: Catalogued, opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
     """An admin's own name, and a group they are in, are refused with a sentence; a request is the way."""
-    monkeypatch.setattr(services, "actor", lambda: ANN)
+    sign_in(monkeypatch, ANN)
     for who in (ANN, "analysts"):
         app = preview(plan(opening("access", view="change"), "give", [GO], [who]))
         assert "would give to themselves or a group they are in" in warned(app)
@@ -305,7 +306,7 @@ def test_without_the_role_it_becomes_a_request_that_an_admin_approves(
     assert [each for each in app.button if str(each.key).startswith("approve_")] == []
     with pytest.raises(Refused, match="role access_admin"):
         previews.decide(environment_of(world), waits, "rejected", "no")
-    monkeypatch.setattr(services, "actor", lambda: "carl")
+    sign_in(monkeypatch, "carl")
     app = opening("access", view="requests")
     app.button(key=f"approve_{waits.request_id}").click().run()
     assert f"{BOB}: Chess · {CHESS}" in "\n".join(each.value for each in app.code)
@@ -322,7 +323,7 @@ def test_a_role_given_to_a_group_counts_on_the_page(
     with (tmp_path / "turnout.toml").open("a") as settings:
         settings.write('[roles]\naccess_admins = ["group:stewards"]\n')
     members.keep(world.store, {"stewards": ["carl"]})
-    monkeypatch.setattr(services, "actor", lambda: "carl")
+    sign_in(monkeypatch, "carl")
     confirmed(preview(plan(opening("access", view="change"), "give", [CHESS], [BOB])))
     assert [each.actor for each in list_operations(world.store)] == ["carl"]
     approved, rejected, late = (
@@ -343,15 +344,15 @@ def test_a_role_given_to_a_group_counts_on_the_page(
 
 def test_a_request_is_rejected_with_a_reason_or_withdrawn_by_who_asked(world: Catalogued, opening: Opening) -> None:
     """A rejection without a reason does nothing; one's own request can only be withdrawn."""
-    wishes = [asdict(AccessIntent(BOB, CHESS, True, None, "please"))]
-    theirs = requests.ask(world.store, "dan", wishes, "please")
-    own = requests.ask(world.store, "root", wishes, "for me")
+    intents = [asdict(AccessIntent(BOB, CHESS, True, None, "please"))]
+    theirs = requests.ask(world.store, "dan", intents, "please")
+    own = requests.ask(world.store, "root", intents, "for me")
     app = opening("access", view="requests")
     app.button(key=f"reject_{theirs.request_id}").click().run()
     assert "A rejection needs a reason" in warned(app)
     app.text_input(key=f"said_{theirs.request_id}").set_value("not yours")
     app.button(key=f"reject_{theirs.request_id}").click().run()
-    assert requests.request(world.store, theirs.request_id).said == "not yours"
+    assert requests.request(world.store, theirs.request_id).decision_reason == "not yours"
     assert [each for each in app.button if each.key == f"approve_{own.request_id}"] == []
     app.button(key=f"withdraw_{own.request_id}").click().run()
     assert requests.request(world.store, own.request_id).state == "withdrawn"
@@ -409,7 +410,7 @@ def test_what_is_left_over_above_the_tables_can_be_reverted(world: Catalogued, o
     with world.store.begin() as connection:
         for where, privilege in zip(SCHEMA.chain(), ("USE_SCHEMA", "USE_CATALOG"), strict=True):
             row = {"securable": where.full_name, "principal": BOB, "privilege": privilege, "operation_id": "0" * 32}
-            connection.execute(insert(given_access).values(row))
+            connection.execute(insert(managed_grants).values(row))
     world.use(BOB)
     world.look()
     app = opening("access", view="drift")

@@ -2,28 +2,29 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, delete, insert, update
+from streamlit.testing.v1 import AppTest
 
 from app.components import cards
-from app.state import control_queries, previews, services
+from app.gate import Person
+from app.state import control_queries, identity, previews, services
 from app.state.services import Environment
 from pipeline.control.capabilities import read_facts
 from pipeline.control.operations import pauses
 from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
 from pipeline.errors import Refused
 from pipeline.names import game_key
-from pipeline.settings import Paths, Roles, Settings
+from pipeline.settings import Paths, Settings, load
 from pipeline.store import stream_control, tables
 from pipeline.store.engine import open_store
 from pipeline.store.operations import Intent, change, list_operations
 from pipeline.store.operations import ask as ask_store
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
-from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, name_roles, texts
+from tests.unit.app_world import KEY, ROOT, Opening, again, choose, drawn_alive, fill, name_roles, sign_in, texts
 
 
 @pytest.fixture
@@ -169,21 +170,104 @@ def test_an_undo_needs_the_role_of_what_it_asks_for(store: Engine, opening: Open
         assert opening("operations", operation=done.operation_id).button(key="undo").disabled == barred
 
 
-def test_a_forged_call_is_refused_by_what_writes_and_not_by_a_button(environment: Environment, store: Engine) -> None:
+def test_a_forged_call_is_refused_by_what_writes_and_not_by_a_button(
+    environment: Environment, store: Engine, tmp_path: Path
+) -> None:
     """Asking, resuming and closing check the role of who runs the page, whoever the wish says it is of."""
-    operator = replace(environment, settings=Settings(roles=Roles(operators=(services.actor(),), movers=("ann",))))
-    nobody = replace(environment, settings=Settings(roles=Roles(operators=("bob",), movers=("ann",))))
+    stuck = change(store, ask_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), "needs_human", "why")
+    name_roles(tmp_path, operators=["bob"], movers=["ann"])
+    with pytest.raises(Refused, match="may not resume operation"):
+        previews.resume(environment, stuck)
+    with pytest.raises(Refused, match="may not close"):
+        previews.close(environment, stuck, "x")
+    name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
     forged = Intent("move", (f"game:{KEY['Chess']}",), "ann", "mine", {"assignments": {KEY["Chess"]: "b"}})
     with pytest.raises(Refused, match="may not move: it needs the role mover"):
-        previews.ask(operator, forged)
-    stuck = change(store, ask_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), "needs_human", "why")
-    with pytest.raises(Refused, match="may not resume operation"):
-        previews.resume(nobody, stuck)
-    with pytest.raises(Refused, match="may not close"):
-        previews.close(nobody, stuck, "x")
+        previews.ask(environment, forged)
     assert [each.state for each in list_operations(store)] == ["needs_human"]
-    asked = previews.ask(operator, Intent("pause", (f"game:{KEY['Chess']}",), "ann"))
+    asked = previews.ask(environment, Intent("pause", (f"game:{KEY['Chess']}",), "ann"))
     assert asked.actor == services.actor()
+
+
+def staged_pause(opening: Opening) -> AppTest:
+    """Open a game's page and preview a pause, which is not confirmed yet."""
+    app = opening("game", game=KEY["Chess"])
+    app.button(key="act_pause").click().run()
+    return fill(app, reason="a deploy")
+
+
+def test_a_role_that_was_taken_away_is_gone_in_pages_that_are_open(
+    store: Engine, opening: Opening, tmp_path: Path
+) -> None:
+    """The click on a page that was drawn with the role is refused without it, and what is drawn next says so."""
+    name_roles(tmp_path, operators=[services.actor()])
+    app = staged_pause(opening)
+    name_roles(tmp_path, operators=["bob"])
+    app.button(key=f"ask_game_{KEY['Chess']}").click().run()
+    assert list_operations(store) == []
+    assert "may not pause: it needs the role operator" in app.warning[0].value.replace("\\", "")
+    assert app.button(key="act_pause").disabled
+    assert "no role: you may only look" in texts(app)
+
+
+def test_settings_that_went_wrong_stop_what_is_submitted(store: Engine, opening: Opening, tmp_path: Path) -> None:
+    """While the settings cannot be read nothing is submitted by those of before, and the page says what is wrong."""
+    app = staged_pause(opening)
+    (tmp_path / "turnout.toml").write_text("[roles]\nmover = ['ann']")
+    app.button(key=f"ask_game_{KEY['Chess']}").click().run()
+    assert list_operations(store) == []
+    assert "roles.mover: no such setting" in app.warning[0].value.replace("\\", "")
+    (tmp_path / "turnout.toml").unlink()
+    fill(again(app), reason="a deploy").button(key=f"ask_game_{KEY['Chess']}").click().run()
+    assert len(list_operations(store)) == 1
+
+
+def test_another_control_store_than_the_one_on_screen_takes_nothing(
+    store: Engine, opening: Opening, tmp_path: Path
+) -> None:
+    """A preview of one store is never submitted to the one that replaced it."""
+    app = staged_pause(opening)
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    (tmp_path / "turnout.toml").write_text(f'[store]\nurl = "{other}"')
+    app.button(key=f"ask_game_{KEY['Chess']}").click().run()
+    refused = app.session_state[f"offer_game_{KEY['Chess']}"].refused
+    assert refused == "The control store was replaced after this page was drawn. Reload the page."
+    replacement = open_store(*load(tmp_path, {}))
+    assert (list_operations(store), list_operations(replacement)) == ([], [])
+    replacement.dispose()
+
+
+def test_in_a_workspace_no_roles_let_nobody_act(
+    environment: Environment, store: Engine, opening: Opening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is signed in by the platform may only look until roles name people, e-mail addresses in any case."""
+    sign_in(monkeypatch, "ann@example.com", by_platform=True)
+    app = opening("game", game=KEY["Chess"])
+    assert "you are ann@example.com (no roles are set: you may only look)" in texts(app)
+    assert "No roles are set, so this dashboard only shows." in texts(app)
+    assert app.button(key="act_pause").disabled
+    pause = Intent("pause", (f"game:{KEY['Chess']}",), "ann")
+    with pytest.raises(Refused, match="No roles are set"):
+        previews.ask(environment, pause)
+    with pytest.raises(Refused, match="No roles are set"):  # also what needs no role, such as a request for access
+        services.permitted(environment, None)
+    name_roles(tmp_path, operators=["Ann@Example.com"])
+    assert services.permitted(environment, None) == "ann@example.com"
+    assert previews.ask(environment, pause).actor == "ann@example.com"
+
+
+def test_a_page_that_nobody_is_known_to_look_at_says_one_sentence(
+    store: Engine, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streamlit started by hand, with nothing before it that knows people, shows no page."""
+
+    def nobody() -> Person:
+        raise Refused("Nobody is signed in.")
+
+    monkeypatch.setattr(identity, "person", nobody)
+    app = AppTest.from_file(ROOT / "app" / "main.py", default_timeout=30).run()
+    assert [each.value for each in app.text] == ["Nobody is signed in."]
+    assert not app.button
 
 
 # --------------------------------------------------------------------------------------------------------------- groups
@@ -202,7 +286,7 @@ def test_a_group_shows_what_is_wanted_and_a_dash_for_what_is_not_known(store: En
     assert list(table.loc["b", ["share", "headroom", "deaths"]]) == ["–", "not limited", "–"]
     assert str(table.loc["b", "load"]).startswith("~"), "the load of the parked game is unknown"
     assert not str(table.loc["a", "load"]).startswith("~")
-    assert table.loc["a", "how"] == "● all well"
+    assert table.loc["a", "how"] == "● all healthy"
 
 
 def test_a_group_that_shall_not_run_is_no_trouble(store: Engine, opening: Opening) -> None:
@@ -220,23 +304,31 @@ def test_deaths_of_the_last_hour_are_counted_with_the_last_word(store: Engine, o
     runs = [(now - 60, 1, HOSTILE[1]), (now - 120, 1, "exit code 1"), (now - 30, 0, "asked"), (now - gone, 1, "old")]
     with store.begin() as connection:
         for ended_at, died, said in sorted(runs):
-            row = {"group_name": "a", "begun_at": ended_at - 9, "ended_at": ended_at, "died": died, "said": said}
+            row = {
+                "group_name": "a",
+                "started_at": ended_at - 9,
+                "ended_at": ended_at,
+                "died": died,
+                "exit_message": said,
+            }
             connection.execute(insert(tables.group_runs).values(row))
     table = opening("groups").dataframe[0].value.set_index("group")
     assert str(table.loc["a", "deaths"]).startswith("2: **bold**")
 
 
 def test_an_alarm_and_a_controller_that_does_not_run_stand_on_top(store: Engine, opening: Opening) -> None:
-    """A mass failure is told while its controller beats; without a controller the page says what that means."""
+    """All alarms are shown while their controller beats; without a controller the page says what that means."""
     row = {"pid": 1, "host": "here", "started_at": 1.0, "heartbeat_at": time.time(), "state": "running"}
     with store.begin() as connection:
         connection.execute(
-            insert(tables.drivers).values(kind="controller", name="main", error="5 of 9 groups died", **row)
+            insert(tables.drivers).values(
+                kind="controller", name="main", error="5 of 9 groups died\ngroup c is dead", **row
+            )
         )
     app = opening("groups")
     said = [each.value.replace("\\", "") for each in app.warning]
-    assert said[0].startswith("5 of 9 groups died")
-    assert said[1].startswith("No controller runs")
+    assert said[:2] == ["5 of 9 groups died", "group c is dead"]
+    assert said[2].startswith("No controller runs")
     with store.begin() as connection:
         mine = tables.drivers.c.kind == "controller"
         connection.execute(update(tables.drivers).where(mine).values(heartbeat_at=1.0))

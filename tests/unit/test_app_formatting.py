@@ -1,7 +1,6 @@
 """The words people read: nothing unknown looks like a number, nothing foreign acts."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,10 @@ from hypothesis import strategies as st
 
 from app import formatting
 from listeners.sample import STATUSES
+from pipeline.health.judgement import TROUBLE
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
-from pipeline.store.fleet import TROUBLE, Fleet, read_fleet
+from pipeline.store.fleet import Fleet, read_fleet
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 
 NOW = 1_800_000_000.0
@@ -96,42 +96,42 @@ def test_an_address_becomes_no_link(text: str, written: str) -> None:
 
 
 def test_the_headline_counts_trouble_worst_first(tmp_path: Path) -> None:
-    """The sentence on top names each kind of trouble with its number, worst first, and nothing that is well."""
+    """The sentence on top states how many streams fail, are unknown, lag or are at risk, and nothing that is well."""
     fleet = fleet_of(tmp_path, *fleet_of_forty())
-    assert formatting.headline(fleet) == "2 failed, 1 stalled, 1 lagging, 1 at risk"
+    assert fleet.judgement.headline == "3 of 40 streams failing, 1 lagging, 1 at risk"
 
 
 def test_the_headline_names_a_degraded_group(tmp_path: Path) -> None:
     """A group of which at least half is in trouble is told as one incident."""
     games = [Seeded(f"g{n}", "b", {"status": "STALLED"} if n < 18 else {}) for n in range(20)]
-    assert formatting.headline(fleet_of(tmp_path, *games)) == "18 stalled, group b degraded (18 of 20)"
+    assert fleet_of(tmp_path, *games).judgement.headline == "18 of 20 streams failing; group b degraded (18 of 20)"
 
 
 def test_the_headline_names_a_silent_driver(tmp_path: Path) -> None:
-    """A dead driver makes its games unknown, and the sentence says which driver and for how long."""
+    """A dead driver makes its games unknown, and the sentence says which group is down."""
     games = [Seeded("one", "a", {}), Seeded("two", "b", {})]
     fleet = fleet_of(tmp_path, *games, heartbeat_ages={"ingest": 1, "a": 1, "b": 180})
-    assert formatting.headline(fleet) == "1 unknown, driver of group b silent for 3 min"
+    assert fleet.judgement.headline == "1 of 2 streams unknown; 1 group down (b)"
 
 
 def test_the_headline_names_a_group_that_never_started(tmp_path: Path) -> None:
     """A group that has games but never had a driver is named."""
     fleet = fleet_of(tmp_path, Seeded("one", "a", {}), Seeded("two", "c", None), heartbeat_ages={"ingest": 1, "a": 1})
-    assert formatting.headline(fleet) == "1 unknown, group c was never started"
+    assert fleet.judgement.headline == "1 of 2 streams unknown; 1 group down (c)"
 
 
 def test_a_fleet_that_is_fed_nothing_is_not_well(tmp_path: Path) -> None:
     """All streams may be well while ingest is dead: the sentence says so."""
     fleet = fleet_of(tmp_path, Seeded("one", "a", {}), Seeded("two", "a", {}), heartbeat_ages={"ingest": 130, "a": 1})
-    assert formatting.headline(fleet) == "All 2 streams are well, but ingest silent for 2 min"
-    never = replace(fleet, drivers=tuple(driver for driver in fleet.drivers if driver.kind == "group"))
-    assert formatting.headline(never) == "All 2 streams are well, but ingest was never started"
+    assert fleet.judgement.headline == "2 streams healthy; ingest silent"
+    never = fleet_of(tmp_path / "never", Seeded("one", "a", {}), heartbeat_ages={"a": 1})
+    assert never.judgement.headline == "1 stream healthy; ingest was never started"
 
 
-def test_all_well_is_said_plainly(tmp_path: Path) -> None:
+def test_a_healthy_fleet_is_stated_plainly(tmp_path: Path) -> None:
     """When nothing is wrong the sentence says so, and what is paused or catching up is told beside it."""
     games = [Seeded("one", "a", {}), Seeded("two", "a", {"status": "PAUSED"}), Seeded("three", "a", {})]
-    assert formatting.headline(fleet_of(tmp_path, *games)) == "All 3 streams are well (1 paused)"
+    assert fleet_of(tmp_path, *games).judgement.headline == "3 streams healthy (1 paused)"
 
 
 def test_the_verdict_tells_stream_from_group(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from streamlit.testing.v1 import AppTest
 from app.state import group_proposals, services
 from app.state.services import Environment
 from pipeline.errors import Refused
-from pipeline.settings import Roles, Settings
 from pipeline.store import audit, tables
 from pipeline.store.groups import Group, change, read_groups
 from tests.browser.seed import HOSTILE
@@ -243,14 +242,14 @@ def test_who_has_not_the_role_sees_it_and_cannot_do_it(store: Engine, opening: O
     assert texts(app).count("It needs the role mover") >= 2
 
 
-def test_a_forged_write_is_refused_by_what_writes(environment: Environment, store: Engine) -> None:
+def test_a_forged_write_is_refused_by_what_writes(environment: Environment, store: Engine, tmp_path: Path) -> None:
     """The role is checked where it is written, whatever the page has shown before."""
-    operator = replace(environment, settings=Settings(roles=Roles(operators=(services.actor(),), movers=("ann",))))
+    name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
     made = group_proposals.preview_make(environment, Group("c"))
     seen = read_groups(store)["a"]
     changed = group_proposals.preview_change(environment, seen, replace(seen, priority="high"))
     for proposal, kind in ((made, "create a group"), (changed, "change a group")):
         with pytest.raises(Refused, match=f"may not {kind}: it needs the role mover"):
-            group_proposals.write(operator, proposal, "forged")
+            group_proposals.write(environment, proposal, "forged")
     assert set(read_groups(store)) == {"a", "b"}
     assert read_groups(store)["a"] == seen

@@ -359,6 +359,21 @@ def test_an_operation_is_closed_with_a_reason(store: Engine, opening: Opening) -
     assert not app.exception
 
 
+def test_an_operation_is_cancelled_with_a_reason(store: Engine, opening: Opening) -> None:
+    """Nobody cancels without saying why; then it has ended, and its page says by whom."""
+    seen = ask_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "ann"))
+    app = opening("operations", operation=seen.operation_id)
+    next(each for each in app.button if each.label == "Cancel operation").click().run()
+    assert "Enter a reason" in app.warning[-1].value
+    assert operation(store, seen.operation_id).state == "planned"
+    next(each for each in app.text_input if str(each.key).startswith("cancelled_")).set_value("the wrong game")
+    next(each for each in app.button if each.label == "Cancel operation").click().run()
+    ended = operation(store, seen.operation_id)
+    assert ended.outcome == f"Cancelled by {services.actor()}: the wrong game. Nothing was done."
+    assert "– cancelled" in texts(app)
+    assert not app.exception
+
+
 def test_an_undo_shows_what_it_does_before_it_is_asked(store: Engine, opening: Opening) -> None:
     """Undo is a preview and a confirmation like any other, and says why where it cannot be."""
     begun = ask_store(store, pauses.intent("pause", {KEY["Chess"]: "running"}, "ann", ""))
@@ -375,7 +390,7 @@ def test_an_undo_shows_what_it_does_before_it_is_asked(store: Engine, opening: O
     failed = change(store, ask_store(store, intent("move", f"game:{KEY['Go']}")), "failed", "no")
     app = opening("operations", operation=failed.operation_id)
     assert app.button(key="undo").disabled
-    assert "only one that has succeeded can be undone" in texts(app)
+    assert "is failed and has done nothing, so there is nothing to undo" in texts(app)
 
 
 def test_an_unknown_operation_says_so(store: Engine, opening: Opening) -> None:

@@ -182,12 +182,25 @@ def test_a_client_asks_only_what_it_is_told_to_and_where(stub: Recorder, monkeyp
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://host", "host", "http://catalog.example.com", "https://me:word@host", "http://[", ""]
+    "url",
+    [
+        "ftp://host",
+        "host",
+        "http://catalog.example.com",
+        "https://me:canary@host",
+        "http://[",
+        "",
+        "http://me:canary@[::1",
+        "ftp://me:canary@host",
+        "https://me:canary/word@host",
+        "https://me:canary",
+    ],
 )
 def test_an_address_that_would_give_the_token_away_is_refused(url: str) -> None:
-    """Tokens go over https, or stay on this machine."""
-    with pytest.raises(Refused):
+    """Tokens go over https, or stay on this machine; a password in an address is not shown."""
+    with pytest.raises(Refused) as refused:
         Rest(url, "a-token")
+    assert "canary" not in str(refused.value)
     for token in ("", "a\nb", "ä"):
         with pytest.raises(Refused):
             Rest("https://host", token)

@@ -22,7 +22,7 @@ ARGUMENTS = {
     "grants why": "Go ann@example.com",
     "grants plan": "",
     "read": "Go --as ann@example.com",
-    "repair options": "Go",
+    "repair actions": "Go",
 }
 
 
@@ -37,6 +37,22 @@ def test_a_command_that_reads_makes_no_environment(name: str, tmp_path: Path) ->
         f"There is no environment at {there}. Environments nearby: {tmp_path / 'prod'}. Name one with --env-dir."
     )
     assert not there.exists()
+
+
+@pytest.mark.parametrize(("name", "url"), [
+    *((name, "") for name in sorted(READS - FREE)),
+    *((name, "sqlite:///{folder}/of-another.db") for name in ("quarantine list", "quarantine show", "verify")),
+])  # fmt: skip
+def test_a_typo_is_refused_whatever_is_set_of_the_store(
+    name: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty variable names no store, and a store elsewhere has no tables: no rows would look like none at all."""
+    monkeypatch.setenv("TURNOUT_STORE__URL", url.format(folder=tmp_path))
+    there = tmp_path / "typo"
+    done = CliRunner().invoke(cli, [*name.split(), *shlex.split(ARGUMENTS.get(name, "")), "--env-dir", str(there)])
+    assert isinstance(done.exception, Refused), done.output
+    assert str(done.exception).startswith(f"There is no environment at {there}.")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("group", ["games", "groups", "ops"])

@@ -15,7 +15,7 @@ from tests.unit.test_docs import commands
 
 READS = {
     "doctor", "schemas plan", "schemas list", "games list", "games pending", "ingest gaps", "verify", "paths",
-    "status", "quarantine list", "quarantine show", "groups list", "repair options", "ops list", "ops show",
+    "status", "quarantine list", "quarantine show", "groups list", "repair actions", "ops list", "ops show",
     "audit list", "audit verify", "grants matrix", "grants why", "grants plan", "grants export", "grants requests",
     "read",
 }  # fmt: skip
@@ -24,13 +24,16 @@ RUNS = {  # who may start a process on the machine may do what it does
 }  # fmt: skip
 OPERATIONS = {  # their role is checked where they are submitted, and again by the controller
     "groups create", "groups set", "groups start", "groups stop", "groups restart", "groups propose", "groups drain",
-    "move", "pause", "resume", "repair retry", "repair replay", "repair dedupe", "repair rebuild", "repair retire",
-    "repair restore", "ops resume", "ops close", "ops undo", "grants apply", "grants undo", "grants expire",
+    "move", "pause", "resume", "repair retry", "repair replay", "repair dedupe", "repair rebuild", "games retire",
+    "games restore", "ops resume", "ops close", "ops cancel", "ops undo",
+    "grants apply", "grants undo", "grants expire",
     "grants import", "grants drift", "grants approve", "grants reject", "grants withdraw",
 }  # fmt: skip
 ACTS = {
     "games approve": (("Chess",), "approve a game"),
-    "games refuse": (("Chess",), "refuse a game"),
+    "games reject": (("Chess",), "reject a game"),
+    "games priority": (("Go", "high", "--reason", "new"), "set a priority"),
+    "groups remove": (("a", "--reason", "old"), "remove a group"),
     "schemas register": (("--game", "Go", "--message", "m.M", __file__), "register a schema"),
     "ingest adopt": ((), "adopt a source"),
     "stream own-query": (("Go", "on"), "set an own query"),
@@ -58,7 +61,7 @@ def test_an_act_needs_its_role(name: str, tmp_path: Path) -> None:
     assert list(audit.entries(open_store(*load(tmp_path)))) == []
 
 
-@pytest.mark.parametrize("name", ["games approve", "games refuse", "stream own-query"])
+@pytest.mark.parametrize("name", ["games approve", "games reject", "games priority", "stream own-query"])
 def test_an_act_is_audited(name: str, tmp_path: Path) -> None:
     """What a person does is in the audit log, begun and ended, also where it is no operation."""
     record_seen(open_store(*load(tmp_path)), {"go": "Go"}, 1)

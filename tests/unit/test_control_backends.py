@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import Engine, update
 
+from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.executor import ControlContext as Steered
 from pipeline.control.operations.executor import tick
@@ -107,9 +109,9 @@ class World:
 
     def another(self) -> Supervisor:
         """Return a controller's supervisor that remembers nothing."""
-        return Supervisor(self.engine, {"local": self.backend()}, self.in_hand)
+        return Supervisor(self.engine, {"local": self.backend()}, self.active_games)
 
-    def in_hand(self, group: str) -> list[str] | None:
+    def active_games(self, group: str) -> list[str] | None:
         return read_leftover(self.env / "checkpoints" / "demux" / group)
 
     def backend(self) -> Local:
@@ -131,7 +133,7 @@ class World:
 
     def let_rest(self) -> None:
         """Let what has died have rested: as if it had been a minute ago."""
-        new = group_runs.c.ended_at > group_runs.c.begun_at
+        new = group_runs.c.ended_at > group_runs.c.started_at
         with self.engine.begin() as connection:
             connection.execute(update(group_runs).where(new).values(ended_at=group_runs.c.ended_at - 60))
 
@@ -182,7 +184,7 @@ def test_a_backend_finds_a_run_of_another_controller_again(world: World) -> None
     while first.is_alive(reference):
         time.sleep(0.05)
     assert later.is_alive(reference) is False
-    elsewhere = json.dumps({**json.loads(reference), "place": "another machine"})
+    elsewhere = json.dumps({**json.loads(reference), "pid_namespace": "another machine"})
     assert later.is_alive(elsewhere) is None
     assert later.is_alive("purple") is None
     later.kill("purple")
@@ -196,10 +198,33 @@ def test_a_driver_that_is_killed_is_started_again(world: World) -> None:
     os.kill(first, signal.SIGKILL)
     world.tick_until(lambda: "a" not in open_runs(world.engine))
     died = store.ended_runs(world.engine, 0)["a"][0]
-    assert (died.died, died.said) == (True, "killed by SIGKILL")
+    assert (died.died, died.exit_message) == (True, "killed by SIGKILL")
     world.let_rest()
     world.tick_until(lambda: "a" in open_runs(world.engine))
     world.tick_until(lambda: world.is_told() and world.pid() != first)
+
+
+def test_a_killed_driver_is_dead_in_status_after_the_next_look(world: World) -> None:
+    """What the controller knows counts at once: after one look the command says how the driver ended, not `running`."""
+    world.mode = "carries"
+    create(world.engine, Group("a", backend="local"), "ann", "")
+    record_seen(world.engine, {"calm_0": "CALM_0"}, 3)
+
+    def status() -> tuple[int, tuple[str, str | None], str]:
+        shown = CliRunner().invoke(cli, ["status", "--json", "--env-dir", str(world.env)], catch_exceptions=False)
+        answer = json.loads(shown.stdout)
+        (group,) = (each for each in answer["drivers"] if each["kind"] == "group")
+        (game,) = answer["games"]
+        return shown.exit_code, (group["state"], group["reason"]), game["status"]
+
+    world.tick_until(lambda: status()[1:] == (("running", None), "RUNNING"))
+    reference = open_runs(world.engine)["a"].reference or ""
+    os.kill(world.pid(), signal.SIGKILL)
+    world.backends[0]._children[reference].wait()
+    world.supervisor.tick()
+    code, (state, reason), game = status()
+    assert (code, state, game) == (1, "dead", "UNKNOWN")
+    assert str(reason).endswith("killed by SIGKILL")
 
 
 def test_a_later_controller_adopts_what_lives(world: World) -> None:
@@ -246,11 +271,11 @@ def test_a_driver_that_hangs_is_killed_before_another_one_starts(world: World) -
     assert [action.what for action in world.supervisor.tick()] == ["stop"]
     assert open_runs(world.engine)["a"].run_id == run.run_id
     with world.engine.begin() as connection:
-        connection.execute(update(group_runs).values(stop_asked_at=group_runs.c.stop_asked_at - 61))
+        connection.execute(update(group_runs).values(stop_requested_at=group_runs.c.stop_requested_at - 61))
     assert [action.what for action in world.supervisor.tick()] == ["kill"]
     world.tick_until(lambda: open_runs(world.engine).get("a", run).run_id != run.run_id)
     ended = store.ended_runs(world.engine, 0)["a"][0]
-    assert (ended.died, ended.said) == (False, "killed by SIGKILL")
+    assert (ended.died, ended.exit_message) == (False, "killed by SIGKILL")
 
 
 def test_what_dies_at_once_is_not_started_in_a_storm(world: World) -> None:
@@ -280,7 +305,7 @@ def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_w
 
         world.tick_until(three_more)
         with world.engine.begin() as connection:  # a rest was written as an end before the beginning
-            connection.execute(update(group_runs).values(ended_at=group_runs.c.begun_at + 1))
+            connection.execute(update(group_runs).values(ended_at=group_runs.c.started_at + 1))
         now = store_time(world.engine) + 600
         seen = [each for each in world.supervisor.seen if each.group.name != "a"]
         died = tuple(store.ended_runs(world.engine, 0)["a"])
@@ -288,7 +313,7 @@ def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_w
             Group("a", backend="local"), None, None, holds=False, holder=None, is_told=False, ended=died
         )
         lived = store.last_lived(world.engine, 120.0)
-        return dead([mine, *seen], group_drivers(world.engine), lived, now, time.time(), 10.0)
+        return dead([mine, *seen], group_drivers(world.engine), lived, now, 10.0)
 
     assert dies() == [], "its drivers run and are killed"
     world.mode = "dies"

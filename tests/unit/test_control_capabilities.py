@@ -86,7 +86,7 @@ def test_what_is_possible_and_what_is_not(facts: Facts, possible: set[str]) -> N
         (replace(WELL, quarantined={}, decision=PARKED), "replay", "Quarantine holds no row of it.", "retry"),
         (replace(WELL, quarantined={}), "replay", "Quarantine holds no row of it.", None),
         (replace(WELL, quarantined={}, rows=DEADLY), "replay", "Quarantine holds no such row of it.", None),
-        (replace(WELL, quarantined={"kills_worker": 1}), "replay", "--refused-for kills_worker", None),
+        (replace(WELL, quarantined={"kills_worker": 1}), "replay", "--quarantine-reason kills_worker", None),
         (replace(WELL, has_schema=False, decision=PARKED), "replay", "No schema is registered", "retry"),
         (replace(WELL, has_schema=False, decision=PARKED), "rebuild", "No schema is registered", "retry"),
         (replace(WELL, has_table=False), "rebuild", "It has no table yet.", "replay"),

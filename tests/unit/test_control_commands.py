@@ -14,7 +14,7 @@ from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.assignments import read_assignments
-from pipeline.store.drivers import start_driver
+from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.operations import change, list_operations
@@ -85,12 +85,12 @@ def test_an_operation_can_be_followed_looked_after_and_proven(world: ControlCont
     shown = turnout(tmp_path, "ops", "show", name).output
     assert "reason: hot" in shown
     assert "1 assign   done     1 assigned." in shown
-    assert "3 take     running  Group b has not taken 1 yet: chess_1." in shown
+    assert "3 acquire  running  Group b has not taken 1 yet: chess_1." in shown
     (only,) = json.loads(turnout(tmp_path, "ops", "list", "--open", "--json").stdout)
     assert only["operation_id"] == operation["operation_id"]
     with pytest.raises(Refused, match="does not wait for a person: it is running"):
         turnout(tmp_path, "ops", "close", name, "--reason", "x")
-    with pytest.raises(Refused, match="is running: only one that has succeeded can be undone"):
+    with pytest.raises(Refused, match="is running: only one that has ended can be undone"):
         turnout(tmp_path, "ops", "undo", name)
     change(world.engine, list_operations(world.engine)[0], "needs_human", "b is stuck")
     assert "running" in turnout(tmp_path, "ops", "resume", name).output
@@ -110,7 +110,7 @@ def test_what_people_have_written_is_escaped_for_the_terminal(world: ControlCont
     """Reasons, outcomes and names turn no text around and add no line; JSON has them as they are."""
     hostile = "calm\u202e\u0085\rfailed"
     turnout(tmp_path, "pause", "Go", "--no-wait", "--reason", hostile)
-    turnout(tmp_path, "games", "refuse", hostile, "--reason", hostile)
+    turnout(tmp_path, "games", "reject", hostile, "--reason", hostile)
     (asked,) = list_operations(world.engine)
     waiting = change(world.engine, asked, "needs_human", hostile)
     printed = [
@@ -148,19 +148,53 @@ def test_status_is_a_verdict_for_scripts(world: ControlContext, tmp_path: Path) 
     """`turnout status` ends with 1 where a person should look, unknown included, and names where."""
     told = turnout(tmp_path, "status")
     assert told.exit_code == 1
-    assert told.output.splitlines()[:2] == ["a person should look", "ingest was never started"]
+    assert told.output.splitlines()[:2] == [
+        "2 streams healthy (2 starting); ingest was never started",
+        "ingest main: not started (was never started)",
+    ]
     assert "STARTING     chess_1" not in told.output
     assert "STARTING     chess_1" in turnout(tmp_path, "status", "--all").output
     assert "latency is measured from a source time of an unknown clock" in told.output
     record_identity(world.engine, Identity(1, None, None, "bronze", 0, None, source_clock="producer"))
     start_driver(world.engine, "ingest", "main", None)
     well = turnout(tmp_path, "status", "--json")
-    assert (well.exit_code, json.loads(well.stdout)["well"]) == (0, True)
+    answer = json.loads(well.stdout)
+    assert (well.exit_code, answer["healthy"], answer["well"]) == (0, True, True)
+    assert all({"kind", "name", "state", "reason"} <= each.keys() for each in answer["drivers"])
+    assert all({"game_key", "status", "cause"} <= each.keys() for each in answer["games"])
     turnout(tmp_path, "pause", "Chess", "--no-wait")
+    waits = turnout(tmp_path, "status")
+    assert (waits.exit_code, waits.output.splitlines()[0]) == (
+        1,
+        "2 streams healthy (2 starting); 1 operation waits and no controller runs",
+    )
+    assert "Start `turnout controller run`." in waits.output
     change(world.engine, list_operations(world.engine)[0], "needs_human", "look at it")
     asked = turnout(tmp_path, "status")
     assert (asked.exit_code, "pause: look at it" in asked.output) == (1, True)
     assert "latency is measured from the producer's clock" in asked.output
+
+
+def test_status_of_a_group_that_was_stopped_on_purpose_is_healthy(world: ControlContext, tmp_path: Path) -> None:
+    """A group that somebody has stopped is no reason for exit code 1, with games or without; its games are paused."""
+    start_driver(world.engine, "ingest", "main", None)
+    for name in "ab":
+        beat(world.engine, "group", name, "stopped", None)
+    assert turnout(tmp_path, "status").exit_code == 1, "both games of a stand still, and nobody wanted that"
+    want(world, "a", desired="stopped")
+    stopped = turnout(tmp_path, "status", "--json")
+    answer = json.loads(stopped.stdout)
+    assert (stopped.exit_code, answer["headline"]) == (0, "2 streams healthy (2 paused)")
+    assert [(each["name"], each["state"]) for each in answer["drivers"]] == [
+        ("main", "starting"), ("a", "stopped"), ("b", "stopped"),
+    ]  # fmt: skip
+
+
+def test_status_of_no_environment_is_refused(tmp_path: Path) -> None:
+    """A folder that is no environment is wrong use (exit code 2), never unhealthy, and none is made there."""
+    with pytest.raises(Refused, match="There is no environment at"):
+        turnout(tmp_path / "nowhere", "status", "--json")
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_proposal_shows_its_moves_and_asks_only_when_told_to(world: ControlContext, tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 """A dead group is relieved of its games once, by the move a person would ask for; nothing else is done unasked."""
 
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from sqlalchemy import Engine, update
@@ -14,17 +14,17 @@ from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.control.processes.backends import reference_of
 from pipeline.control.roles import CONTROLLER
 from pipeline.control.supervision import evacuation
-from pipeline.control.supervision.evacuation import Dead, Evacuator, Relief, dead, plan
+from pipeline.control.supervision.evacuation import Dead, Evacuator, Facts, Relief, dead, plan
 from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.control.supervision.supervisor import observe
 from pipeline.errors import Refused
+from pipeline.health.liveness import Driver
 from pipeline.settings import Paths, Placement, Settings, load
 from pipeline.store.assignments import GameAssignment, GroupDriver
 from pipeline.store.drivers import start_driver
-from pipeline.store.fleet import Driver
 from pipeline.store.games import assigned, record_seen, register_group
 from pipeline.store.groups import Group, Run, begin_run, create, end_run, last_lived, read_groups, reset_restart_budget
-from pipeline.store.operations import Intent, Operation, ask, list_operations, operation
+from pipeline.store.operations import Intent, Operation, State, ask, change, list_operations, operation
 from pipeline.store.placing import GroupLoad, Load, Loads, tallied
 from pipeline.store.tables import drivers as drivers_table
 from pipeline.store.tables import group_runs
@@ -50,7 +50,16 @@ def tries(count: int = 3, pid: int = 8) -> tuple[Run, ...]:
     """Return runs that died soon after they began, the newest first."""
     reference = reference_of(elsewhere(pid))
     return tuple(
-        Run(number, "a", reference, NOW - 100 * number - 5, None, NOW - 100 * number, died=True, said="exit code 3")
+        Run(
+            number,
+            "a",
+            reference,
+            NOW - 100 * number - 5,
+            None,
+            NOW - 100 * number,
+            died=True,
+            exit_message="exit code 3",
+        )
         for number in range(1, count + 1)
     )
 
@@ -59,7 +68,7 @@ def found(seen: GroupObservation, told: Driver | None, *others: GroupObservation
     """Return the names of the dead among a group and others; by default two that live."""
     groups = [seen, *(others or (lives("b"), lives("c")))]
     told_of = {each.name: each for each in (told, driver("b", ago=1.0), driver("c", ago=1.0)) if each is not None}
-    return [each.group for each in dead(groups, told_of, {"a": DIED_AT}, NOW, NOW, minutes)]
+    return [each.group for each in dead(groups, told_of, {"a": DIED_AT}, NOW, minutes)]
 
 
 DEAD = {
@@ -104,11 +113,9 @@ def test_where_most_groups_are_down_nobody_is_dead() -> None:
     down = replace(FOREIGN, group=Group("b"))
     stopped = replace(FOREIGN, group=Group("d", desired="stopped"))
     told = {name: driver(name) for name in "ab"}
-    assert dead([FOREIGN, down, lives("c")], told, {}, NOW, NOW, 10.0) == []
-    assert len(dead([FOREIGN, down, lives("c"), lives("d")], told, {}, NOW, NOW, 10.0)) == 2
-    assert dead([FOREIGN, down, lives("c"), stopped], told, {}, NOW, NOW, 10.0) == [], (
-        "who shall not run is not counted"
-    )
+    assert dead([FOREIGN, down, lives("c")], told, {}, NOW, 10.0) == []
+    assert len(dead([FOREIGN, down, lives("c"), lives("d")], told, {}, NOW, 10.0)) == 2
+    assert dead([FOREIGN, down, lives("c"), stopped], told, {}, NOW, 10.0) == [], "who shall not run is not counted"
 
 
 # ----------------------------------------------------------------------------------------------------------------- plan
@@ -117,19 +124,32 @@ BROKEN = Dead("a", DIED_AT, "its driver has failed")
 SEATS = {name: GroupDriver(name, "running", NOW) for name in "bc"} | {"a": GroupDriver("a", "failed", DIED_AT)}
 
 
-def planned(capacity: float | None, asked: bool | None = None, found: Sequence[Dead] = (BROKEN,)) -> list[Relief]:
+def an_operation(state: State, *games: str, kind: str = "move") -> Operation:
+    """Return an operation that assigns games of the dead group to b, as they were seen there."""
+    preview = {key: ["a", "b", 4] for key in games}
+    targets = tuple(f"game:{key}" for key in games)
+    return Operation("4f1d" * 8, kind, state, targets, {}, "ann", "", preview, "", None, None, 1.0, None, 1)
+
+
+def planned(
+    capacity: float | None,
+    *asked: Operation,
+    taken: Mapping[str, Operation] = MappingProxyType({}),
+    found: Sequence[Dead] = (BROKEN,),
+) -> list[Relief]:
     """Return the reliefs of a dead group with three games of 0.1 cores, beside one that has so much room."""
     there = {key: GameAssignment(key, key, "a", 4, None, 9, None, None, None, None, None) for key in ("g1", "g2", "g3")}
     games = ((key, "a", Load(0.1 / 12e-6, 0.0, 0.0)) for key in there)
     groups = [GroupLoad("a", "running", alive=False, silence="gone"), GroupLoad("b", "running", True, None, capacity)]
     loads: Loads = tallied(games, groups)
-    return plan(found, {} if asked is None else {BROKEN.key: asked}, there, SEATS, loads, NOW)
+    by_key = dict(zip(BROKEN.keys, asked, strict=False))
+    return plan(found, Facts(by_key, taken, there, SEATS, loads, NOW))
 
 
 def test_a_relief_is_the_drain_a_person_would_ask_for() -> None:
     """All games go in one move, with which the group takes no more; the controller asks, and says why."""
     (only,) = planned(None)
-    assert only.alarm is None
+    assert only.alarms == ()
     assert only.intent is not None
     assert (only.intent.kind, only.intent.actor, only.intent.idempotency_key) == (
         "move",
@@ -147,18 +167,65 @@ def test_what_fits_nowhere_stays_and_is_told_of() -> None:
     (some,) = planned(0.25)
     assert some.intent is not None
     assert (len(some.intent.targets), "desired" in some.intent.parameters) == (2, False)
-    assert "1 of its 3 games fit nowhere and stay: g3; most room has b, 0.0499 cores" in str(some.alarm)
+    assert "1 of its 3 games fit nowhere and stay: g3; most room has b, 0.0499 cores" in some.alarms[0]
     (none,) = planned(0.05)
     assert none.intent is None
-    assert "3 of its 3 games fit nowhere and stay" in str(none.alarm)
+    assert "3 of its 3 games fit nowhere and stay" in none.alarms[0]
 
 
-def test_a_relief_is_asked_for_once() -> None:
-    """While it is open nothing is said; afterwards a person is told of the games that are still there."""
-    assert planned(None, asked=True) == []
-    (later,) = planned(None, asked=False)
+def test_a_game_is_asked_for_once() -> None:
+    """While its move is open nothing is said; afterwards a person is told of the games that are still there."""
+    assert planned(None, an_operation("verifying", "g1", "g2", "g3")) == []
+    (later,) = planned(None, an_operation("succeeded", "g1", "g2", "g3"))
     assert later.intent is None
-    assert "3 games are still in it: g1, g2, g3. Run `turnout groups drain a`" in str(later.alarm)
+    assert "3 games are still in it: g1, g2, g3. Run `turnout groups drain a`" in later.alarms[0]
+
+
+def test_a_stuck_operation_keeps_only_its_own_games() -> None:
+    """What can go goes; of what belongs to another operation the alarm says for which one it waits."""
+    stuck = an_operation("needs_human", "g2", kind="pause")
+    (some,) = planned(None, taken={"game:g2": stuck})
+    assert some.intent is not None
+    assert some.intent.parameters == {"assignments": {"g1": "b", "g3": "b"}}, "a group with games is not drained"
+    assert "1 of its 3 games wait for another operation: g2 for 4f1d4f1d, a pause that is needs_human" in some.alarms[0]
+
+
+def test_an_operation_on_the_group_keeps_none_of_its_games() -> None:
+    """A restart that waits for a driver which never comes holds the group, so it is not drained; its games go."""
+    (all_of_it,) = planned(None, taken={"group:a": an_operation("verifying", kind="restart")})
+    assert all_of_it.intent is not None
+    assert all_of_it.intent.targets == ("game:g1", "game:g2", "game:g3")
+    assert all_of_it.alarms == ()
+
+
+def test_what_came_free_of_another_operation_goes_then() -> None:
+    """A second move takes it, also while the first one is stuck."""
+    for state in ("needs_human", "succeeded"):
+        (second,) = planned(None, an_operation(state, "g1", "g3"))
+        assert second.intent is not None
+        assert (second.intent.idempotency_key, second.intent.targets) == ("relieve-a-999300/2", ("game:g2",))
+
+
+def test_a_move_that_failed_before_it_began_is_asked_for_again() -> None:
+    """A game that joined the group in between made it fail: that must not leave the games where they are."""
+    (again,) = planned(None, an_operation("failed", "g1", "g2", "g3"))
+    assert again.intent is not None
+    assert len(again.intent.parameters["assignments"]) == 3
+
+
+def test_moves_of_one_death_are_bounded() -> None:
+    """Whatever makes them fail, operations are not asked for without an end: a person is."""
+    (tired,) = planned(None, *(an_operation("failed", "g1", "g2", "g3") for _ in range(20)))
+    assert tired.intent is None
+    assert "3 games are still in it" in tired.alarms[0]
+
+
+def test_a_group_that_cannot_take_games_any_more_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that falls silent while a relief is planned makes that one wait, and does not end the controller."""
+    monkeypatch.setitem(SEATS, "b", GroupDriver("b", "failed", DIED_AT))
+    (only,) = planned(None)
+    assert only.intent is None
+    assert only.alarms[0].startswith("group a waits for its relief: Group b cannot take games")
 
 
 # ------------------------------------------------------------------------------------------------------------ the store
@@ -169,14 +236,14 @@ class Dying:
 
     def __init__(self, store: Engine, minutes: float = 10.0) -> None:
         self.fleet, self.store = beating(store), store
-        self.reliever = Evacuator(store, Placement(drain_dead_minutes=minutes))
+        self.reliever = Evacuator(store, Placement(evacuate_after_minutes=minutes))
         self.fleet.leases["a"].release()
-        self.heard_of_a(time.time() - 700)
+        self.heard_of("a", self.fleet.clock.now - 700)
 
-    def heard_of_a(self, at: float) -> None:
+    def heard_of(self, name: str, at: float) -> None:
         with self.store.begin() as connection:
-            mine = update(drivers_table).where(drivers_table.c.name == "a")
-            connection.execute(mine.values(heartbeat_at=at))
+            theirs = update(drivers_table).where(drivers_table.c.name == name)
+            connection.execute(theirs.values(heartbeat_at=at))
 
     def look(self, times: int = 1, failure: str | None = None) -> list[Operation]:
         for _ in range(times):
@@ -184,6 +251,8 @@ class Dying:
                 self.fleet.leases[name].renew()
             self.fleet.clock.now += 20.0
             now = self.fleet.clock.now
+            for name in "bc":
+                self.heard_of(name, now)
             self.reliever.tick(observe(self.store, {}, now), failure, now)
         return list_operations(self.store)
 
@@ -208,11 +277,11 @@ def test_a_dead_group_is_relieved_once_and_it_can_be_undone(engine: Engine) -> N
     assert assigned(engine, "a") == []
     assert read_groups(engine)["a"].desired == "drained"
     assert len(world.look(5)) == 1
-    assert world.reliever.alarm is None
+    assert world.reliever.alarms == ()
     with pytest.raises(Refused, match="Group a cannot take games: its driver is silent"):
-        undo(engine, done, "ann", "", time.time())
-    world.heard_of_a(time.time())
-    intent, lines = undo(engine, done, "ann", "", time.time())
+        undo(engine, done, "ann", "", world.fleet.clock.now)
+    world.heard_of("a", world.fleet.clock.now)
+    intent, lines = undo(engine, done, "ann", "", world.fleet.clock.now)
     assert lines[0] == "a: drained → running"
     assert set(intent.parameters["assignments"]) == mine
 
@@ -238,13 +307,17 @@ def test_a_break_in_looking_begins_the_watch_anew(engine: Engine) -> None:
     assert len(world.look()) == 1
 
 
-def test_a_game_of_another_operation_makes_a_relief_wait(engine: Engine) -> None:
-    """What somebody else asks for comes first; the alarm says so, and a later look asks again."""
+def test_a_game_of_another_operation_waits_and_the_others_go(engine: Engine) -> None:
+    """What somebody else asks for comes first, for its own games; they follow when it has ended."""
     world = Dying(engine)
-    game = assigned(engine, "a")[0].game_key
-    theirs = ask(engine, Intent("pause", (f"game:{game}",), "ann"))
-    assert world.look(4) == [theirs]
-    assert "group a waits for its relief: 1 of 3 targets belong to another operation" in str(world.reliever.alarm)
+    mine = {f"game:{each.game_key}" for each in assigned(engine, "a")}
+    theirs = ask(engine, Intent("pause", (min(mine),), "ann"))
+    first = next(each for each in world.look(4) if each.kind == "move")
+    assert set(first.targets) == mine - {min(mine)}
+    assert f"wait for another operation: {min(mine)[5:]} for {theirs.operation_id[:8]}" in world.reliever.alarms[0]
+    change(engine, theirs, "failed", "ended")
+    second = next(each for each in world.look() if each.targets == (min(mine),))
+    assert (second.kind, second.actor) == ("move", CONTROLLER)
 
 
 def test_the_controller_looks_after_dead_groups(
@@ -282,7 +355,7 @@ def test_when_a_group_last_lived(engine: Engine) -> None:
         end_run(engine, run_id, "exit code 3", died=True)
         mine = update(group_runs).where(group_runs.c.run_id == run_id)
         with engine.begin() as connection:
-            connection.execute(mine.values(begun_at=begun, ended_at=ended))
+            connection.execute(mine.values(started_at=begun, ended_at=ended))
 
     assert last_lived(engine, 120.0) == {}
     run(10.0, 20.0)

@@ -127,7 +127,7 @@ def test_a_new_group_takes_the_games_that_wait(engine: Engine) -> None:
 
 
 def test_a_new_group_takes_no_more_games_than_the_setting_says(engine: Engine, tmp_path: Path) -> None:
-    """Of three that wait a group that is made with `placement.most_games` = 2 gets two."""
+    """Of three that wait a group that is made with `placement.max_games_per_group` = 2 gets two."""
     record_seen(engine, {"g": "G", "h": "H", "i": "I"}, 1)
     (tmp_path / "turnout.toml").write_text("[placement]\nmost_games = 2\n", "utf-8")
     made = CliRunner().invoke(cli, ["groups", "create", "a", "--env-dir", str(tmp_path)], catch_exceptions=False)
@@ -191,7 +191,7 @@ def test_a_restart_ends_the_old_driver_and_sees_a_new_one(engine: Engine, act: C
     lease = drive(engine)
     restart = asked(engine, "restart", "a")
     act()
-    assert open_runs(engine)["a"].stop_asked_at is not None
+    assert open_runs(engine)["a"].stop_requested_at is not None
     assert operation(engine, restart.operation_id).state == "running"
     end(engine, lease)
     act()
@@ -239,7 +239,7 @@ def test_a_restart_ends_a_driver_that_is_found_only_later(
     lease.renew()
     begin_run(engine, "a", reference_of(Process.this()))
     act()
-    assert open_runs(engine)["a"].stop_asked_at is not None
+    assert open_runs(engine)["a"].stop_requested_at is not None
     end(engine, lease)
     clock.now += 1.0
     drive(engine)
@@ -286,7 +286,7 @@ def test_a_driver_that_does_not_end_is_told_of(engine: Engine, act: Callable[[],
     stop = asked(engine, "stop", "a")
     act()
     with engine.begin() as connection:
-        connection.execute(update(operation_steps).values(begun_at=operation_steps.c.begun_at - 130))
+        connection.execute(update(operation_steps).values(started_at=operation_steps.c.started_at - 130))
     act()
     now = operation(engine, stop.operation_id)
     assert now.state == "needs_human"
@@ -302,7 +302,7 @@ def test_a_run_that_ended_is_not_asked_to(engine: Engine) -> None:
     end_run(engine, run_id, "later", died=False)
     ask_to_stop(engine, run_id)
     run = ended_runs(engine, 0)["a"][0]
-    assert (run.said, run.died) == ("exit code 1", True)
+    assert (run.exit_message, run.died) == ("exit code 1", True)
 
 
 def newest(engine: Engine) -> str:

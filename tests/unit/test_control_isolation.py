@@ -12,8 +12,8 @@ NOW = 10_000.0
 
 
 def death(ago: float, *games: str, died: bool = True, text: str | None = None) -> Run:
-    in_hand = text if text is not None else json.dumps(games)
-    return Run(int(ago), "a", "p", NOW - ago - 1, None, NOW - ago, died, "killed", in_hand)
+    active_games = text if text is not None else json.dumps(games)
+    return Run(int(ago), "a", "p", NOW - ago - 1, None, NOW - ago, died, "killed", active_games)
 
 
 def seat(key: str, cursor: int | None = 3, last: int = 9) -> GameAssignment:

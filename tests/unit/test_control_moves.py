@@ -132,10 +132,10 @@ def test_a_move_is_done_when_it_was_seen_and_then_there_is_nothing_to_plan(
     assert names(drivers, begun)[-1] == ("release", "running"), "the old driver has not let go"
     drivers.boundary(source)
     tick(world, KINDS)
-    assert names(drivers, begun)[-1] == ("take", "running")
+    assert names(drivers, begun)[-1] == ("acquire", "running")
     drivers.boundary(target, told=False)
     tick(world, KINDS)
-    assert (names(drivers, begun)[-1], state(drivers, begun)) == (("see", "running"), "verifying")
+    assert (names(drivers, begun)[-1], state(drivers, begun)) == (("verify", "running"), "verifying")
     drivers.boundary(target, "CATCHUP")
     tick(world, KINDS)
     assert state(drivers, begun) == "verifying"
@@ -189,7 +189,7 @@ def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> No
         rf"most room has {most}, 1.74 cores. Take another group, or fewer games."
     )):  # fmt: skip
         moves.plan({"g1": target}, there, ALIVE, NOW, loads)
-    with pytest.raises(Refused, match=r"it would carry 3 games, and placement.most_games is 2; no other group"):
+    with pytest.raises(Refused, match=r"and placement.max_games_per_group is 2; no other group"):
         moves.plan({"g1": target}, there, ALIVE, NOW, tallied(games, [GroupLoad(target, alive=True)], 2))
     mine = next(key for key, seat in there.items() if seat.group == target)
     swap = moves.plan({"g1": target, mine: most}, there, ALIVE, NOW, loads)
@@ -265,7 +265,7 @@ def test_a_controller_killed_anywhere_is_carried_on(drivers: Drivers, world: Con
         drivers.boundary(target)
     assert left <= 0
     assert state(drivers, begun) == "succeeded"
-    assert names(drivers, begun) == [(name, "done") for name in ("assign", "release", "take", "see")]
+    assert names(drivers, begun) == [(name, "done") for name in ("assign", "release", "acquire", "verify")]
     assert read_assignments(drivers.store)["g1"].epoch == 2
     assert audit.verify(drivers.store).unended == ()
 
@@ -334,7 +334,7 @@ def test_a_move_is_undone_by_its_checked_inverse(drivers: Drivers, world: Contro
     """Undo is an operation like any other, for a day, and not where somebody has moved the game on."""
     source, (target, other) = str(drivers.group_of("g1")), others(drivers, "g1")
     begun = asked(drivers, {"g1": target})
-    with pytest.raises(Refused, match="only one that has succeeded"):
+    with pytest.raises(Refused, match="only one that has ended"):
         require_undoable(drivers.store, begun)
     for _ in range(4):
         tick(world, KINDS)
@@ -405,7 +405,7 @@ def test_a_decision_is_done_when_its_driver_tells_of_it(
     assert list(facts) == left
     begun = ask(drivers.store, pauses.intent(kind, facts, "bob", ""))
     tick(world, KINDS)
-    assert (names(drivers, begun), state(drivers, begun)) == ([("decide", "done"), ("see", "running")], "verifying")
+    assert (names(drivers, begun), state(drivers, begun)) == ([("decide", "done"), ("verify", "running")], "verifying")
     made = stream_control.decided(drivers.store)[left[0]]
     assert (made.desired, made.parked_at) == ("paused" if kind == "pause" else "running", None)
     for name in "abc":

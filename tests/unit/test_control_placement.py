@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from random import Random
+from unittest.mock import patch
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from pipeline.control.placement import evening
 from pipeline.control.placement.planner import (
     CATCHUP_ROWS_PER_SECOND,
     Placed,
@@ -22,6 +25,7 @@ from pipeline.store.placing import (
     ROW_CORE_SECONDS,
     TYPICAL_CORES,
     Desired,
+    GameLoad,
     GroupLoad,
     Load,
     Loads,
@@ -174,6 +178,67 @@ def test_each_proposed_move_lowers_the_highest_load_or_evens_it_out(loads: Loads
         assert now < last or now[1] < last[1]
         last = now
     assert all(not found.after[each.target].is_over(MOST) for each in found.placements)
+
+
+def the_best_is_found(loads: Loads, most_games: int) -> None:
+    """Try each game in each group, one by one."""
+    part = {name: each for name, each in loads.groups.items() if each.desired == "running" and each.alive}
+    found = evening.best(part, evening.Leavers(loads.games), most_games)
+    if not part:
+        assert found is None
+        return
+    source = min(part.values(), key=lambda each: (-each.share, each.name))
+
+    def measure(game: GameLoad, target: GroupLoad) -> tuple[float, float]:
+        after = {**part, source.name: source.plus(-game.cores, -1), target.name: target.plus(game.cores)}
+        shares = [each.share for each in after.values()]
+        return round(max(shares), 9), round(sum(share**2 for share in shares), 9)
+
+    shares = [each.share for each in part.values()]
+    possible = [
+        measure(game, target)
+        for game in loads.games
+        for target in part.values()
+        if game.group == source.name != target.name
+        and target.share_with(game.cores) <= source.share - 0.01
+        and target.has_room(game.cores, most_games)
+        and not source.priority == game.load.priority != target.priority
+    ]
+    better = [each for each in possible if each < (round(max(shares), 9), round(sum(one**2 for one in shares), 9))]
+    assert (found is None) == (not better)
+    if found is not None:
+        assert measure(*found) == pytest.approx(min(better), abs=1e-8)
+
+
+@given(worlds())
+def test_the_move_that_is_found_is_the_best_of_all(loads: Loads) -> None:
+    """Each game in each group, tried one by one, gives none that is better than the one that is found."""
+    the_best_is_found(loads, MOST)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_best_of_many_different_games_is_found(seed: int) -> None:
+    """The same of 60 games of which no two cost the same, while one group after the other is filled."""
+    random = Random(seed)
+    cores = {f"g{number:02}": random.expovariate(8.0) for number in range(60)}
+    groups = [alive(name, random.choice([1.0, 4.0, 16.0, None])) for name in "abcd"]
+    for stage in range(1, 5):
+        games = {key: (random.choice("abcd"[:stage]), each) for key, each in cores.items()}
+        the_best_is_found(world(games, *groups), 100)
+
+
+def test_a_move_is_found_without_trying_each_game() -> None:
+    """A plan of 1,000 moves took 54 s: for each, every game was tried in every group. Now it is a dozen a group."""
+    tried = []
+    for count in (50, 5_000):
+        games = {f"g{number:04}": ("a", 0.01 + number % 97 / 1e5) for number in range(count)}
+        loads = world(games, alive("a", 8.0), alive("b", 8.0), alive("c", 8.0), most=10_000)
+        leavers = evening.Leavers(loads.games)
+        with patch.object(evening.Leavers, "near", autospec=True, side_effect=evening.Leavers.near) as near:
+            assert evening.best(loads.groups, leavers, loads.most_games) is not None
+        calls = [call.args for call in near.call_args_list]
+        tried.append(sum(len(list(evening.Leavers.near(*call))) for call in calls))
+    assert max(tried) <= 2 * 12, tried
 
 
 @given(worlds(), st.sampled_from("abcd"))

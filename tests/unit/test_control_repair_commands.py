@@ -46,7 +46,7 @@ def test_a_dry_run_works_out_what_a_replay_would_do(world: World) -> None:
     assert (shown.exit_code, "1 row(s) would land" in shown.output) == (0, True)
     (game,) = json.loads(turnout(world, "repair", "replay", "Chess", "--dry-run", "--json").stdout)["games"]
     assert (game["done"]["landed"], game["done"]["refused"]) == (1, {"malformed_payload": 1})
-    only = turnout(world, "repair", "replay", "Chess", "--refused-for", "malformed_payload", "--dry-run").output
+    only = turnout(world, "repair", "replay", "Chess", "--quarantine-reason", "malformed_payload", "--dry-run").output
     assert "0 row(s) would land" in only
     assert "0 row(s) would land" in turnout(world, "repair", "replay", "--since", "2100-01-01", "--dry-run").output
     assert (world.rows(), list_operations(world.engine)) == ([(1, 0)], [])
@@ -71,11 +71,11 @@ def test_a_replay_of_all_leaves_out_what_it_cannot_replay(world: World) -> None:
     asked = json.loads(turnout(world, "repair", "replay", "--no-wait", "--json", "--until", "2100-01-01").stdout)
     assert (list(asked["preview"]), asked["parameters"]["until"]) == ([CHESS.key], "2100-01-01T00:00:00+00:00")
     assert asked["parameters"]["until"] == "2100-01-01T00:00:00+00:00"
-    none = turnout(world, "repair", "replay", "--refused-for", "kills_worker")
+    none = turnout(world, "repair", "replay", "--quarantine-reason", "kills_worker")
     assert "Only rows refused for kills_worker." in none.output
     assert "may kill the controller" in none.output
     assert (none.exit_code, "0 to replay" in none.output, len(list_operations(world.engine))) == (0, True, 1)
-    assert "0 to restore" in turnout(world, "repair", "restore", "Chess").output
+    assert "0 to restore" in turnout(world, "games", "restore", "Chess").output
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_replay_of_all_leaves_out_what_it_cannot_replay(world: World) -> None:
         (("options", "Tetris"), "No such game: 'Tetris'"),
         (("replay", "Tetris", "--dry-run"), "No such game: 'Tetris'"),
         (("retire", "Tetris"), "No such game: 'Tetris'"),
-        (("replay", "--refused-for", "boredom"), "'boredom' is no reason for a refusal; there are"),
+        (("replay", "--quarantine-reason", "boredom"), "'boredom' is no reason for a refusal; there are"),
         (("replay", "--since", "2026-02-01", "--until", "2026-01-01"), "No row is first seen since 2026-02-01"),
     ],
 )

@@ -101,7 +101,7 @@ def test_a_rebuild_is_done_beside_the_ticks_and_when_its_driver_goes_on(tables: 
     assert journal(tables, begun) == [("rebuild", "running"), ("try 1", "running")]
     brought_on(world)
     assert (newest(tables), now(tables, begun).state) == (2, "verifying")
-    assert journal(tables, begun)[-1] == ("see", "running")
+    assert journal(tables, begun)[-1] == ("verify", "running")
     record_failures(tables.engine, {CHESS.key: StreamControl(failures=1)})
     tell(tables, 1)
     brought_on(world)
@@ -174,7 +174,7 @@ def test_a_replay_says_what_became_of_the_rows(tables: Tables) -> None:
             "bronze, 1 taken out of quarantine. 1 of such rows are in quarantine now."
         ),
     )
-    assert journal(tables, begun) == [("replay", "done"), ("try 1", "done"), ("see", "done")]
+    assert journal(tables, begun) == [("replay", "done"), ("try 1", "done"), ("verify", "done")]
     assert tables.rows() == [(1, 0), (1, 1), (1, 3)]
 
 
@@ -212,7 +212,7 @@ def test_a_controller_killed_anywhere_is_carried_on(tables: Tables, kind: str, l
     assert left <= 0
     assert now(tables, begun).state == "succeeded", now(tables, begun).outcome
     done = [name for name, state in journal(tables, begun) if state == "done" and not name.startswith("try")]
-    assert done == [kind, "see"]
+    assert done == [kind, "verify"]
     assert tables.rows() == [(1, 0), (1, 1), (1, 3)]
     assert newest(tables) == generations(tables.engine)[CHESS.key] == (2 if kind == "rebuild" else 1)
     assert audit.verify(tables.engine).unended == ()
@@ -290,7 +290,7 @@ def test_what_cannot_be_repaired_is_refused_with_the_way_out(tables: Tables) -> 
     epoch = read_assignments(tables.engine)[CHESS.key].epoch
     with tables.engine.begin() as connection:
         retire(connection, {CHESS.key: epoch})
-    with pytest.raises(Refused, match=r"Retired: chess_.*turnout repair restore"):
+    with pytest.raises(Refused, match=r"Retired: chess_.*turnout games restore"):
         wished(tables, "replay", CHESS.key)
 
 

@@ -12,9 +12,10 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves, pauses, retirement
 from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.errors import Refused
+from pipeline.health.judgement import TROUBLE
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import Moved, read_assignments, reassign, restore, retire
-from pipeline.store.fleet import TROUBLE, read_fleet
+from pipeline.store.fleet import read_fleet
 from pipeline.store.games import assigned, record_heads, record_seen, register_group, retired_games
 from pipeline.store.operations import Operation, ask, operation, steps
 from pipeline.verify.balance import verify
@@ -107,7 +108,7 @@ def test_what_is_asked_of_a_retired_game_is_refused_with_the_way_back(drivers: D
     asked(drivers, "retire", "g1")
     brought_on(drivers, world)
     there = read_assignments(drivers.store)
-    with pytest.raises(Refused, match=r"g1 is retired.*turnout repair restore g1"):
+    with pytest.raises(Refused, match=r"g1 is retired.*turnout games restore g1"):
         moves.plan({"g1": "b"}, there, ALIVE, NOW)
     for kind in ("pause", "resume", "retry"):
         with pytest.raises(Refused, match="g1 is retired"):

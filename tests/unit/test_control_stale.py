@@ -138,8 +138,8 @@ def test_a_game_that_came_back_to_its_old_group_is_not_waited_for(world: Control
     assert [(each.name, each.state) for each in steps(world.engine, running.operation_id)] == [
         ("assign", "done"),
         ("release", "done"),
-        ("take", "done"),
-        ("see", "running"),
+        ("acquire", "done"),
+        ("verify", "running"),
     ]
 
 
@@ -147,7 +147,7 @@ NONSENSE = {
     "parameters": "[" * 100_000,
     "targets": '[{"game": "g1"}]',
     "preview": '{"g2": "running"}',
-    "asked_at": "yesterday",
+    "requested_at": "yesterday",
     "version": "second",
 }
 
@@ -155,7 +155,7 @@ NONSENSE = {
 @pytest.mark.parametrize("column", NONSENSE)
 def test_a_row_that_makes_no_sense_is_frozen_and_can_be_closed_once(world: ControlContext, column: str) -> None:
     """D18: whatever a hand writes, the controller lives, the others go on, and the row is a person's to end."""
-    if column in {"asked_at", "version"} and world.engine.dialect.name != "sqlite":
+    if column in {"requested_at", "version"} and world.engine.dialect.name != "sqlite":
         pytest.skip("this database takes no text there")
     spoilt = ask(world.engine, Intent("pause", ("game:g1",), "ann", "", {"games": ["g1"]}, {"g1": "running"}))
     well = ask(world.engine, Intent("pause", ("game:g2",), "ann", "", {"games": ["g2"]}, {"g2": "running"}))

@@ -13,12 +13,12 @@ from pipeline.store.groups import Group, Run
 NOW = 1_000_000.0
 GROUP = Group("a", backend="local")
 IDLE = GroupObservation(GROUP, run=None, is_alive=None, holds=False, holder=None, is_told=False)
-RUN = Run(1, "a", "p", NOW - 900, None, None, died=False, said=None)
+RUN = Run(1, "a", "p", NOW - 900, None, None, died=False, exit_message=None)
 RUNNING = replace(IDLE, run=RUN, is_alive=True, holds=True, is_told=True)
 
 
 def died(ago: float, lived: float = 1.0, run_id: int = 1) -> Run:
-    return Run(run_id, "a", "p", NOW - ago - lived, None, NOW - ago, died=True, said="exit code 1")
+    return Run(run_id, "a", "p", NOW - ago - lived, None, NOW - ago, died=True, exit_message="exit code 1")
 
 
 def planned(groups: list[GroupObservation]) -> list[Action]:
@@ -35,8 +35,11 @@ CASES = {
     "a stopped group is not started": (replace(IDLE, group=replace(GROUP, desired="stopped")), None),
     "a group of somebody else is left alone": (replace(IDLE, group=replace(GROUP, backend="none")), None),
     "a group that shall stop is asked to": (replace(RUNNING, group=replace(GROUP, desired="stopped")), "stop"),
-    "a run that was asked to end is given time": (replace(RUNNING, run=replace(RUN, stop_asked_at=NOW - 59)), "stop"),
-    "a run that hangs is killed": (replace(RUNNING, run=replace(RUN, stop_asked_at=NOW - 61)), "kill"),
+    "a run that was asked to end is given time": (
+        replace(RUNNING, run=replace(RUN, stop_requested_at=NOW - 59)),
+        "stop",
+    ),
+    "a run that hangs is killed": (replace(RUNNING, run=replace(RUN, stop_requested_at=NOW - 61)), "kill"),
     "a run whose process is gone has ended": (replace(RUNNING, is_alive=False, holds=False), "ended"),
     "a driver nobody has written down is adopted": (replace(IDLE, holder="q"), "adopt"),
     "an orphan is adopted also where it shall not run, to be stopped at the next look (D15)": (
@@ -46,11 +49,11 @@ CASES = {
     "a driver on another machine is left alone": (replace(RUNNING, is_alive=None), "wait"),
     "a driver on another machine has ended with its lease": (replace(RUNNING, is_alive=None, holds=False), "ended"),
     "a start whose process is not known yet is waited for": (
-        replace(IDLE, run=replace(RUN, reference=None, begun_at=NOW - 29)),
+        replace(IDLE, run=replace(RUN, reference=None, started_at=NOW - 29)),
         "wait",
     ),
     "a start whose process nobody knows has ended": (
-        replace(IDLE, run=replace(RUN, reference=None, begun_at=NOW - 31)),
+        replace(IDLE, run=replace(RUN, reference=None, started_at=NOW - 31)),
         "ended",
     ),
     "a run of a group that lost its backend is left to others": (
@@ -84,7 +87,7 @@ def test_a_run_that_was_asked_to_end_has_not_died() -> None:
     """Only deaths that nobody asked for count against a group's budget."""
     gone = replace(RUNNING, is_alive=False, holds=False)
     assert planned([gone])[0].died
-    assert not planned([replace(gone, run=replace(RUN, stop_asked_at=NOW - 1))])[0].died
+    assert not planned([replace(gone, run=replace(RUN, stop_requested_at=NOW - 1))])[0].died
 
 
 @given(lives=st.lists(st.floats(0, 1200), min_size=1, max_size=12))
@@ -116,7 +119,7 @@ def test_thirty_starts_at_once_are_staggered() -> None:
     """Three groups start at a time, so that a small machine is not overwhelmed (D21)."""
     idle = [replace(IDLE, group=replace(GROUP, name=f"g{number:02}")) for number in range(30)]
     assert len(starts(planned(idle))) == 3
-    starting = [replace(each, run=replace(RUN, begun_at=NOW - 5), is_alive=True) for each in idle[:3]]
+    starting = [replace(each, run=replace(RUN, started_at=NOW - 5), is_alive=True) for each in idle[:3]]
     assert starts(planned([*starting, *idle[3:]])) == []
     told = [replace(each, is_told=True) for each in starting]
     assert starts(planned([*told, *idle[3:]])) == ["g03", "g04", "g05"]
@@ -139,7 +142,7 @@ def test_doing_what_is_planned_and_planning_again_starts_nothing(count: int, dea
     seen = many(count, min(dead, count), ago)
     begun = set(starts(planned(seen)))
     after = [
-        replace(each, run=replace(RUN, begun_at=NOW), is_alive=True) if each.group.name in begun else each
+        replace(each, run=replace(RUN, started_at=NOW), is_alive=True) if each.group.name in begun else each
         for each in seen
     ]
     assert not begun & set(starts(planned(after)))

@@ -22,6 +22,7 @@ from listeners.join import Pass
 from listeners.prometheus import Exposition
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, PassResult, Progress, StreamState
 from pipeline import settings
+from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE, REASONS
@@ -119,7 +120,9 @@ def commands(command: click.Command = cli, name: str = "turnout") -> Iterator[tu
         for each, below in command.commands.items():
             yield from commands(below, f"{name} {each}")
     else:
-        yield name, command
+        assert isinstance(command, LazyCommand)
+        if not command.hidden:
+            yield name, command.command
 
 
 def options(command: click.Command) -> dict[str, click.Parameter]:
@@ -176,6 +179,7 @@ def told_metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     exposition.set_heartbeat("a", 1.0)
     exposition.add_progress(Progress("q", "id", "run", 0, "", 1, {"addBatch": 1}))
     exposition.add_ingest(seq=1, accepted=1, refused=1, committed_at=1.0, clocks={"broker": 2})
+    exposition.set_fleet({"group": 1}, 1.0, ("b",))
     exposition.set_self(events_dropped=0, listener_errors=0, outbox_items=0, flush_failures=0, push_failures=0)
     return {
         family.name + ("_total" if family.type == "counter" else ""): (

@@ -17,8 +17,8 @@ from tests.unit.grants_world import CATALOG, SCHEMA, picture, random_picture, re
 NOW = 1_000.0
 
 
-def kept(observed: Observed, *wishes: AccessIntent) -> tuple[Observed, ManagedAccess]:
-    planned = plan(observed, wishes, NOTHING, NOW)
+def kept(observed: Observed, *intents: AccessIntent) -> tuple[Observed, ManagedAccess]:
+    planned = plan(observed, intents, NOTHING, NOW)
     return simulate(observed, planned.changes), planned.after
 
 

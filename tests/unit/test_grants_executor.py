@@ -45,8 +45,8 @@ class Desk:
     stop: threading.Event
     looks: list[str] = field(default_factory=list)  # each time somebody was to look at the whole catalog
 
-    def ask(self, *wishes: AccessIntent, actor: str = "eve") -> Operation:
-        prepared = proposals.prepare(self.world.engine, self.catalog, self.world.settings.access, wishes)
+    def ask(self, *intents: AccessIntent, actor: str = "eve") -> Operation:
+        prepared = proposals.prepare(self.world.engine, self.catalog, self.world.settings.access, intents)
         return ask(self.world.engine, prepared.to_intent(actor, "numbers"))
 
     def finish(self, asked: Operation, catalog: Catalog | None = None, observe_seconds: float = 5.0) -> Operation:
@@ -71,7 +71,7 @@ def desk(engine: Engine, server: Server, tmp_path: Path) -> Iterator[Desk]:
     schema = f"games_{tmp_path.name.replace('-', '_')}"
     settings = replace(settings, access=replace(settings.access, schema_name=schema))
     record_seen(engine, {CHESS: "Chess", GO: "Go"}, 1)
-    catalog = Embedded(Rest(server.url, server.token))
+    catalog = Embedded(Rest(server.url, server.token, shared_token=server.token))
     for key in (CHESS, GO):
         catalog.register(Securable(("turnout", schema, key)), (tmp_path / key).as_uri(), [("seq", "long")])
     for name in (ANN, BOB):
@@ -144,6 +144,37 @@ def test_nobody_gives_access_to_themselves(desk: Desk) -> None:
         assert done.state == "failed"
         assert "another admin must approve" in (done.outcome or "")
     assert reads(desk, ANN, CHESS) is False
+
+
+@pytest.mark.parametrize(
+    ("actor", "identities", "refused"),
+    [
+        ("eve", {}, "The catalog has no user 'eve'"),
+        ("eve", {"eve": "nobody@example.com"}, "The catalog has no user 'nobody@example.com'"),
+        ("eve", {"eve": "readers"}, "The catalog has no user 'readers'"),
+        ("eve", {"eve": ANN}, "another admin must approve"),
+        ("eve", {"eve": BOB}, None),
+        (BOB, {}, None),
+    ],
+)
+def test_who_grants_is_a_user_of_the_catalog(
+    desk: Desk, actor: str, identities: dict[str, str], refused: str | None
+) -> None:
+    """A self-grant is refused in a shared catalog also where nobody wrote down who is who there."""
+    add(desk.catalog, BOB, ["readers"])
+    access = replace(desk.world.settings.access, catalog="databricks", identities=identities)
+    desk.world = replace(desk.world, settings=replace(desk.world.settings, access=access))
+    prepared = proposals.prepare(desk.world.engine, desk.catalog, access, give((ANN, CHESS)))
+
+    def check() -> None:
+        intent = prepared.to_intent(actor, "numbers")
+        proposals.require_allowed(desk.world.engine, desk.world.settings, desk.catalog, prepared, intent)
+
+    if refused is None:
+        check()
+    else:
+        with pytest.raises(Refused, match=refused):
+            check()
 
 
 class Failing:
@@ -275,7 +306,7 @@ def test_who_was_let_in_for_somebody_is_told(desk: Desk) -> None:
 
 def test_every_change_of_access_is_in_the_audit_log_once(desk: Desk) -> None:
     """H8: one begun and one ended entry per change set, by the person; none is left open."""
-    done = [desk.finish(desk.ask(*wishes)) for wishes in (give((ANN, CHESS)), take((ANN, CHESS)))]
+    done = [desk.finish(desk.ask(*intents)) for intents in (give((ANN, CHESS)), take((ANN, CHESS)))]
     told = [each for each in audit.entries(desk.world.engine) if each.action == proposals.KIND]
     assert [(each.operation_id, each.phase, each.actor) for each in told] == [
         (each.operation_id, phase, "eve") for each in done for phase in ("begun", "ended")
@@ -293,6 +324,6 @@ def test_two_changes_of_one_principal_do_not_run_at_once(desk: Desk) -> None:
 
 
 def test_access_cannot_be_given_for_longer_than_the_setting_allows(desk: Desk) -> None:
-    """A term beyond access.max_days is refused before anything is asked for."""
-    with pytest.raises(Refused, match=r"access\.max_days"):
+    """A term beyond access.max_grant_days is refused before anything is asked for."""
+    with pytest.raises(Refused, match=r"access\.max_grant_days"):
         desk.ask(*give((ANN, CHESS), until=4e9))

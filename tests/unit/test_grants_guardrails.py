@@ -19,8 +19,8 @@ WORLD = picture(
 )
 
 
-def person(name: str, *, is_admin: bool = True) -> Person:
-    return Person(name, frozenset(Resolver(WORLD).closure(name)), is_admin)
+def person(name: str, *, is_admin: bool = True, is_known: bool = True) -> Person:
+    return Person(name, frozenset(Resolver(WORLD).closure(name)), is_admin, is_known)
 
 
 def case(planned: AccessPlan, actor: str = "ann@x", approver: Person | None = None) -> Case:
@@ -68,7 +68,7 @@ def test_what_a_planner_plans_for_somebody_else_passes() -> None:
         (change(table_of("chess"), remove="SELECT"), "is not from turnout: revert it"),
         (AccessPlan(change_set=ChangeSet((Change(table_of("chess"), "bob@x", ("SELECT",), ("SELECT",)),))),
          "SELECT would be given and taken in one"),
-        (AccessPlan(wishes=(AccessIntent("bob@x", "chess", read=True, reason="  "),)), "needs a reason"),
+        (AccessPlan(intents=(AccessIntent("bob@x", "chess", read=True, reason="  "),)), "needs a reason"),
         (AccessPlan(change_set=ChangeSet(made=(Entitlement("bob@x", "dota", None, ""),))), "dota is no game"),
     ],
 )  # fmt: skip
@@ -89,6 +89,23 @@ def test_nobody_gives_themselves_or_their_groups_anything_alone(who: str) -> Non
         with pytest.raises(Refused, match=r"ann@x would give to themselves or a group they are in"):
             require_allowed(case(planned))
         require_allowed(case(planned, approver=person("dora@x")))
+
+
+def test_who_is_no_user_of_the_catalog_grants_nothing() -> None:
+    """Where it cannot be seen whether a grant is for its own author they neither grant nor approve; they may revoke."""
+    stranger = person("root", is_known=False)
+    for planned in (
+        granted("bob@x"),
+        AccessPlan(change_set=ChangeSet(made=(Entitlement("bob@x", "chess", 9.0, ""),))),
+    ):
+        for judged in (replace(case(planned), actor=stranger), case(planned, approver=stranger)):
+            with pytest.raises(
+                Refused, match=r"^The catalog has no user 'root'.* set access\.identities in turnout\.toml"
+            ):
+                require_allowed(judged)
+        require_allowed(replace(case(planned, approver=person("dora@x")), actor=stranger))
+    taken = change(table_of("chess"), remove="SELECT")
+    require_allowed(replace(case(taken), actor=stranger, given={ManagedGrant(table_of("chess"), "bob@x", "SELECT")}))
 
 
 @pytest.mark.parametrize(
@@ -136,11 +153,11 @@ def test_from_somebody_who_is_gone_or_not_active_things_are_only_taken() -> None
 
 def test_a_strangers_grant_is_taken_only_by_a_wish_that_says_so() -> None:
     """To revert one cell does not open another, nor what is above the tables."""
-    wishes = (AccessIntent("bob@x", "chess", read=False, reason="r", revert=True),)
-    reverted = replace(change(table_of("chess"), remove="SELECT"), wishes=wishes)
+    intents = (AccessIntent("bob@x", "chess", read=False, reason="r", revert=True),)
+    reverted = replace(change(table_of("chess"), remove="SELECT"), intents=intents)
     require_allowed(case(reverted))
     for planned in (change(table_of("go"), remove="SELECT"), change(SCHEMA, remove="USE_SCHEMA")):
-        assert len(refusals(case(replace(planned, wishes=wishes)))) == 1
+        assert len(refusals(case(replace(planned, intents=intents)))) == 1
 
 
 @pytest.mark.parametrize(

@@ -29,20 +29,20 @@ def operation(engine: Engine) -> Operation:
 
 
 def carried_out(
-    engine: Engine, planned: ChangeSet, failed: Sequence[int] = (), wishes: Sequence[AccessIntent] = ()
+    engine: Engine, planned: ChangeSet, failed: Sequence[int] = (), intents: Sequence[AccessIntent] = ()
 ) -> Operation:
     """Do as the executor does; `failed` are the numbers of changes that the catalog does not take."""
     mine = operation(engine)
     ledger.write(engine, mine, planned)
     for item in ledger.items(engine, mine.operation_id):
         ledger.mark(engine, mine, item.number, "failed" if item.number in failed else "applied", "")
-    ledger.keep(engine, mine, ledger.done(engine, mine.operation_id), wishes)
+    ledger.keep(engine, mine, ledger.done(engine, mine.operation_id), intents)
     return change(engine, mine, "succeeded")
 
 
 def test_what_was_given_is_held_with_its_terms(engine: Engine) -> None:
     """Each entitlement has reason and ticket of its wish, and all that was given for it is turnout's to take."""
-    done = carried_out(engine, GIVES, wishes=[AccessIntent(ANN, KEY, read=True, reason="numbers", ticket="T-1")])
+    done = carried_out(engine, GIVES, intents=[AccessIntent(ANN, KEY, read=True, reason="numbers", ticket="T-1")])
     assert [(each.game_key, each.reason, each.ticket) for each in ledger.held(engine)] == [
         (KEY, "numbers", "T-1"),
         (OTHER, "because", ""),

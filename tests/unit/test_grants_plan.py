@@ -48,13 +48,13 @@ def applied(observed: Observed, planned: AccessPlan) -> tuple[Observed, ManagedA
 
 
 def given(
-    observed: Observed, *wishes: AccessIntent, managed: ManagedAccess = NOTHING
+    observed: Observed, *intents: AccessIntent, managed: ManagedAccess = NOTHING
 ) -> tuple[Observed, ManagedAccess]:
-    return applied(observed, plan(observed, wishes, managed, NOW))
+    return applied(observed, plan(observed, intents, managed, NOW))
 
 
 def random_wishes(rng: Random, observed: Observed) -> list[AccessIntent]:
-    """Return wishes of which no two contradict each other, some for groups, some of what nobody has."""
+    """Return intents of which no two contradict each other, some for groups, some of what nobody has."""
     found = []
     for who in (*observed.directory.principals, "account users"):
         for key in observed.tables:
@@ -230,10 +230,10 @@ def test_a_grant_to_a_user_or_one_that_a_group_covers_is_warned_of() -> None:
 
 def test_a_temporary_grant_that_expires_leaves_the_permanent_one() -> None:
     """Whichever of the two came first, neither the end of one nor the other's start ends what the other gives."""
-    for wishes in ((gives("ann@x", "chess"), gives("ann@x", "chess", NOW + 5)),
+    for intents in ((gives("ann@x", "chess"), gives("ann@x", "chess", NOW + 5)),
                    (gives("ann@x", "chess", NOW + 5), gives("ann@x", "chess"))):  # fmt: skip
         observed, managed = picture(), NOTHING
-        for intent in wishes:
+        for intent in intents:
             observed, managed = given(observed, intent, managed=managed)
         assert sorted(each.permanent for each in managed.entitlements) == [False, True]
         over = expired(managed.entitlements, NOW + 5)
@@ -280,7 +280,7 @@ def test_a_grant_asked_for_again_heals_what_was_taken_by_hand_or_with_its_table(
 
 
 @pytest.mark.parametrize(
-    ("wishes", "sentence"),
+    ("intents", "sentence"),
     [
         ([gives("ann@x", "dota")], "has no table of a game 'dota'"),
         ([gives("eve@x", "chess")], "The directory knows no 'eve@x'"),
@@ -289,10 +289,10 @@ def test_a_grant_asked_for_again_heals_what_was_taken_by_hand_or_with_its_table(
         ([gives("ann@x", "chess", NOW + 1), gives("ann@x", "chess", NOW + 2)], "requested twice"),
     ],
 )
-def test_a_wish_that_makes_no_sense_is_refused(wishes: list[AccessIntent], sentence: str) -> None:
+def test_a_wish_that_makes_no_sense_is_refused(intents: list[AccessIntent], sentence: str) -> None:
     """Unknown games and people, times that are over and contradictions are one sentence, and nothing is planned."""
     with pytest.raises(Refused, match=sentence):
-        plan(picture(), wishes, NOTHING, NOW)
+        plan(picture(), intents, NOTHING, NOW)
     for until in (float("nan"), float("inf")):
         with pytest.raises(Refused, match="is no time"):
             gives("ann@x", "chess", until)
@@ -313,10 +313,10 @@ def test_nothing_is_planned_on_what_was_not_read(where: object) -> None:
 def test_a_fingerprint_is_of_what_the_plan_depends_on_and_of_nothing_else() -> None:
     """Other people's grants and other tables leave it as it is; own grants, groups and the table's id change it."""
     observed, managed = given(picture(people=("ann@x", "bob@x", "cid@x")), gives("ann@x", "go"))
-    wishes = [gives("ann@x", "chess")]
+    intents = [gives("ann@x", "chess")]
 
     def fingerprint(there: Observed, kept: ManagedAccess = managed) -> str:
-        return plan(there, wishes, kept, NOW).fingerprint
+        return plan(there, intents, kept, NOW).fingerprint
 
     def with_grant(where: object, who: str, *privileges: str) -> Observed:
         return simulate(observed, [Change(where, who, add=privileges)])  # type: ignore[arg-type]  # of a case
@@ -336,15 +336,15 @@ def test_a_fingerprint_is_of_what_the_plan_depends_on_and_of_nothing_else() -> N
 
 
 def test_applied_and_planned_again_a_plan_is_empty() -> None:
-    """Over random catalogs, strangers' grants and wishes among them, nothing is left to do after a plan."""
+    """Over random catalogs, strangers' grants and intents among them, nothing is left to do after a plan."""
     changed = 0
     for seed in range(WORLDS):
         rng, observed, managed = random_state(seed)
-        wishes = random_wishes(rng, observed)
-        planned = plan(observed, wishes, managed, NOW)
+        intents = random_wishes(rng, observed)
+        planned = plan(observed, intents, managed, NOW)
         after, kept = applied(observed, planned)
-        assert plan(after, wishes, kept, NOW).is_empty, seed
-        assert plan(observed, wishes, managed, NOW).fingerprint == planned.fingerprint
+        assert plan(after, intents, kept, NOW).is_empty, seed
+        assert plan(observed, intents, managed, NOW).fingerprint == planned.fingerprint
         changed += bool(planned.changes)
     assert changed > WORLDS / 2
 
@@ -364,9 +364,9 @@ def test_a_plan_takes_only_what_is_ours_and_gives_only_what_may_be_given() -> No
     """Nothing outside of GRANTABLE, one principal and one securable each, and no stranger's grant without revert."""
     for seed in range(WORLDS):
         rng, observed, managed = random_state(seed)
-        wishes = random_wishes(rng, observed)
-        planned = plan(observed, wishes, managed, NOW)
-        reverted = {intent.cell for intent in wishes if intent.revert}
+        intents = random_wishes(rng, observed)
+        planned = plan(observed, intents, managed, NOW)
+        reverted = {intent.cell for intent in intents if intent.revert}
         pairs = [(each.securable, each.principal) for each in planned.changes]
         assert len(pairs) == len(set(pairs))
         for change in planned.changes:
@@ -383,8 +383,8 @@ def test_nobody_loses_or_gains_reading_who_was_not_spoken_of() -> None:
     """Who loses a game was named, or is in a group that was; who gains one likewise, or lacked USE_* alone."""
     for seed in range(WORLDS):
         rng, observed, managed = random_state(seed)
-        wishes = random_wishes(rng, observed)
-        planned = plan(observed, wishes, managed, NOW)
+        intents = random_wishes(rng, observed)
+        planned = plan(observed, intents, managed, NOW)
         before, after = Resolver(observed), Resolver(simulate(observed, planned.changes))
         changed = {(each.principal, each.key): each.then for each in planned.effects}
         for who in (*observed.directory.principals, "account users"):
@@ -393,7 +393,7 @@ def test_nobody_loses_or_gains_reading_who_was_not_spoken_of() -> None:
                 assert changed.get((before.name(who), key), was) == then, seed
                 named = {
                     intent.read
-                    for intent in wishes
+                    for intent in intents
                     if folded(intent.principal) in before.closure(who) and intent.key == key
                 }
                 assert then is not False or was is False or False in named, (seed, who, key)
@@ -452,7 +452,7 @@ def test_of_a_plan_that_stopped_half_way_only_that_half_is_undone() -> None:
     half = replace(planned.change_set, changes=planned.changes[:3])
     observed, managed = simulate(start, half.changes), half.kept(NOTHING)
     assert len(managed.given) == 3
-    assert said(plan(observed, planned.wishes, managed, NOW)) == ["+SELECT main.games.go ann@x"]
+    assert said(plan(observed, planned.intents, managed, NOW)) == ["+SELECT main.games.go ann@x"]
     back = undo(half, observed, managed, NOW)
     assert assignments(simulate(observed, back.changes)) == assignments(start)
     assert back.after == NOTHING

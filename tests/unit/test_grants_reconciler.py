@@ -109,8 +109,8 @@ def test_what_has_run_out_is_taken_by_itself(house: House) -> None:
         AccessIntent(ANN, CHESS, True, now.read_at + 3600, "numbers"), AccessIntent(BOB, CHESS, True, None, "numbers")
     )
     with house.world.engine.begin() as connection:  # its time comes
-        over = entitlements.c.until.is_not(None)
-        connection.execute(update(entitlements).where(over).values(until=now.read_at - 1))
+        over = entitlements.c.expires_at.is_not(None)
+        connection.execute(update(entitlements).where(over).values(expires_at=now.read_at - 1))
     house.rounds()
     done = house.finish()
     assert (done.actor, done.state) == (CONTROLLER, "succeeded"), done.outcome
@@ -198,8 +198,8 @@ def test_a_request_is_done_when_another_one_approves(house: House) -> None:
     house.rounds()
     world = house.world
     guarded = replace(world.settings, roles=Roles(access_admins=("eve", ANN)))
-    wishes = [{"principal": ANN, "key": CHESS, "read": True, "reason": "numbers"}]
-    asked = ask_for(world.engine, ANN, wishes, "numbers")
+    intents = [{"principal": ANN, "key": CHESS, "read": True, "reason": "numbers"}]
+    asked = ask_for(world.engine, ANN, intents, "numbers")
     with pytest.raises(Refused, match="approve"):
         approval(world.engine, house.catalog, guarded, asked, ANN, "")
     with pytest.raises(Refused, match="access_admin"):
@@ -219,8 +219,8 @@ def test_an_operation_of_a_rejected_request_does_nothing(house: House) -> None:
     house.make_table(CHESS)
     house.rounds()
     world = house.world
-    wishes = [{"principal": ANN, "key": CHESS, "read": True, "reason": "numbers"}]
-    asked = ask_for(world.engine, ANN, wishes, "numbers")
+    intents = [{"principal": ANN, "key": CHESS, "read": True, "reason": "numbers"}]
+    asked = ask_for(world.engine, ANN, intents, "numbers")
     _, intent = approval(world.engine, house.catalog, world.settings, asked, "eve", "")
     ask(world.engine, intent)
     decide(world.engine, asked, "rejected", "bob", "no")

@@ -11,12 +11,12 @@ from grants.applying import requests
 from pipeline.errors import Refused
 from pipeline.store import audit
 
-WISHES = [{"principal": "ann@example.com", "key": "chess_aaaaaaaaaaaa", "read": True}]
+INTENTS = [{"principal": "ann@example.com", "key": "chess_aaaaaaaaaaaa", "read": True}]
 
 
 def test_nobody_decides_about_a_request_of_their_own(engine: Engine) -> None:
     """Four eyes: who asks may withdraw, and neither approve nor reject; another one may not withdraw."""
-    asked = requests.ask(engine, "ann", WISHES, "numbers")
+    asked = requests.ask(engine, "ann", INTENTS, "numbers")
     for state in ("approved", "rejected"):
         with pytest.raises(Refused, match="own"):
             requests.decide(engine, asked, state, "ann", "why not")
@@ -28,17 +28,17 @@ def test_nobody_decides_about_a_request_of_their_own(engine: Engine) -> None:
 
 def test_of_two_who_decide_the_second_finds_out(engine: Engine) -> None:
     """A decision is a compare-and-set: the second admin sees a conflict, and what the first decided stands."""
-    asked = requests.ask(engine, "ann", WISHES, "numbers")
+    asked = requests.ask(engine, "ann", INTENTS, "numbers")
     requests.decide(engine, asked, "rejected", "bob", "not before the audit")
     with pytest.raises(requests.Conflict, match="rejected by 'bob'"):
         requests.decide(engine, asked, "approved", "eve", "")
     found = requests.request(engine, asked.request_id[:8])
-    assert (found.state, found.decided_by, found.said) == ("rejected", "bob", "not before the audit")
+    assert (found.state, found.decided_by, found.decision_reason) == ("rejected", "bob", "not before the audit")
 
 
 def test_what_is_asked_and_decided_is_in_the_audit_log(engine: Engine) -> None:
     """Each request and each decision is one begun and one ended entry, by who did it; a conflict leaves none."""
-    asked = requests.ask(engine, "ann", WISHES, "numbers")
+    asked = requests.ask(engine, "ann", INTENTS, "numbers")
     requests.decide(engine, asked, "approved", "bob", "", "f" * 32)
     with pytest.raises(requests.Conflict):
         requests.decide(engine, asked, "rejected", "eve", "late")
@@ -54,7 +54,7 @@ def test_what_is_asked_and_decided_is_in_the_audit_log(engine: Engine) -> None:
 
 def test_those_that_wait_come_first(engine: Engine) -> None:
     """A request that waits is never hidden behind decided ones, and the oldest of them is on top."""
-    made = [requests.ask(engine, name, WISHES, "numbers") for name in ("a", "b", "c")]
+    made = [requests.ask(engine, name, INTENTS, "numbers") for name in ("a", "b", "c")]
     requests.decide(engine, made[0], "rejected", "eve", "no")
     assert [each.requester for each in requests.list_requests(engine)] == ["b", "c", "a"]
 
@@ -62,36 +62,36 @@ def test_those_that_wait_come_first(engine: Engine) -> None:
 def test_a_request_says_why(engine: Engine) -> None:
     """A request or a rejection without a reason is refused with a sentence."""
     with pytest.raises(Refused, match="reason"):
-        requests.ask(engine, "ann", WISHES, " ")
+        requests.ask(engine, "ann", INTENTS, " ")
     with pytest.raises(Refused, match="reason"):
-        requests.decide(engine, requests.ask(engine, "ann", WISHES, "numbers"), "rejected", "bob", "")
+        requests.decide(engine, requests.ask(engine, "ann", INTENTS, "numbers"), "rejected", "bob", "")
 
 
 def test_nobody_buries_the_requests_of_others(engine: Engine) -> None:
     """One requester has at most fifty that wait; deciding one of them makes room."""
-    made = [requests.ask(engine, "ann", [{**WISHES[0], "until": number}], "numbers") for number in range(50)]
+    made = [requests.ask(engine, "ann", [{**INTENTS[0], "until": number}], "numbers") for number in range(50)]
     with pytest.raises(Refused, match="50 requests"):
-        requests.ask(engine, "ann", WISHES, "numbers")
-    assert requests.ask(engine, "ann", [{**WISHES[0], "until": 7.0}], "again").repeated, "it waits already"
+        requests.ask(engine, "ann", INTENTS, "numbers")
+    assert requests.ask(engine, "ann", [{**INTENTS[0], "until": 7.0}], "again").repeated, "it waits already"
     requests.decide(engine, made[0], "withdrawn", "ann", "")
-    requests.ask(engine, "ann", WISHES, "numbers")
+    requests.ask(engine, "ann", INTENTS, "numbers")
 
 
 def test_the_same_is_asked_for_once(engine: Engine) -> None:
     """While a request waits the same one by the same person is that one, told so, and not in the audit log again."""
     other = {"principal": "bob@example.com", "key": "go_aaaaaaaaaaaa", "read": True}
-    first = requests.ask(engine, "ann", [*WISHES, other], "numbers")
+    first = requests.ask(engine, "ann", [*INTENTS, other], "numbers")
     again = requests.ask(
-        engine, "ann", [{**other, "reason": "x"}, {**WISHES[0], "principal": "Ann@Example.com"}], "more"
+        engine, "ann", [{**other, "reason": "x"}, {**INTENTS[0], "principal": "Ann@Example.com"}], "more"
     )
     assert (first.repeated, again) == (False, replace(first, repeated=True))
     assert f"already as {first.request_id[:8]}" in requests.describe(again)
     assert len(list(audit.entries(engine))) == 2
-    for wishes in (WISHES, [other], [*WISHES, {**other, "until": 9.0}], [*WISHES, {**other, "read": False}]):
-        assert not requests.ask(engine, "ann", wishes, "numbers").repeated
-    assert not requests.ask(engine, "bob", [*WISHES, other], "numbers").repeated
+    for intents in (INTENTS, [other], [*INTENTS, {**other, "until": 9.0}], [*INTENTS, {**other, "read": False}]):
+        assert not requests.ask(engine, "ann", intents, "numbers").repeated
+    assert not requests.ask(engine, "bob", [*INTENTS, other], "numbers").repeated
     requests.decide(engine, first, "rejected", "eve", "no")
-    assert not requests.ask(engine, "ann", [*WISHES, other], "numbers").repeated
+    assert not requests.ask(engine, "ann", [*INTENTS, other], "numbers").repeated
 
 
 def test_two_who_ask_for_the_same_at_once_are_one_request(engine: Engine) -> None:
@@ -100,7 +100,7 @@ def test_two_who_ask_for_the_same_at_once_are_one_request(engine: Engine) -> Non
 
     def ask(_: int) -> requests.Request:
         together.wait()
-        return requests.ask(engine, "ann", WISHES, "numbers")
+        return requests.ask(engine, "ann", INTENTS, "numbers")
 
     with ThreadPoolExecutor(4) as pool:
         made = list(pool.map(ask, range(4)))

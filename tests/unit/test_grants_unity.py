@@ -48,10 +48,10 @@ class House:
         ask(self.world.engine, prepared.to_intent("eve", "numbers"))
         while list_operations(self.world.engine, only_open=True):
             tick(self.world, self.steward.kinds)
-        return max(list_operations(self.world.engine), key=lambda each: each.asked_at)
+        return max(list_operations(self.world.engine), key=lambda each: each.requested_at)
 
-    def intent(self, *wishes: AccessIntent) -> Operation:
-        return self.do(proposals.prepare(self.world.engine, self.catalog, self.world.settings.access, wishes))
+    def intent(self, *intents: AccessIntent) -> Operation:
+        return self.do(proposals.prepare(self.world.engine, self.catalog, self.world.settings.access, intents))
 
 
 @pytest.fixture

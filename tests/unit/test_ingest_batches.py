@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine
 
 from pipeline.contracts.registry import LocalRegistry
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.table import write_file
 from pipeline.errors import Transient
 from pipeline.ingest import query
 from pipeline.ingest.bronze_writer import IngestJob
@@ -94,7 +96,7 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def killing(call: Callable[..., object] | None) -> Callable[..., None]:
+def killing(call: Callable[..., object] | None = None) -> Callable[..., None]:
     def die(*arguments: object, **named: object) -> None:
         if call is not None:
             call(*arguments, **named)
@@ -116,6 +118,11 @@ def arm(ingest: Ingest, step: str, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(query, "land", killing(None))
     elif step == "reporting":
         patch.setattr(ingest, "_remember", killing(None))
+    elif step == "bronze with rows":  # and not the commit that gives up an attempt
+        real = ingest._bronze.commit
+        patch.setattr(
+            ingest._bronze, "commit", lambda files, *rest, **more: (killing() if files else real)(files, *rest, **more)
+        )
     elif step == "delete":
         patch.setattr("pipeline.ingest.attempts.forget_refused", killing(None))
 
@@ -161,3 +168,55 @@ def test_a_batch_without_rows_is_committed_without_a_seq(template: Path, tmp_pat
         require_bronze(ingest._checkpoint / "query", Landed(known, None), ingest._bronze.table_id)
     assert ingest.head_seq == 1
     world.require_exact(1)
+
+
+CUT, WHOLE = 150, 10_000
+KILLED_BETWEEN = "before bronze"
+
+
+@pytest.mark.parametrize(
+    "lives",
+    [
+        [(KILLED_BETWEEN, CUT)],
+        [(KILLED_BETWEEN, WHOLE), ("bronze with rows", WHOLE)],
+        [(KILLED_BETWEEN, CUT), ("delete", CUT)],
+        [(KILLED_BETWEEN, CUT), ("delete", CUT), ("bronze with rows", WHOLE)],
+    ],
+    ids=["several seqs", "repetition", "while given up", "repetition after a cut giving up"],
+)
+def test_verify_accuses_no_batch_that_ingest_has_yet_to_land(
+    template: Path, tmp_path: Path, lives: list[tuple[str, int]]
+) -> None:
+    """Law L5: refused rows of a batch that was killed before bronze are ahead, however it is cut; no others are."""
+    world = World(shutil.copytree(template, tmp_path / "env"))
+    world.ingest()._batch(rows_of(0, backwards=False), 0)  # type: ignore[arg-type]
+    for step, slice_bytes in lives:
+        ingest = world.ingest()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(query, "IngestJob", partial(IngestJob, slice_bytes=slice_bytes))
+            arm(ingest, step, patch)
+            with pytest.raises(Killed):
+                ingest._batch(rows_of(1, backwards=False), 1)  # type: ignore[arg-type]
+    balance = verify(world.paths, world.settings.environment)
+    assert (balance.problems, balance.totals.ahead) == ((), 4)
+    stray = pa.Table.from_pylist([{"game_key": str(CHESS.key), "seq": 50, "pos": 0}], schema=QUARANTINE)
+    ingest._quarantine.append([write_file(stray, world.paths.quarantine, ["seq", "game_key"])])
+    balance = verify(world.paths, world.settings.environment)
+    assert (balance.totals.phantom, balance.totals.ahead) == (1, 4)
+    world.engine.dispose()
+
+
+def test_verify_accuses_no_first_batch_above_seqs_without_rows(template: Path, tmp_path: Path) -> None:
+    """Law L5: bronze may end with seqs of no row, as after an adoption; the batch above them is ahead."""
+    world = World(shutil.copytree(template, tmp_path / "env"))
+    ingest = world.ingest()
+    ingest._batch(rows_of(0, backwards=False), 0)  # type: ignore[arg-type]
+    ingest._bronze.commit([], ingest._bronze.cursor, 5)
+    ingest = world.ingest()
+    with pytest.MonkeyPatch.context() as patch:
+        arm(ingest, KILLED_BETWEEN, patch)
+        with pytest.raises(Killed):
+            ingest._batch(rows_of(1, backwards=False), 1)  # type: ignore[arg-type]
+    balance = verify(world.paths, world.settings.environment)
+    assert (balance.problems, balance.totals.ahead) == ((), 4)
+    world.engine.dispose()

@@ -300,6 +300,30 @@ def test_the_last_landing_commit_is_found_with_its_files(tmp_path: Path) -> None
     assert bronze_progress.last_commit(folder, 2, commits) is None
 
 
+@pytest.mark.parametrize("log_is_cut", [False, True])
+def test_a_landing_commit_is_looked_for_in_all_of_a_cut_micro_batch(tmp_path: Path, log_is_cut: bool) -> None:
+    """Law L1: Spark reads the largest file first, so an older commit's file may come behind those of the newest one."""
+    table = CursorTable.create(tmp_path, BRONZE, "bronze")
+    for batch in ([["old"], ["old"]], [["big", "huge"], ["huge"], ["small"]]):
+        first = (table.cursor or 0) + 1
+        files = []
+        for seq, topics in enumerate(batch, first):
+            rows = [{**dict.fromkeys(BRONZE.names), "seq": seq, "pos": n, "topic": t} for n, t in enumerate(topics)]
+            files.append(write_file(pa.Table.from_pylist(rows, BRONZE), tmp_path, ["seq"]))
+        table.commit(files, table.cursor, first + len(batch) - 1)
+    if log_is_cut:
+        DeltaTable(tmp_path).create_checkpoint()
+        for file in (tmp_path / "_delta_log").glob("*.json"):
+            file.unlink()
+    else:  # what was read long before the micro-batch is not looked at
+        for action in pa.table(DeltaTable(tmp_path).get_add_actions(flatten=True)).to_pylist():
+            if action["max.seq"] <= 2:
+                (tmp_path / action["path"]).write_bytes(b"unreadable")
+    commits = {"old": 0, "small": 1, "big": 2, "huge": 2}
+    expected = bronze_progress.LastCommit(2, frozenset({"big", "huge"}))
+    assert expected == bronze_progress.last_commit(tmp_path, 0, commits)
+
+
 # --------------------------------------------------------------------------------------------- what a landing log tells
 
 

@@ -331,6 +331,20 @@ def test_stopping_a_push_deletes_its_group(metrics: Metrics, gateway: Callable[[
     assert pusher.failures == 0
 
 
+@pytest.mark.parametrize("address", ["http://u:canary@127.0.0.1:1/x", "http://u:canary@h:port", "http://[::1]:canary",
+    "u:canary@127.0.0.1:1", "http://127.0.0.1:1/canary?canary"])  # fmt: skip
+def test_no_password_of_a_push_gateway_is_in_the_log(
+    address: str, metrics: Metrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A failed push names scheme, host and port; what else stands in the address may be a secret."""
+    pusher = push(metrics.registry, address, "turnout", {}, every_seconds=60, timeout_seconds=1)
+    pusher.stop()
+    assert pusher.failures == 2
+    assert "the push of metrics to" in caplog.text
+    assert ("http://127.0.0.1:1 failed" in caplog.text) is ("@" not in address and "[" not in address)
+    assert "canary" not in caplog.text
+
+
 def test_failed_pushes_are_counted_and_tried_again(metrics: Metrics, gateway: Callable[[int], Gateway]) -> None:
     """A gateway that refuses costs a count for each try and never the process."""
     server = gateway(500)

@@ -349,6 +349,48 @@ def test_filters_find_the_same_rows_after_a_merge(tmp_path: Path, numbers: list[
                 assert dataset.to_table(filter=wanted).num_rows == every.filter(wanted).num_rows, (name, value)
 
 
+def test_a_run_of_a_game_is_bounded_by_its_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeated texts take a hundred times their file's bytes in memory: what is packed is counted in values."""
+    monkeypatch.setattr(compact, "_MOST_VALUES", 4 * len(ROWS))
+    taken: list[int] = []
+    real = rewrite.packed
+
+    def counted(path: Path, columns: pa.Schema, old: Any, *rest: Any) -> Any:
+        taken.append(rewrite.opened(path, columns, old).count_rows())
+        return real(path, columns, old, *rest)
+
+    monkeypatch.setattr(compact, "packed", counted)
+    path = Paths(tmp_path).table(CHESS)
+    game_table(path, 12)
+    before = content(path)
+    for _ in range(2):
+        tend(Paths(tmp_path))
+    assert taken == [4, 4, 4]
+    assert [file.rows for file in table_files(DeltaTable(path))] == [4, 4, 4]
+    assert content(path) == before
+
+
+def test_a_run_that_is_too_large_once_decoded_is_packed_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long texts may be few values and many bytes: each half of such a run is packed alone, and no row is lost."""
+    path = Paths(tmp_path).table(CHESS)
+    table = CursorTable.create(path, ROWS, APP)
+    for seq in range(1, 9):
+        rows = game_rows(*[seq] * 100).set_column(2, "name", pa.array(["x" * 1000] * 100))
+        table.commit([write_file(rows, path, ["_seq"])], table.cursor, seq)
+    before = content(path)
+    monkeypatch.setattr(rewrite, "_PACKED_BYTES", 250_000)
+    report = TableReport("t")
+    compact.merge_by_age(path, DeltaTable(path), compact.GAME, WANTED, report)
+    assert [file.rows for file in table_files(DeltaTable(path))] == [200] * 4
+    assert (report.files_merged, report.notes, content(path)) == (8, [], before)
+    monkeypatch.setattr(rewrite, "_PACKED_BYTES", 1000)
+    compact.merge_by_age(path, DeltaTable(path), compact.GAME, WANTED, report)
+    assert (report.files_merged, content(path)) == (8, before)
+    assert report.notes == ["2 files stay as they are: their rows are too large to be merged"] * 2
+
+
 def test_bronze_with_large_rows_is_merged_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that do not fit into the sort together stopped all maintenance of bronze; smaller runs of them fit."""
     monkeypatch.setattr(rewrite, "_MEMORY_LIMIT", "100MB")

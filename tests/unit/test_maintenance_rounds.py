@@ -243,7 +243,7 @@ def test_it_goes_on_until_told_to_stop(tmp_path: Path, capsys: pytest.CaptureFix
         waits = 0
 
         def wait(self, timeout: float | None = None) -> bool:
-            assert timeout == SETTINGS.maintenance.every_minutes * 60
+            assert timeout == SETTINGS.maintenance.interval_minutes * 60
             self.waits += 1
             return self.waits == 2
 

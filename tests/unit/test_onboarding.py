@@ -102,13 +102,13 @@ def test_names_that_people_confuse_are_flagged_and_stay_apart(one: str, other: s
         (_candidate("spam", "approval"), LIMITS, None),
         (OnboardingCandidate(game_key("old"), "twin of old", "approval"), LIMITS, "belongs to the game 'old'"),
         (_candidate("new", "approval"), replace(LIMITS, max_games=3), "there are 3 games"),
-        (_candidate("p 3", "prefix", "p"), replace(LIMITS, hourly_per_prefix=3), None),
+        (_candidate("p 3", "prefix", "p"), replace(LIMITS, max_new_per_prefix_per_hour=3), None),
         (
             _candidate("p 3", "prefix", "p"),
-            replace(LIMITS, hourly_per_prefix=1),
-            "has used up onboarding.hourly_per_prefix",
+            replace(LIMITS, max_new_per_prefix_per_hour=1),
+            "has used up onboarding.max_new_per_prefix_per_hour",
         ),
-        (_candidate("q 1", "prefix", "q"), replace(LIMITS, hourly_per_prefix=1), None),
+        (_candidate("q 1", "prefix", "q"), replace(LIMITS, max_new_per_prefix_per_hour=1), None),
         (_candidate("p 3", "prefix", "p"), replace(LIMITS, max_games=4), "fill their half"),
         (_candidate("new"), replace(LIMITS, max_games=4), None),
         (_candidate("P 1", "prefix", "P"), LIMITS, "it looks like 'p 1'"),
@@ -146,7 +146,7 @@ def test_a_plan_keeps_every_limit_and_once_done_is_empty(
     candidates: list[OnboardingCandidate], most: int, hourly: int
 ) -> None:
     """No plan makes too many games, nor one key twice; after it was applied, planning again gives nothing."""
-    limits = Limits(max_games=most, hourly_per_prefix=hourly)
+    limits = Limits(max_games=most, max_new_per_prefix_per_hour=hourly)
     roll = OnboardingRules()
     granted = roll.plan(candidates, limits, NOW)
     assert not roll.games
@@ -199,7 +199,7 @@ def test_an_older_store_is_refused(engine: Engine) -> None:
 
 def test_a_registered_game_is_not_starved_by_a_flood(engine: Engine) -> None:
     """Names that flood an allowed prefix take neither the hour of another prefix nor the place of a registered game."""
-    limits = Limits(prefixes=("bad/", "good/"), max_games=8, hourly_per_prefix=3)
+    limits = Limits(prefixes=("bad/", "good/"), max_games=8, max_new_per_prefix_per_hour=3)
     ingest = Onboarding(engine, limits)
     for hour in range(5):
         flood = [f"bad/{hour} {number}" for number in range(50)]
@@ -215,7 +215,7 @@ def test_a_registered_game_is_not_starved_by_a_flood(engine: Engine) -> None:
 
 def test_a_name_that_was_refused_waits_for_an_approval(engine: Engine) -> None:
     """A refusal holds against schema, name and prefix, and is taken back by approving the name, which says by whom."""
-    pending.refuse(engine, "spam", "ann", "no such game", NOW)
+    pending.reject(engine, "spam", "ann", "no such game", NOW)
     _register(engine, "spam")
     limits = Limits(names=("spam",), prefixes=("sp",))
     ingest = Onboarding(engine, limits)
@@ -262,16 +262,16 @@ def test_slugs_that_clash_are_kept_apart_by_the_hash() -> None:
 def test_what_waits_is_told_with_its_reason(engine: Engine) -> None:
     """The busiest come first, each with why it waits and what it may be taken for; names are printed escaped."""
     _register(engine, "Chess")
-    limits = Limits(prefixes=("studio/",), hourly_per_prefix=0)
+    limits = Limits(prefixes=("studio/",), max_new_per_prefix_per_hour=0)
     ingest = Onboarding(engine, limits)
     ingest.admit(NOW)
     ingest.note(_told({"chess": 3, "studio/x": 7, "evil\n\u202eemag": 5, "Chess": 1}, limits), NOW)
     seen = pending.pending(engine, limits, NOW)
     assert [each.game for each in seen.names] == ["studio/x", "evil\n\u202eemag", "chess"]
     assert [
-        next(word for word in ("hourly_per_prefix", "no schema is registered") if word in each.why)
+        next(word for word in ("max_new_per_prefix_per_hour", "no schema is registered") if word in each.why)
         for each in seen.names
-    ] == ["hourly_per_prefix", "no schema is registered", "no schema is registered"]
+    ] == ["max_new_per_prefix_per_hour", "no schema is registered", "no schema is registered"]
     assert seen.names[2].looks_like == ("Chess",)
     assert (seen.distinct, seen.rows) == (4, 16)
     text = pending.render_pending(seen, 2)
@@ -288,7 +288,16 @@ def test_what_cannot_name_a_game_is_not_approved(engine: Engine, name: str) -> N
     with pytest.raises(Refused, match="cannot name a game"):
         pending.approve(engine, LIMITS, name, "ann", None)
     with pytest.raises(Refused, match="cannot name a game"):
-        pending.refuse(engine, name, "ann", None)
+        pending.reject(engine, name, "ann", None)
+
+
+def test_a_name_approved_at_the_same_moment_is_not_rejected(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an approval and a rejection of one name at the same moment one wins: no game is rejected as well."""
+    pending.approve(engine, LIMITS, "one", "ann", None)
+    monkeypatch.setattr(store, "onboarded_names", lambda _: {})  # what was read before the approval
+    with pytest.raises(Refused, match="became a game just now"):
+        pending.reject(engine, "one", "bob", None)
+    assert store.refusals(engine) == {}
 
 
 def test_a_game_is_neither_approved_again_nor_refused(engine: Engine) -> None:
@@ -297,7 +306,7 @@ def test_a_game_is_neither_approved_again_nor_refused(engine: Engine) -> None:
     with pytest.raises(Refused, match="is a game already"):
         pending.approve(engine, LIMITS, "one", "ann", None)
     with pytest.raises(Refused, match="only names that wait"):
-        pending.refuse(engine, "one", "ann", None)
+        pending.reject(engine, "one", "ann", None)
 
 
 @pytest.mark.parametrize(
@@ -339,7 +348,7 @@ def test_the_commands_act_on_the_store_and_speak_json(engine: Engine, tmp_path: 
         return done.output
 
     assert "'Foo'" in turnout("approve", "Foo", "--reason", "asked for")
-    assert "'spam' is refused" in turnout("refuse", "spam")
+    assert "'spam' is rejected" in turnout("reject", "spam")
     listed = json.loads(turnout("list", "--json"))
     assert [(each["game"], each["how"], each["reason"]) for each in listed] == [("Foo", "approval", "asked for")]
     waiting = json.loads(turnout("pending", "--json"))
@@ -351,10 +360,10 @@ def test_the_commands_act_on_the_store_and_speak_json(engine: Engine, tmp_path: 
 
 def test_who_approved_and_who_refused_stands_in_the_audit_log(engine: Engine) -> None:
     """Each is begun before it is done and ended after, with the exact name and the reason; wrong use leaves nothing."""
-    pending.refuse(engine, "Foo", "ann", "spam")
+    pending.reject(engine, "Foo", "ann", "spam")
     pending.approve(engine, LIMITS, "Foo", "bob", None)
     with pytest.raises(Refused):
-        pending.refuse(engine, "Foo", "ann", None)
+        pending.reject(engine, "Foo", "ann", None)
     told = [(each.actor, each.action, each.phase, each.outcome, each.detail) for each in audit.entries(engine)]
     assert told == [
         ("ann", "refuse", "begun", None, {"game": "Foo", "reason": "spam"}),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.control.processes.child_processes import Children
-from pipeline.private_files import make_file, make_folder
+from pipeline.private_files import make_file, make_folder, write_file
 from pipeline.settings import load
 from pipeline.store.engine import open_store
 
@@ -34,6 +34,33 @@ def test_the_control_store_is_its_owners(tmp_path: Path) -> None:
     assert set(modes.values()) == {0o600}
 
 
+def test_a_store_of_sqlite_elsewhere_is_its_owners(tmp_path: Path) -> None:
+    """A store by URL is as private as one in the environment's folder, what SQLite has beside it included."""
+    place = tmp_path / "store.db"
+    settings, paths = load(tmp_path, {"TURNOUT_STORE__URL": f"sqlite:///{place}"})
+    with open_store(settings, paths).connect() as connection:
+        connection.exec_driver_sql("SELECT count(*) FROM groups").all()
+        assert {mode(path) for path in tmp_path.iterdir()} == {0o600}
+        for path in tmp_path.iterdir():
+            path.chmod(0o644)
+        open_store(settings, paths).dispose()
+        assert {path.name: mode(path) for path in tmp_path.iterdir()} == {
+            f"store.db{suffix}": 0o600 for suffix in ("", "-wal", "-shm")
+        }
+
+
+def test_a_file_is_made_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """File systems such as exFAT and many network ones refuse hard links; a store can begin there, too."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    make_file(tmp_path / "control.db")
+    make_file(tmp_path / "control.db")
+    assert [(path.name, mode(path)) for path in tmp_path.iterdir()] == [("control.db", 0o600)]
+
+
 def test_a_store_from_before_is_narrowed(tmp_path: Path) -> None:
     """A store that an older turnout made for everyone is its owner's from the next start on."""
     settings, paths = load(tmp_path, {})
@@ -55,6 +82,15 @@ def test_opening_a_store_again_releases_no_lock_of_it(tmp_path: Path) -> None:
         open_store(settings, paths).dispose()
         subprocess.run([sys.executable, "-c", code, str(paths.control_db)], check=True)
         assert (tmp_path / "control.db-wal").exists()
+
+
+def test_a_secret_that_is_replaced_is_its_owners_alone(tmp_path: Path) -> None:
+    """A token is never readable for others, whatever mode the file before it had, and no draft is left behind."""
+    file = tmp_path / "token"
+    file.write_text("old")
+    file.chmod(0o666)
+    write_file(file, "new")
+    assert (file.read_text(), mode(file), list(tmp_path.iterdir())) == ("new", 0o600, [file])
 
 
 def test_of_many_that_begin_a_store_all_get_the_same(tmp_path: Path) -> None:

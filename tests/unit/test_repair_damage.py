@@ -52,7 +52,7 @@ def turnout(world: World, *arguments: str) -> Result:
     ("damage", "remedy"), [(cut_log, "Repair its Delta log"), (cut_files, "turnout repair rebuild")]
 )
 @pytest.mark.parametrize(
-    "arguments", [("repair", "options", "Chess", "--json"), ("quarantine", "list"), ("quarantine", "show")], ids=str
+    "arguments", [("repair", "actions", "Chess", "--json"), ("quarantine", "list"), ("quarantine", "show")], ids=str
 )
 def test_a_damaged_table_of_a_game_is_one_sentence(
     world: World, arguments: tuple[str, ...], damage: Damage, remedy: str
@@ -71,7 +71,7 @@ def test_a_damaged_table_of_a_game_is_one_sentence(
 )
 @pytest.mark.parametrize(
     "arguments",
-    [("repair", "options", "Chess"), ("repair", "replay", "--dry-run"), ("quarantine", "list"), ("quarantine", "show")],
+    [("repair", "actions", "Chess"), ("repair", "replay", "--dry-run"), ("quarantine", "list"), ("quarantine", "show")],
     ids=str,
 )
 def test_a_damaged_quarantine_is_one_sentence(

@@ -419,11 +419,30 @@ def test_a_table_that_was_repaired_meanwhile_is_looked_at_again_first(world: Wor
     assert (done.state, "it has changed since you looked" in str(done.outcome)) == ("failed", True)
 
 
-def test_a_page_submits_the_very_operation(world: World) -> None:
+def test_more_second_copies_than_were_shown_are_not_removed(world: World) -> None:
+    """A person agreed to a number of rows: with another one by then the table stays, and it is to be reviewed again."""
+    doubled(world)
+    env = ["--env-dir", str(world.paths.root)]
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--no-wait", "--json", *env])
+    commit(world, (0, 5))
+    before = world.rows()
+    more = len(before) - len(set(before))
+    assert more > 4
+    done = _finish(world, json.loads(asked.stdout)["operation_id"])
+    assert (done.state, world.rows()) == ("failed", before)
+    assert f"4 second copies were shown, now there are {more}, so none was removed." in str(done.outcome)
+    again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--no-wait", "--json", *env])
+    done = _finish(world, json.loads(again.stdout)["operation_id"])
+    assert (done.state, world.rows()) == ("succeeded", sorted(set(before)))
+
+
+def test_a_page_submits_the_very_operation(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is confirmed under Repairs is what the command submits, though a page does not read the table."""
     from app.state.previews import preview_repair
     from app.state.services import Environment
+    from tests.unit.app_world import sign_in
 
+    sign_in(monkeypatch, "ann")
     doubled(world)
     environment = Environment(world.settings, world.paths, "test")
     preview = preview_repair(environment, "dedupe", [CHESS.key])

@@ -7,13 +7,20 @@ from deltalake import DeltaTable
 
 from pipeline.errors import Refused
 from pipeline.repair.gap import Accepted, accept_gap
+from pipeline.repair.rebuild import Rebuilt, rebuild
+from pipeline.repair.report import render_rebuilt
 from pipeline.store import audit
 from pipeline.store.stream_control import decided
+from pipeline.verify.report import render
 from tests.unit.repair_world import CHESS, GO, World, good, make_world
 
 
 def accept(world: World, reason: str = "restored nowhere") -> Accepted:
     return accept_gap(world.paths, world.environment, world.engine, world.registry.snapshot(), CHESS, "ann", reason)
+
+
+def rebuilt(world: World) -> Rebuilt:
+    return rebuild(world.paths, world.environment, world.engine, world.registry.snapshot(), CHESS)
 
 
 def lose(world: World, seq: int) -> None:
@@ -43,9 +50,56 @@ def test_the_cursor_moves_up_to_the_next_row_that_bronze_has(applied: World) -> 
     assert applied.rows() == [(1, 0), (3, 0), (4, 0)]
     history = DeltaTable(applied.paths.table(CHESS.key)).history()
     assert [each["turnout"] for each in history if "turnout" in each] == [
-        "gap up to seq 2 accepted by ann: restored nowhere"
+        "gap above seq 1 up to seq 2 accepted by ann: restored nowhere"
     ]
     assert decided(applied.engine)[CHESS.key].parked_at is None
+
+
+def test_an_accepted_gap_is_no_fault_and_hinders_no_rebuild(applied: World) -> None:
+    """Verify and rebuild leave an accepted gap out and say so, also one in two parts, and after the rebuild."""
+    lose(applied, 2)
+    lose(applied, 3)
+    broken = applied.verify()
+    assert (broken.ok, broken.totals.broken_chain, broken.totals.accepted_gaps) == (False, 1, 0)
+    accept(applied)
+    applied.split()
+    applied.split(GO)
+    for _ in range(2):
+        balance = applied.verify()
+        assert (balance.problems, balance.totals.accepted_gaps) == ((), 1)
+        assert "accepted gaps" in render(balance)
+        done = rebuilt(applied)
+        assert (done.gaps, applied.rows()) == (1, [(1, 0), (4, 0)])
+        assert "1 accepted gap(s) in bronze left out" in render_rebuilt(done)
+
+
+def test_gaps_that_touch_are_one_and_others_are_still_faults(applied: World) -> None:
+    """What was accepted after one another connects; what a hand deletes later is refused and named as before."""
+    applied.split(through=1)
+    lose(applied, 2)
+    accept(applied)
+    lose(applied, 3)
+    accept(applied)
+    applied.split()
+    assert applied.verify().totals.broken_chain == 0
+    assert rebuilt(applied).gaps == 1
+    applied.ingest(good(5))
+    applied.split()
+    lose(applied, 4)
+    assert applied.verify().totals.broken_chain == 1
+    with pytest.raises(Refused, match="before seq 5"):
+        rebuilt(applied)
+
+
+def test_a_lost_row_that_nobody_accepted_is_no_part_of_a_gap(applied: World) -> None:
+    """A row that had landed and is deleted later was never accepted as lost: a rebuild would lose it."""
+    lose(applied, 2)
+    accept(applied)
+    applied.split()
+    lose(applied, 1)
+    assert applied.verify().totals.broken_chain == 1
+    with pytest.raises(Refused, match="before seq 3"):
+        rebuilt(applied)
 
 
 def test_rows_that_are_gone_at_the_end_are_moved_over(applied: World) -> None:

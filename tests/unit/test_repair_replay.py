@@ -335,7 +335,7 @@ def test_show_gives_position_reason_and_bytes_within_bounds(world: World) -> Non
     [
         ["quarantine", "list", "--game", "nobody"],
         ["quarantine", "show", "--since", "yesterday"],
-        ["repair", "replay", "--refused-for", "boredom"],
+        ["repair", "replay", "--quarantine-reason", "boredom"],
     ],
 )
 def test_a_selection_that_makes_no_sense_is_refused(world: World, arguments: list[str]) -> None:

@@ -85,18 +85,41 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
         load(tmp_path, {})
 
 
-def leaves(cls: type, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield section and name of every setting."""
+@pytest.mark.parametrize(("text", "expected"), [
+    (f"[ingest]\nmax_rows = 1{'0' * 400}\n", "from 1 to 1e\\+07, got a number that is too large"),
+    (f"[ingest]\ntrigger_seconds = 1{'0' * 400}\n", "expected a number, got 'a number that is too large'"),
+    (f"[ingest]\nmax_rows = 1{'0' * 5000}\n", "is not valid TOML"),
+    (f"[metrics]\nbind = 0x{'f' * 5000}\n", "metrics.bind: expected a text, got 'a number that is too large'"),
+    (f"a = {'[' * 3000}{']' * 3000}\n", "nested too deep"),
+])  # fmt: skip
+def test_a_value_beyond_all_measure_is_one_sentence(text: str, expected: str, tmp_path: Path) -> None:
+    """What Python itself cannot work with is a wrong setting, not a traceback."""
+    (tmp_path / "turnout.toml").write_text(text)
+    with pytest.raises(Refused, match=expected):
+        load(tmp_path, {})
+    with pytest.raises(Refused, match="expected a list of texts"):
+        load(tmp_path / "other", {"TURNOUT_ONBOARDING__NAMES": "[" * 3000})
+
+
+def test_a_folder_in_the_place_of_the_file_is_one_sentence(tmp_path: Path) -> None:
+    """A file of settings that cannot be read is not taken for one without settings."""
+    (tmp_path / "turnout.toml").mkdir()
+    with pytest.raises(Refused, match="cannot be read: Is a directory"):
+        load(tmp_path, {})
+
+
+def leaves(cls: type, prefix: str = "") -> Iterator[tuple[str, str, typing.Any]]:
+    """Yield section, name and type of every setting."""
     for name, kind in typing.get_type_hints(cls).items():
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
             yield from leaves(kind, f"{prefix}{name}.")
         else:
-            yield prefix.rstrip("."), name
+            yield prefix.rstrip("."), name, kind
 
 
 @pytest.mark.parametrize("value", [CANARY, [CANARY], {"inner": {"deep": CANARY}}], ids=["text", "list", "table"])
-@pytest.mark.parametrize(("section", "name"), list(leaves(Settings)))
-def test_no_secret_is_in_a_refusal(section: str, name: str, value: object, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("section", "name", "kind"), list(leaves(Settings)))
+def test_no_secret_is_in_a_refusal(section: str, name: str, kind: typing.Any, value: object, tmp_path: Path) -> None:
     """A password in the wrong place must not reach a terminal or a log; a plain word in a plain setting may."""
     written = json.dumps(value) if not isinstance(value, dict) else '{ inner = { deep = "hunter2-canary" } }'
     (tmp_path / "turnout.toml").write_text(f"{f'[{section}]' if section else ''}\n{name} = {written}\n")
@@ -104,7 +127,15 @@ def test_no_secret_is_in_a_refusal(section: str, name: str, value: object, tmp_p
         load(tmp_path, {})
     except Refused as refused:
         shown = CANARY in str(refused)
-        assert not shown or (value == CANARY and not may_be_secret(name, value))
+        assert not shown or (value == CANARY and not may_be_secret(name, kind, value))
+
+
+@pytest.mark.parametrize("name", ["SPARK__CONF", "SOURCE__KAFKA_OPTIONS", "ACCESS__IDENTITIES", "ONBOARDING__PREFIXES"])
+def test_a_text_where_many_belong_is_not_shown(name: str, tmp_path: Path) -> None:
+    """Somebody who writes a whole table into one variable writes its secrets there, too."""
+    with pytest.raises(Refused, match=r"got a text \(not shown\)") as refused:
+        load(tmp_path, {f"TURNOUT_{name}": f"secret.key={CANARY}"})
+    assert CANARY not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -126,10 +157,53 @@ def test_no_line_of_the_file_is_in_a_refusal(text: str, tmp_path: Path) -> None:
     assert CANARY not in str(refused.value)
 
 
-@pytest.mark.parametrize("url", [f"postgresql+psycopg://u:{CANARY}@host:port/db", f"postgresql//u:{CANARY}@host"])
+@pytest.mark.parametrize("url", [
+    f"postgresql+psycopg://u:{CANARY}@host:port/db", f"postgresql//u:{CANARY}@host",
+    f"postgresql+psycopg://u:p@{CANARY}@127.0.0.1:1/db", f"postgresql+psycopg://u:p@{CANARY}/p@127.0.0.1:1/db",
+])  # fmt: skip
 def test_a_store_url_that_is_none_is_one_sentence_without_its_password(url: str, tmp_path: Path) -> None:
     """A bad port is a wrong setting, not a traceback."""
     settings, paths = load(tmp_path, {"TURNOUT_STORE__URL": url})
     with pytest.raises(Refused, match=r"store\.url") as refused:
         open_store(settings, paths)
     assert CANARY not in str(refused.value)
+
+
+def test_a_store_in_no_folder_is_said_by_its_reason(tmp_path: Path) -> None:
+    """What is missing is said, and no draft of ours that nobody has asked for."""
+    settings, paths = load(tmp_path, {"TURNOUT_STORE__URL": f"sqlite:///{tmp_path}/nowhere/a.db"})
+    with pytest.raises(Refused, match=r"cannot be opened: No such file or directory\. Check the setting store\.url"):
+        open_store(settings, paths)
+
+
+def test_a_push_gateway_with_a_password_is_refused_without_it(tmp_path: Path) -> None:
+    """The address stands in logs, so no password belongs into it."""
+    with pytest.raises(Refused, match=r"metrics\.push_gateway: expected an address without a user") as refused:
+        load(tmp_path, {"TURNOUT_METRICS__PUSH_GATEWAY": f"http://u:{CANARY}@gateway:9091"})
+    assert CANARY not in str(refused.value)
+
+
+@pytest.mark.parametrize(("section", "old", "new", "value"), [
+    ("onboarding", "hourly_per_prefix", "max_new_per_prefix_per_hour", 3),
+    ("placement", "most_games", "max_games_per_group", 7),
+    ("placement", "drain_dead_minutes", "evacuate_after_minutes", 4.0),
+    ("maintenance", "every_minutes", "interval_minutes", 9.0),
+    ("access", "max_days", "max_grant_days", 30.0),
+])  # fmt: skip
+def test_names_of_version_0_1_are_read(section: str, old: str, new: str, value: float, tmp_path: Path) -> None:
+    """A settings file written for 0.1 means what it meant; the environment wins over it under either name."""
+    (tmp_path / "turnout.toml").write_text(f"[{section}]\n{old} = {value}\n")
+    for environ, expected in (
+        ({}, value),
+        ({f"TURNOUT_{section}__{new}".upper(): "11"}, 11),
+        ({f"TURNOUT_{section}__{old}".upper(): "12"}, 12),
+    ):
+        settings, _ = load(tmp_path, environ)
+        assert getattr(getattr(settings, section), new) == expected
+
+
+def test_a_setting_under_both_names_is_refused(tmp_path: Path) -> None:
+    """Of two values nobody can know which is meant."""
+    (tmp_path / "turnout.toml").write_text("[placement]\nmost_games = 7\nmax_games_per_group = 8\n")
+    with pytest.raises(Refused, match=r"placement\.most_games is called placement\.max_games_per_group now"):
+        load(tmp_path, {})

@@ -1,65 +1,27 @@
-"""What may be believed of the control store: unknown is never well, and the order is worst first."""
+"""The fleet as it is read from the control store, judged by the store's clock and ordered worst first."""
 
-from dataclasses import replace
+import os
+import socket
+import time
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, delete, update
+from sqlalchemy import Engine, create_engine, delete, insert, select, update
 
-from listeners.sample import STATUSES
+from listeners.sample import STATUSES, StreamState
 from pipeline.errors import Refused
+from pipeline.health.judgement import Verdict
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import tables
+from pipeline.store.drivers import beat, start_driver, write_streams
 from pipeline.store.engine import open_store
-from pipeline.store.fleet import (
-    HEARTBEAT_LIMIT_SECONDS,
-    TROUBLE,
-    Driver,
-    ReportedStream,
-    judged,
-    read_fleet,
-    read_schemas,
-)
+from pipeline.store.fleet import Fleet, read_fleet, read_schemas
+from pipeline.store.leases import Lease, Process, expire_dead
+from pipeline.store.operations import Intent, ask, change
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 
 NOW = 1_800_000_000.0
-DRIVER = Driver("group", "a", "localhost", 1, NOW - 600, NOW - 2, "running", None, 9)
-TOLD = ReportedStream("a", "RUN", "RUNNING", NOW - 500, 9, NOW - 2, 1.0, 5.0, 2.0, 100, 0, None, NOW - 2)
-
-
-@pytest.mark.parametrize(
-    ("expected", "group", "told", "driver"),
-    [
-        ("RUNNING", "a", TOLD, DRIVER),
-        ("RUNNING", "a", TOLD, replace(DRIVER, heartbeat_at=NOW - HEARTBEAT_LIMIT_SECONDS)),
-        ("UNKNOWN", "a", TOLD, replace(DRIVER, heartbeat_at=NOW - HEARTBEAT_LIMIT_SECONDS - 0.1)),
-        ("UNKNOWN", "a", TOLD, replace(DRIVER, state="failed")),
-        ("UNKNOWN", "a", TOLD, replace(DRIVER, state="stopped")),
-        ("UNKNOWN", "a", TOLD, None),
-        ("UNKNOWN", "a", None, None),
-        ("UNKNOWN", "a", replace(TOLD, status="SPLENDID"), DRIVER),
-        ("UNKNOWN", "a", replace(TOLD, updated_at=NOW - HEARTBEAT_LIMIT_SECONDS - 0.1), DRIVER),
-        ("STARTING", "a", None, DRIVER),
-        ("STARTING", "a", replace(TOLD, group="b"), DRIVER),
-        ("MISSING", None, None, None),
-        ("MISSING", None, TOLD, DRIVER),
-        ("FAILED", "a", replace(TOLD, status="FAILED"), DRIVER),
-    ],
-)
-def test_a_word_counts_only_from_a_living_driver(
-    expected: str, group: str | None, told: ReportedStream | None, driver: Driver | None
-) -> None:
-    """A stream's status is its driver's own word only while that driver is alive and carries it; else it is unknown."""
-    verdict = judged(group, told, driver, NOW)
-    assert expected == verdict.status
-    assert (told is not None and expected == told.status) == (verdict.reason is None)
-
-
-def test_unknown_and_missing_are_trouble() -> None:
-    """What is not known counts as trouble, never as well."""
-    assert {"UNKNOWN", "MISSING", "FAILED", "AT_RISK"} <= TROUBLE
-    assert {"RUNNING", "PAUSED", "STARTING", "CATCHING_UP"}.isdisjoint(TROUBLE)
 
 
 def test_a_dead_driver_takes_its_numbers_with_it(tmp_path: Path) -> None:
@@ -145,3 +107,122 @@ def test_an_unreadable_store_is_refused_in_one_sentence(tmp_path: Path) -> None:
         read_fleet(engine, NOW)
     with pytest.raises(Refused, match="cannot be read"):
         read_schemas(engine, "x")
+
+
+# -------------------------------------------------------------------------------- what counts at once, what does not
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Engine:
+    """Return the store of one game whose group's driver runs and has reported it just now."""
+    seed(tmp_path, (Seeded("x", "a", {}),), now=time.time(), heartbeat_ages={"ingest": 0, "a": 0}, history=False)
+    return open_store(Settings(), Paths(tmp_path))
+
+
+def verdict(fleet: Fleet) -> Verdict:
+    return fleet.rows[0].verdict
+
+
+def state_of(key: str, status: str = "RUNNING") -> StreamState:
+    return StreamState(key, "a", "RUN", status, 0.0, 1, None, 0.0, None, None, 0, 0, None, 0.0)
+
+
+def hold(store: Engine, process: Process) -> None:
+    """Take group a's lease for a process, and let the driver's row be of it."""
+    Lease(store, "group", "a", 30.0, process).acquire()
+    with store.begin() as connection:
+        mine = tables.drivers.c.name == "a"
+        connection.execute(update(tables.drivers).where(mine).values(pid=process.pid, host=process.host))
+
+
+def test_the_end_of_a_process_on_record_is_read(store: Engine) -> None:
+    """What the controller has written of a group's process is part of the judgement, and the newest run counts."""
+    assert verdict(read_fleet(store)).status == "RUNNING"
+    now = time.time()
+    with store.begin() as connection:
+        for said, started_at, ended_at in (
+            ("exit code 9", now - 8_000, now - 7_900),
+            ("exit code 3", now - 60, now - 1),
+        ):
+            row = {
+                "group_name": "a",
+                "reference": '{"host": "localhost", "pid": 4242}',
+                "died": 1,
+                "exit_message": said,
+            }
+            connection.execute(insert(tables.group_runs).values(started_at=started_at, ended_at=ended_at, **row))
+    fleet = read_fleet(store)
+    group = fleet.state("group", "a")
+    assert group is not None
+    assert (group.liveness.state, verdict(fleet).status) == ("dead", "UNKNOWN")
+    assert "exit code 3" in str(verdict(fleet).reason)
+
+
+def test_a_lease_of_a_process_that_has_ended_runs_out_at_the_controllers_look(store: Engine) -> None:
+    """Only this machine can see that a holder has ended; it writes that down, and who lives keeps its lease."""
+    gone = Process(**{**{name: getattr(Process.this(), name) for name in Process.__slots__}, "started": 1})
+    assert gone.is_dead()
+    hold(store, gone)
+    Lease(store, "ingest", "main", 30.0).acquire()
+    assert verdict(read_fleet(store)).status == "RUNNING", "nobody has looked yet"
+    assert expire_dead(store) == [("group", "a")]
+    fleet = read_fleet(store)
+    group = fleet.state("group", "a")
+    assert group is not None
+    assert (group.liveness.state, verdict(fleet).status) == ("dead", "UNKNOWN")
+    assert expire_dead(store) == []
+
+
+def test_a_new_run_does_not_show_its_predecessors_streams(store: Engine) -> None:
+    """After a restart a stream is unknown until this very run has reported it, and then its own word counts again."""
+    start_driver(store, "group", "a", None)
+    beat(store, "group", "a", "running", None)
+    assert verdict(read_fleet(store)).status == "UNKNOWN"
+    assert "last report of the run before: RUNNING" in str(verdict(read_fleet(store)).reason)
+    write_streams(store, [state_of(game_key("x"), "LAGGING")])
+    assert verdict(read_fleet(store)) == Verdict("LAGGING", 0.0, None)
+
+
+def test_last_words_of_a_replaced_process_are_not_written(store: Engine) -> None:
+    """A process that another one has replaced, here or in another container, writes neither beats nor streams."""
+    start_driver(store, "group", "a", None)
+    write_streams(store, [state_of(game_key("x"), "LAGGING")])
+    for other in ({"pid": os.getpid() + 1}, {"pid": os.getpid(), "host": f"not {socket.gethostname()}"}):
+        with store.begin() as connection:
+            connection.execute(update(tables.drivers).where(tables.drivers.c.name == "a").values(other))
+        beat(store, "group", "a", "running", 7)
+        write_streams(store, [state_of(game_key("x"), "FAILED")])
+        with store.connect() as connection:
+            assert connection.scalar(select(tables.streams.c.status)) == "LAGGING"
+            of_group = select(tables.drivers.c.frontier_seq).where(tables.drivers.c.name == "a")
+            assert connection.scalar(of_group) is None
+
+
+def test_heartbeats_have_the_stores_time_and_a_wrong_clock_is_named(
+    store: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver an hour ahead beats at the store's time, says so, and its streams are unknown: their ages are wrong."""
+    start_driver(store, "group", "a", None)
+    write_streams(store, [state_of(game_key("x"))])
+    ahead = time.time() + 3_600
+    monkeypatch.setattr(time, "time", lambda: ahead)
+    beat(store, "group", "a", "running", None)
+    fleet = read_fleet(store)
+    driver, group = fleet.driver("group", "a"), fleet.state("group", "a")
+    assert driver is not None
+    assert group is not None
+    assert abs(driver.heartbeat_at - fleet.read_at) < 60
+    assert "s ahead of the control store's" in str(group.liveness.reason)
+    assert (group.liveness.state, verdict(fleet).status) == ("unknown", "UNKNOWN")
+
+
+def test_operations_are_part_of_the_judgement(store: Engine) -> None:
+    """An open operation waits for a controller; one that needs a person is a problem whoever runs."""
+    assert read_fleet(store).judgement.healthy
+    asked = ask(store, Intent("pause", ("game:x",), "ann"))
+    assert read_fleet(store).judgement.headline == "1 stream healthy; 1 operation waits and no controller runs"
+    start_driver(store, "controller", "main", None)
+    beat(store, "controller", "main", "running", None)
+    assert read_fleet(store).judgement.healthy
+    change(store, asked, "needs_human", "look")
+    assert read_fleet(store).judgement.headline == "1 stream healthy; 1 operation needs a person"

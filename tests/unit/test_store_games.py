@@ -146,3 +146,15 @@ def test_loads_are_what_drivers_told_of_streams_that_run(engine: Engine) -> None
     assert str(group.silence).startswith("its driver is silent for")
     assert group.games == 3
     assert group.cores == pytest.approx(3 * by_key["run"].cores)
+
+
+def test_scarce_capacity_goes_to_high_priority_first(engine: Engine) -> None:
+    """Of games that wait for a group the one of high priority gets the room there is, whatever its name."""
+    games.record_seen(engine, {"a_low": "A", "b_high": "B", "c_normal": "C"}, 1)
+    with engine.begin() as connection:
+        for key, priority in (("a_low", "low"), ("b_high", "high")):
+            mine = tables.games.c.game_key == key
+            connection.execute(update(tables.games).where(mine).values(priority=priority))
+    games.register_group(engine, "a", 0)
+    games.assign_waiting(engine, 2)
+    assert {each.game_key for each in games.assigned(engine, "a")} == {"b_high", "c_normal"}

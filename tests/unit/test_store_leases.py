@@ -172,7 +172,7 @@ def test_a_pid_that_is_used_again_is_not_taken_for_the_holder(engine: Engine) ->
     this = Process.this()
     assert this.started is not None
     assert not this.is_dead()
-    Lease(engine, "group", "a", SECONDS, Process(this.host, this.place, this.pid, this.started - 1)).acquire()
+    Lease(engine, "group", "a", SECONDS, Process(this.host, this.pid_namespace, this.pid, this.started - 1)).acquire()
     Lease(engine, "group", "a", SECONDS).acquire()
 
 

@@ -16,12 +16,21 @@ from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store import migrate
 from pipeline.store.engine import open_store
-from pipeline.store.games import assigned, record_seen, register_group
+from pipeline.store.games import assigned, register_group
 from pipeline.store.migrations.versions import m0001_before_migrations as first
-from pipeline.store.tables import groups, metadata
+from pipeline.store.tables import groups, metadata, stream_control
 from tests.postgres import Postgres
 
 FOLDER = Path(migrate.__file__).with_name("migrations")
+_OLD_GROUP = "INSERT INTO groups (name, created_at) VALUES ('a', 1)"
+_OLD_GAME = (
+    "INSERT INTO games (game_key, game, group_name, epoch, generation, last_seq, discovered_at) "
+    "VALUES ('g', 'G', 'a', 1, 1, 7, 1)"
+)
+_OLD_DECISION = (
+    "INSERT INTO decisions (game_key, desired, own_query, failures, retry_at, asked_by, asked_at) "
+    "VALUES ('g', 'paused', 0, 0, 0, 'ann', 5)"
+)
 
 
 def test_migrations_make_what_the_tables_say(engine: Engine) -> None:
@@ -39,23 +48,21 @@ def test_the_newest_migration_is_the_one_the_code_knows() -> None:
 
 
 def test_a_store_from_before_migrations_keeps_its_rows(engine: Engine) -> None:
-    """D20: a store of an earlier version gets the tables and columns it lacks, and loses nothing."""
-    register_group(engine, "a")
-    record_seen(engine, {"g": "G"}, 7)
+    """D20: a store of an earlier version gets the tables, columns and names it lacks, and loses nothing."""
     with engine.begin() as connection:
-        for table in reversed(metadata.sorted_tables):
-            then = first.metadata.tables.get(table.name)
-            if then is None:
-                connection.execute(text(f"DROP TABLE {table.name}"))
-                continue
-            for column in set(table.columns.keys()) - set(then.columns.keys()):
-                connection.execute(text(f"ALTER TABLE {table.name} DROP COLUMN {column}"))
+        metadata.drop_all(connection)
         connection.execute(text("DROP TABLE alembic_version"))
-        connection.execute(text("DROP TABLE leases"))
+        first.metadata.create_all(connection)
+        connection.execute(text("DROP TABLE leases"))  # a store from before there were any
         connection.execute(text("ALTER TABLE games DROP COLUMN held_by"))
+        connection.execute(text(_OLD_GROUP))
+        connection.execute(text(_OLD_GAME))
+        connection.execute(text(_OLD_DECISION))
     migrate.migrate(engine)
     assert [each.last_seq for each in assigned(engine, "a")] == [7]
     with engine.connect() as connection:
+        decided = connection.execute(select(stream_control.c.requested_by, stream_control.c.requested_at)).all()
+        assert decided == [("ann", 5.0)]
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 

@@ -122,7 +122,7 @@ def test_the_journal_tells_each_step_once(engine: Engine) -> None:
     assert told == [(1, "assign", "done", "2 games assigned to b"), (2, "release", "running", "a still holds 1 of 2")]
     first, second = steps(engine, running.operation_id)
     assert first.ended_at is not None
-    assert first.ended_at >= first.begun_at
+    assert first.ended_at >= first.started_at
     assert second.ended_at is None
 
 
@@ -168,4 +168,4 @@ def test_no_limit_hides_who_needs_a_person(engine: Engine) -> None:
         change(engine, ask(engine, Intent("pause", ("game:c",), "ann")), "failed")
     assert [each.operation_id for each in list_operations(engine, limit=1)] == [stuck.operation_id]
     assert [each.operation_id for each in list_operations(engine, limit=2)] == [stuck.operation_id, waits.operation_id]
-    assert [each.operation_id for each in unattended(engine, 1)] == [waits.operation_id]
+    assert unattended(engine) == [waits.operation_id]

@@ -24,5 +24,5 @@ def test_a_driver_that_starts_forgets_its_predecessor(tmp_path: Path) -> None:
     with ActiveGames(tmp_path, "shared").track(["a"]):
         ActiveGames(tmp_path, "shared")
         assert read_leftover(tmp_path) is None
-    (tmp_path / "in_hand" / "shared.json").write_text('["a", ')
+    (tmp_path / "active_games" / "shared.json").write_text('["a", ')
     assert read_leftover(tmp_path) is None

@@ -82,6 +82,22 @@ def test_a_quiet_game_is_not_behind_when_its_next_row_is_heard_of(roster: Roster
     assert roster.behind(demux.due, lambda _stream: SEQ_TO + 1) == []
 
 
+def test_a_row_that_an_older_store_did_not_know_is_caught_up(roster: Roster, tmp_path: Path) -> None:
+    """Law L7: a game that was taken for complete by what an old copy of the store told is behind once ingest tells."""
+    demux, chess = demux_of(roster, tmp_path), roster.streams["chess"]
+    with roster._engine.begin() as connection:
+        connection.execute(update(games).values(last_seq=3))
+    chess.last_seq = chess.complete_through = chess.cursor = 3
+    frame: Any = None
+    demux._batch(frame, 0)
+    assert chess.complete_through == SEQ_TO - 1
+    with roster._engine.begin() as connection:
+        connection.execute(update(games).values(last_seq=5))
+    demux._batch(frame, 1)
+    assert chess.complete_through == 3
+    assert roster.behind(demux.due, lambda _stream: 9) == [chess]
+
+
 @pytest.mark.parametrize("missed", [True, False])
 def test_what_a_game_has_of_a_seq_that_the_next_batch_goes_on_with_is_not_passed(
     roster: Roster, tmp_path: Path, missed: bool
@@ -90,7 +106,7 @@ def test_what_a_game_has_of_a_seq_that_the_next_batch_goes_on_with_is_not_passed
     demux, chess = demux_of(roster, tmp_path), roster.streams["chess"]
     record_seen(roster._engine, {"go": "Go"}, 1)  # it is in both passes
     roster.sync()
-    roster.streams["go"].complete_through = 1
+    roster.streams["go"].cursor = roster.streams["go"].complete_through = 1
     demux.frontier_seq = chess.complete_through = chess.cursor = 5
     frame: Any = None
     demux._batch(frame, 0)

@@ -1,6 +1,7 @@
 """The report says the verdict, the totals and the worst games, and its exit code is the verdict."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pipeline.errors import Refused
 from pipeline.settings import Paths
 from pipeline.verify.balance import Balance, Counts, GameBalance, Problem, verify
 from pipeline.verify.report import as_dict, render, run
+from pipeline.verify.values import Values
 from tests.unit.verify_world import CHESS, ENVIRONMENT, GO, clean
 
 
@@ -76,6 +78,18 @@ def test_text_of_pending() -> None:
     assert "2 row(s) are still to come" in render(balance)
     assert f"{GO}: pending 2 (cursor 4)" in render(balance, complete=True)
     assert "NOT COMPLETE" in render(balance, complete=True)
+
+
+def test_a_sample_claims_nothing_of_other_rows() -> None:
+    """The verdict and the JSON of a sample name how many of the landed rows were compared."""
+    values = Values(10, 2, 2, 1.0, 0, {}, (), {}, {})
+    balance = replace(balance_of(GameBalance("g", "G", 5, Counts(bronze_rows=8, landed=8))), values=values)
+    verdict = render(balance).splitlines()[-1]
+    assert verdict.endswith("once, and no value of the 2 sampled rows differs.")
+    assert "2 of 8 rows" in render(balance)
+    assert (as_dict(balance)["value_rows"], as_dict(balance)["value_rows_landed"]) == (2, 8)
+    whole = replace(balance, values=replace(values, rows=8, sample=None))
+    assert render(whole).splitlines()[-1].endswith("once, and no value differs.")
 
 
 def test_unknown_place_is_no_number() -> None:

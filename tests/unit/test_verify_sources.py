@@ -165,7 +165,7 @@ def landing(world: ValueWorld) -> Callable[[int], Sources]:
         rows = [wrapped(GAME, 1, b"x")] * 2
         table = pa.table({"key": pa.array([None] * 2, pa.binary()), "value": pa.array(rows, pa.binary())})
         write_deltalake(world.paths.landing, table, mode="append")
-    described = ingest_source.describe(settings.source, world.paths.landing)
+    described = ingest_source.describe(settings.source)
     number = store.open_generation(world.engine, described)
     table_id = str(DeltaTable(world.paths.landing).metadata().id)
     start = json.dumps({"version": 0, "skip": []})

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from pipeline.errors import Refused
 from pipeline.settings import load
@@ -86,7 +86,29 @@ def test_d13_a_query_that_fails_at_its_start_is_started_again(
     telling.close()
     engine.dispose()
     assert starts == [0, 1]
+    exported = telling.exposition.snapshot().fleet
+    assert exported is not None, "ingest exports the judgement for the alerts"
+    assert exported.counts == {"stream": 0, "group": 0, "ingest": 1, "controller": 0, "operation": 0}
     assert f"the ingest query failed: {sentence}" in caplog.messages
+
+
+def test_ingest_goes_on_where_the_fleet_cannot_be_judged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A row that makes no sense ends no driver: the judgement is not exported, which is what the alert waits for."""
+    settings, paths = load(tmp_path, {})
+    engine = open_store(settings, paths)
+    start_driver(engine, "ingest", "main", None)
+    start_driver(engine, "group", "a", None)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE drivers SET heartbeat_at = 'purple' WHERE kind = 'group'"))
+    telling = Telemetry(settings.metrics, paths, "ingest", "main")
+    attached: Any = SimpleNamespace(errors=0)
+    driver = _Driver(settings, _Duty("ingest", "main", engine, CountingStop(), None), telling, attached)
+    ended: Any = SimpleNamespace(isActive=False, exception=lambda: None)
+    assert driver.supervise(lambda: ended, lambda: None, lambda: 0, once=False) == 0
+    telling.close()
+    engine.dispose()
+    assert telling.exposition.snapshot().fleet is None
+    assert any(each.startswith("the fleet is not judged") for each in caplog.messages)
 
 
 def test_d13_a_query_whose_failure_stays_is_no_hot_loop(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 import click
 import pytest
 
+from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +50,7 @@ def test_texts_are_plain_english(package: str) -> None:
 
 def helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
     """Yield the help of a command and of all below it, and of their options."""
+    command = command.command if isinstance(command, LazyCommand) else command
     yield name, command.help or ""
     yield from ((f"{name} {option.opts[0]}", getattr(option, "help", None) or "") for option in command.params)
     for below, each in getattr(command, "commands", {}).items():

@@ -48,7 +48,7 @@ def plan(paths: Paths, environment: str, keys: Sequence[str], subjects: Mapping[
     if unknown := [key for key in wanted if key not in subjects]:
         raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
     if retired := [key for key in wanted if subjects[key].retired]:
-        raise Refused(f"Retired: {join_limited(retired)}. Run `turnout repair restore` first.")
+        raise Refused(f"Retired: {join_limited(retired)}. Run `turnout games restore` first.")
     if bare := [key for key in wanted if not subjects[key].schemas]:
         raise Refused(
             f"No schema is registered for {join_limited(bare)}, so copies cannot be judged. Register one first."
@@ -61,22 +61,33 @@ def plan(paths: Paths, environment: str, keys: Sequence[str], subjects: Mapping[
 
 
 def dedupe_each(
-    paths: Paths, environment: str, schemas: SchemaSet, games: Sequence[Game], *, dry_run: bool
+    paths: Paths,
+    environment: str,
+    schemas: SchemaSet,
+    games: Sequence[Game],
+    *,
+    dry_run: bool,
+    shown: Mapping[str, int] | None = None,
 ) -> tuple[list[Deduped], list[str]]:
-    """Dedupe each of these tables; return what was done, and one sentence for each that could not be."""
+    """Dedupe each of these tables; return what was done, and one sentence for each that could not be.
+
+    `shown` has, by game key, how many second copies were agreed to: a table with another number is left as it is.
+    """
     done, failed = [], []
     for game in games:
         try:
-            done.append(dedupe(paths, environment, schemas, game, dry_run=dry_run))
+            done.append(dedupe(paths, environment, schemas, game, dry_run=dry_run, shown=(shown or {}).get(game.key)))
         except (Refused, Transient, DeltaError, OSError, pa.ArrowException, duckdb.Error) as error:
             reason = first_line(error)
             failed.append(reason if game.key in reason else f"{game.key}: {reason}")
     return done, failed
 
 
-def intent(facts: Mapping[str, Any], actor: str, reason: str) -> Intent:
-    """Return the operation to submit."""
-    return Intent("dedupe", tuple(f"game:{key}" for key in facts), actor, reason, {"games": sorted(facts)}, facts)
+def intent(facts: Mapping[str, Any], actor: str, reason: str, found: Sequence[Deduped] = ()) -> Intent:
+    """Return the operation to submit; of the tables that were found so, only those second copies are removed."""
+    shown = {each.game_key: each.removed for each in found if each.game_key in facts}
+    parameters = {"games": sorted(facts), **({"shown": shown} if shown else {})}
+    return Intent("dedupe", tuple(f"game:{key}" for key in facts), actor, reason, parameters, facts)
 
 
 def announced(facts: Mapping[str, Any]) -> list[str]:
@@ -142,7 +153,7 @@ def _outcome(world: ControlContext, operation: Operation, done: Deduped) -> str:
     key, environment = done.game_key, world.settings.environment
     if done.removed or _repairs(world.paths, environment, key) == operation.preview[key]["repairs"]:
         return sentence(done)
-    since = operation.asked_at * 1000
+    since = operation.requested_at * 1000
     commits = DeltaTable(world.paths.table(GameKey(key))).history()
     notes = [str(each.get("turnout", "")) for each in commits if each["timestamp"] >= since]
     earlier = next((note for note in notes if note.startswith("dedupe: ")), None)
@@ -152,7 +163,8 @@ def _outcome(world: ControlContext, operation: Operation, done: Deduped) -> str:
 def _each(world: ControlContext, operation: Operation, *, dry_run: bool) -> list[Deduped]:
     schemas, known = LocalRegistry(world.engine).snapshot(), known_names(world.engine)
     games = [Game(GameKey(key), known[key]) for key in sorted(operation.preview)]
-    done, failed = dedupe_each(world.paths, world.settings.environment, schemas, games, dry_run=dry_run)
+    shown = None if dry_run else operation.parameters.get("shown")
+    done, failed = dedupe_each(world.paths, world.settings.environment, schemas, games, dry_run=dry_run, shown=shown)
     if failed:
         others = f" The other {len(done)} are done." if done else ""
         raise Refused(f"{join_limited(failed)}{others}")
@@ -164,7 +176,7 @@ KINDS: Final = {
         "dedupe",
         (
             StepDefinition("dedupe", _remove, _WORK_SECONDS, tells=True),
-            StepDefinition("see", _see, _SEEN_SECONDS, verifies=True, tells=True),
+            StepDefinition("verify", _see, _SEEN_SECONDS, verifies=True, tells=True),
         ),
         _facts,
         lambda operation: f"Removed doubled rows: {join_limited(sorted(operation.preview))}.",

@@ -1,12 +1,13 @@
 """Brings operations on, step by step: each step is repeated until it is done, so a killed controller loses nothing.
 
-A step does its work or waits for an effect; both may be done again at any time, by this process or another one.
+A step does its work or waits for an effect; both may be done again at any time, by this process or another one. However
+many wait, a tick takes them in turn, and looks whether they still wait with as many statements as for one of them.
 """
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -16,12 +17,28 @@ from pipeline.control.operations.background_tasks import BackgroundTasks
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
+from pipeline.store.cancellation import end_early
 from pipeline.store.leases import store_time
-from pipeline.store.operations import Operation, Stale, begin_step, change, end_step, hash_of, steps, unattended
+from pipeline.store.operations import (
+    Operation,
+    Stale,
+    Step,
+    begin_step,
+    change,
+    end_step,
+    hash_of,
+    note_waits,
+    steps,
+    unattended,
+    with_journals,
+)
 from pipeline.store.operations import operation as find
 
+T = TypeVar("T")
 _log = logging.getLogger("turnout")
-_MOST: Final = 1_000  # operations brought on in one tick
+_NOW: Final = ""  # among the turns: the number of this tick
+_MAX_LOOKED_AT: Final = 1_000  # operations in one tick; the next one begins with those after them
+_MAX_ADVANCED: Final = 100  # of them, which take statements of their own
 _UNDOABLE: Final = frozenset({"move", "pause", "resume", "start", "stop", "retire", "restore"})
 _ELSEWHERE: Final = {"access": "turnout grants undo"}
 _UNDO_HOURS: Final = 24
@@ -47,6 +64,17 @@ class ControlContext:
     background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)  # what takes longer than a tick may
     seen: dict[str, tuple[float, float | None]] = field(default_factory=dict)
     """The first lag (when, seconds) this process has seen of an operation it waits for: only for estimates."""
+    turns: dict[str, int] = field(default_factory=dict)  # when this process last looked at an open operation, counted
+    shared: dict[Any, Any] | None = None  # what was read for several operations; None: each reads for itself
+
+    def read(self, query: Callable[[Engine], T]) -> T:
+        """Return what a query finds; several operations that are only looked at share one answer."""
+        if self.shared is None:
+            return query(self.engine)
+        if query not in self.shared:
+            self.shared[query] = query(self.engine)
+        found: T = self.shared[query]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +85,7 @@ class StepDefinition:
     act: Callable[[ControlContext, Operation], StepResult]
     seconds: float  # it may wait so long before a person is asked
     verifies: bool = False  # it only looks whether what was done has its effect
+    looks: bool = False  # it changes nothing and reads by `ControlContext.read`
     tells: bool = False  # what it said at its end stands in the outcome
 
 
@@ -119,24 +148,91 @@ def advance(world: ControlContext, kind: OperationDefinition, operation: Operati
 
 
 def tick(world: ControlContext, kinds: Mapping[str, OperationDefinition]) -> int:
-    """Bring all operations on that can go on by themselves; return how many are still open."""
-    still_open = 0
-    for operation in unattended(world.engine, _MOST):
-        kind = kinds.get(operation.kind)
-        try:
-            if kind is None:
-                change(world.engine, operation, "failed", f"This version knows no operation {operation.kind!r}.")
-            else:
-                still_open += advance(world, kind, operation).is_open
-        except Stale:
-            still_open += 1  # another controller has it
-        except SQLAlchemyError as error:
+    """Bring operations on that can go on by themselves, in turn; return how many of those are still open."""
+    still_open = advanced = 0
+    found = with_journals(world.engine, _next_in_turn(world))
+    waiting = _still_waiting(world, kinds, found)
+    for operation, _ in found:
+        if operation.operation_id in waiting:
             still_open += 1
-            _log.warning("operation %s waits for the control store: %s", operation.operation_id[:8], error)
-        except Exception as error:  # noqa: BLE001 - told of with the operation; the others must go on
-            _log.exception("operation %s cannot go on", operation.operation_id[:8])
-            _ask_a_person(world.engine, operation, error)
+        elif advanced < _MAX_ADVANCED:
+            advanced += 1
+            still_open += _advance_one(world, kinds, operation)
+        else:
+            still_open += 1
+            continue  # it stays among those that are looked at next
+        world.turns[operation.operation_id] = world.turns[_NOW]
     return still_open
+
+
+def _next_in_turn(world: ControlContext) -> list[str]:
+    """Return the operations to look at: those first that were never looked at, then those that waited longest."""
+    turns = world.turns
+    there = unattended(world.engine)
+    for gone in turns.keys() - set(there) - {_NOW}:
+        del turns[gone]
+    turns[_NOW] = turns.get(_NOW, 0) + 1
+    return sorted(there, key=lambda each: turns.get(each, 0))[:_MAX_LOOKED_AT]
+
+
+def _still_waiting(
+    world: ControlContext,
+    kinds: Mapping[str, OperationDefinition],
+    found: Sequence[tuple[Operation, Sequence[Step]]],
+) -> set[str]:
+    """Return which operations wait for what they have waited for, and are in their time: nothing is to do for those.
+
+    All share what is read, which may be older than a write of one of them. So only that an operation still waits is
+    believed; one that may go on looks for itself.
+    """
+    looking = []
+    for operation, journal in found:
+        done = {each.name for each in journal if each.state == "done"}
+        kind = kinds.get(operation.kind)
+        step = None if kind is None else next((each for each in kind.steps if each.name not in done), None)
+        running = next((each for each in journal if step and each.name == step.name and each.state == "running"), None)
+        if step is not None and step.looks and running is not None:
+            looking.append((operation, step, running))
+    if not looking:
+        return set()
+    now, together, waiting, notes = store_time(world.engine), replace(world, shared={}), set(), []
+    for operation, step, running in looking:
+        progress = _attempt_look(together, step, operation)
+        if progress is None or progress.state != "waiting" or now - running.started_at > step.seconds:
+            continue
+        waiting.add(operation.operation_id)
+        if progress.said != running.detail:
+            notes.append((operation.operation_id, running.number, progress.said))
+    note_waits(world.engine, notes)
+    return waiting
+
+
+def _attempt_look(world: ControlContext, step: StepDefinition, operation: Operation) -> StepResult | None:
+    try:
+        return step.act(world, operation)
+    except SQLAlchemyError:
+        raise
+    except Exception:  # noqa: BLE001 - whatever is wrong with it is found, and reported, when it looks for itself
+        return None
+
+
+def _advance_one(world: ControlContext, kinds: Mapping[str, OperationDefinition], operation: Operation) -> bool:
+    """Bring one operation on; tell whether it is still open."""
+    kind = kinds.get(operation.kind)
+    try:
+        if kind is None:
+            change(world.engine, operation, "failed", f"This version knows no operation {operation.kind!r}.")
+            return False
+        return advance(world, kind, operation).is_open
+    except Stale:
+        return True  # another controller has it
+    except SQLAlchemyError as error:
+        _log.warning("operation %s waits for the control store: %s", operation.operation_id[:8], error)
+        return True
+    except Exception as error:  # noqa: BLE001 - told of with the operation; the others must go on
+        _log.exception("operation %s cannot go on", operation.operation_id[:8])
+        _ask_a_person(world.engine, operation, error)
+        return False
 
 
 def resume(engine: Engine, operation: Operation, actor: str, reason: str = "") -> Operation:
@@ -162,19 +258,54 @@ def close(engine: Engine, operation: Operation, actor: str, reason: str) -> Oper
     return change(engine, operation, "failed", f"Closed by {actor}: {reason}", by)
 
 
+def cancel(
+    engine: Engine, kinds: Mapping[str, OperationDefinition], operation: Operation, actor: str, reason: str
+) -> Operation:
+    """End an operation before it is done, as its outcome and the audit log tell: what was done stays done.
+
+    Only where nothing was begun, or where it only waits for an effect.
+
+    Raises:
+        Refused: it has ended, waits for a person, does something that must come to its end, or was changed meanwhile.
+    """
+    name = operation.operation_id[:8]
+    if not operation.is_open:
+        raise Refused(
+            f"Operation {name} has ended: it is {operation.state}. `turnout ops undo` takes back what it did."
+        )
+    if operation.state == "needs_human":
+        raise Refused(f"Operation {name} waits for a person: end it with `turnout ops close {name}`.")
+    kind = kinds.get(operation.kind)
+    may_stop = {step.name for step in kind.steps if step.looks or step.verifies} if kind else set()
+
+    def outcome(done: list[str]) -> str:
+        stays = f"What was done stays: {', '.join(done)}" if done else "Nothing was done"
+        back = f"; `turnout ops undo {name}` takes it back" if done and operation.kind in _UNDOABLE else ""
+        return f"Cancelled by {actor}: {reason}. {stays}{back}."
+
+    try:
+        return end_early(engine, operation, may_stop, outcome, _act(operation, actor, "cancel", reason))
+    except Stale:
+        raise Refused(f"Operation {name} was changed while you looked at it. Look again and retry.") from None
+
+
 def require_undoable(engine: Engine, operation: Operation) -> None:
     """Go on only where an operation may be undone.
 
     Raises:
-        Refused: it has not succeeded, or too long ago, or its kind has no inverse.
+        Refused: it has not ended, has done nothing, ended too long ago, or its kind has no inverse.
     """
     name = operation.operation_id[:8]
     if operation.kind in _ELSEWHERE:
         raise Refused(f"Operation {name} is taken back with `{_ELSEWHERE[operation.kind]} {name}`.")
     if operation.kind not in _UNDOABLE:
         raise Refused(f"Operation {name} is a {operation.kind}, which has no inverse.")
-    if operation.state != "succeeded" or operation.ended_at is None:
-        raise Refused(f"Operation {name} is {operation.state}: only one that has succeeded can be undone.")
+    if operation.ended_at is None:
+        raise Refused(f"Operation {name} is {operation.state}: only one that has ended can be undone. Cancel it first.")
+    if operation.state != "succeeded" and not any(
+        each.state == "done" for each in steps(engine, operation.operation_id)
+    ):
+        raise Refused(f"Operation {name} is {operation.state} and has done nothing, so there is nothing to undo.")
     hours = (store_time(engine) - operation.ended_at) / 3600
     if hours > _UNDO_HOURS:
         raise Refused(
@@ -229,7 +360,7 @@ def _wait(
 ) -> Operation:
     """Note what a step waits for; after its time ask a person, who finds the step ended and may let it begin again."""
     journal = {each.number: each for each in steps(world.engine, operation.operation_id)}
-    waited = store_time(world.engine) - journal[number].begun_at
+    waited = store_time(world.engine) - journal[number].started_at
     if waited <= step.seconds:
         end_step(world.engine, operation, number, "running", progress.said)
         return operation

@@ -1,6 +1,7 @@
 """Starts, stops and restarts cluster groups: here it is decided and its effect looked for, the supervisor does it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from pipeline.control.operations.executor import (
@@ -13,6 +14,7 @@ from pipeline.control.operations.executor import (
 from pipeline.control.processes.backends import reference_of
 from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.errors import Refused
+from pipeline.health.liveness import RUNS
 from pipeline.store.groups import (
     Group,
     active_drivers,
@@ -76,7 +78,7 @@ def rendered(kind: str, facts: Mapping[str, Any], games: Mapping[str, int]) -> l
 
 
 def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
-    return plan(operation.kind, operation.parameters["groups"], read_groups(world.engine))
+    return plan(operation.kind, operation.parameters["groups"], world.read(read_groups))
 
 
 def _decide(world: ControlContext, operation: Operation) -> StepResult:
@@ -102,12 +104,12 @@ def _end(world: ControlContext, operation: Operation) -> StepResult:
 
 def _end_old(world: ControlContext, operation: Operation) -> list[str]:
     """Ask old drivers to end; return their groups. One that nobody has started here can be asked once it is found."""
-    runs, drivers = open_runs(world.engine), active_drivers(world.engine)
+    runs, drivers = world.read(open_runs), world.read(active_drivers)
     old = []
     for name in operation.preview:
         run, driver = runs.get(name), drivers.get(name)
-        holder = driver.process if driver is not None and driver.since <= operation.asked_at else None
-        is_old = run is not None and run.begun_at <= operation.asked_at
+        holder = driver.process if driver is not None and driver.since <= operation.requested_at else None
+        is_old = run is not None and run.started_at <= operation.requested_at
         if is_old or holder is not None:
             old.append(name)
         if run is not None and (is_old or (holder is not None and run.reference == reference_of(holder))):
@@ -116,10 +118,10 @@ def _end_old(world: ControlContext, operation: Operation) -> list[str]:
 
 
 def _see_stopped(world: ControlContext, operation: Operation) -> StepResult:
-    there = read_groups(world.engine)
+    there = world.read(read_groups)
     # Where somebody wished otherwise since, the last request wins.
     names = {name for name in operation.preview if name in there and there[name].desired == "stopped"}
-    left = sorted(names & (open_runs(world.engine).keys() | active_drivers(world.engine).keys()))
+    left = sorted(names & (world.read(open_runs).keys() | world.read(active_drivers).keys()))
     if left:
         return StepResult("waiting", f"Still to end: {join_limited(left)}.")
     others = sorted(set(operation.preview) - names)
@@ -130,15 +132,15 @@ def _see_stopped(world: ControlContext, operation: Operation) -> StepResult:
 def _see_running(world: ControlContext, operation: Operation) -> StepResult:
     if operation.kind == "restart":
         _end_old(world, operation)  # one whose lease had run out may have come back
-    drivers, there, runs = active_drivers(world.engine), read_groups(world.engine), open_runs(world.engine)
+    drivers, there, runs = world.read(active_drivers), world.read(read_groups), world.read(open_runs)
     left = []
     for name in operation.preview:
         if name not in there or there[name].desired == "stopped":
             continue  # somebody wished otherwise since: the last request wins
         driver = drivers.get(name)
         # A start may find a driver that nobody has asked to end yet: it goes on, and no new one comes.
-        goes_on = operation.kind == "start" and name in runs and runs[name].stop_asked_at is None
-        if driver is None or driver.state != "running" or not (goes_on or driver.since > operation.asked_at):
+        goes_on = operation.kind == "start" and name in runs and runs[name].stop_requested_at is None
+        if driver is None or driver.state not in RUNS or not (goes_on or driver.since > operation.requested_at):
             left.append(name)
     if left:
         return StepResult("waiting", f"No new driver reports that it runs yet: {join_limited(left)}.")
@@ -150,14 +152,20 @@ def _done(operation: Operation) -> str:
     return f"{said[operation.kind]}: {join_limited(operation.parameters['groups'])}."
 
 
-_RUNS = StepDefinition("see", _see_running, _RUNS_SECONDS, verifies=True)
+_RUNS: Final = StepDefinition("verify", _see_running, _RUNS_SECONDS, verifies=True, looks=True)
+_RUNS_ANEW: Final = replace(_RUNS, looks=False)  # it asks old drivers to end that have come back
 KINDS: Final = {
     "start": OperationDefinition("start", (StepDefinition("decide", _decide, 30.0), _RUNS), _facts, _done),
     "stop": OperationDefinition(
         "stop",
-        (StepDefinition("decide", _decide, 30.0), StepDefinition("see", _see_stopped, _STOPPED_SECONDS, verifies=True)),
+        (
+            StepDefinition("decide", _decide, 30.0),
+            StepDefinition("verify", _see_stopped, _STOPPED_SECONDS, verifies=True, looks=True),
+        ),
         _facts,
         _done,
     ),
-    "restart": OperationDefinition("restart", (StepDefinition("end", _end, _STOPPED_SECONDS), _RUNS), _facts, _done),
+    "restart": OperationDefinition(
+        "restart", (StepDefinition("end", _end, _STOPPED_SECONDS), _RUNS_ANEW), _facts, _done
+    ),
 }

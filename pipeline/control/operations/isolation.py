@@ -59,7 +59,7 @@ def intent(
     parameters = {"assignments": dict.fromkeys(games, target), "like": source.name, "group": target}
     reason = (
         f"Group {source.name} died {_DEATHS} times within {_WITHIN_SECONDS / 60:.0f} minutes with these games in hand; "
-        f"the last time: {ended[0].said}"
+        f"the last time: {ended[0].exit_message}"
     )
     return Intent(
         "isolate", targets, CONTROLLER, reason, parameters, preview, idempotency_key=f"isolate-run-{ended[0].run_id}"
@@ -73,7 +73,7 @@ def _make(world: ControlContext, operation: Operation) -> StepResult:
     if name not in there:
         source = there[like]
         made = Group(name, source.backend, "drained", None, source.priority, source.spark_master)
-        create(world.engine, made, CONTROLLER, operation.reason, world.settings.placement.most_games)
+        create(world.engine, made, CONTROLLER, operation.reason, world.settings.placement.max_games_per_group)
     return StepResult("done", f"Group {name} is there; the controller starts its driver.")
 
 
@@ -89,7 +89,7 @@ KIND: Final = OperationDefinition(
 
 def _in_hand(run: Run) -> list[str]:
     try:
-        found = json.loads(run.in_hand or "[]")
+        found = json.loads(run.active_games or "[]")
     except ValueError:
         return []  # a row edited by hand
     return found if isinstance(found, list) else []

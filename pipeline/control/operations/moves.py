@@ -19,6 +19,7 @@ from pipeline.control.operations.executor import (
 from pipeline.control.placement.planner import catch_up_seconds, full, most_room
 from pipeline.errors import Refused
 from pipeline.health.lag import seconds_left
+from pipeline.health.liveness import silence
 from pipeline.settings import Demux
 from pipeline.store.assignments import (
     GameAssignment,
@@ -29,7 +30,6 @@ from pipeline.store.assignments import (
     reassign,
     require_carried,
 )
-from pipeline.store.fleet import silence
 from pipeline.store.operations import Intent, Operation, lock_operation
 from pipeline.store.placing import GroupLoad, Loads
 
@@ -152,7 +152,7 @@ def rendered(
 def _crowded(loads: Loads, after: GroupLoad, coming: Sequence[str]) -> str:
     by_key = loads.by_key()
     if after.games > loads.most_games:
-        why = f"it would carry {after.games} games, and placement.most_games is {loads.most_games}"
+        why = f"it would carry {after.games} games, and placement.max_games_per_group is {loads.most_games}"
     else:
         cores = sum(by_key[key].cores for key in coming if key in by_key)
         why = f"they take {cores:.3g} cores, and it has {full(loads.groups[after.name])}"
@@ -161,7 +161,7 @@ def _crowded(loads: Loads, after: GroupLoad, coming: Sequence[str]) -> str:
 
 
 def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
-    there, groups = read_assignments(world.engine), read_group_drivers(world.engine)
+    there, groups = world.read(read_assignments), world.read(read_group_drivers)
     assignments = operation.parameters["assignments"]
     wanted = operation.parameters.get("desired", {})
     for name, (was, then) in wanted.items():
@@ -172,6 +172,8 @@ def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
         if then != "running" and new:
             raise Refused(f"group {name} has got {len(new)} more since you looked: {join_limited(new)}. Ask again.")
     for name in sorted(set(assignments.values()) - wanted.keys()):
+        if name not in groups and operation.kind == "move":  # `isolate` makes its group itself
+            raise Refused(f"there is no group {name} any more.")
         if name in groups and groups[name].desired != "running":
             raise Refused(f"group {name} takes no games: it is {groups[name].desired}.")
     facts = {}
@@ -202,7 +204,7 @@ def release(world: ControlContext, operation: Operation) -> StepResult:
     """
     if not world.settings.store.leases:
         return StepResult("done", "Leases are off: nobody is asked to let go.")
-    there = read_assignments(world.engine)
+    there = world.read(read_assignments)
     held = [
         key
         for key, (source, *_, epoch) in operation.preview.items()
@@ -220,7 +222,7 @@ def release(world: ControlContext, operation: Operation) -> StepResult:
 
 
 def _take(world: ControlContext, operation: Operation) -> StepResult:
-    there = read_assignments(world.engine)
+    there = world.read(read_assignments)
     missing = [
         key for key, (_, group, epoch) in operation.preview.items() if not _is_taken(there[key], group, epoch, world)
     ]
@@ -240,13 +242,13 @@ def _is_taken(seat: GameAssignment, group: str, epoch: int, world: ControlContex
 
 def _see(world: ControlContext, operation: Operation) -> StepResult:
     """Look whether the new drivers tell of the games, and each runs, catches up or has nothing to do."""
-    there = read_assignments(world.engine)
+    there = world.read(read_assignments)
     unseen = []
     for key, (_, group, epoch) in operation.preview.items():
         seat = there[key]
         if seat.epoch > epoch + 1:
             continue
-        told = seat.told_group == group and (seat.told_at or 0.0) > operation.asked_at
+        told = seat.told_group == group and (seat.told_at or 0.0) > operation.requested_at
         settled = seat.lane in {"RUN", "PAUSED", "QUARANTINED"} or (seat.cursor_seq or 0) >= seat.last_seq
         if not told or not settled:
             unseen.append(key)
@@ -312,9 +314,9 @@ MOVE: Final = OperationDefinition(
     "move",
     (
         StepDefinition("assign", _assign, 30.0),
-        StepDefinition("release", release, _RELEASE_SECONDS),
-        StepDefinition("take", _take, _TAKE_SECONDS),
-        StepDefinition("see", _see, _SEEN_SECONDS, verifies=True),
+        StepDefinition("release", release, _RELEASE_SECONDS, looks=True),
+        StepDefinition("acquire", _take, _TAKE_SECONDS, looks=True),
+        StepDefinition("verify", _see, _SEEN_SECONDS, verifies=True, looks=True),
     ),
     _facts,
     _done,

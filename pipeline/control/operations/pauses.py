@@ -54,9 +54,9 @@ def rendered(kind: str, facts: Mapping[str, Any], there: Mapping[str, GameAssign
 def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
     keys = operation.parameters["games"]
     if operation.kind == "retry":
-        plan("retry", keys, read_assignments(world.engine), {})
+        plan("retry", keys, world.read(read_assignments), {})
         return dict.fromkeys(keys, "stopped")
-    return plan(operation.kind, keys, read_assignments(world.engine), decided(world.engine))
+    return plan(operation.kind, keys, world.read(read_assignments), world.read(decided))
 
 
 def _decide(world: ControlContext, operation: Operation) -> StepResult:
@@ -72,7 +72,7 @@ def _decide(world: ControlContext, operation: Operation) -> StepResult:
 
 
 def _see(world: ControlContext, operation: Operation) -> StepResult:
-    there = read_assignments(world.engine)
+    there = world.read(read_assignments)
     unseen = [key for key in operation.parameters["games"] if not _is_told(operation, there[key])]
     if unseen:
         return StepResult("waiting", f"No driver has reported {len(unseen)} yet: {join_limited(unseen)}.")
@@ -80,7 +80,7 @@ def _see(world: ControlContext, operation: Operation) -> StepResult:
 
 
 def _is_told(operation: Operation, seat: GameAssignment) -> bool:
-    if (seat.told_at or 0.0) <= operation.asked_at or seat.told_group != seat.group:
+    if (seat.told_at or 0.0) <= operation.requested_at or seat.told_group != seat.group:
         return False
     if operation.kind == "pause":
         return seat.lane == "PAUSED"
@@ -92,7 +92,10 @@ def _done(said: str, operation: Operation) -> str:
 
 
 def _kind(name: str, said: str) -> OperationDefinition:
-    steps = (StepDefinition("decide", _decide, 30.0), StepDefinition("see", _see, _SEEN_SECONDS, verifies=True))
+    steps = (
+        StepDefinition("decide", _decide, 30.0),
+        StepDefinition("verify", _see, _SEEN_SECONDS, verifies=True, looks=True),
+    )
     return OperationDefinition(name, steps, _facts, partial(_done, said))
 
 

@@ -6,7 +6,6 @@ controller that was killed, and even two at once, do no harm.
 
 import os
 import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,6 +29,7 @@ from pipeline.delta import generation
 from pipeline.delta.quarantine import REASONS
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
+from pipeline.health.liveness import silence
 from pipeline.names import GameKey, plain, stream_app_id
 from pipeline.repair import stale_quarantine
 from pipeline.repair.game import Game, known_names, unreadable
@@ -39,8 +39,8 @@ from pipeline.repair.replay import KILLS_WORKER, Replayed, replay_all
 from pipeline.repair.report import render_rebuilt
 from pipeline.settings import Paths
 from pipeline.store.assignments import GameAssignment, read_assignments, read_group_drivers
-from pipeline.store.fleet import silence
 from pipeline.store.games import record_generation, registered_keys, retired_games
+from pipeline.store.leases import store_time
 from pipeline.store.operations import Intent, Operation, begin_step, end_step, steps
 from pipeline.store.stream_control import StreamControl, ask_retry, decided
 
@@ -92,7 +92,7 @@ def plan(kind: str, keys: Sequence[str], subjects: Mapping[str, Subject]) -> dic
     if unknown:
         raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
     if retired := [key for key in wanted if subjects[key].retired]:
-        raise Refused(f"Retired: {join_limited(retired)}. Run `turnout repair restore` first.")
+        raise Refused(f"Retired: {join_limited(retired)}. Run `turnout games restore` first.")
     if bare := [key for key in wanted if not subjects[key].schemas]:
         raise Refused(
             f"No schema is registered for {join_limited(bare)}: all its rows would be refused. Register one first."
@@ -304,11 +304,11 @@ def _see_rebuilt(world: ControlContext, operation: Operation) -> StepResult:
     journal = steps(world.engine, operation.operation_id)
     switched = max(each.ended_at or 0.0 for each in journal if each.name == "rebuild")
     there, groups, decisions = read_assignments(world.engine), read_group_drivers(world.engine), decided(world.engine)
-    waiting, alone, parked = [], [], []
+    waiting, alone, parked, now = [], [], [], store_time(world.engine)
     for key in operation.preview:
         seat = there.get(key)
         group = groups.get(seat.group or "") if seat is not None else None
-        if seat is None or group is None or silence(group.state, group.heartbeat_at, time.time()) is not None:
+        if seat is None or group is None or silence(group.state, group.heartbeat_at, now) is not None:
             alone.append(key)  # its table has been seen: the work ended with a look at it
         elif seat.told_group != seat.group or (seat.told_at or 0.0) <= switched:
             waiting.append(key)
@@ -342,7 +342,7 @@ KINDS: Final = {
         "replay",
         (
             StepDefinition("replay", _replay, _WORK_SECONDS, tells=True),
-            StepDefinition("see", _see_replayed, _SEEN_SECONDS, verifies=True, tells=True),
+            StepDefinition("verify", _see_replayed, _SEEN_SECONDS, verifies=True, tells=True),
         ),
         _facts,
         partial(_done, "Replayed"),
@@ -351,7 +351,7 @@ KINDS: Final = {
         "rebuild",
         (
             StepDefinition("rebuild", _rebuild, _WORK_SECONDS, tells=True),
-            StepDefinition("see", _see_rebuilt, _SEEN_SECONDS, verifies=True, tells=True),
+            StepDefinition("verify", _see_rebuilt, _SEEN_SECONDS, verifies=True, tells=True),
         ),
         _facts,
         partial(_done, "Rebuilt"),

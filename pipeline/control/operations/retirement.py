@@ -61,7 +61,7 @@ def rendered(kind: str, facts: Mapping[str, Any], there: Mapping[str, GameAssign
 
 
 def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
-    return plan(operation.kind, operation.parameters["games"], read_assignments(world.engine))
+    return plan(operation.kind, operation.parameters["games"], world.read(read_assignments))
 
 
 def _retire(world: ControlContext, operation: Operation) -> StepResult:
@@ -71,7 +71,7 @@ def _retire(world: ControlContext, operation: Operation) -> StepResult:
 def _restore(world: ControlContext, operation: Operation) -> StepResult:
     progress = _change(world, operation, "restored")
     if progress.state == "done":
-        assign_waiting(world.engine, world.settings.placement.most_games)
+        assign_waiting(world.engine, world.settings.placement.max_games_per_group)
     return progress
 
 
@@ -88,10 +88,10 @@ def _change(world: ControlContext, operation: Operation, said: str) -> StepResul
 
 def _see(world: ControlContext, operation: Operation) -> StepResult:
     """Look whether a driver tells of each, and each runs, has caught up or is not to run."""
-    there = read_assignments(world.engine)
+    there = world.read(read_assignments)
     homeless = [key for key in operation.preview if there[key].group is None and there[key].retired_at is None]
     if homeless:
-        assign_waiting(world.engine, world.settings.placement.most_games)
+        assign_waiting(world.engine, world.settings.placement.max_games_per_group)
         return StepResult("waiting", f"There is no group yet for {len(homeless)}: {join_limited(homeless)}.")
     unseen = [key for key in operation.preview if not _is_back(there[key], operation)]
     if unseen:
@@ -102,7 +102,7 @@ def _see(world: ControlContext, operation: Operation) -> StepResult:
 def _is_back(seat: GameAssignment, operation: Operation) -> bool:
     if seat.retired_at is not None:
         return True  # somebody has retired it again since: the last request wins
-    told = seat.told_group == seat.group and (seat.told_at or 0.0) > operation.asked_at
+    told = seat.told_group == seat.group and (seat.told_at or 0.0) > operation.requested_at
     return told and (seat.lane in {"RUN", "PAUSED", "QUARANTINED"} or (seat.cursor_seq or 0) >= seat.last_seq)
 
 
@@ -113,13 +113,16 @@ def _done(said: str, operation: Operation) -> str:
 KINDS: Final = {
     "retire": OperationDefinition(
         "retire",
-        (StepDefinition("retire", _retire, 30.0), StepDefinition("release", release, _RELEASE_SECONDS, verifies=True)),
+        (
+            StepDefinition("retire", _retire, 30.0),
+            StepDefinition("release", release, _RELEASE_SECONDS, verifies=True, looks=True),
+        ),
         _facts,
         partial(_done, "Retired"),
     ),
     "restore": OperationDefinition(
         "restore",
-        (StepDefinition("restore", _restore, 30.0), StepDefinition("see", _see, _SEEN_SECONDS, verifies=True)),
+        (StepDefinition("restore", _restore, 30.0), StepDefinition("verify", _see, _SEEN_SECONDS, verifies=True)),
         _facts,
         partial(_done, "Restored"),
     ),

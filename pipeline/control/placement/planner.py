@@ -7,7 +7,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from pipeline.store.placing import GameLoad, GroupLoad, Loads, choose
+from pipeline.control.placement import evening
+from pipeline.store.placing import GameLoad, GroupLoad, Loads, choose, placed_sooner
 
 CATCHUP_ROWS_PER_SECOND: Final = 46_000.0
 """The slower of two large chunks in `bench/results/outage-300x8000.json`: 2.97 million rows in 64.1 s on two cores."""
@@ -20,7 +21,6 @@ MOST_EVENED: Final = 10
 
 _WhyNot: TypeAlias = Callable[[GameLoad], str | None]
 _LEAVES_FIRST: Final = ("low", "normal", "high")
-_WORTH: Final = 0.01  # of a share: what a move does not bring down by so much is not worth a catch-up
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,17 @@ def place(loads: Loads) -> Placed:
     return board.placed([*_homeless(board, board.why_not), *_crowded(board)])
 
 
-def leaving(loads: Loads, group: str) -> Placed:
-    """Place all games of one group elsewhere, as `place` would if it were drained; nobody else moves."""
+def leaving(loads: Loads, group: str, staying: Container[str] = ()) -> Placed:
+    """Place the games of one group elsewhere, but for those in `staying`, as `place` would if it were drained.
+
+    Nobody else moves.
+    """
     drained = replace(loads.groups[group], desired="drained")
     board = _Board(replace(loads, groups={**loads.groups, group: drained}))
 
     def why_not(game: GameLoad) -> str | None:
-        return board.why_not(game) if board.at[game.game_key] == group else None
+        is_leaving = board.at[game.game_key] == group and game.game_key not in staying
+        return board.why_not(game) if is_leaving else None
 
     _homed(board, why_not)
     return board.placed(_homeless(board, why_not))
@@ -103,11 +107,13 @@ def even_out(loads: Loads, most: int = MOST_EVENED, fixed: Container[str] = ()) 
     """
     board = _Board(loads)
     part = {name: each for name, each in board.rooms.items() if each.desired == "running" and each.alive}
+    leavers = evening.Leavers(sorted((each for each in loads.games if each.game_key not in fixed), key=_leaves_sooner))
     for _ in range(most):
-        found = _best(board, part, fixed)
+        found = evening.best(part, leavers, loads.most_games)
         if found is None:
             break
         game, target = found
+        leavers.remove(game)
         source = part[str(game.group)]
         part[source.name] = source.plus(-game.cores, -1)
         part[target.name] = target.plus(game.cores)
@@ -232,7 +238,7 @@ def _round(board: _Board) -> int:
 def _homed(board: _Board, why_not: _WhyNot) -> int:
     found = 0
     waiting = [(each, why) for each in board.loads.games if (why := why_not(each)) is not None]
-    for game, why in sorted(waiting, key=lambda each: _placed_sooner(each[0])):
+    for game, why in sorted(waiting, key=lambda each: placed_sooner(each[0])):
         found += _moved(board, game, why, moves=board.at[game.game_key] is not None)
     return found
 
@@ -304,34 +310,8 @@ def _nowhere(board: _Board, game: GameLoad, why: str) -> str:
     return f"{why}; it {stays}, because its {game.cores:.3g} cores fit nowhere: {there}."
 
 
-def _best(board: _Board, part: Mapping[str, GroupLoad], fixed: Container[str]) -> tuple[GameLoad, GroupLoad] | None:
-    """Return the move out of the fullest group that brings the highest share down most, then the sum of squares."""
-    if not part:
-        return None
-    source = min(part.values(), key=lambda each: (-each.share, each.name))
-    squares = sum(each.share**2 for each in part.values())
-    best, found = (round(source.share, 9), round(squares, 9)), None
-    games = [each for each in board.of(source.name) if each.group == source.name and each.game_key not in fixed]
-    for target in sorted(part.values(), key=lambda each: each.name):
-        others = [each.share for each in part.values() if each.name not in {source.name, target.name}]
-        highest, rest = max(others, default=0.0), squares - source.share**2 - target.share**2
-        for game in games if target.name != source.name else ():
-            left, taken = source.share_with(-game.cores), target.share_with(game.cores)
-            if taken > source.share - _WORTH or source.priority == game.load.priority != target.priority:
-                continue
-            after = round(max(highest, left, taken), 9), round(rest + left**2 + taken**2, 9)
-            if after < best and target.has_room(game.cores, board.loads.most_games):
-                best, found = after, (game, target)
-    return found
-
-
 def _leaves_sooner(game: GameLoad) -> tuple[int, float, float, str]:
     """Order by priority, low first, then by what a move costs: the catch-up, unknown last."""
     seconds = catch_up_seconds(game, 1.0)
     unknown = float("inf")
     return _LEAVES_FIRST.index(game.load.priority), unknown if seconds is None else seconds, game.cores, game.game_key
-
-
-def _placed_sooner(game: GameLoad) -> tuple[int, float, str]:
-    """Order by priority, high first, then large games, which find room only while there is much."""
-    return -_LEAVES_FIRST.index(game.load.priority), -game.cores, game.game_key

@@ -10,12 +10,14 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from pipeline import private_files
-from pipeline.errors import Transient
+from pipeline.errors import Refused, Transient
 from pipeline.store.groups import Group
 from pipeline.store.leases import Process
+
+_MAX_PID: Final = 1 << 31
 
 
 class Backend(Protocol):
@@ -32,10 +34,18 @@ class Backend(Protocol):
         """Tell whether a run has not ended; None where that cannot be known from here."""
 
     def stop(self, reference: str) -> None:
-        """Ask a run to end in order; does nothing where it has."""
+        """Ask a run to end in order; does nothing where it has.
+
+        Raises:
+            Refused: we may not.
+        """
 
     def kill(self, reference: str) -> None:
-        """End a run without asking; does nothing where it has ended."""
+        """End a run without asking; does nothing where it has ended.
+
+        Raises:
+            Refused: we may not.
+        """
 
     def ending(self, reference: str) -> str:
         """Say how a run has ended, as far as anybody can know."""
@@ -87,7 +97,10 @@ class Local:
         code = None if child is None else child.poll()
         if code is None:
             return "it has ended; how is known only to the controller that started it"
-        return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+        if code >= 0:
+            return f"exit code {code}"
+        known = {each.value: each.name for each in signal.Signals}  # not those between SIGRTMIN and SIGRTMAX
+        return f"killed by {known.get(-code, f'signal {-code}')}"
 
     def _signal(self, reference: str, number: signal.Signals) -> None:
         process = process_of(reference)
@@ -100,6 +113,11 @@ class Local:
                 os.kill(process.pid, number)
         except ProcessLookupError:
             return  # it has ended just now
+        except PermissionError:
+            raise Refused(
+                f"its process {process.pid} belongs to another user, so it cannot be sent {number.name}. End it as "
+                "that user, or run the controller as that user."
+            ) from None
 
 
 def reference_of(process: Process) -> str:
@@ -110,6 +128,9 @@ def reference_of(process: Process) -> str:
 def process_of(reference: str) -> Process | None:
     """Return the process a reference is of, None where it makes no sense."""
     try:
-        return Process(**json.loads(reference))
-    except (ValueError, TypeError):
+        found = Process(**json.loads(reference))
+    except (ValueError, TypeError, RecursionError):
         return None  # a row edited by hand
+    # A pid of 0 or less would be a signal to many processes, ourselves among them.
+    is_possible = isinstance(found.pid, int) and 0 < found.pid < _MAX_PID
+    return found if is_possible and isinstance(found.started, (int, type(None))) else None

@@ -1,10 +1,9 @@
-"""Relieves dead groups: the controller itself asks, once, for the move of their games to where they fit.
+"""Evacuates dead groups: the controller itself asks, once for each game, for moves to where the games fit.
 
 Called after each look of the supervisor. A full group is told of and left alone, see docs/decisions/0011.
 """
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -18,19 +17,21 @@ from pipeline.control.processes.backends import process_of
 from pipeline.control.roles import CONTROLLER
 from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.errors import Refused
+from pipeline.health.liveness import RUNS, Driver
 from pipeline.settings import Placement
 from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
-from pipeline.store.fleet import Driver, group_drivers
+from pipeline.store.fleet import group_drivers
 from pipeline.store.groups import last_lived
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import Intent, ask, asked_under
-from pipeline.store.placing import Loads
+from pipeline.store.operations import Intent, Operation, ask, asked_under, open_by_target
+from pipeline.store.placing import GroupLoad, Loads
 
 _log = logging.getLogger("turnout")
 _TRIES: Final = 3  # starts that must have come to nothing
 _LIVED_SECONDS: Final = 120.0  # a run that lived so long was no failed start
 _WATCHED_SECONDS: Final = 60.0  # so long nobody is judged after the store was away: drivers must beat again first
 _GAP_SECONDS: Final = 30.0  # between two looks, after which watching begins anew
+_MAX_MOVES: Final = 20  # of one dead group: its games may come free of other operations one after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,14 @@ class Dead:
     """A group that no driver carries and that the controller cannot start."""
 
     group: str
-    since: float  # when a driver of it was last known to live, Unix seconds by the clock of who knew
+    since: float  # when a driver of it was last known to live, Unix seconds by the store's clock
     why: str  # what is the matter, for a sentence
 
     @property
-    def key(self) -> str:
-        """What its relief is asked for under, once for each time that it dies."""
-        return f"relieve-{self.group}-{self.since:.0f}"
+    def keys(self) -> list[str]:
+        """What its moves are asked for under, in their order; others each time that it dies."""
+        key = f"relieve-{self.group}-{self.since:.0f}"
+        return [key, *(f"{key}/{number}" for number in range(2, _MAX_MOVES + 1))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,19 @@ class Relief:
 
     group: str
     intent: Intent | None  # None: there is nothing to ask for, any more or yet
-    alarm: str | None  # what a person should know; None: all of its games go
+    alarms: tuple[str, ...] = ()  # what a person should know; none where all of its games go
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the relief of dead groups depends on, at one moment."""
+
+    asked: Mapping[str, Operation]  # what was asked for since they died, by key
+    taken: Mapping[str, Operation]  # the open operations, by target
+    assignments: Mapping[str, GameAssignment]
+    groups: Mapping[str, GroupDriver]
+    loads: Loads
+    clock: float  # of this machine, Unix seconds
 
 
 def dead(
@@ -61,69 +75,43 @@ def dead(
     drivers: Mapping[str, Driver],
     lived: Mapping[str, float],
     now: float,
-    clock: float,
     minutes: float,
 ) -> list[Dead]:
     """Return the groups that shall run, have had no driver for so many minutes, and cannot be started from here.
 
-    None where more than half of the groups are down, since they share a cause then. `lived` is what `last_lived` tells,
-    `now` the time of the store, `clock` that of this machine, by which drivers beat; Unix seconds.
+    None where more than half of the groups are down, since they share a cause then. `lived` is what `last_lived`
+    returns, `now` the store's time, by which drivers beat; Unix seconds.
     """
     shall = [seen for seen in groups if seen.group.desired != "stopped"]
-    down = [seen for seen in shall if _is_down(seen, drivers.get(seen.group.name), clock)]
+    down = [seen for seen in shall if _is_down(seen, drivers.get(seen.group.name), now)]
     if 2 * len(down) > len(shall):
         return []
     found = []
     for seen in down:
         name = seen.group.name
-        if seen.group.desired != "running" or seen.group.defect is not None:
+        if seen.group.desired != "running" or seen.defect is not None:
             continue
         if seen.group.backend == "none":
-            each = _left_alone(name, drivers[name], clock, minutes)
+            each = _left_alone(name, drivers[name], now, minutes)
         else:
             each = _unstartable(seen, drivers.get(name), lived.get(name), now, minutes)
         found += [each] if each is not None else []
     return found
 
 
-def plan(
-    found: Sequence[Dead],
-    asked: Mapping[str, bool],
-    there: Mapping[str, GameAssignment],
-    groups: Mapping[str, GroupDriver],
-    loads: Loads,
-    clock: float,
-) -> list[Relief]:
-    """Return what is done for dead groups; `asked` has the keys that were asked under, and whether that is still open.
+def plan(found: Sequence[Dead], facts: Facts) -> list[Relief]:
+    """Return what is done for dead groups: of each go as many games as fit elsewhere and belong to no other operation.
 
-    Of each as many games go as fit elsewhere. Where all do, it is the drain that a person would ask for.
+    Where all games go, it is the drain that a person would ask for. A game that waits for another operation goes
+    as soon as that has ended; one that was moved once, and is back, stays.
     """
     made = []
     for each in found:
-        mine = [game.game_key for game in loads.games if game.group == each.group]
-        if not mine or asked.get(each.key):
-            continue
-        said = f"group {each.group} is dead: {each.why}"
-        if each.key in asked:
-            hint = f"Run `turnout groups drain {each.group}` where others have room, or start it"
-            made.append(
-                Relief(each.group, None, f"{said}. {len(mine)} games are still in it: {join_limited(mine)}. {hint}.")
-            )
-            continue
-        placed = leaving(loads, each.group)
-        alarm = None
-        if placed.unplaced:
-            left = [game.game.game_key for game in placed.unplaced]
-            room = most_room(placed.after, each.group)
-            alarm = f"{said}. {len(left)} of its {len(mine)} games fit nowhere and stay: {join_limited(left)}; {room}."
-        intent = None
-        if placed.wanted:
-            desired = {} if placed.unplaced else {each.group: ("running", "drained")}
-            planned = replace(moves.plan(placed.wanted, there, groups, clock, loads), desired=desired)
-            reason = f"{said[0].upper()}{said[1:]}."
-            intent = replace(planned.intent(CONTROLLER, reason), idempotency_key=each.key)
-            loads = replace(loads, groups=placed.after)  # who is relieved next finds what room is left then
-        made.append(Relief(each.group, intent, alarm))
+        relief = _relief(each, facts)
+        if relief.intent is not None:  # who is relieved next finds what room is left then
+            rooms = _left_room(facts.loads, relief.intent.parameters["assignments"])
+            facts = replace(facts, loads=replace(facts.loads, groups=rooms))
+        made += [relief] if relief.intent is not None or relief.alarms else []
     return made
 
 
@@ -133,10 +121,9 @@ class Evacuator:
 
     engine: Engine
     placement: Placement
-    alarm: str | None = None  # what keeps games in dead groups
+    alarms: tuple[str, ...] = ()  # what keeps games in dead groups
     _watched_since: float = 0.0
     _looked_at: float = float("-inf")
-    _told: str | None = None
 
     def tick(self, groups: Sequence[GroupObservation], failure: str | None, now: float) -> None:
         """Ask for what is to be done now: `groups` were seen at `now` by the store, `failure` is a mass failure."""
@@ -145,24 +132,28 @@ class Evacuator:
         self._looked_at = now
         watched = now - self._watched_since >= _WATCHED_SECONDS
         is_quiet = all(_has_process(seen) for seen in groups if seen.group.desired == "running")
-        if not self.placement.drain_dead_minutes or failure is not None or not watched or is_quiet:
-            self._tell([])
+        if not self.placement.evacuate_after_minutes or failure is not None or not watched or is_quiet:
+            self.alarms = ()
             return
-        clock = time.time()
         lived = last_lived(self.engine, _LIVED_SECONDS)
-        minutes = self.placement.drain_dead_minutes
-        found = dead(groups, group_drivers(self.engine), lived, now, clock, minutes)
-        self._tell(self._relieved(found, clock) if found else [])
+        minutes = self.placement.evacuate_after_minutes
+        found = dead(groups, group_drivers(self.engine), lived, now, minutes)
+        self.alarms = tuple(self._relieved(found, now)) if found else ()
 
-    def _relieved(self, found: Sequence[Dead], clock: float) -> list[str]:
+    def _relieved(self, found: Sequence[Dead], now: float) -> list[str]:
         """Ask for the relief of dead groups; return what a person should know."""
-        done = asked_under(self.engine, [each.key for each in found])
-        asked = {key: operation.is_open for key, operation in done.items()}
-        loads = read_loads(self.engine, clock, self.placement.most_games)
-        alarms = []
-        for each in plan(found, asked, read_assignments(self.engine), read_group_drivers(self.engine), loads, clock):
+        asked = asked_under(self.engine, [key for each in found for key in each.keys])
+        loads = read_loads(self.engine, now, self.placement.max_games_per_group)
+        names = {each.group for each in found}
+        targets = [f"group:{name}" for name in names]
+        targets += [f"game:{game.game_key}" for game in loads.games if game.group in names]
+        taken = open_by_target(self.engine, targets)
+        there, groups = read_assignments(self.engine), read_group_drivers(self.engine)
+        alarms: list[str] = []
+        for each in plan(found, Facts(asked, taken, there, groups, loads, now)):
+            alarms += each.alarms
             waits = None if each.intent is None else self._ask(each.group, each.intent)
-            alarms += [said for said in (each.alarm, waits) if said is not None]
+            alarms += [waits] if waits is not None else []
         return alarms
 
     def _ask(self, group: str, intent: Intent) -> str | None:
@@ -170,37 +161,122 @@ class Evacuator:
         try:
             operation = ask(self.engine, intent)
         except Refused as refused:  # such as a game that belongs to another operation now: the next look asks again
-            return f"group {group} waits for its relief: {refused}"
+            return _postponed(group, refused)
         _log.warning("operation %s: %s", operation.operation_id[:8], intent.reason)
         return None
 
-    def _tell(self, alarms: Sequence[str]) -> None:
-        """Keep what alarms, and log it where it is new."""
-        self.alarm = " ".join(alarms) or None
-        if self.alarm is not None and self._told is None:
-            _log.error("%s", self.alarm)
-        self._told = self.alarm
+
+@dataclass(frozen=True, slots=True)
+class _Games:
+    """The games of a dead group."""
+
+    all: set[str]
+    still: list[str]  # were moved once, and are back, or could not go
+    waits: dict[str, Operation]  # belong to another operation
+    going: set[str]
+
+
+def _games_of(group: Dead, facts: Facts) -> _Games:
+    mine = {game.game_key for game in facts.loads.games if game.group == group.group}
+    earlier = [facts.asked[key] for key in group.keys if key in facts.asked]
+    under_way = {key for each in earlier if each.is_open for key in each.preview}
+    ended = {
+        key
+        for each in earlier
+        if not each.is_open
+        for key in each.preview
+        if _was_moved(each, facts.assignments.get(key))
+    }
+    new = mine - under_way - ended
+    waits = {key: facts.taken[f"game:{key}"] for key in sorted(new) if f"game:{key}" in facts.taken}
+    going = new - waits.keys()
+    if len(earlier) == _MAX_MOVES:
+        ended, going = ended | going, set()
+    return _Games(mine, sorted(mine & ended), waits, going)
+
+
+def _relief(group: Dead, facts: Facts) -> Relief:
+    games, name = _games_of(group, facts), group.group
+    said = f"group {name} is dead: {group.why}"
+    alarms: list[str] = []
+    if games.still:
+        hint = f"Run `turnout groups drain {name}` where others have room, or start it"
+        alarms.append(f"{said}. {len(games.still)} games are still in it: {join_limited(games.still)}. {hint}.")
+    if games.waits:
+        alarms.append(f"{said}. {_waiting(games)}")
+    if not games.going:
+        return Relief(name, None, tuple(alarms))
+    placed = leaving(facts.loads, name, games.all - games.going)
+    if placed.unplaced:
+        left = [game.game.game_key for game in placed.unplaced]
+        room = most_room(placed.after, name)
+        count = f"{len(left)} of its {len(games.all)}"
+        alarms.append(f"{said}. {count} games fit nowhere and stay: {join_limited(left)}; {room}.")
+    if not placed.wanted:
+        return Relief(name, None, tuple(alarms))
+    try:
+        planned = moves.plan(placed.wanted, facts.assignments, facts.groups, facts.clock, facts.loads)
+    except Refused as refused:  # such as a driver that fell silent between two looks into the store
+        return Relief(name, None, (*alarms, _postponed(name, refused)))
+    all_go = placed.wanted.keys() == games.all and f"group:{name}" not in facts.taken
+    planned = replace(planned, desired={name: ("running", "drained")} if all_go else {})
+    key = next(key for key in group.keys if key not in facts.asked)
+    intent = replace(planned.intent(CONTROLLER, f"{said[0].upper()}{said[1:]}."), idempotency_key=key)
+    return Relief(name, intent, tuple(alarms))
+
+
+def _was_moved(operation: Operation, game: GameAssignment | None) -> bool:
+    """Tell whether an operation that has ended has moved a game; one that failed before may be asked for again."""
+    return game is None or operation.state != "failed" or game.epoch > operation.preview[game.game_key][-1]
+
+
+def _waiting(games: _Games) -> str:
+    """Say which games wait for which operations."""
+    by_operation: dict[str, list[str]] = {}
+    for key, operation in games.waits.items():
+        by_operation.setdefault(operation.operation_id[:8], []).append(key)
+    named = []
+    for operation_id, keys in by_operation.items():
+        operation = games.waits[keys[0]]
+        named.append(f"{join_limited(keys)} for {operation_id}, a {operation.kind} that is {operation.state}")
+    count = f"{len(games.waits)} of its {len(games.all)}"
+    hint = "`turnout ops show` tells what it waits for"
+    return f"{count} games wait for another operation: {join_limited(named)}. {hint}."
+
+
+def _postponed(group: str, refused: Refused) -> str:
+    return f"group {group} waits for its relief: {refused}"
+
+
+def _left_room(loads: Loads, assignments: Mapping[str, str]) -> dict[str, GroupLoad]:
+    """Return how full the groups are when games (key → group) have gone."""
+    rooms, by_key = dict(loads.groups), loads.by_key()
+    for key, target in assignments.items():
+        game = by_key[key]
+        for name, sign in ((str(game.group), -1), (target, 1)):
+            rooms[name] = rooms[name].plus(sign * game.cores, sign)
+    return rooms
 
 
 def _has_process(seen: GroupObservation) -> bool:
     return seen.run is not None or seen.holder is not None
 
 
-def _is_down(seen: GroupObservation, driver: Driver | None, clock: float) -> bool:
+def _is_down(seen: GroupObservation, driver: Driver | None, now: float) -> bool:
     """Tell whether a group had a driver, or tries to start one, and has none now."""
     if _has_process(seen):
         return False
     if seen.group.backend == "none":
-        return driver is not None and driver.silence(clock) is not None
+        return driver is not None and driver.silence(now) is not None
     return bool(seen.ended)
 
 
-def _left_alone(name: str, driver: Driver, clock: float, minutes: float) -> Dead | None:
+def _left_alone(name: str, driver: Driver, now: float, minutes: float) -> Dead | None:
     """Judge a group that somebody else starts; one whose driver has ended in order was stopped on purpose."""
-    silent = clock - driver.heartbeat_at
+    silent = now - driver.heartbeat_at
     if driver.state == "stopped" or silent < minutes * 60:
         return None
-    why = f"{driver.silence(clock)}, was last heard of {silent / 60:.0f} min ago, and turnout does not start it"
+    why = f"{driver.silence(now)}, was last heard of {silent / 60:.0f} min ago, and turnout does not start it"
     return Dead(name, driver.heartbeat_at, why)
 
 
@@ -217,7 +293,7 @@ def _unstartable(
     if len(tries) < _TRIES:
         return None
     processes = (process_of(run.reference or "") for run in tries[:_TRIES])
-    if driver is not None and driver.state == "running" and driver.pid in {each.pid for each in processes if each}:
+    if driver is not None and driver.state in RUNS and driver.pid in {each.pid for each in processes if each}:
         return None
-    why = f"no driver of it has lived for {(now - lived) / 60:.0f} min, and the last start ended with: {tries[0].said}"
-    return Dead(seen.group.name, lived, why)
+    silence = f"no driver of it has lived for {(now - lived) / 60:.0f} min"
+    return Dead(seen.group.name, lived, f"{silence}, and the last start ended with: {tries[0].exit_message}")

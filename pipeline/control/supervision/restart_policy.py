@@ -39,6 +39,12 @@ class GroupObservation:
     holder: str | None  # the reference of another process that does
     is_told: bool  # who holds its lease has told that it runs
     ended: tuple[Run, ...] = ()  # within the window, the newest first
+    unreadable: str | None = None  # why its runs or its driver cannot be known; then none of the above is
+
+    @property
+    def defect(self) -> str | None:
+        """Why nobody acts on the group, None where one does."""
+        return self.group.defect or self.unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,7 @@ def pause_after(ended: Sequence[Run]) -> float:
     """Return for how many seconds a group rests after its last run; `ended` are its runs, the newest first."""
     in_a_row = 0
     for run in ended:
-        if not run.died or (run.ended_at or run.begun_at) - run.begun_at >= _HEALTHY_SECONDS:
+        if not run.died or (run.ended_at or run.started_at) - run.started_at >= _HEALTHY_SECONDS:
             break
         in_a_row += 1
     if not in_a_row:
@@ -97,8 +103,8 @@ def pause_after(ended: Sequence[Run]) -> float:
 def _of_run(seen: GroupObservation, now: float) -> Action | None:
     """Return what to do about a group's process, None where it may go on."""
     group, run = seen.group, seen.run
-    if group.defect is not None:
-        return Action("wait", group.name, group.defect)
+    if seen.defect is not None:
+        return Action("wait", group.name, seen.defect)
     if group.backend == "none" and run is None:
         return None
     if run is None:
@@ -106,19 +112,19 @@ def _of_run(seen: GroupObservation, now: float) -> Action | None:
     if group.backend == "none":
         return Action("ended", group.name, "turnout does not run it: the group has no backend", run.run_id)
     if run.reference is None:
-        if now - run.begun_at <= _UNSEEN_SECONDS:
+        if now - run.started_at <= _UNSEEN_SECONDS:
             return Action("wait", group.name, "its process is being started")
         said = "what started it ended before its process was known"
         return Action("ended", group.name, said, run.run_id)
     if seen.is_alive is False or (seen.is_alive is None and not seen.holds):
-        return Action("ended", group.name, "", run.run_id, run.reference, died=run.stop_asked_at is None)
+        return Action("ended", group.name, "", run.run_id, run.reference, died=run.stop_requested_at is None)
     if seen.is_alive is None:
         return Action("wait", group.name, "its process is on another machine: look there")
-    if run.stop_asked_at is None:
+    if run.stop_requested_at is None:
         if group.desired != "stopped":
             return None
         return Action("stop", group.name, f"it is set to {group.desired}", run.run_id, run.reference)
-    if now - run.stop_asked_at <= STOP_SECONDS:
+    if now - run.stop_requested_at <= STOP_SECONDS:
         return Action("stop", group.name, "it was asked to end", run.run_id, run.reference)
     said = f"it has not ended {STOP_SECONDS:.0f} s after it was asked to"
     return Action("kill", group.name, said, run.run_id, run.reference)
@@ -127,7 +133,7 @@ def _of_run(seen: GroupObservation, now: float) -> Action | None:
 def _wants_start(seen: GroupObservation) -> bool:
     group = seen.group
     idle = seen.run is None and seen.holder is None
-    return idle and group.defect is None and group.backend != "none" and group.desired != "stopped"
+    return idle and seen.defect is None and group.backend != "none" and group.desired != "stopped"
 
 
 def _start(
@@ -141,7 +147,7 @@ def _start(
     if seen.ended:
         at = (seen.ended[0].ended_at or now) + pause_after(seen.ended)
         if at > now:
-            return Action("wait", name, f"it died: {seen.ended[0].said}", until=at)
+            return Action("wait", name, f"it died: {seen.ended[0].exit_message}", until=at)
     if alarm is not None:
         last = max((run.ended_at or 0.0 for each in groups for run in each.ended if run.died), default=0.0)
         if starting or now - last < _PROBE_SECONDS:
@@ -152,7 +158,7 @@ def _start(
 
 
 def _is_starting(seen: GroupObservation, now: float) -> bool:
-    return seen.run is not None and not seen.is_told and now - seen.run.begun_at < _STARTING_SECONDS
+    return seen.run is not None and not seen.is_told and now - seen.run.started_at < _STARTING_SECONDS
 
 
 def _died_since(seen: GroupObservation, moment: float) -> Iterable[Run]:

@@ -6,8 +6,10 @@ It keeps nothing in memory that counts: a controller that follows finds the runs
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.control.operations import isolation
 from pipeline.control.processes.backends import Backend, process_of, reference_of
@@ -15,9 +17,11 @@ from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.control.supervision import restart_policy
 from pipeline.control.supervision.restart_policy import Action, GroupObservation
 from pipeline.errors import Refused, Transient
+from pipeline.health.liveness import RUNS
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
-from pipeline.store.leases import store_time
+from pipeline.store.groups import Driving, Group, Run
+from pipeline.store.leases import expire_dead, store_time
 from pipeline.store.operations import ask
 
 _log = logging.getLogger("turnout")
@@ -29,49 +33,84 @@ class Supervisor:
 
     engine: Engine
     backends: Mapping[str, Backend]
-    in_hand: Callable[[str], list[str] | None]  # the games that a group's driver had in hand when it died
-    alarm: str | None = None  # why nothing but one group is tried at a time
+    active_games: Callable[[str], list[str] | None]  # the games that a group's driver had in hand when it died
+    mass_failure: str | None = None  # why nothing but one group is tried at a time
+    frozen: Mapping[str, str] = field(default_factory=dict)  # groups that are left alone: name → why
     seen: Sequence[GroupObservation] = ()  # at the last look
     looked_at: float = 0.0  # when that was, by the store's clock
     _asked: set[int] = field(default_factory=set)  # runs that this process has sent a signal
     _told: dict[str, str] = field(default_factory=dict)  # what the log last said of each group
 
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """What a person should know, as of the last look."""
+        shared = () if self.mass_failure is None else (self.mass_failure,)
+        return (*shared, *(f"Group {name} is frozen: {why}" for name, why in sorted(self.frozen.items())))
+
     def tick(self) -> list[Action]:
         """Do what is to be done now; return it."""
+        self.seen = ()  # nobody judges by an old look where this one breaks
+        expire_dead(self.engine)
         now = store_time(self.engine)
         seen = observe(self.engine, self.backends, now)
         self.seen, self.looked_at = seen, now
-        alarm = restart_policy.mass_failure(seen, now)
-        actions = restart_policy.plan(seen, alarm, now)
-        self._tell(alarm, actions)
+        self.mass_failure = restart_policy.mass_failure(seen, now)
+        actions = restart_policy.plan(seen, self.mass_failure, now)
+        self._tell(actions)
         by_name = {each.group.name: each.group for each in seen}
+        frozen = {each.group.name: each.defect for each in seen if each.defect is not None}
         for action in actions:
-            self._apply(action, by_name[action.group], now)
+            why = self._guarded(action.group, partial(self._apply, action, by_name[action.group], now))
+            frozen |= {} if why is None else {action.group: why}
+        self.frozen = frozen
         return actions
 
+    def _guarded(self, group: str, act: Callable[[], None]) -> str | None:
+        """Do something about one group; return why it cannot be done, so that the others go on."""
+        try:
+            act()
+        except SQLAlchemyError:
+            raise  # the store is away: that is no fault of a group's
+        except (Refused, Transient) as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - see above
+            if group not in self.frozen:
+                _log.exception("group %s cannot be supervised", group)
+            return f"{type(error).__name__}: {error}. The controller's log has the traceback."
+        return None
+
     def stop_all(self) -> bool:
-        """Ask every run to end; tell whether all have. Called again and again until they have, it kills what hangs."""
+        """Ask every run to end; tell whether all have, but for those of frozen groups, which cannot be asked.
+
+        Called again and again until they have, it kills what hangs.
+        """
         now = store_time(self.engine)
-        seen = [each for each in observe(self.engine, self.backends, now) if each.run is not None]
-        for each in seen:
-            backend = self.backends.get(each.group.backend)
-            if backend is None or each.run is None or each.run.reference is None:
-                continue
-            if not each.is_alive:
-                said = backend.ending(each.run.reference)
-                store.end_run(self.engine, each.run.run_id, said, died=each.run.stop_asked_at is None)
-            elif each.run.stop_asked_at is None:
-                self._stop(each.run.run_id, each.run.reference, backend)
-            elif now - each.run.stop_asked_at > STOP_SECONDS:
-                backend.kill(each.run.reference)
-        return not seen
+        seen = observe(self.engine, self.backends, now)
+        frozen = {each.group.name: each.defect for each in seen if each.defect is not None}
+        running = [each for each in seen if each.run is not None and each.defect is None]
+        for each in running:
+            why = self._guarded(each.group.name, partial(self._stop_one, each, now))
+            frozen |= {} if why is None else {each.group.name: why}
+        self.frozen = frozen
+        return all(each.group.name in frozen for each in running)
+
+    def _stop_one(self, seen: GroupObservation, now: float) -> None:
+        backend, run = self.backends.get(seen.group.backend), seen.run
+        if backend is None or run is None or run.reference is None:
+            return
+        if not seen.is_alive:
+            store.end_run(self.engine, run.run_id, backend.ending(run.reference), died=run.stop_requested_at is None)
+        elif now - (run.stop_requested_at or now) > STOP_SECONDS:
+            backend.kill(run.reference)
+        else:
+            self._stop(run.run_id, run.reference, backend)
 
     def _apply(self, action: Action, group: store.Group, now: float) -> None:
         backend, run_id, reference = self.backends.get(group.backend), action.run_id, action.reference or ""
         if action.what == "ended" and run_id is not None:
             said = action.about or (backend.ending(reference) if backend else "")
-            in_hand = self.in_hand(group.name) if action.died else None
-            store.end_run(self.engine, run_id, said, died=action.died, in_hand=in_hand)
+            active_games = self.active_games(group.name) if action.died else None
+            store.end_run(self.engine, run_id, said, died=action.died, active_games=active_games)
             if action.died:
                 self._isolate(group, now)
         if backend is None:
@@ -94,6 +133,9 @@ class Supervisor:
         except Transient as error:
             store.end_run(self.engine, run_id, str(error), died=True)
             return
+        except Exception as error:  # raised again, and the next start rests as after any death
+            store.end_run(self.engine, run_id, f"{type(error).__name__}: {error}", died=True)
+            raise
         store.record_process(self.engine, run_id, reference)
 
     def _isolate(self, group: store.Group, now: float) -> None:
@@ -112,14 +154,11 @@ class Supervisor:
     def _stop(self, run_id: int, reference: str, backend: Backend) -> None:
         store.ask_to_stop(self.engine, run_id)
         if run_id not in self._asked:  # a second signal would not be more polite
-            self._asked.add(run_id)
             backend.stop(reference)
+            self._asked.add(run_id)
 
-    def _tell(self, alarm: str | None, actions: list[Action]) -> None:
+    def _tell(self, actions: list[Action]) -> None:
         """Log what changes, once."""
-        if alarm is not None and self.alarm is None:
-            _log.error("mass failure: %s", alarm)
-        self.alarm = alarm
         for action in actions:
             said = f"{action.what}: {action.about}"
             if self._told.get(action.group) != said:
@@ -131,22 +170,30 @@ def observe(engine: Engine, backends: Mapping[str, Backend], now: float) -> list
     """Look at every group, its process and who holds its lease; `now` is the store's time."""
     runs, ended = store.open_runs(engine), store.ended_runs(engine, now - restart_policy.WINDOW_SECONDS)
     driving = store.active_drivers(engine)
-    seen = []
-    for name, group in sorted(store.read_groups(engine).items()):
-        run, driver, backend = runs.get(name), driving.get(name), backends.get(group.backend)
-        holder = None if driver is None or driver.process.is_dead() else driver.process
-        reference = run.reference if run is not None else None
-        is_its_own = reference is not None and holder is not None and process_of(reference) == holder
-        alive = None if reference is None or backend is None else backend.is_alive(reference)
-        seen.append(
-            GroupObservation(
-                group=group,
-                run=run,
-                is_alive=alive,
-                holds=is_its_own,
-                holder=None if holder is None or is_its_own else reference_of(holder),
-                is_told=is_its_own and driver is not None and driver.state == "running",
-                ended=tuple(ended.get(name, ())),
-            )
-        )
-    return seen
+    return [
+        _observe_one(group, runs.get(name), ended.get(name, ()), driving.get(name), backends.get(group.backend))
+        for name, group in sorted(store.read_groups(engine).items())
+    ]
+
+
+def _observe_one(
+    group: Group, run: Run | None, ended: Sequence[Run], driver: Driving | None, backend: Backend | None
+) -> GroupObservation:
+    """Look at one group; what hands have written into its rows is a reason to leave it alone, and no other one."""
+    unreadable = next((each.defect for each in (*((run,) if run else ()), *ended) if each.defect is not None), None)
+    if driver is not None and process_of(reference_of(driver.process)) is None:
+        unreadable = f"Its lease in the control store makes no sense: {driver.process}. It runs out by itself."
+    if unreadable is not None:
+        return GroupObservation(group, None, None, holds=False, holder=None, is_told=False, unreadable=unreadable)
+    holder = None if driver is None or driver.process.is_dead() else driver.process
+    reference = run.reference if run is not None else None
+    is_its_own = reference is not None and holder is not None and process_of(reference) == holder
+    return GroupObservation(
+        group=group,
+        run=run,
+        is_alive=None if reference is None or backend is None else backend.is_alive(reference),
+        holds=is_its_own,
+        holder=None if holder is None or is_its_own else reference_of(holder),
+        is_told=is_its_own and driver is not None and driver.state in RUNS,
+        ended=tuple(ended),
+    )

@@ -1,0 +1,104 @@
+"""`python -m app.server`: serves the dashboard in this one process. `turnout dashboard` starts it, and app.yaml.
+
+Streamlit's own command is not used: its options would come from the folder it is started in, and nothing would stand
+before the pages. Who may reach them is decided in `app/gate.py`.
+"""
+
+import argparse
+import os
+import re
+import signal
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import streamlit
+import uvicorn
+from streamlit.starlette import App
+from streamlit.web.bootstrap import load_config_options
+
+from app.gate import Gate, Identity, LocalUser, platform
+from pipeline.actor import current_user
+from pipeline.errors import Refused
+from pipeline.settings import Paths
+
+_HERE: Final = Path(__file__).parent
+_LOOPBACK: Final = "127.0.0.1"
+_EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - a Databricks App's own network, which only the proxy reaches
+_STOP_SECONDS: Final = 5
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until SIGTERM or Ctrl-C; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m app.server", description=__doc__)
+    parser.add_argument("--env-dir", type=Path, required=True, help="Folder with all state of one environment.")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--port", type=int, help="Listen here on loopback, for the user who runs this.")
+    where.add_argument("--databricks-app", action="store_true", help="Listen as a Databricks App.")
+    given = parser.parse_args(arguments)
+    try:
+        identity, host, port = _open(given.env_dir, given.port, os.environ)
+    except Refused as refused:
+        print(f"turnout: {refused}", file=sys.stderr)  # noqa: T201 - a command's voice
+        return 2
+    sys.argv = [sys.argv[0], "--env-dir", str(given.env_dir.resolve())]  # which the pages read
+    os.chdir(_HERE.parent)  # Streamlit looks for options in the working folder, too
+    try:
+        _serve(identity, host, port)
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def _open(env_dir: Path, port: int | None, environ: Mapping[str, str]) -> tuple[Identity, str, int]:
+    """Return how people are known here, and where to listen.
+
+    Raises:
+        Refused: it cannot be known who acts.
+    """
+    if port is None:
+        known, its_port = platform(environ)
+        return known, _EVERYWHERE, its_port
+    file = Paths(env_dir.resolve()).dashboard_token
+    try:
+        token = file.read_text("utf-8").strip()
+    except FileNotFoundError:
+        token = ""
+    if not token:
+        raise Refused(f"{file} has no token. Start the dashboard with `turnout dashboard`, which writes one.")
+    return LocalUser(current_user(), token, port), _LOOPBACK, port
+
+
+def _serve(identity: Identity, host: str, port: int) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again once it has ended in order
+    with (_HERE / "streamlit.toml").open("rb") as file:
+        options = dict(_flat(tomllib.load(file)))
+    load_config_options({**options, "server.address": host, "server.port": port})
+    page = Path(streamlit.__file__).parent / "static" / "index.html"
+    scripts = re.findall(r"<script>(.*?)</script>", page.read_text("utf-8"), re.DOTALL)
+    config = uvicorn.Config(
+        Gate(App(_HERE / "main.py"), identity, scripts),
+        host=host,
+        port=port,
+        ws="websockets-sansio",
+        proxy_headers=False,  # else a client's X-Forwarded-For counted
+        server_header=False,
+        access_log=False,  # it has URLs, and the printed one has the token
+        log_level="warning",
+        timeout_graceful_shutdown=_STOP_SECONDS,
+    )
+    uvicorn.Server(config).run()
+
+
+def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""The commands `turnout grants …`, but those of drift and of requests."""
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from grants.applying import proposals as desk
+from grants.cli.options import INTENTS, CommandContext, intents_from, of_rows, opened
+from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
+from pipeline.errors import Refused
+from pipeline.terminal import say, say_lines
+
+_FORMATS: Final = ("yaml", "sql", "terraform")
+
+
+@click.command("matrix")
+@click.option("--game", "games", multiple=True, help="Only this game (name or key); repeatable.")
+@click.option("--principal", "principals", multiple=True, help="Only this principal; repeatable.")
+@click.option("--all", "everything", is_flag=True, help="Print also who does not read.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], everything: bool, as_json: bool) -> None:
+    """Show who reads what, as the controller last read the catalog."""
+    from grants.observing import snapshot
+    from grants.observing.matrix import matrix as made
+    from grants.observing.resolver import Resolver
+
+    there = opened(env_dir)
+    names = there.names()
+    known = snapshot.read(there.engine)
+    if known.observed is None:
+        why = known.problem or "No controller has looked at it yet: start `turnout controller run`."
+        raise Refused(f"The catalog was never read. {why}")
+    resolver = Resolver(known.observed)
+    keys = keys_of(games, names) if games else sorted(names.keys() & known.observed.tables.keys())
+    found = made(resolver, keys, principals or None)
+    age = snapshot.age(there.engine, known.observed)
+    if as_json:
+        columns = {who: dict(zip(found.keys, column, strict=True)) for who, column in found.columns.items()}
+        say(json.dumps({"age_seconds": age, "problem": known.problem, "principals": columns}))
+        return
+    for who, column in found.columns.items():
+        for key, state in zip(found.keys, column, strict=True):
+            if everything or state != "no":
+                say(f"{who:<32} {key:<54} {state}")
+    counts = ", ".join(f"{number} {state}" for state, number in sorted(found.counts.items()))
+    say(f"{len(found.keys)} games, {len(found.columns)} principals: {counts or 'nothing'}. Read {age:.0f} s ago.")
+    if known.problem:
+        say(f"Since then it could not be read whole: {known.problem}", err=True)
+
+
+@click.command("why")
+@click.argument("game")
+@click.argument("principal")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def why(env_dir: Path, game: str, principal: str, as_json: bool) -> None:
+    """Tell whether PRINCIPAL reads GAME (name or key), and why, as the catalog says right now."""
+    from grants.observing import snapshot
+    from grants.observing.resolver import Resolver
+
+    there = opened(env_dir)
+    (key,) = keys_of((game,), there.names())
+    observed = snapshot.observe(there.catalog(), desk.schema_of(there.settings.access), time.time(), [key])
+    verdict = Resolver(observed).verdict(principal, key)
+    if as_json:
+        needs = [
+            {"privilege": each.privilege, "met": each.met, "ways": [way.words for way in each.ways]}
+            for each in verdict.needs
+        ]
+        answer = {"principal": verdict.principal, "game_key": key, "reads": verdict.reads, "needs": needs}
+        more = {"could_grant_itself": verdict.could_grant_itself, "badges": verdict.badges}
+        say(json.dumps({**answer, **more, "sentence": verdict.sentence}))
+        return
+    say(verdict.sentence)
+
+
+@click.command("plan")
+@INTENTS
+@click.option("--reason", help="Why, for those who ask later.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def plan(env_dir: Path, reason: str | None, as_json: bool, **intents: Any) -> None:
+    """Show what would change, for whom, and the statements; `apply` with the same options does it."""
+    there = opened(env_dir)
+    prepared = there.prepared(intents_from(there, reason=reason or "", **intents))
+    if as_json:
+        say(json.dumps(_as_dict(prepared)))
+        return
+    for each in desk.lines(prepared):
+        say(each)
+    say(f"plan {prepared.plan.fingerprint}")
+
+
+@click.command("apply")
+@INTENTS
+@click.option("--plan", "fingerprint", help="Only if it is still the plan that `turnout grants plan` showed.")
+@click.option("--request", "as_request", is_flag=True, help="Ask an access admin for it instead of doing it.")
+@asking
+def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request: bool, **intents: Any) -> None:
+    """Grant and revoke access: plan again, check, apply, observe in the catalog, probe."""
+    from grants.applying.requests import ask, describe
+
+    there = opened(env_dir)
+    prepared = there.prepared(intents_from(there, reason=how.reason, **intents))
+    if fingerprint is not None and fingerprint != prepared.plan.fingerprint:
+        raise Refused(f"It has changed since: the plan is {prepared.plan.fingerprint} now. Look at it again.")
+    if as_request and not how.dry_run:
+        for each in desk.lines(prepared):
+            say(each)
+        made = ask(there.engine, there.actor, [asdict(each) for each in prepared.intents], how.reason)
+        say(describe(made))
+        return
+    _ask(there, prepared, how)
+
+
+@click.command("undo")
+@click.argument("operation")
+@asking
+def undo(env_dir: Path, operation: str, how: SubmitOptions) -> None:
+    """Take back what OPERATION did about access, and only that, as far as nothing newer rests on it."""
+    from pipeline.store.operations import operation as find
+
+    there = opened(env_dir)
+    done = find(there.engine, operation)
+    _ask(there, desk.prepare_undo(there.engine, there.catalog(), there.settings.access, done), how)
+
+
+@click.command("expire")
+@asking
+def expire(env_dir: Path, how: SubmitOptions) -> None:
+    """Take what has run out now; a controller that runs does it by itself."""
+    from grants.applying import ledger
+    from grants.planning.entitlements import expired
+    from pipeline.store.leases import store_time
+
+    there = opened(env_dir)
+    _ask(there, there.prepared(expired(ledger.managed(there.engine).entitlements, store_time(there.engine))), how)
+
+
+@click.command("export")
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="yaml", show_default=True, help="Of the file.")
+def export(env_dir: Path, form: Any) -> None:
+    """Print what turnout gave and what holds, as a policy, as SQL or as Terraform."""
+    from grants.applying import ledger
+    from grants.formats.exchange import Row, render
+    from grants.observing import snapshot
+
+    there = opened(env_dir)
+    names = there.names()
+    rows = [
+        Row(
+            each.principal, None, each.game_key, names.get(each.game_key, each.game_key),
+            None if each.expires_at is None else int(each.expires_at),
+            each.reason or f"operation {each.operation_id[:8]}", each.ticket or None,
+        )
+        for each in ledger.held(there.engine)
+    ]  # fmt: skip
+    schema = desk.schema_of(there.settings.access)
+    direct = None
+    if form == "terraform":
+        direct = snapshot.observe(there.catalog(), schema, time.time(), {each.key for each in rows}).direct
+    say_lines(render(form, rows, schema, direct).removesuffix("\n"))
+
+
+@click.command("import")
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="yaml", show_default=True, help="Of the file.")
+@asking
+def import_(env_dir: Path, file: Any, form: Any, how: SubmitOptions) -> None:
+    """Make what FILE says so, additively; nobody loses anything by it."""
+    from grants.formats.exchange import parse
+
+    there = opened(env_dir)
+    try:
+        text = file.read()
+    except UnicodeDecodeError as error:
+        raise Refused(f"{file.name} is no UTF-8 text: {error}.") from error
+    rows = parse(form, text, desk.schema_of(there.settings.access), there.names())
+    _ask(there, there.prepared(of_rows(rows, how.reason or "imported")), how)
+
+
+def _ask(there: CommandContext, prepared: desk.AccessProposal, how: SubmitOptions) -> None:
+    intent = prepared.to_intent(there.actor, how.reason)
+    if not how.dry_run:
+        desk.require_allowed(there.engine, there.settings, there.catalog(), prepared, intent)
+    submit_and_wait(there.settings, there.engine, intent, desk.lines(prepared), how)
+
+
+def _as_dict(prepared: desk.AccessProposal) -> dict[str, Any]:
+    planned = prepared.plan
+    return {
+        "plan": planned.fingerprint,
+        "effects": [each._asdict() for each in planned.effects],
+        "unmoved": [each.sentence for each in planned.unmoved],
+        "warnings": planned.warnings,
+        "statements": [each for change in planned.changes for each in desk.statements(change)],
+    }

@@ -1,0 +1,82 @@
+"""The commands of a try-out on one machine: `turnout simulate`, `demo` and `dashboard`."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import click
+
+from pipeline.cli.options import Finite, combine_options, load_with_source
+from pipeline.settings import load
+from pipeline.terminal import say
+
+_FARTHEST: Final = 9e12  # Unix seconds whose microseconds are a number of 64 bits
+
+_simulation = combine_options(
+    click.option("--games", type=click.IntRange(1, 2000), default=40, show_default=True, help="Number of games."),
+    click.option(
+        "--versions", type=click.IntRange(1, 6), default=5, show_default=True, help="Schema versions per game."
+    ),
+    click.option("--bad-share", type=Finite(0, 1), default=0.01, show_default=True, help="Share of bad records."),
+    click.option("--skew", type=Finite(0, 5), default=1.1, show_default=True, help="Zipf exponent over games."),
+    click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same bytes."),
+    click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind."),
+)
+"""Says what to simulate."""
+
+
+@click.command("simulate")
+@_simulation
+@click.option("--events", type=click.IntRange(1), help="Stop after so many events; endless without.")
+@click.option("--rate", type=Finite(0.1, 10_000_000), help="Events per second; as fast as possible without.")
+@click.option("--start-time", type=Finite(-_FARTHEST, _FARTHEST), help="Event time of the first event in Unix seconds.")
+def simulate(
+    env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int,
+    source: str | None, events: int | None, rate: float | None, start_time: float | None,
+) -> None:  # fmt: skip
+    """Write simulated events to the landing table or the Kafka topic."""
+    from pipeline.control.processes.signals import stop_on_signals
+    from pipeline.demo.simulate import simulate as run
+    from pipeline.demo.simulator import Plan
+    from pipeline.store.engine import open_store
+
+    settings, paths = load_with_source(env_dir, source)
+    plan = Plan(games=games, versions=versions, events=events, seed=seed, bad_share=bad_share, skew=skew)
+    if start_time is not None:
+        plan = replace(plan, start_time=start_time)
+    sent = run(settings, paths, open_store(settings, paths), plan, rate, stop_on_signals())
+    say(json.dumps({"events": sent.events, **sent.by_kind}))
+
+
+@click.command("dashboard")
+@click.option("--port", type=click.IntRange(1, 65_535), help="Overrides the setting dashboard.port.")
+def dashboard(env_dir: Path, port: int | None) -> None:
+    """Run the dashboard on this machine, for you alone: only the printed URL opens it."""
+    from pipeline.demo.dashboard import serve
+
+    settings, paths = load(env_dir)
+    serve(paths, port or settings.dashboard.port)
+
+
+@click.command("demo")
+@_simulation
+@click.option("--events", type=click.IntRange(1), help="Events of a bounded run  [default: 50000]")
+@click.option(
+    "--rate", type=Finite(0.1, 10_000_000), default=1000.0, show_default=True, help="Events per second, live."
+)
+@click.option("--once", is_flag=True, help="One bounded run: simulate, ingest, split, verify, stop.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
+def demo(
+    env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int,
+    source: str | None, events: int | None, rate: float, once: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Run everything on this machine: simulator, ingest, two groups, dashboard and, if installed, Prometheus."""
+    from pipeline.demo import demo as runs
+
+    settings, known = load_with_source(env_dir, source)
+    plan = runs.Wanted(games, versions, bad_share, skew, seed)
+    if once:
+        sys.exit(runs.once(settings, known, plan, events or 50_000, as_json=as_json))
+    sys.exit(runs.live(settings, known, plan, rate))

@@ -1,0 +1,67 @@
+"""The commands about all tables of an environment: `turnout verify`, `maintain` and `paths`."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from pipeline.errors import Refused
+from pipeline.settings import load
+from pipeline.terminal import say
+
+
+@click.command("verify")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
+@click.option("--complete", is_flag=True, help="Rows that are still to be split count as a failure.")
+@click.option("--values", is_flag=True, help="Decode bronze again and compare every value with the game tables.")
+@click.option("--sample", type=click.IntRange(1), help="With --values: compare at most so many rows of each game.")
+def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: int | None) -> None:
+    """Prove that every bronze row is in its game's table or in quarantine, once; with --values, also unchanged."""
+    from pipeline.contracts.registry import LocalRegistry
+    from pipeline.ingest.probe import prober
+    from pipeline.store.engine import open_store
+    from pipeline.store.games import generations, registered_keys, retired_games
+    from pipeline.verify import balance
+    from pipeline.verify.report import run
+    from pipeline.verify.sources import observe
+    from pipeline.verify.values import Wanted
+
+    if sample is not None and not values:
+        raise Refused("--sample says of how many rows the values are compared. Add --values.")
+    settings, paths = load(env_dir)
+    if not paths.bronze.exists():
+        sys.exit(run(balance.verify(paths, settings.environment), as_json=as_json, complete=complete))
+    engine = open_store(settings, paths)
+    retired = retired_games(engine)
+    wanted = Wanted(LocalRegistry(engine).snapshot, sample) if values else None
+    known = observe(settings, paths, engine, prober(settings.source))
+    found = balance.verify(paths, settings.environment, generations(engine), retired, wanted, known)
+    repairable = registered_keys(engine).keys() - retired
+    sys.exit(run(found, as_json=as_json, complete=complete, repairable=repairable))
+
+
+@click.command("maintain")
+@click.option("--once", is_flag=True, help="Look at every table once, then end.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per round, on one line.")
+def maintain(env_dir: Path, once: bool, as_json: bool) -> None:
+    """Merge small files, cut logs and delete old files of all tables, again and again."""
+    from pipeline.control.processes.signals import stop_on_signals
+    from pipeline.maintenance.run import maintain as run
+
+    settings, paths = load(env_dir)
+    sys.exit(run(settings, paths, stop_on_signals(), once=once, as_json_lines=as_json))
+
+
+@click.command("paths")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def paths(env_dir: Path, as_json: bool) -> None:
+    """Print where the tables of an environment are."""
+    _, known = load(env_dir)
+    tables = {table.name: str(table) for table in sorted(known.tables.glob("*")) if (table / "_delta_log").exists()}
+    places = {name: str(getattr(known, name)) for name in ("bronze", "quarantine", "metrics", "landing", "logs")}
+    if as_json:
+        say(json.dumps({**places, "games": tables}))
+        return
+    for name, place in {**places, **tables}.items():
+        say(f"{name:<54} {place}")

@@ -1,0 +1,357 @@
+"""Is the fleet healthy: one judgement of drivers, streams, groups and operations.
+
+The command line, the pages and the alerts show this and nothing else. Pure: what is known is an argument, and `now` is
+the control store's time. What is not known is never healthy.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal
+
+from listeners.sample import STATUSES
+from pipeline.health.liveness import (
+    CLOCK_BOUND_SECONDS,
+    Driver,
+    HeldLease,
+    Liveness,
+    ProcessRun,
+    heartbeat_limit,
+    judge_driver,
+)
+
+TROUBLE: Final = frozenset(STATUSES[STATUSES.index("AT_RISK") :])
+"""Statuses at which a person should look; UNKNOWN is one of them."""
+
+FAILING: Final = frozenset({"MISSING", "STALLED", "FAILED", "CRASH_LOOP"})
+"""Statuses of a stream whose rows do not reach its table."""
+
+HEARTBEAT_SECONDS: Final = 5.0  # the default of metrics.heartbeat_seconds
+_MAX_NAMED: Final = 3
+_NAMES_IN_TROUBLE: Final = ("unknown", "lagging", "at risk")
+
+ProblemKind = Literal["stream", "group", "ingest", "controller", "operation"]
+PROBLEM_KINDS: Final[tuple[ProblemKind, ...]] = ("stream", "group", "ingest", "controller", "operation")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedStream:
+    """What a group's driver last reported of a stream; None is unknown, times are Unix seconds."""
+
+    group: str
+    lane: str
+    status: str
+    status_since: float
+    cursor_seq: int
+    last_commit_at: float | None
+    backlog_age_seconds: float | None
+    rows_per_second: float | None
+    latency_p95_seconds: float | None
+    rows_total: int
+    rejects_total: int
+    last_error: str | None
+    updated_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedGame:
+    """One game: the group that should carry it, and what was last reported of its stream."""
+
+    game_key: str
+    group: str | None
+    reported: ReportedStream | None
+    retired_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupIntent:
+    """What is wanted of a group."""
+
+    desired: str  # running | drained | stopped
+    is_supervised: bool  # the controller starts and restarts its driver
+    defect: str | None = None  # why its row cannot be acted on
+
+
+@dataclass(frozen=True, slots=True)
+class FleetFacts:
+    """All that the judgement depends on, read at one moment."""
+
+    now: float  # Unix seconds by the control store's clock
+    drivers: Mapping[tuple[str, str], Driver]  # by kind and name, as of the next one
+    leases: Mapping[tuple[str, str], HeldLease]
+    runs: Mapping[str, ProcessRun]  # by group
+    groups: Mapping[str, GroupIntent]  # registered ones, by name
+    games: Sequence[AssignedGame]
+    waiting_operations: int = 0  # open ones that the controller has to bring on
+    stuck_operations: int = 0  # open ones that need a person
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A status that may be shown, since when (None is unknown), and the reason when it is not the driver's own word."""
+
+    status: str  # one of STATUSES
+    since: float | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DriverState:
+    """What ingest, the controller or a group's driver is doing, and whether a person should look."""
+
+    kind: str  # ingest | group | controller
+    name: str
+    liveness: Liveness
+    is_problem: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing at which a person should look."""
+
+    kind: ProblemKind
+    name: str  # of the driver or game; empty for operations
+    text: str
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How the fleet is."""
+
+    drivers: tuple[DriverState, ...]  # ingest, the controller, then the groups
+    games: Mapping[str, Verdict]  # by game key
+    problems: tuple[Problem, ...]  # none: the fleet is healthy
+    headline: str  # the condition in one sentence
+
+    @property
+    def healthy(self) -> bool:
+        """Whether there is nothing at which a person should look."""
+        return not self.problems
+
+    @cached_property
+    def _states(self) -> Mapping[tuple[str, str], DriverState]:
+        return {(each.kind, each.name): each for each in self.drivers}
+
+    def driver(self, kind: str, name: str) -> DriverState | None:
+        """Return the state of one driver, None where none should run and none ever did."""
+        return self._states.get((kind, name))
+
+    @property
+    def stopped_groups(self) -> tuple[str, ...]:
+        """The groups that do not run and need not, such as those that were stopped on purpose."""
+        groups = (each for each in self.drivers if each.kind == "group")
+        return tuple(each.name for each in groups if not each.is_problem and not each.liveness.is_live)
+
+    def count_problems(self) -> Mapping[str, int]:
+        """Return how many problems there are of each kind, 0 included."""
+        counts = Counter(str(each.kind) for each in self.problems)
+        return {kind: counts[kind] for kind in PROBLEM_KINDS}
+
+
+def judge_fleet(facts: FleetFacts) -> Judgement:
+    """Judge the whole fleet.
+
+    Problems are: a stream from AT_RISK on; a group that should run and does not, unless it was stopped on purpose, and
+    then its games are PAUSED; ingest that does not run; a controller that died, or that does not run while operations
+    or groups need it; operations that need a person.
+    """
+    members = Counter(each.group for each in facts.games if each.retired_at is None)
+    names = {name for kind, name in facts.drivers if kind == "group"} | facts.groups.keys()
+    names |= {each.group for each in facts.games if each.group is not None}
+    groups = [_judge_group(name, members[name], facts) for name in sorted(names)]
+    drivers = (*_judge_ingest(facts), *_judge_controller(facts), *groups)
+    living = {each.name: each.liveness for each in groups}
+    games = {each.game_key: judge_game(each, living.get(each.group or ""), facts) for each in facts.games}
+    problems = (
+        *(_driver_problem(each, facts) for each in drivers if each.is_problem),
+        *_operation_problems(facts),
+        *(Problem("stream", key, each.status) for key, each in games.items() if each.status in TROUBLE),
+    )
+    return Judgement(drivers, games, problems, _headline(drivers, games, facts))
+
+
+def judge_game(game: AssignedGame, liveness: Liveness | None, facts: FleetFacts) -> Verdict:
+    """Decide what may be shown of a game; `liveness` is of its group's driver.
+
+    The driver's word counts only while the driver runs, carries the game, and has reported it in its present run.
+    """
+    group, reported = game.group, game.reported
+    if game.retired_at is not None:
+        return Verdict("PAUSED", game.retired_at, "it is retired: its rows stay in bronze, and no group carries it")
+    if group is None or liveness is None:
+        return Verdict("MISSING", None, "no cluster group carries this game")
+    intent = facts.groups.get(group)
+    if intent is not None and intent.desired == "stopped" and not liveness.is_live:
+        return Verdict("PAUSED", None, f"group {group} is stopped on purpose: `turnout groups start {group}` starts it")
+    if liveness.state == "not_started":
+        return Verdict("UNKNOWN", None, f"group {group} has no driver yet: it was never started")
+    last = f"; last report: {reported.status}" if reported is not None else ""
+    if not liveness.is_live:
+        return Verdict("UNKNOWN", liveness.since, f"its driver {liveness.reason}{last}")
+    if reported is None:
+        return Verdict("STARTING", None, f"group {group} has not reported this game yet")
+    if reported.group != group:
+        return Verdict("STARTING", None, f"assigned to group {group}, last reported by group {reported.group}")
+    return _judge_report(group, reported, liveness, facts.drivers.get(("group", group)), facts) or Verdict(
+        reported.status, reported.status_since, None
+    )
+
+
+def _judge_report(
+    group: str, reported: ReportedStream, liveness: Liveness, driver: Driver | None, facts: FleetFacts
+) -> Verdict | None:
+    """Return why what a living driver's row says of a stream does not count, None where it does."""
+    now = facts.now
+    if liveness.state == "starting" or driver is None or reported.updated_at < driver.started_at:
+        since = liveness.since
+        ago = "" if since is None else f" {max(0.0, now - since):.0f} s ago"
+        return Verdict(
+            "UNKNOWN",
+            since,
+            f"its driver was started{ago} and has not reported this game yet; last report of the run before: "
+            f"{reported.status}",
+        )
+    quiet = now - reported.updated_at
+    if quiet < -CLOCK_BOUND_SECONDS:
+        return Verdict("UNKNOWN", None, f"its last report is {-quiet:.0f} s in the future: a clock is wrong")
+    if quiet > heartbeat_limit(facts.heartbeat_seconds):
+        silent = f"group {group} beats, but reported nothing about this game for {quiet:.0f} s"
+        return Verdict("UNKNOWN", reported.updated_at, f"{silent}; last report: {reported.status}")
+    if reported.status not in STATUSES:
+        return Verdict("UNKNOWN", reported.status_since, "its driver reported a status this version does not know")
+    return None
+
+
+def _judge(kind: str, name: str, facts: FleetFacts) -> Liveness:
+    run = facts.runs.get(name) if kind == "group" else None
+    driver, lease = facts.drivers.get((kind, name)), facts.leases.get((kind, name))
+    return judge_driver(driver, lease, run, facts.now, heartbeat_limit(facts.heartbeat_seconds))
+
+
+def _judge_group(name: str, members: int, facts: FleetFacts) -> DriverState:
+    liveness, intent = _judge("group", name, facts), facts.groups.get(name)
+    if intent is not None and intent.defect is not None:
+        return DriverState("group", name, liveness, is_problem=True)
+    if intent is not None and intent.desired == "stopped":
+        return DriverState("group", name, liveness, is_problem=False)
+    if liveness.state in {"not_started", "stopped"}:  # nobody misses it where it is empty and started by hand
+        return DriverState("group", name, liveness, members > 0 or (intent is not None and intent.is_supervised))
+    bad = not liveness.is_live or (liveness.state == "running" and liveness.reason is not None)
+    return DriverState("group", name, liveness, bad)
+
+
+def _judge_ingest(facts: FleetFacts) -> list[DriverState]:
+    names = sorted({name for kind, name in facts.drivers if kind == "ingest"}) or ["main"]
+    found = [(name, _judge("ingest", name, facts)) for name in names]
+    return [DriverState("ingest", name, liveness, not liveness.is_live) for name, liveness in found]
+
+
+def _judge_controller(facts: FleetFacts) -> list[DriverState]:
+    liveness = _judge("controller", "main", facts)
+    is_needed = facts.waiting_operations > 0 or any(_is_supervised(each) for each in facts.groups.values())
+    if liveness.is_live:
+        bad = liveness.state == "running" and liveness.reason is not None
+    else:
+        bad = is_needed or liveness.state not in {"not_started", "stopped"}
+    if liveness.state == "not_started" and not bad:
+        return []
+    return [DriverState("controller", "main", liveness, bad)]
+
+
+def _is_supervised(group: GroupIntent) -> bool:
+    return group.is_supervised and group.desired != "stopped"
+
+
+def _driver_problem(driver: DriverState, facts: FleetFacts) -> Problem:
+    how = driver.liveness.reason or driver.liveness.state
+    if driver.kind == "controller":
+        note = _controller_note(driver.liveness, facts.waiting_operations)
+        hint = "" if driver.liveness.is_live else ". Start `turnout controller run`."
+        return Problem("controller", driver.name, f"{note}{hint}")
+    if driver.kind == "ingest":
+        return Problem("ingest", driver.name, f"ingest {how}")
+    intent = facts.groups.get(driver.name)
+    defect = None if intent is None else intent.defect
+    return Problem("group", driver.name, f"group {driver.name}: {defect or how}")
+
+
+def _operation_problems(facts: FleetFacts) -> list[Problem]:
+    """Return what is wrong with open operations; that they wait is the controller's problem."""
+    if not facts.stuck_operations:
+        return []
+    return [Problem("operation", "", _need_person(facts.stuck_operations))]
+
+
+def _headline(drivers: Sequence[DriverState], games: Mapping[str, Verdict], facts: FleetFacts) -> str:
+    """Say how the streams are, then what else is wrong."""
+    notes = [*_group_notes(drivers, games, facts)]
+    for each in drivers:
+        if each.kind == "ingest" and each.is_problem:
+            how = "was never started" if each.liveness.state == "not_started" else _how(each.liveness)
+            notes.append(f"ingest {how}")
+        elif each.kind == "controller" and each.is_problem:
+            notes.append(_controller_note(each.liveness, facts.waiting_operations))
+    if facts.stuck_operations:
+        notes.append(_need_person(facts.stuck_operations))
+    return "; ".join([_streams_sentence(games), *notes])
+
+
+def _streams_sentence(games: Mapping[str, Verdict]) -> str:
+    if not games:
+        return "No games yet"
+    counts = Counter(each.status for each in games.values())
+    amounts = {"failing": sum(counts[status] for status in FAILING)}
+    amounts |= {name: counts[name.upper().replace(" ", "_")] for name in _NAMES_IN_TROUBLE}
+    bad = [(amount, name) for name, amount in amounts.items() if amount]
+    streams = _plural(len(games), "stream")
+    if bad:
+        (first, name), *others = bad
+        return ", ".join([f"{first} of {streams} {name}", *(f"{amount} {other}" for amount, other in others)])
+    busy = [
+        f"{counts[status]} {status.lower().replace('_', ' ')}"
+        for status in reversed(STATUSES)
+        if counts[status] and status != "RUNNING"
+    ]
+    return f"{streams} healthy ({', '.join(busy)})" if busy else f"{streams} healthy"
+
+
+def _group_notes(drivers: Sequence[DriverState], games: Mapping[str, Verdict], facts: FleetFacts) -> list[str]:
+    """Name the groups that are down, those with another problem, and those of which half is in trouble."""
+    groups = [each for each in drivers if each.kind == "group"]
+    down = [each.name for each in groups if each.is_problem and not each.liveness.is_live]
+    named = ", ".join(down[:_MAX_NAMED]) + (", …" if len(down) > _MAX_NAMED else "")
+    notes = [f"{_plural(len(down), 'group')} down ({named})"] if down else []
+    verdicts: dict[str, list[bool]] = {}
+    for game in facts.games:
+        verdicts.setdefault(game.group or "", []).append(games[game.game_key].status in TROUBLE)
+    for each in groups:
+        members = verdicts.get(each.name, [])
+        if each.name in down:
+            continue
+        if each.is_problem:
+            notes.append(f"group {each.name} needs a person")
+        elif len(members) > 1 and 2 * sum(members) >= len(members):
+            notes.append(f"group {each.name} degraded ({sum(members)} of {len(members)})")
+    return notes
+
+
+def _controller_note(liveness: Liveness, waiting: int) -> str:
+    if liveness.is_live:
+        return f"the controller reports: {liveness.reason}"
+    if not waiting:
+        return "no controller runs"
+    return f"{_plural(waiting, 'operation')} {'waits' if waiting == 1 else 'wait'} and no controller runs"
+
+
+def _how(liveness: Liveness) -> str:
+    return {"failed": "failed", "stopped": "stopped", "unknown": "silent"}.get(liveness.state, "down")
+
+
+def _need_person(count: int) -> str:
+    return f"{_plural(count, 'operation')} {'needs' if count == 1 else 'need'} a person"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,191 @@
+"""Whether a driver lives: from what it reported, its lease and the controller's record of its process.
+
+Pure: all times are Unix seconds by the store's clock, `now` included. A driver's own word counts only while nothing
+that is surer contradicts it.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+HEARTBEAT_LIMIT_SECONDS: Final = 45.0
+"""Where the time between two heartbeats is not known, a driver not heard from for longer than this is silent."""
+
+MISSED_HEARTBEATS: Final = 3
+"""After so many missed heartbeats in a row nothing that a driver reported counts any more."""
+
+CLOCK_BOUND_SECONDS: Final = 10.0
+"""By so much a clock may differ from the control store's before it is called wrong."""
+
+START_LIMIT_SECONDS: Final = 120.0
+"""So long a driver may take from its start to its first report: Spark has to load."""
+
+RUNS: Final = frozenset({"running", "skewed"})
+"""What a driver at work reports as its state: `skewed` where its clock differs from the control store's."""
+
+_SKEW: Final = "has a clock that differs from the control store's"
+_LEAST_LIMIT_SECONDS: Final = 15.0  # a busy machine delays a heartbeat by seconds
+
+State = Literal["not_started", "starting", "running", "stopped", "failed", "dead", "unknown"]
+"""`failed`: it reported so itself. `dead`: its process has ended, or lost its lease, without having been stopped.
+`unknown`: it may live, but nothing that it reported can be relied on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A process as it last described itself."""
+
+    kind: str  # ingest | group | controller
+    name: str
+    host: str
+    pid: int
+    started_at: float
+    heartbeat_at: float
+    state: str  # starting | running | failed | stopped | skewed
+    error: str | None
+    frontier_seq: int | None  # None is unknown
+
+    @property
+    def process(self) -> tuple[str, int]:
+        """Host and process id."""
+        return self.host, self.pid
+
+    def silence(self, now: float) -> str | None:
+        """Say why this driver cannot be relied on, from its heartbeats alone; None when it is alive."""
+        return silence(self.state, self.heartbeat_at, now)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    """The lease on what a driver does: who has it, or had it last."""
+
+    process: tuple[str, int]
+    since: float
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRun:
+    """The newest process that the controller started for a group."""
+
+    process: tuple[str, int] | None  # None: it is being started, or its start failed
+    started_at: float
+    ended_at: float | None
+    died: bool  # it ended without having been asked to
+    message: str | None  # how it ended
+
+
+@dataclass(frozen=True, slots=True)
+class Liveness:
+    """A driver's judged state, since when (None is unknown), and why it is not simply running, as a predicate."""
+
+    state: State
+    since: float | None
+    reason: str | None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a process works on it, as far as anything is known."""
+        return self.state in {"running", "starting"}
+
+
+def heartbeat_limit(every_seconds: float) -> float:
+    """Return after how many seconds without a heartbeat a driver is silent that beats every so many seconds."""
+    return max(_LEAST_LIMIT_SECONDS, MISSED_HEARTBEATS * every_seconds)
+
+
+def silence(
+    state: str | None, heartbeat_at: float | None, now: float, limit: float = HEARTBEAT_LIMIT_SECONDS
+) -> str | None:
+    """Say why nothing can be expected of a driver with this last heartbeat, as a clause; None when it is alive.
+
+    A state or heartbeat of None is of a driver that never reported.
+    """
+    if state is None or heartbeat_at is None:
+        return "its driver was never started"
+    if state in {"failed", "stopped"}:
+        return f"its driver {'has failed' if state == 'failed' else 'is stopped'}"
+    doubt = _doubt(state, heartbeat_at, now, limit)
+    return None if doubt is None else f"its driver {doubt}"
+
+
+def judge_driver(
+    driver: Driver | None, lease: HeldLease | None, run: ProcessRun | None, now: float, limit: float
+) -> Liveness:
+    """Return the state of what one driver should do.
+
+    The controller's record of a process's end and a lost lease count at once, a missed heartbeat after `limit` seconds.
+    What an earlier process reported says nothing about the present one.
+    """
+    if driver is None or _is_replaced(driver, lease, run, now):
+        return _judge_unreported(lease, run, now)
+    if run is not None and run.ended_at is not None and run.process == driver.process:
+        return _judge_ended(run, run.ended_at, now, driver.error if driver.state == "failed" else None)
+    if driver.state == "stopped":
+        return Liveness("stopped", driver.heartbeat_at, "is stopped")
+    if driver.state == "failed":
+        return Liveness("failed", driver.heartbeat_at, f"has failed{f': {driver.error}' if driver.error else ''}")
+    if lease is not None and lease.process == driver.process and lease.expires_at <= now:
+        lost = f"lost its lease {now - lease.expires_at:.0f} s ago: its process has ended or hangs"
+        return Liveness("dead", lease.expires_at, lost)
+    patience = max(limit, START_LIMIT_SECONDS) if driver.state == "starting" else limit
+    doubt = _doubt(driver.state, driver.heartbeat_at, now, patience)
+    if doubt is not None:
+        return Liveness("unknown", driver.heartbeat_at, (driver.error or doubt) if doubt == _SKEW else doubt)
+    if driver.state == "starting":
+        return Liveness("starting", driver.started_at, f"is starting, for {_since(driver.started_at, now)}")
+    if driver.state == "running":
+        return Liveness("running", driver.started_at, driver.error)
+    return Liveness("unknown", driver.heartbeat_at, "reported a state that this version does not know")
+
+
+def _doubt(state: str, heartbeat_at: float, now: float, limit: float) -> str | None:
+    """Return what is wrong with a heartbeat, None where nothing is."""
+    quiet = now - heartbeat_at
+    if quiet < -CLOCK_BOUND_SECONDS:
+        return (
+            f"sent a heartbeat that is {-quiet:.0f} s in the future: the clock of its machine is ahead of the control "
+            "store's, or that was set back"
+        )
+    if quiet > limit:
+        return f"is silent for {quiet:.0f} s"
+    return _SKEW if state == "skewed" else None
+
+
+def _is_replaced(driver: Driver, lease: HeldLease | None, run: ProcessRun | None, now: float) -> bool:
+    """Whether the row is of an earlier process: another holds the lease now, or was started since."""
+    is_held = lease is not None and lease.expires_at > now
+    if lease is not None and is_held and lease.process != driver.process:
+        return True
+    if run is None or run.process == driver.process or run.started_at <= driver.started_at:
+        return False
+    return run.ended_at is None or not is_held
+
+
+def _judge_unreported(lease: HeldLease | None, run: ProcessRun | None, now: float) -> Liveness:
+    """Judge what no process has reported for yet, from what others know of it."""
+    since = None
+    if run is not None and run.ended_at is None:
+        since = run.started_at
+    elif lease is not None and lease.expires_at > now:
+        since = lease.since
+    if since is not None:
+        waits = f"was started {_since(since, now)} ago and has not reported yet"
+        return Liveness("starting" if now - since <= START_LIMIT_SECONDS else "unknown", since, waits)
+    if run is not None and run.ended_at is not None:
+        return _judge_ended(run, run.ended_at, now, None)
+    if lease is not None:
+        return Liveness("dead", lease.expires_at, f"ended {_since(lease.expires_at, now)} ago, before it reported")
+    return Liveness("not_started", None, "was never started")
+
+
+def _judge_ended(run: ProcessRun, ended_at: float, now: float, error: str | None) -> Liveness:
+    if not run.died:
+        return Liveness("stopped", ended_at, "is stopped")
+    ago = f"{_since(ended_at, now)} ago: {run.message or 'how is not known'}"
+    if error is not None:
+        return Liveness("failed", ended_at, f"has failed: {error}; its process ended {ago}")
+    return Liveness("dead", ended_at, f"could not be started {ago}" if run.process is None else f"ended {ago}")
+
+
+def _since(at: float, now: float) -> str:
+    return f"{max(0.0, now - at):.0f} s"

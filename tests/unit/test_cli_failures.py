@@ -1,0 +1,185 @@
+"""What fails ends in one sentence and an exit code, never in a traceback; no option takes what is no number."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from grants.applying.requests import request as find_request
+from pipeline.cli.lazy import LazyCommand
+from pipeline.cli.main import cli, main
+from pipeline.errors import Refused
+from pipeline.names import game_key
+from pipeline.settings import load
+from pipeline.store.engine import open_store
+from pipeline.store.games import assign_waiting, record_seen
+from pipeline.store.operations import Intent, ask, change, list_operations, operation
+
+
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """Run the command line as a shell does; return exit code and stderr."""
+    monkeypatch.setattr(sys, "argv", ["turnout", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1, said
+    return int(str(ended.value.code)), said
+
+
+def floats(group: click.Group, context: click.Context, words: tuple[str, ...]) -> Iterator[tuple[str, click.Option]]:
+    """Yield command and option of every option that is a number."""
+    for name, found in group.commands.items():
+        if isinstance(found, click.Group):
+            yield from floats(found, context, (*words, name))
+            continue
+        command = found.command if isinstance(found, LazyCommand) else found
+        for option in command.params:
+            if isinstance(option, click.Option) and "float" in option.type.name:
+                yield " ".join((*words, name)), option
+
+
+FLOATS = list(floats(cli, click.Context(cli), ()))
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999"])
+@pytest.mark.parametrize(("command", "option"), FLOATS, ids=lambda each: getattr(each, "name", each))
+def test_no_option_takes_what_is_no_number(command: str, option: click.Option, text: str) -> None:
+    """Comparisons with nan are false: a wait until then never ends."""
+    with pytest.raises(click.BadParameter):
+        option.type.convert(text, option, None)
+
+
+def test_the_options_that_are_numbers_are_found() -> None:
+    """The search above does not come back with nothing."""
+    assert {"catalog add-user", "groups set", "demo", "simulate"} <= {command for command, _ in FLOATS}
+
+
+def test_a_store_that_fails_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the store says is shown, without the statement and its parameters, and may be tried again."""
+    open_store(*load(tmp_path, {}))
+    with sqlite3.connect(tmp_path / "control.db") as connection:
+        connection.execute("DROP TABLE groups")
+    code, said = run(monkeypatch, capsys, "groups", "list", "--env-dir", str(tmp_path))
+    assert code == 1
+    assert "no such table: groups. Try again" in said
+    assert "SELECT" not in said
+
+
+@pytest.mark.parametrize("words", [["games", "approve", "\udcff"], ["ops", "show", "a\udc80"],
+    ["groups", "create", "a", "--reason", "\udcff"], ["status", "--env-dir", "\udcff"]])  # fmt: skip
+def test_an_argument_that_is_no_text_is_refused(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bytes that are no UTF-8 cannot stand in the store or the log, so nothing begins with them."""
+    monkeypatch.chdir(tmp_path)
+    code, said = run(monkeypatch, capsys, *words)
+    assert code == 2
+    assert "is no UTF-8 text" in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [["status"], ["doctor"], ["paths"], ["groups", "create", "a"]])
+@pytest.mark.parametrize("folder", ["A" * 300, "x/" + "A" * 5000], ids=["name", "path"])
+def test_a_folder_that_cannot_be_is_refused(
+    words: list[str], folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name that is too long for the file system is a wrong argument."""
+    monkeypatch.chdir(tmp_path)
+    code, said = run(monkeypatch, capsys, *words, "--env-dir", folder)
+    assert code == 2
+    assert "cannot be used: File name too long" in said
+
+
+@pytest.mark.parametrize("words", [["status"], ["doctor"], ["groups", "create", "a"]])
+def test_a_working_folder_that_is_gone_is_refused(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Below a deleted folder there is no environment."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    code, said = run(monkeypatch, capsys, *words)
+    assert code == 2
+    assert "var cannot be used: No such file or directory" in said
+
+
+def test_an_operation_that_another_has_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two people who close one operation the second is told that it was changed."""
+    engine = open_store(*load(tmp_path, {}))
+    asked = ask(engine, Intent("pause", ("game:a",), "ann", "r", {"games": ["a"]}, {}))
+    waiting = change(engine, change(engine, asked, "running"), "needs_human", "stuck")
+    change(engine, waiting, "failed", "closed by another")
+    monkeypatch.setattr("pipeline.store.operations.operation", lambda *_: waiting)
+    words = ["ops", "close", waiting.operation_id, "--reason", "x", "--env-dir", str(tmp_path)]
+    done = CliRunner().invoke(cli, words)
+    assert isinstance(done.exception, Refused)
+    assert "was changed meanwhile" in str(done.exception)
+
+
+def test_an_id_of_any_length_is_looked_for(tmp_path: Path) -> None:
+    """No database takes a pattern of any length, and nobody reads a refusal of one."""
+    engine = open_store(*load(tmp_path, {}))
+    for find in (operation, find_request):
+        with pytest.raises(Refused, match="There is no") as refused:
+            find(engine, "a" * 100_000)
+        assert len(str(refused.value)) < 200
+
+
+def test_who_stops_waiting_is_told_that_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C ends the command and not the operation."""
+    engine = open_store(*load(tmp_path, {}))
+    record_seen(engine, {game_key("Go"): "Go"}, 1)
+    assign_waiting(engine, 100)
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", interrupt)
+    monkeypatch.setattr(sys, "argv", ["turnout", "pause", "Go", "--env-dir", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    (waiting,) = list_operations(engine)
+    assert ended.value.code == 1
+    assert f"`turnout ops show {waiting.operation_id[:8]}`" in capsys.readouterr().err
+    assert waiting.is_open
+
+
+def test_an_empty_hash_proves_nothing(tmp_path: Path) -> None:
+    """A script whose variable is empty must not read that the log is intact."""
+    open_store(*load(tmp_path, {}))
+    done = CliRunner().invoke(cli, ["audit", "verify", "--expect", "", "--env-dir", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "NOT intact" in done.output
+
+
+def start(tmp_path: Path, stdout: str, *words: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "pipeline", *words, "--env-dir", str(tmp_path)]
+    with Path(stdout).open("wb") as out:
+        return subprocess.run(
+            command, stdout=out, stderr=subprocess.PIPE, env={**os.environ, **variables}, check=False, timeout=60
+        )
+
+
+def test_an_output_that_is_full_is_one_sentence(tmp_path: Path) -> None:
+    """A full disk is no bug: exit code 1, and nothing more when Python ends."""
+    done = start(tmp_path, "/dev/full", "paths")
+    assert done.returncode == 1
+    assert done.stderr == b"turnout: The output cannot be written: No space left on device. Send it to another place.\n"
+
+
+def test_an_output_that_is_not_utf_8_does_not_end_a_command(tmp_path: Path) -> None:
+    """A change is made before it is printed, so printing it must not fail: what cannot be written is escaped."""
+    output = tmp_path / "out"
+    done = start(tmp_path, str(output), "games", "approve", "日本", PYTHONIOENCODING="latin-1")
+    assert done.returncode == 0, done.stderr
+    assert rb"\u65e5\u672c" in output.read_bytes()

@@ -1,0 +1,105 @@
+"""Help, completion and commands that only look are quick: what they import is counted, never the time it takes."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from pipeline.cli.lazy import LazyCommand
+from pipeline.cli.main import cli
+from pipeline.settings import load
+from pipeline.store.engine import open_store
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {"deltalake", "duckdb", "numpy", "pandas", "pyarrow", "pyspark", "streamlit"}
+START = {
+    "grants", "grants.cli", "grants.cli.main", "pipeline", "pipeline.cli", "pipeline.cli.environments",
+    "pipeline.cli.lazy", "pipeline.cli.main", "pipeline.errors", "pipeline.extensions", "pipeline.names",
+    "pipeline.terminal",
+}  # fmt: skip
+GROUPS = sorted(name for name, command in cli.commands.items() if isinstance(command, click.Group))
+_RUN = """
+import sys
+from pipeline.cli.main import cli
+try:
+    cli(sys.argv[1:], prog_name="turnout")
+finally:
+    print("\\n" + " ".join(sys.modules))
+"""
+
+
+def imported(*arguments: str) -> set[str]:
+    """Return the modules that are loaded after a command has run."""
+    done = subprocess.run([sys.executable, "-c", _RUN, *arguments], cwd=ROOT, capture_output=True, text=True)
+    assert "pipeline.cli.main" in done.stdout, done.stderr
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def lazy(commands: Mapping[str, click.Command]) -> Iterator[LazyCommand]:
+    for command in commands.values():
+        if isinstance(command, click.Group):
+            yield from lazy(command.commands)
+        else:
+            assert isinstance(command, LazyCommand), f"{command.name} is imported with the help of all"
+            yield command
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], *([name, "--help"] for name in GROUPS)], ids=" ".join)
+def test_help_imports_no_command(arguments: list[str]) -> None:
+    """The help of all, and of a group, knows the commands without importing one, or a library for one."""
+    modules = imported(*arguments)
+    assert {name for name in modules if name.partition(".")[0] in {"app", "grants", "listeners", "pipeline"}} == START
+    assert modules & (HEAVY | {"sqlalchemy", "yaml"}) == set()
+
+
+@pytest.mark.parametrize("name", ["status", "games list", "groups list", "ops list", "audit list", "schemas list"])
+def test_a_command_that_reads_the_store_imports_no_library_of_tables(name: str, tmp_path: Path) -> None:
+    """Who looks at a list waits for the control store, not for libraries that read tables."""
+    open_store(*load(tmp_path))
+    modules = imported(*name.split(), "--env-dir", str(tmp_path))
+    assert "sqlalchemy" in modules
+    assert modules & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    "command", [each for each in lazy(cli.commands) if not each.hidden], ids=lambda command: str(command.place)
+)
+def test_the_help_of_a_group_says_what_the_command_says(command: LazyCommand) -> None:
+    """The sentence that stands for a command until it is imported is the first one of its own help, and so its name."""
+    for width in (45, 1_000):
+        assert command.command.get_short_help_str(width) == command.get_short_help_str(width)
+    assert command.command.name == command.name
+
+
+def test_an_old_name_does_the_same(tmp_path: Path) -> None:
+    """Scripts written for version 0.1 go on working, and hear what the command is called now; no help lists it."""
+    open_store(*load(tmp_path))
+    done = CliRunner().invoke(cli, ["games", "refuse", "Chess", "--env-dir", str(tmp_path)])
+    assert (done.exit_code, done.stdout) == (0, "'Chess' is rejected\n")
+    assert done.stderr.endswith("this command is called `turnout games reject` now.\n")
+    assert "refuse " not in CliRunner().invoke(cli, ["games", "--help"]).output
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("turnout gr", {"grants", "groups"}),
+        ("turnout groups re", {"remove", "restart"}),
+        ("turnout groups create --pri", {"--priority"}),
+        ("turnout groups create --priority n", {"normal"}),
+        ("turnout grants export --format t", {"terraform"}),
+    ],
+)
+def test_the_shell_completes(words: str, completed: set[str]) -> None:
+    """Commands, options and choices are completed, also of what is not imported yet and of packages above."""
+    asked = {"_TURNOUT_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    run = "from pipeline.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", run], cwd=ROOT, capture_output=True, text=True, env={**os.environ, **asked}
+    )
+    assert {line.partition(",")[2] for line in done.stdout.splitlines()} == completed, done.stderr

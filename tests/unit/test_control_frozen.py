@@ -1,0 +1,174 @@
+"""What cannot be supervised freezes its own group, with an alarm; all others are looked after, start after start."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, text
+
+from pipeline.control import controller
+from pipeline.control.processes.backends import Local, process_of, reference_of
+from pipeline.control.supervision.supervisor import Supervisor
+from pipeline.settings import load
+from pipeline.store.engine import open_store
+from pipeline.store.games import assigned, record_seen
+from pipeline.store.groups import Group, begin_run, create, end_run, ended_runs, open_runs
+from pipeline.store.leases import Lease, Process
+
+
+class Started:
+    """A backend without processes: what was started lives for ever."""
+
+    def __init__(self) -> None:
+        self.groups: list[str] = []
+
+    def start(self, group: Group) -> str:
+        self.groups.append(group.name)
+        return reference_of(Process("h", "elsewhere", 7, 7))
+
+    def is_alive(self, _reference: str) -> bool | None:
+        return True
+
+    def stop(self, _reference: str) -> None:
+        """Does not listen."""
+
+    kill = stop
+
+    def ending(self, _reference: str) -> str:
+        return "exit code 1"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Engine]:
+    made = open_store(*load(tmp_path))
+    for name in "ab":
+        create(made, Group(name, backend="local"), "ann", "")
+    yield made
+    made.dispose()
+
+
+def write(store: Engine, statement: str, **values: object) -> None:
+    with store.begin() as connection:
+        connection.execute(text(statement), values)
+
+
+def died(store: Engine) -> None:
+    run_id = begin_run(store, "a", "p")
+    assert run_id is not None
+    end_run(store, run_id, "exit code 1", died=True)
+
+
+ROWS = {
+    "a capacity that is no number": ("UPDATE groups SET capacity_cores = 'many' WHERE name = 'a'", "capacity_cores"),
+    "a master that is no text": ("UPDATE groups SET spark_master = x'00' WHERE name = 'a'", "spark_master"),
+    "a backend nobody knows": ("UPDATE groups SET backend = 'cloud' WHERE name = 'a'", "backend 'cloud'"),
+    "a run that began at no time": ("UPDATE group_runs SET started_at = 'x', ended_at = NULL", "started_at 'x'"),
+    "a run that ended at no time": ("UPDATE group_runs SET ended_at = 'yesterday'", "ended_at 'yesterday'"),
+    "a lease of no process": ("UPDATE leases SET pid = -1 WHERE name = 'a'", "Its lease"),
+    "a lease of a process that is a word": ("UPDATE leases SET pid = 'init' WHERE name = 'a'", "Its lease"),
+}
+
+
+@pytest.mark.parametrize(("statement", "said"), ROWS.values(), ids=ROWS.keys())
+def test_a_row_that_makes_no_sense_freezes_its_group_alone(store: Engine, statement: str, said: str) -> None:
+    """D18: each case is its own sentence; the alarm names the group and the value, and the other group is started."""
+    died(store)
+    Lease(store, "group", "a", 30.0).acquire()
+    write(store, statement)
+    backend = Started()
+    supervisor = Supervisor(store, {"local": backend}, lambda _: None)
+    for _ in range(2):
+        supervisor.tick()
+    assert backend.groups == ["b"]
+    (alarm,) = supervisor.alarms
+    assert alarm.startswith("Group a is frozen: ")
+    assert said in alarm
+    assert supervisor.stop_all() is False, "that of the other group is still to end"
+
+
+def test_a_row_that_is_corrected_is_frozen_no_more(store: Engine) -> None:
+    """Nothing is remembered of it: the next look starts the group."""
+    write(store, ROWS["a capacity that is no number"][0])
+    backend = Started()
+    supervisor = Supervisor(store, {"local": backend}, lambda _: None)
+    supervisor.tick()
+    write(store, "UPDATE groups SET capacity_cores = 2")
+    supervisor.tick()
+    assert (sorted(backend.groups), supervisor.alarms) == (["a", "b"], ())
+
+
+def test_a_process_of_another_user_freezes_its_group_alone(
+    store: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D18: a driver that we may not signal is an alarm that says so, also when the controller ends with its groups."""
+
+    def refuse(_pid: int, _signal: int) -> None:
+        raise PermissionError
+
+    begin_run(store, "a", reference_of(Process.this()))
+    write(store, "UPDATE groups SET desired = 'stopped' WHERE name = 'a'")
+    backend = Local(tmp_path, lambda _: ["true"], os.environ)
+    supervisor = Supervisor(store, {"local": backend}, lambda _: None)
+    with monkeypatch.context() as patched:
+        patched.setattr("os.kill", refuse)
+        patched.setattr("os.killpg", refuse)
+        for _ in range(2):
+            supervisor.tick()
+            said = f"its process {os.getpid()} belongs to another user, so it cannot be sent SIGTERM"
+            assert said in supervisor.alarms[0]
+        while not supervisor.stop_all():
+            time.sleep(0.05)
+        assert set(supervisor.frozen) == {"a"}
+    assert "b" in ended_runs(store, 0.0)
+
+
+def test_a_driver_that_cannot_even_be_started_rests_like_one_that_died(store: Engine, tmp_path: Path) -> None:
+    """What the system refuses is kept as an end of that run, so it is tried again later and later, not each second."""
+    write(store, "UPDATE groups SET backend = 'none' WHERE name = 'b'")
+
+    def command(_group: Group) -> Sequence[str]:
+        return ["true", "\0"]
+
+    supervisor = Supervisor(store, {"local": Local(tmp_path, command, os.environ)}, lambda _: None)
+    assert [each.what for each in supervisor.tick()] == ["start"]
+    assert "ValueError: embedded null byte" in supervisor.alarms[0]
+    assert [each.what for each in supervisor.tick()] == ["wait"]
+    assert [(each.died, each.exit_message) for each in ended_runs(store, 0.0)["a"]] == [
+        (True, "ValueError: embedded null byte")
+    ]
+    assert open_runs(store) == {}
+
+
+def test_a_signal_without_a_name_is_an_ending_too(tmp_path: Path) -> None:
+    """Those between SIGRTMIN and SIGRTMAX have none in Python; asking for it ended the controller."""
+    backend = Local(tmp_path, lambda _: ["sh", "-c", "kill -35 $$"], os.environ)
+    reference = backend.start(Group("a"))
+    backend._children[reference].wait()
+    assert backend.ending(reference) == "killed by signal 35"
+
+
+@pytest.mark.parametrize("pid", [0, -1, "7", None, 1 << 40])
+def test_a_reference_of_no_process_is_of_none(pid: object) -> None:
+    """A signal to pid 0 or below would reach many processes, the controller among them."""
+    assert process_of(json.dumps({"host": "h", "place": "p", "pid": pid, "started": 1})) is None
+
+
+def test_a_controller_starts_and_looks_whatever_a_group_is_made_of(
+    store: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The whole loop: games are placed, the other group is started, and the alarm is logged."""
+    write(store, "UPDATE groups SET capacity_cores = 'many', desired = 'purple' WHERE name = 'a'")
+    record_seen(store, {"g1": "One"}, 9)
+    once, backend = threading.Event(), Started()
+    once.set()
+    monkeypatch.setattr(controller, "Local", lambda *_: backend)
+    assert controller.run(*load(tmp_path), once) == 0
+    assert backend.groups == ["b"]
+    assert [each.game_key for each in assigned(store, "b")] == ["g1"]
+    alarms = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert len(alarms) == 1
+    assert alarms[0].startswith("Group a is frozen: Its row in the control store makes no sense: desired 'purple'")

@@ -1,0 +1,44 @@
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import java_gateway
+
+from pipeline.session import properties, spark_session
+from pipeline.settings import load
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_the_settings_conf_is_on_no_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every user of a machine reads command lines, so what `spark.conf` holds goes by a file of mode 0600."""
+    seen: list[tuple[list[str], dict[str, str], str, int]] = []
+
+    def popen(command: list[str], *_: Any, env: dict[str, str], **__: Any) -> None:
+        file = Path(command[command.index("--properties-file") + 1])
+        seen.append((command, env, file.read_text("ascii"), stat.S_IMODE(file.stat().st_mode)))
+        raise Stopped
+
+    monkeypatch.setattr("pipeline.session.spark_jars", list)
+    monkeypatch.setattr(java_gateway, "Popen", popen)
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    monkeypatch.setattr("pyspark.SparkContext._jvm", None)
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    (tmp_path / "turnout.toml").write_text(
+        '[spark]\ndriver_memory = "700m"\n[spark.conf]\n"spark.hadoop.secret.key" = "canary-key"\n'
+        '"spark.ui.enabled" = "true"\n'
+    )
+    with pytest.raises(Stopped):
+        spark_session(*load(tmp_path, {}), "t")
+    ((command, env, text, mode),) = seen
+    assert "canary" not in " ".join(command)
+    assert "canary" not in " ".join(env.values())
+    assert "spark.driver.memory=700m" in command
+    assert not [word for word in command if word.startswith("spark.ui.enabled")], "the command line counts more"
+    assert properties({"spark.hadoop.secret.key": "canary-key", "spark.ui.enabled": "true"}) == text
+    assert mode == 0o600
+    assert "PYSPARK_SUBMIT_ARGS" not in os.environ
