@@ -1,6 +1,5 @@
 """The commands `turnout grants …`, but those of drift and of requests."""
 
-import json
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,7 @@ from grants.applying import proposals as desk
 from grants.cli.options import INTENTS, CommandContext, intents_from, of_rows, opened
 from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
 from pipeline.errors import Refused
-from pipeline.terminal import say, say_lines
+from pipeline.terminal import say, say_json, say_lines
 
 _FORMATS: Final = ("yaml", "sql", "terraform")
 
@@ -40,7 +39,7 @@ def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], e
     age = snapshot.age(there.engine, known.observed)
     if as_json:
         columns = {who: dict(zip(found.keys, column, strict=True)) for who, column in found.columns.items()}
-        say(json.dumps({"age_seconds": age, "problem": known.problem, "principals": columns}))
+        say_json({"age_seconds": age, "problem": known.problem, "principals": columns})
         return
     for who, column in found.columns.items():
         for key, state in zip(found.keys, column, strict=True):
@@ -72,7 +71,7 @@ def why(env_dir: Path, game: str, principal: str, as_json: bool) -> None:
         ]
         answer = {"principal": verdict.principal, "game_key": key, "reads": verdict.reads, "needs": needs}
         more = {"could_grant_itself": verdict.could_grant_itself, "badges": verdict.badges}
-        say(json.dumps({**answer, **more, "sentence": verdict.sentence}))
+        say_json({**answer, **more, "sentence": verdict.sentence})
         return
     say(verdict.sentence)
 
@@ -86,7 +85,7 @@ def plan(env_dir: Path, reason: str | None, as_json: bool, **intents: Any) -> No
     there = opened(env_dir)
     prepared = there.prepared(intents_from(there, reason=reason or "", **intents))
     if as_json:
-        say(json.dumps(_as_dict(prepared)))
+        say_json(_as_dict(prepared))
         return
     for each in desk.lines(prepared):
         say(each)
@@ -101,6 +100,7 @@ def plan(env_dir: Path, reason: str | None, as_json: bool, **intents: Any) -> No
 def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request: bool, **intents: Any) -> None:
     """Grant and revoke access: plan again, check, apply, observe in the catalog, probe."""
     from grants.applying.requests import ask, describe
+    from grants.cli.requests import as_dict
 
     there = opened(env_dir)
     prepared = there.prepared(intents_from(there, reason=how.reason, **intents))
@@ -108,9 +108,11 @@ def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request
         raise Refused(f"It has changed since: the plan is {prepared.plan.fingerprint} now. Look at it again.")
     if as_request and not how.dry_run:
         for each in desk.lines(prepared):
-            say(each)
+            say(each, err=how.as_json)
         made = ask(there.engine, there.actor, [asdict(each) for each in prepared.intents], how.reason)
-        say(describe(made))
+        say(describe(made), err=how.as_json)
+        if how.as_json:
+            say_json(as_dict(made))
         return
     _ask(there, prepared, how)
 

@@ -1,6 +1,5 @@
 """`turnout catalog`: the embedded catalog; `turnout read`: a game's table, read only as far as the catalog allows."""
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from pipeline.cli.operation_options import keys_of
 from pipeline.cli.options import Finite
 from pipeline.errors import Refused
 from pipeline.settings import load
-from pipeline.terminal import say
+from pipeline.terminal import say, say_json
 
 _LOOK_SECONDS: Final = 0.2
 
@@ -82,6 +81,9 @@ def read(env_dir: Path, game: str, principal: str, first: int, as_json: bool) ->
         say("  ".join(names))
     for row in found:
         values = dict(zip(names, row, strict=True))
-        say(json.dumps(values, default=str) if as_json else "  ".join(str(each) for each in row))
+        if as_json:
+            say_json(values)
+        else:
+            say("  ".join(str(each) for each in row))
     if not found:
         say("No rows.", err=True)

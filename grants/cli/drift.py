@@ -1,6 +1,5 @@
 """`turnout grants drift`: where the catalog is not as turnout keeps it, and what to do about it."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from grants.cli.options import opened
 from grants.planning.drift import Drift, Finding
 from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
 from pipeline.errors import Refused
-from pipeline.terminal import say
+from pipeline.terminal import say, say_json
 
 
 @click.command("drift")
@@ -36,9 +35,11 @@ def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: SubmitOp
         raise Refused("Name what it is about: --finding ID, repeatable. Without --act all are shown.")
     if act == "ignore":
         for each in findings:
-            say(f"{drift_store.id_of(each)[:8]}  {each.sentence}")
+            say(f"{drift_store.id_of(each)[:8]}  {each.sentence}", err=how.as_json)
         if not how.dry_run:
             drift_store.ignore(there.engine, there.settings, findings, there.actor, how.reason)
+        if how.as_json:
+            say_json({"ignored": not how.dry_run, "findings": [_as_dict(each) for each in findings]})
         return
     intents = [about(each, "adopt" if act == "adopt" else "revert", how.reason or f"drift: {act}") for each in findings]
     prepared = there.prepared(intents)
@@ -52,7 +53,7 @@ def _show(found: Drift, how: SubmitOptions) -> None:
     if how.as_json:
         listed = [_as_dict(each) for each in found.findings]
         missing = [each.full_name for each in found.unread]
-        say(json.dumps({"findings": listed, "unread": missing}, default=str))
+        say_json({"findings": listed, "unread": missing})
         return
     for each in found.findings:
         left = f"  (ignored: {each.ignored})" if each.ignored is not None else f"  [{', '.join(each.acts)}]"

@@ -1,9 +1,8 @@
 """`turnout grants requests|approve|reject|withdraw`: four eyes on the command line."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -14,7 +13,7 @@ from grants.applying.requests import request as find
 from grants.cli.options import CommandContext, opened
 from pipeline.cli.operation_options import SubmitOptions, asking, moment, submit_and_wait, with_old_names
 from pipeline.control.roles import current, require
-from pipeline.terminal import say
+from pipeline.terminal import say, say_json
 
 _OLD_NAMES: Final = {"intents": "wishes", "requested_at": "asked_at", "decision_reason": "said"}
 
@@ -25,7 +24,7 @@ def requests(env_dir: Path, as_json: bool) -> None:
     """List requests: first those that wait for a decision, the oldest on top."""
     found = list_requests(opened(env_dir).engine)
     if as_json:
-        say(json.dumps([with_old_names(asdict(each), _OLD_NAMES) for each in found]))
+        say_json([as_dict(each) for each in found])
         return
     for each in found:
         say(_line(each))
@@ -59,6 +58,11 @@ def reject(env_dir: Path, request: str, reason: str | None) -> None:
 def withdraw(env_dir: Path, request: str) -> None:
     """Withdraw REQUEST of your own."""
     _decided(opened(env_dir), request, "withdrawn", "")
+
+
+def as_dict(request: Request) -> dict[str, Any]:
+    """Return a request for scripts."""
+    return with_old_names(asdict(request), _OLD_NAMES)
 
 
 def _decided(there: CommandContext, request: str, state: State, reason: str) -> None:

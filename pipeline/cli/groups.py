@@ -1,6 +1,5 @@
 """The commands `turnout groups …`, but those that place games; see `placement`."""
 
-import json
 import sys
 from collections import Counter
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from pipeline.control.roles import permitted
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.groups import Group
-from pipeline.terminal import say
+from pipeline.terminal import say, say_json
 
 _wanted = combine_options(
     click.option("--backend", type=click.Choice(["none", "local"]), help="Who starts its driver."),
@@ -38,7 +37,7 @@ def list_groups(env_dir: Path, as_json: bool) -> None:
 
     rows = _rows(open_store(*load(env_dir)))
     if as_json:
-        say(json.dumps(rows))
+        say_json(rows)
         return
     for row in rows:
         cores = "no limit" if row["capacity_cores"] is None else f"{row['capacity_cores']:g} cores"

@@ -1,7 +1,6 @@
 """What every command has that asks for an operation: its options, and how it asks and follows."""
 
 import functools
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from pipeline.names import plain
 from pipeline.repair.game import find
 from pipeline.settings import Settings
 from pipeline.store.operations import Intent, Operation, Step
-from pipeline.terminal import say
+from pipeline.terminal import say, say_json
 
 _LOOK_SECONDS: Final = 0.5
 _OPTIONS: Final = combine_options(
@@ -81,7 +80,7 @@ def submit_and_wait(
         say(each, err=how.as_json)
     if how.dry_run or not intent.targets:
         if how.as_json:
-            say(json.dumps({"kind": intent.kind, "targets": intent.targets, "preview": intent.preview}))
+            say_json({"kind": intent.kind, "targets": intent.targets, "preview": intent.preview})
         sys.exit(1 if left_out else 0)
     require(current(settings, engine), intent.actor, intent.kind)
     operation = ask(engine, intent)
@@ -157,7 +156,7 @@ def _follow(engine: Engine, operation: Operation, how: SubmitOptions) -> int:
             warned = True
         time.sleep(_LOOK_SECONDS)
     if how.as_json:
-        say(json.dumps(as_dict(operation, steps(engine, operation.operation_id))))
+        say_json(as_dict(operation, steps(engine, operation.operation_id)))
     elif how.wait:
         say(line(operation))
     return 0 if not how.wait or operation.state == "succeeded" else 1

@@ -1,6 +1,5 @@
 """The commands that place games on groups: `turnout groups propose` and `drain`, and `turnout games priority`."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from pipeline.control.placement.planner import MOST_EVENED, Placed, Placement, c
 from pipeline.control.roles import permitted
 from pipeline.settings import load
 from pipeline.store.placing import PRIORITIES, GroupLoad
-from pipeline.terminal import say
+from pipeline.terminal import say, say_json
 
 
 @click.command("propose")
@@ -38,8 +37,10 @@ def propose(env_dir: Path, do_it: bool, most: int, how: SubmitOptions) -> None:
     placed, even = proposed(loads, most)
     trigger = settings.demux.trigger_seconds
     if not do_it or how.dry_run:
-        told = _as_dict(placed, even, trigger)
-        for line in [json.dumps(told)] if how.as_json else lines_of(placed, even, trigger):
+        if how.as_json:
+            say_json(_as_dict(placed, even, trigger))
+            return
+        for line in lines_of(placed, even, trigger):
             say(line)
         return
     for line in lines_of(placed, even, trigger):

@@ -1,6 +1,5 @@
 """The commands that repair: `turnout repair …`. Each asks for an operation, which the controller does."""
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from pipeline.cli.steering import deciding
 from pipeline.control.capabilities import Capability
 from pipeline.errors import Refused
 from pipeline.settings import Paths, load
-from pipeline.terminal import say, say_lines
+from pipeline.terminal import say, say_json, say_lines
 
 
 @click.command("actions")
@@ -35,7 +34,7 @@ def actions(env_dir: Path, game: str, as_json: bool) -> None:
     (key,) = keys_of((game,), known_names(engine))
     found = capabilities(read_facts(engine, paths, key, store_time(engine)))
     if as_json:
-        say(json.dumps([asdict(each) for each in found]))
+        say_json([asdict(each) for each in found])
         return
     for each in found:
         for line in _told(each):

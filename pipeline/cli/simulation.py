@@ -1,6 +1,5 @@
 """The commands of a try-out on one machine: `turnout simulate`, `demo` and `dashboard`."""
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ import click
 
 from pipeline.cli.options import Finite, combine_options, load_with_source
 from pipeline.settings import load
-from pipeline.terminal import say
+from pipeline.terminal import say_json
 
 _FARTHEST: Final = 9e12  # Unix seconds whose microseconds are a number of 64 bits
 
@@ -47,7 +46,7 @@ def simulate(
     if start_time is not None:
         plan = replace(plan, start_time=start_time)
     sent = run(settings, paths, open_store(settings, paths), plan, rate, stop_on_signals())
-    say(json.dumps({"events": sent.events, **sent.by_kind}))
+    say_json({"events": sent.events, **sent.by_kind})
 
 
 @click.command("dashboard")

@@ -1,6 +1,5 @@
 """The command `turnout status`."""
 
-import json
 import sys
 from collections import Counter
 from dataclasses import asdict
@@ -13,7 +12,7 @@ from sqlalchemy import Engine
 from pipeline.health.judgement import DriverState, Judgement
 from pipeline.settings import load
 from pipeline.store.fleet import Fleet, GameRow, read_fleet
-from pipeline.terminal import say
+from pipeline.terminal import say, say_json
 
 
 @click.command("status")
@@ -26,7 +25,7 @@ def status(env_dir: Path, show_all: bool, as_json: bool) -> None:
     settings, paths = load(env_dir)
     found = _read(open_store(settings, paths), settings.metrics.heartbeat_seconds)
     if as_json:
-        say(json.dumps(found))
+        say_json(found)
     else:
         for line in _lines(found, show_all=show_all):
             say(line)
@@ -82,14 +81,22 @@ def _driver(fleet: Fleet, state: DriverState) -> dict[str, str | None]:
     }  # fmt: skip
 
 
+def _in_brackets(reason: str | None) -> str:
+    """Return why a driver is as it is, after its state; several alarms have lines of their own."""
+    if not reason:
+        return ""
+    alarms = reason.count("\n") + 1
+    return f" ({reason})" if alarms == 1 else f" ({alarms} alarms)"
+
+
 def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
     lines = [found["headline"]]
     lines += [
-        f"{each['kind']} {each['name']}: {each['state'].replace('_', ' ')}"
-        f"{' (' + each['reason'] + ')' if each['reason'] else ''}"
+        f"{each['kind']} {each['name']}: {each['state'].replace('_', ' ')}{_in_brackets(each['reason'])}"
         for each in found["drivers"]
     ]
-    lines += [f"  {each['text']}" for each in found["problems"] if each["kind"] == "controller"]
+    alarms = [each["text"] for each in found["problems"] if each["kind"] == "controller"]
+    lines += [f"  {alarm}" for text in alarms for alarm in text.split("\n")]
     counts = Counter(each["status"] for each in found["games"])
     lines.append(f"{len(found['games'])} games: " + (", ".join(f"{counts[name]} {name}" for name in counts) or "none"))
     lines += [

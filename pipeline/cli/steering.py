@@ -1,6 +1,5 @@
 """The commands that steer: `turnout controller`, `stream own-query`, `move`, `pause`, `resume`, `ops` and `audit`."""
 
-import json
 import os
 import sys
 from dataclasses import asdict
@@ -26,7 +25,7 @@ from pipeline.control.roles import permitted
 from pipeline.names import plain
 from pipeline.settings import load
 from pipeline.store.operations import Operation
-from pipeline.terminal import say
+from pipeline.terminal import say, say_json
 
 _DAY = click.DateTime(["%Y-%m-%d"])
 
@@ -125,7 +124,7 @@ def list_operations(env_dir: Path, only_open: bool, limit: int, as_json: bool) -
 
     found = list_operations(open_store(*load(env_dir)), only_open=only_open, limit=limit)
     if as_json:
-        say(json.dumps([asdict(each) for each in found]))
+        say_json([asdict(each) for each in found])
         return
     for each in found:
         say(line(each))
@@ -144,7 +143,7 @@ def show_operation(env_dir: Path, operation: str, as_json: bool) -> None:
     found = find(engine, operation)
     journal = steps(engine, found.operation_id)
     if as_json:
-        say(json.dumps(as_dict(found, journal)))
+        say_json(as_dict(found, journal))
         return
     say(line(found))
     for each in (f"targets: {', '.join(found.targets)}", f"reason: {found.reason or 'none given'}"):
@@ -153,15 +152,15 @@ def show_operation(env_dir: Path, operation: str, as_json: bool) -> None:
         say(step_line(step))
 
 
-def _permitted_on(env_dir: Path, operation: str, act: str) -> tuple[Engine, Operation, str]:
-    """Return the control store, an operation in it, and who acts on it, where they have the role for the act."""
+def _permitted_on(env_dir: Path, operation: str) -> tuple[Engine, Operation, str]:
+    """Return the control store, an operation in it, and who acts on it, where they might have asked for it."""
     from pipeline.store.engine import open_store
     from pipeline.store.operations import operation as find
 
     settings, paths = load(env_dir)
     engine = open_store(settings, paths)
-    actor = permitted(settings, engine, act)
-    return engine, find(engine, operation), actor
+    found = find(engine, operation)
+    return engine, found, permitted(settings, engine, found.kind)
 
 
 @click.command("resume")
@@ -171,7 +170,7 @@ def resume_operation(env_dir: Path, operation: str, reason: str | None) -> None:
     """Let OPERATION, which needs a person, go on where it was."""
     from pipeline.control.operations.executor import resume
 
-    engine, found, actor = _permitted_on(env_dir, operation, "resume operation")
+    engine, found, actor = _permitted_on(env_dir, operation)
     with unchanged():
         say(line(resume(engine, found, actor, reason or "")))
 
@@ -183,7 +182,7 @@ def close_operation(env_dir: Path, operation: str, reason: str) -> None:
     """End OPERATION, which needs a person, after you have dealt with it."""
     from pipeline.control.operations.executor import close
 
-    engine, found, actor = _permitted_on(env_dir, operation, "close")
+    engine, found, actor = _permitted_on(env_dir, operation)
     with unchanged():
         say(line(close(engine, found, actor, reason)))
 
@@ -196,7 +195,7 @@ def cancel_operation(env_dir: Path, operation: str, reason: str) -> None:
     from pipeline.control.controller import KINDS
     from pipeline.control.operations.executor import cancel
 
-    engine, found, actor = _permitted_on(env_dir, operation, "cancel")
+    engine, found, actor = _permitted_on(env_dir, operation)
     with unchanged():
         say(line(cancel(engine, KINDS, found, actor, reason)))
 
@@ -229,7 +228,7 @@ def list_audit(env_dir: Path, since: datetime | None, until: datetime | None, as
     days = (since.date().isoformat() if since else "", until.date().isoformat() if until else "9999")
     for each in entries(open_store(*load(env_dir)), *days):
         if as_json:
-            say(json.dumps(asdict(each)))
+            say_json(asdict(each))
             continue
         ended = f" {each.outcome}" if each.outcome else ""
         about = ", ".join(each.targets)
@@ -247,7 +246,7 @@ def verify_audit(env_dir: Path, expect: str | None, as_json: bool) -> None:
 
     verdict = verify(open_store(*load(env_dir)), expect)
     if as_json:
-        say(json.dumps({**asdict(verdict), "intact": verdict.intact}))
+        say_json({**asdict(verdict), "intact": verdict.intact})
     else:
         for defect in verdict.defects:
             say(plain(defect))

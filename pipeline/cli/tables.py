@@ -1,6 +1,5 @@
 """The commands about all tables of an environment: `turnout verify`, `maintain` and `paths`."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import click
 
 from pipeline.errors import Refused
 from pipeline.settings import load
-from pipeline.terminal import say
+from pipeline.terminal import say, say_json
 
 
 @click.command("verify")
@@ -61,7 +60,7 @@ def paths(env_dir: Path, as_json: bool) -> None:
     tables = {table.name: str(table) for table in sorted(known.tables.glob("*")) if (table / "_delta_log").exists()}
     places = {name: str(getattr(known, name)) for name in ("bronze", "quarantine", "metrics", "landing", "logs")}
     if as_json:
-        say(json.dumps({**places, "games": tables}))
+        say_json({**places, "games": tables})
         return
     for name, place in {**places, **tables}.items():
         say(f"{name:<54} {place}")

@@ -269,7 +269,8 @@ def _driver_problem(driver: DriverState, facts: FleetFacts) -> Problem:
     if driver.kind == "controller":
         note = _controller_note(driver.liveness, facts.waiting_operations)
         hint = "" if driver.liveness.is_live else ". Start `turnout controller run`."
-        return Problem("controller", driver.name, f"{note}{hint}")
+        alarms = (driver.liveness.reason or "").split("\n") if driver.liveness.is_live else []
+        return Problem("controller", driver.name, "\n".join([f"{note}{hint}", *(alarms if len(alarms) > 1 else [])]))
     if driver.kind == "ingest":
         return Problem("ingest", driver.name, f"ingest {how}")
     intent = facts.groups.get(driver.name)
@@ -339,7 +340,8 @@ def _group_notes(drivers: Sequence[DriverState], games: Mapping[str, Verdict], f
 
 def _controller_note(liveness: Liveness, waiting: int) -> str:
     if liveness.is_live:
-        return f"the controller reports: {liveness.reason}"
+        alarms = (liveness.reason or "").split("\n")
+        return f"the controller reports{f': {alarms[0]}' if len(alarms) == 1 else f' {len(alarms)} alarms'}"
     if not waiting:
         return "no controller runs"
     return f"{_plural(waiting, 'operation')} {'waits' if waiting == 1 else 'wait'} and no controller runs"

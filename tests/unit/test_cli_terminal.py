@@ -2,9 +2,11 @@
 
 import json
 import logging
+import math
 import sys
 import time
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,12 +20,12 @@ from pipeline.cli.main import cli, main
 from pipeline.ingest import name_sketch
 from pipeline.names import game_key
 from pipeline.repair.game import Game
-from pipeline.settings import Paths, Settings
-from pipeline.store import groups, onboarding, sources, stream_control
+from pipeline.settings import Paths, Settings, load
+from pipeline.store import drivers, groups, onboarding, sources, stream_control
 from pipeline.store.engine import open_store
 from pipeline.store.onboarding import OnboardingCandidate, RefusedName
 from pipeline.store.operations import Intent, ask, begin_step, change, end_step, list_operations
-from pipeline.terminal import PlainFormatter
+from pipeline.terminal import PlainFormatter, say_json
 from tests.browser.seed import Seeded, seed
 from tests.unit.grants_world import picture
 from tests.unit.repair_world import Event, broken, make_world
@@ -145,3 +147,21 @@ def test_a_log_line_acts_on_nothing() -> None:
     text = PlainFormatter("%(name)s %(message)s").format(record)
     assert acting(text) == set()
     assert "Traceback" in text.splitlines()[2]
+
+
+def test_json_has_numbers_that_every_parser_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON knows neither NaN nor infinities: they are the strings of protobuf's mapping, wherever they stand."""
+    say_json({"rows": [(math.nan, math.inf, -math.inf, 1.5)], "at": datetime(2026, 1, 31, tzinfo=UTC)})
+    printed = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert printed == {"rows": [["NaN", "Infinity", "-Infinity", 1.5]], "at": "2026-01-31 00:00:00+00:00"}
+
+
+def test_every_alarm_of_the_controller_has_a_line(tmp_path: Path) -> None:
+    """`turnout status` prints one line for each alarm, below the controller, and none with escapes."""
+    engine = open_store(*load(tmp_path, {}))
+    drivers.start_driver(engine, "controller", "main", None)
+    drivers.beat(engine, "controller", "main", "running", None, "group b has no driver\ngroup c is frozen")
+    printed = CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path)]).output
+    assert {"  group b has no driver", "  group c is frozen"} <= set(printed.splitlines())
+    assert "controller main: running (2 alarms)" in printed.splitlines()
+    assert "\\n" not in printed

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from grants.catalog import Change
+from grants.model import Securable
 from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.store import audit
@@ -66,9 +68,6 @@ def test_a_grant_is_planned_applied_read_by_and_undone(tables: House) -> None:
 
 def test_a_policy_is_applied_drifts_and_is_put_right(tables: House, tmp_path: Path) -> None:
     """A policy file is planned and applied; what a hand changes is found and reverted; applied again it is nothing."""
-    from grants.catalog import Change
-    from grants.model import Securable
-
     file = tmp_path / "policy.yml"
     file.write_text(POLICY.format(who=ANN))
     typed(tables, "grants", "apply", "--policy", str(file), "--reason", "policy", "--no-wait")
@@ -150,10 +149,26 @@ def test_a_request_is_listed_rejected_and_withdrawn(tables: House) -> None:
         assert said in typed(tables, "grants", "apply", *words).output
     waiting = json.loads(typed(tables, "grants", "requests", "--json").output)
     assert [each["state"] for each in waiting] == ["asked"]
+    assert (
+        json.loads(typed(tables, "grants", "apply", *words, "--json").stdout)["request_id"] == waiting[0]["request_id"]
+    )
     with pytest.raises(Refused, match="of their own"):
         typed(tables, "grants", "reject", waiting[0]["request_id"], "--reason", "no")
     assert "withdrawn" in typed(tables, "grants", "withdraw", waiting[0]["request_id"][:8]).output
     assert list_operations(tables.world.engine) == []
+
+
+def test_a_finding_that_is_ignored_is_printed_as_json(tables: House) -> None:
+    """What is printed for scripts is one JSON document, for people beside it; nothing is ignored in a dry run."""
+    typed(tables, "grants", "apply", "--grant", "Chess", "--principal", ANN, "--reason", "numbers", "--no-wait")
+    assert tables.finish().state == "succeeded"
+    tables.catalog.change(Change(Securable((*tables.schema.path, CHESS)), ANN, remove=("SELECT",)))
+    (found,) = json.loads(typed(tables, "grants", "drift", "--json").stdout)["findings"]
+    words = ("grants", "drift", "--act", "ignore", "--finding", found["id"], "--reason", "known", "--json")
+    assert json.loads(typed(tables, *words, "--dry-run").stdout)["ignored"] is False
+    assert json.loads(typed(tables, *words).stdout)["findings"][0]["id"] == found["id"]
+    (found,) = json.loads(typed(tables, "grants", "drift", "--json").stdout)["findings"]
+    assert found["ignored"].startswith("known (")
 
 
 def test_without_a_catalog_the_commands_say_so(house: House) -> None:

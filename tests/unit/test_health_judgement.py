@@ -324,3 +324,14 @@ def test_nothing_unknown_is_healthy(facts: FleetFacts) -> None:
             assert driver.started_at <= reported.updated_at <= NOW + CLOCK_BOUND_SECONDS
             assert driver.state == "running"
             assert -CLOCK_BOUND_SECONDS <= NOW - driver.heartbeat_at <= 15
+
+
+def test_several_alarms_of_the_controller_are_counted_in_the_headline_and_stand_one_by_one_below_it() -> None:
+    """No alarm is lost in the line of another: the headline has their number, the problem a line for each."""
+    one = Given(controller=replace(CONTROLLER, error="group b has no driver")).judge()
+    assert "the controller reports: group b has no driver" in one.headline
+    two = Given(controller=replace(CONTROLLER, error="group b has no driver\ngroup c is frozen")).judge()
+    assert "the controller reports 2 alarms" in two.headline
+    assert "\n" not in two.headline
+    (problem,) = [each for each in two.problems if each.kind == "controller"]
+    assert problem.text.split("\n")[1:] == ["group b has no driver", "group c is frozen"]
