@@ -296,7 +296,7 @@ def resume(environment: Environment, seen: Operation, reason: str = "") -> Opera
         Refused: who acts has not the role for it, it does not wait for a person, has changed since, or the control
             store does not answer.
     """
-    actor = services.permitted(environment, "resume operation")
+    actor = services.permitted(environment, seen.kind)
     with writing():
         return steps.resume(services.engine(environment), seen, actor, reason)
 
@@ -308,7 +308,7 @@ def close(environment: Environment, seen: Operation, reason: str) -> Operation:
         Refused: who acts has not the role for it, it does not wait for a person, has changed since, or the control
             store does not answer.
     """
-    actor = services.permitted(environment, "close")
+    actor = services.permitted(environment, seen.kind)
     with writing():
         return steps.close(services.engine(environment), seen, actor, reason)
 
@@ -320,7 +320,7 @@ def cancel(environment: Environment, seen: Operation, reason: str) -> Operation:
         Refused: who acts has not the role for it, it has ended, waits for a person, cannot be stopped now or has
             changed since, or the control store does not answer.
     """
-    actor = services.permitted(environment, "cancel")
+    actor = services.permitted(environment, seen.kind)
     with writing():
         return steps.cancel(services.engine(environment), controller.KINDS, seen, actor, reason)
 

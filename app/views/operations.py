@@ -251,7 +251,7 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
 def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:
     """Draw what a person may do with an operation that waits for one, and where who acts may not, the role for it."""
     operation = seen.operation
-    barred = {kind: services.missing_role(environment, kind) for kind in ("resume operation", "close")}
+    barred = services.missing_role(environment, operation.kind)
     with (
         st.container(border=True, key="resume_box", gap="xsmall"),
         st.form("resume", enter_to_submit=False, border=False),
@@ -260,7 +260,7 @@ def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:
         last = seen.steps[-1].name if seen.steps else "its first step"
         st.text(f"It tries {formatting.shown(last, 40)} again, and asks a person again if that does not come.")
         st.text_input("Why (may be empty)", key=_reason_of(operation, "why"), max_chars=500)
-        _draw_act("Resume", _resume, environment, operation, barred["resume operation"])
+        _draw_act("Resume", _resume, environment, operation, barred)
     with (
         st.container(border=True, key="close_box", gap="small"),
         st.form("close", enter_to_submit=False, border=False),
@@ -268,7 +268,7 @@ def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:
         st.markdown("**End it as it is**")
         st.text("What was done stays done; its games are free for other operations.")
         st.text_input("What was found, and done about it", key=_reason_of(operation), max_chars=500)
-        _draw_act("Close it", _close, environment, operation, barred["close"])
+        _draw_act("Close it", _close, environment, operation, barred)
 
 
 def _draw_cancel(environment: Environment, operation: Operation) -> None:
@@ -280,7 +280,7 @@ def _draw_cancel(environment: Environment, operation: Operation) -> None:
         st.markdown("**Cancel it**")
         st.text("Only while nothing was begun, or while it only waits. What was done stays done.")
         st.text_input("Why it is not to be done", key=_reason_of(operation, "cancelled"), max_chars=500)
-        barred = services.missing_role(environment, "cancel")
+        barred = services.missing_role(environment, operation.kind)
         _draw_act("Cancel operation", _cancel, environment, operation, barred)
 
 

@@ -20,11 +20,14 @@ _FRESH_SECONDS: Final = 60.0
 
 _OPERATOR: Final = frozenset(
     {
-        "pause", "resume", "retry", "replay", "dedupe", "rebuild", "restart", "resume operation", "close", "cancel",
+        "pause", "resume", "retry", "replay", "dedupe", "rebuild", "restart",
         "approve a game", "reject a game", "register a schema", "set an own query", "accept a gap", "adopt a source",
     }
 )  # fmt: skip
-"""What puts a stream or a group in order where it is; the rest changes who carries what and needs a mover."""
+"""What puts a stream or a group in order where it is; the rest changes who carries what and needs a mover.
+
+Who resumes, closes or cancels an operation needs the role of its kind, as who asks for one.
+"""
 
 _ACCESS: Final = frozenset({"access", "decide about a request", "ignore drift", "add a user"})
 """What changes who may read; it needs an access admin, and a mover is none."""

@@ -11,6 +11,7 @@ from pipeline.settings import load
 from pipeline.store import audit
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen
+from pipeline.store.operations import Intent, ask, change, operation
 from tests.unit.test_docs import commands
 
 READS = {
@@ -78,3 +79,17 @@ def test_an_act_that_fails_is_audited_as_failed(name: str, tmp_path: Path) -> No
     done = CliRunner().invoke(cli, [*name.split(), *ACTS[name][0], "--env-dir", str(tmp_path)])
     assert done.exception is not None
     assert [each.outcome for each in audit.entries(open_store(*load(tmp_path)))] == [None, "failed"]
+
+
+@pytest.mark.parametrize(("kind", "role"), [("move", "mover"), ("access", "access_admin"), ("pause", "operator")])
+def test_who_acts_on_an_operation_needs_the_role_of_its_kind(kind: str, role: str, tmp_path: Path) -> None:
+    """Nobody brings on, closes or cancels what they might not have asked for."""
+    (tmp_path / "turnout.toml").write_text('[roles]\nmovers = ["max"]\n')
+    engine = open_store(*load(tmp_path))
+    asked = ask(engine, Intent(kind, ("game:go",), "max", "r", {"games": ["go"]}, {}))
+    change(engine, change(engine, asked, "running"), "needs_human", "stuck")
+    for act in ("resume", "close", "cancel"):
+        words = ["ops", act, asked.operation_id, "--reason", "r", "--env-dir", str(tmp_path)]
+        refused = CliRunner().invoke(cli, words).exception
+        assert f"may not {kind}: it needs the role {role}" in str(refused)
+    assert operation(engine, asked.operation_id).state == "needs_human"

@@ -21,7 +21,7 @@ from pipeline.store.tables import role_members
 
 NAMED = Roles(operators=("olga",), movers=("max",), access_admins=("ada",))
 REPAIRS = {
-    "pause", "resume", "retry", "replay", "dedupe", "rebuild", "restart", "resume operation", "close",
+    "pause", "resume", "retry", "replay", "dedupe", "rebuild", "restart",
     "approve a game", "reject a game", "register a schema", "set an own query", "accept a gap", "adopt a source",
 }  # fmt: skip
 STEERS = {
