@@ -10,9 +10,9 @@ from typing import Any, Final
 import streamlit as st
 
 from app import formatting
-from app.components.confirm import Level
 from app.state.control_queries import ControlState
 from pipeline.control.capabilities import Capability, Facts, capabilities
+from pipeline.control.disruption import Level
 from pipeline.control.operations import drains, groups
 from pipeline.errors import Refused
 from pipeline.store.fleet import GameRow

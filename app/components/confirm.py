@@ -5,7 +5,7 @@ A preview is kept in the viewer's session until it is confirmed or dropped; what
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 import streamlit as st
 
@@ -14,13 +14,12 @@ from app.state import control_queries, previews, services
 from app.state.previews import Preview
 from app.state.services import Environment
 from grants.applying.proposals import KIND as ACCESS
+from pipeline.control import disruption
+from pipeline.control.disruption import Level
 from pipeline.errors import Refused
-from pipeline.repair.replay import KILLS_WORKER
 from pipeline.store.operations import Intent, Operation
 
-Level = Literal[1, 2, 3]
 Items = Callable[[Environment, Operation], None]
-_GENTLE: Final = frozenset({"pause", "resume", "retry", "replay", "restore"})  # taken back at once, or only adds
 IGNORE: Final = "ignore drift"
 _TALL: Final = 8  # lines of a preview; more scroll
 
@@ -31,10 +30,7 @@ def level(intent: Intent) -> Level:
         return _level_of_access(intent)
     if intent.kind == IGNORE:
         return 2  # nothing is changed but what is shown
-    if len(intent.targets) != 1 or not intent.targets[0].startswith("game:"):
-        return 3
-    deadly = intent.parameters.get("refused_for") == KILLS_WORKER  # what reads such a row may die of it
-    return 1 if intent.kind in _GENTLE and not deadly else 2
+    return disruption.level(intent)
 
 
 def _level_of_access(intent: Intent) -> Level:

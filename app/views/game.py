@@ -13,6 +13,7 @@ from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
 from app.state.services import Environment
 from app.state.trends import Trend
+from pipeline.control import disruption
 from pipeline.errors import Refused
 from pipeline.store.fleet import Fleet, GameRow
 
@@ -73,7 +74,7 @@ def _draw_actions(environment: Environment, steering: ControlState, row: GameRow
     confirm.draw_confirmation(environment, f"game_{key}")
 
 
-_REACHES: dict[confirm.Level, str] = {1: "Reversible actions", 2: "This game", 3: "Its whole group"}
+_REACHES: dict[disruption.Level, str] = {1: "Reversible actions", 2: "This game", 3: "Its whole group"}
 
 
 def _choose_group(steering: ControlState, row: GameRow) -> None:

@@ -20,14 +20,14 @@ from grants.planning.entitlements import NO_GAME, AccessIntent
 from grants.planning.guardrails import Case, Person
 from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
-from pipeline.control.roles import current, may
+from pipeline.control.roles import ACCESS, current, may
 from pipeline.errors import Refused
 from pipeline.settings import Access, Settings
 from pipeline.store import operations
 from pipeline.store.games import known_games
 from pipeline.store.leases import store_time
 
-KIND: Final = "access"
+KIND: Final = ACCESS
 _FRESH_SECONDS: Final = 300.0  # so old may be what is known of tables that are not touched
 _TARGET: Final = 60  # characters of a principal that its target shows
 

@@ -12,7 +12,7 @@ import click
 from sqlalchemy import Engine
 
 from pipeline.cli.options import combine_options
-from pipeline.control.roles import current, require
+from pipeline.control.roles import ACCESS, current, require
 from pipeline.errors import Refused
 from pipeline.names import plain
 from pipeline.repair.game import find
@@ -72,8 +72,10 @@ def submit_and_wait(
     `left_out` says what is not done of what was wanted; with any the exit code is 1, whatever becomes of the rest.
 
     Raises:
-        Refused: the actor has not the role for it, or a target belongs to another operation.
+        Refused: the actor has not the role for it, it disturbs and has no reason, or a target belongs to another
+            operation.
     """
+    from pipeline.control.disruption import require_reason
     from pipeline.store.operations import ask
 
     for each in (*lines, *(f"left out: {each}" for each in left_out)):
@@ -83,6 +85,8 @@ def submit_and_wait(
             say_json({"kind": intent.kind, "targets": intent.targets, "preview": intent.preview})
         sys.exit(1 if left_out else 0)
     require(current(settings, engine), intent.actor, intent.kind)
+    if intent.kind != ACCESS:  # each grant in it has a reason of its own
+        require_reason(intent)
     operation = ask(engine, intent)
     say(f"operation {operation.operation_id[:8]}", err=how.as_json)
     try:

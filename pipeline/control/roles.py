@@ -29,7 +29,10 @@ _OPERATOR: Final = frozenset(
 Who resumes, closes or cancels an operation needs the role of its kind, as who asks for one.
 """
 
-_ACCESS: Final = frozenset({"access", "decide about a request", "ignore drift", "add a user"})
+ACCESS: Final = "access"
+"""The kind of an operation that changes who may read."""
+
+_ACCESS: Final = frozenset({ACCESS, "decide about a request", "ignore drift", "add a user"})
 """What changes who may read; it needs an access admin, and a mover is none."""
 
 

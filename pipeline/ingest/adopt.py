@@ -110,7 +110,7 @@ def describe(adopted: Adopted) -> str:
     if adopted.rebuild:
         keys = " ".join(adopted.rebuild)
         lines.append("Games with rows that bronze lost wait until they are rebuilt. Start ingest, then run:")
-        lines.append(f"turnout repair rebuild {keys}")
+        lines.append(f'turnout repair rebuild {keys} --reason "bronze was restored"')
     return "\n".join(map(names.plain, lines))
 
 

@@ -152,7 +152,8 @@ def _dedupe_lines(doubled: Sequence[str], repairable: Collection[str]) -> list[s
     taken, others = ([key for key in doubled if (key in repairable) is wanted] for wanted in (True, False))
     lines = []
     if taken:
-        command = f"`turnout repair dedupe {' '.join(taken[:_GAMES_SHOWN])}`{_more(taken)}"
+        keys = " ".join(taken[:_GAMES_SHOWN])
+        command = f'`turnout repair dedupe {keys} --reason "doubled rows"`{_more(taken)}'
         lines.append(f"To remove second copies, one commit per table: {command}")
     if others:
         keys = " ".join(plain(key) for key in others[:_GAMES_SHOWN])

@@ -20,6 +20,7 @@ from tests.faults.oracle import judge
 from tests.faults.test_owners import Place
 
 MINUTES = float(os.environ.get("PROOF_RANDOM_MINUTES", "10"))
+ASKED = ("--reason", "a random fault", "--no-wait")
 DRIVERS = {
     "ingest": ["ingest", "run"],
     "a": ["groups", "run", "a"],
@@ -113,14 +114,14 @@ class Someone:
         self._run(repairing.command(self.place.env, "replay"), cut=self.draw.random() < 0.5)
 
     def _ask_for_a_repair(self) -> None:
-        self._turnout(*self.draw.choice([["repair", "rebuild", self._key()], ["repair", "replay"]]), "--no-wait")
+        self._turnout(*self.draw.choice([["repair", "rebuild", self._key()], ["repair", "replay"]]), *ASKED)
 
     def _decide(self) -> None:
         decision = self.draw.choice([["pause"], ["resume"], ["repair", "retry"]])
-        self._turnout(*decision, self._key(), "--no-wait")
+        self._turnout(*decision, self._key(), *ASKED)
 
     def _move(self) -> None:
-        self._turnout("move", self._key(), self._key(), "--to", self.draw.choice("ab"), "--no-wait")
+        self._turnout("move", self._key(), self._key(), "--to", self.draw.choice("ab"), *ASKED)
 
     def _key(self) -> str:
         return game_key(self.draw.choice(self.place.simulator.games))

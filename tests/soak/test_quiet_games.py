@@ -39,6 +39,7 @@ SEED = int(os.environ.get("SOAK_SEED", "1"))
 PAUSE_SECONDS = float(os.environ.get("SOAK_PAUSE_SECONDS", "20"))  # between two acts, on average
 BUSY = max(1, GAMES // 20)
 GROUPS = ("a", "b")
+ASKED = ("--reason", "the soak draws it", "--no-wait")
 
 _READY_SECONDS = 300.0
 _REST_SECONDS = 900.0  # for what was left behind by the last acts
@@ -134,7 +135,7 @@ class Soak:
         self._signal_group(signal.SIGTERM)
 
     def restart_group(self) -> None:
-        self._turnout("groups", "restart", self.draw.choice(GROUPS), "--no-wait")
+        self._turnout("groups", "restart", self.draw.choice(GROUPS), *ASKED)
 
     def kill_child(self) -> None:
         """Kill ingest, the controller or maintenance; a controller that dies leaves its groups running."""
@@ -152,13 +153,13 @@ class Soak:
         self.children.end("ingest", 60)
 
     def move(self) -> None:
-        self._turnout("move", *self._some(20), "--to", self.draw.choice(GROUPS), "--no-wait")
+        self._turnout("move", *self._some(20), "--to", self.draw.choice(GROUPS), *ASKED)
 
     def rebuild(self) -> None:
-        self._turnout("repair", "rebuild", *self._some(1), "--no-wait")
+        self._turnout("repair", "rebuild", *self._some(1), *ASKED)
 
     def replay(self) -> None:
-        self._turnout("repair", "replay", "--no-wait")
+        self._turnout("repair", "replay", *ASKED)
 
     def switch_own_query(self) -> None:
         """Give a game a query of its own, or take it back into the pass."""
@@ -173,13 +174,13 @@ class Soak:
 
     def pause(self) -> None:
         keys = self._some(10)
-        self._turnout("pause", *keys, "--no-wait")
+        self._turnout("pause", *keys, *ASKED)
         self.paused.update(keys)
 
     def resume(self) -> None:
         if self.paused:
             keys = self.draw.sample(sorted(self.paused), min(10, len(self.paused)))
-            self._turnout("resume", *keys, "--no-wait")
+            self._turnout("resume", *keys, *ASKED)
             self.paused.difference_update(keys)
 
     def _signal_group(self, number: signal.Signals) -> None:

@@ -65,14 +65,14 @@ def test_a_group_is_emptied_while_events_flow_and_the_books_balance(tmp_path: Pa
             assert (result["state"], len(result["targets"])) == ("succeeded", 6)
             assert [step["name"] for step in result["steps"]] == ["assign", "release", "acquire", "verify"]
             assert {seat.held_by for seat in read_assignments(store).values()} == {"b"}
-            back = run(env, "ops", "undo", result["operation_id"])
+            back = run(env, "ops", "undo", result["operation_id"], "--reason", "a test")
             assert back.returncode == 0, back.stdout + back.stderr
             assert sorted(key for key, seat in read_assignments(store).items() if seat.held_by == "a") == mine
             for command, lane in (("pause", "PAUSED"), ("resume", "RUN")):
                 decided = run(env, command, mine[0])
                 assert decided.returncode == 0, decided.stdout + decided.stderr
                 until(children, partial(is_in, store, mine[0], lane), f"{lane} of {mine[0]}")
-        again = run(env, "move", *mine, "--to", "a")
+        again = run(env, "move", *mine, "--to", "a", "--reason", "a test")
         assert (again.returncode, "0 to move" in again.stdout) == (0, True)
         until(children, lambda: run(env, "verify", "--complete").returncode == 0, "complete books")
     audit = run(env, "audit", "verify")

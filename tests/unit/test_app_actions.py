@@ -173,12 +173,12 @@ def test_an_undo_needs_the_role_of_what_it_asks_for(store: Engine, opening: Open
 def test_a_forged_call_is_refused_by_what_writes_and_not_by_a_button(
     environment: Environment, store: Engine, tmp_path: Path
 ) -> None:
-    """Asking, resuming and closing check the role of who runs the page, whoever the wish says it is of."""
+    """Asking, resuming and closing check the role of who runs the page, whoever the intent names."""
     stuck = change(store, ask_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), "needs_human", "why")
     name_roles(tmp_path, operators=["bob"], movers=["ann"])
-    with pytest.raises(Refused, match="may not resume operation"):
+    with pytest.raises(Refused, match="may not pause"):
         previews.resume(environment, stuck)
-    with pytest.raises(Refused, match="may not close"):
+    with pytest.raises(Refused, match="may not pause"):
         previews.close(environment, stuck, "x")
     name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
     forged = Intent("move", (f"game:{KEY['Chess']}",), "ann", "mine", {"assignments": {KEY["Chess"]: "b"}})

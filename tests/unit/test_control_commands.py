@@ -106,6 +106,20 @@ def test_an_operation_can_be_followed_looked_after_and_proven(world: ControlCont
     assert turnout(tmp_path, "audit", "verify", "--expect", "0" * 64).exit_code == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("move", "Chess", "--to", "b"), ("groups", "drain", "a"), ("pause", "Chess", "Go"), ("games", "retire", "Go")],
+)
+def test_what_disturbs_needs_a_reason(world: ControlContext, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """As on pages, nothing that disturbs others is asked for without a reason; looking at it needs none."""
+    assert turnout(tmp_path, *words, "--dry-run").exit_code == 0
+    for reason in ((), ("--reason", " ")):
+        with pytest.raises(Refused, match=r"Say why you .*: --reason TEXT"):
+            turnout(tmp_path, *words, *reason, "--no-wait")
+    assert list_operations(world.engine) == []
+    assert turnout(tmp_path, "pause", "Chess", "--no-wait").exit_code == 0
+
+
 def test_what_people_have_written_is_escaped_for_the_terminal(world: ControlContext, tmp_path: Path) -> None:
     """Reasons, outcomes and names turn no text around and add no line; JSON has them as they are."""
     hostile = "calm\u202e\u0085\rfailed"

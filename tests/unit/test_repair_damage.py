@@ -96,7 +96,7 @@ def test_a_damaged_file_of_one_game_keeps_no_other_from_its_repair(world: World,
         cut_files(world.paths.bronze)
         world.ingest(good(3, GO))
     games = ("Chess", GO.key)
-    assert turnout(world, "repair", kind, *games, "--no-wait").exit_code == 0
+    assert turnout(world, "repair", kind, *games, "--reason", "damaged", "--no-wait").exit_code == 0
     control = Control(world.settings, world.engine, world.paths)
     for _ in range(8):
         tick(control, KINDS)

@@ -334,10 +334,10 @@ def test_a_table_whose_log_is_damaged_is_one_sentence(world: World) -> None:
     """The command, the page and the operation say what is wrong; none of them dies of it."""
     doubled(world)
     env = ["--env-dir", str(world.paths.root)]
-    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--no-wait", "--json", *env])
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
     newest = max((world.paths.table(CHESS.key) / "_delta_log").glob("*.json"))
     newest.write_bytes(newest.read_bytes()[:30])
-    again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--json", *env])
+    again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--json", *env])
     assert isinstance(again.exception, Refused)
     assert (str(again.exception).count("\n"), again.stdout) == (0, "")
     with pytest.raises(Refused, match=r"cannot be opened: .*\. Repair its Delta log"):
@@ -403,7 +403,7 @@ def test_it_is_an_operation(world: World) -> None:
     assert f"{CHESS.key}: 4 row(s) with more than one copy, 4 second copies in" in str(done.outcome)
     assert str(done.outcome).endswith("No row has a second copy now.")
     assert world.contents() == wanted
-    again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", *env])
+    again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", *env])
     assert (again.exit_code, "0 second copies to remove" in again.output) == (0, True)
     assert len(list_operations(world.engine)) == 1
 
@@ -412,7 +412,7 @@ def test_a_table_that_was_repaired_meanwhile_is_looked_at_again_first(world: Wor
     """What was shown is not done to a table that another repair has changed since."""
     doubled(world)
     env = ["--env-dir", str(world.paths.root)]
-    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--no-wait", "--json", *env])
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
     run(world)
     tick(Control(world.settings, world.engine, world.paths), KINDS)
     done = operation(world.engine, json.loads(asked.stdout)["operation_id"])
@@ -423,7 +423,7 @@ def test_more_second_copies_than_were_shown_are_not_removed(world: World) -> Non
     """A person agreed to a number of rows: with another one by then the table stays, and it is to be reviewed again."""
     doubled(world)
     env = ["--env-dir", str(world.paths.root)]
-    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--no-wait", "--json", *env])
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
     commit(world, (0, 5))
     before = world.rows()
     more = len(before) - len(set(before))
@@ -431,7 +431,7 @@ def test_more_second_copies_than_were_shown_are_not_removed(world: World) -> Non
     done = _finish(world, json.loads(asked.stdout)["operation_id"])
     assert (done.state, world.rows()) == ("failed", before)
     assert f"4 second copies were shown, now there are {more}, so none was removed." in str(done.outcome)
-    again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--no-wait", "--json", *env])
+    again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
     done = _finish(world, json.loads(again.stdout)["operation_id"])
     assert (done.state, world.rows()) == ("succeeded", sorted(set(before)))
 
@@ -471,14 +471,14 @@ def test_a_game_that_cannot_be_decided_keeps_no_other_from_its_dedupe(world: Wor
     commit(world, (0, 5), GO)
     commit(world, (2, 5), GO)
     env = ["--env-dir", str(world.paths.root)]
-    both = ["repair", "dedupe", "Chess", GO.key]
+    both = ["repair", "dedupe", "Chess", GO.key, "--reason", "doubled"]
     dry = CliRunner().invoke(cli, [*both, "--dry-run", *env])
     assert (dry.exit_code, f"left out: {CHESS.key}: the copies of 1 row(s) differ" in dry.output) == (1, True)
     asked = CliRunner().invoke(cli, [*both, "--no-wait", "--json", *env])
     told = json.loads(asked.stdout)
     assert (asked.exit_code, told["targets"]) == (1, [f"game:{GO.key}"])
     assert _finish(world, told["operation_id"]).state == "succeeded"
-    alone = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", *env])
+    alone = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", *env])
     assert isinstance(alone.exception, Refused)
 
 
@@ -488,7 +488,7 @@ def test_what_a_killed_try_removed_stands_in_the_outcome(
     """A controller that dies between the commit and the journal leaves the numbers in the table's history."""
     doubled(world)
     env = ["--env-dir", str(world.paths.root)]
-    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--no-wait", "--json", *env])
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
     told = json.loads(asked.stdout)
     dying = Control(world.settings, world.engine, world.paths)
     tick(dying, KINDS)
@@ -505,7 +505,7 @@ def test_a_dedupe_that_always_dies_is_not_taken_for_a_replay(world: World) -> No
     """Given up after three tries, it speaks of the controller's memory: it reads no row of quarantine."""
     doubled(world)
     env = ["--env-dir", str(world.paths.root)]
-    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--no-wait", "--json", *env])
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
     told = json.loads(asked.stdout)
     for _ in range(3):
         tick(Control(world.settings, world.engine, world.paths), KINDS)
@@ -524,5 +524,5 @@ def test_verify_names_only_games_that_a_dedupe_takes(world: World) -> None:
     with world.engine.begin() as connection:
         connection.execute(update(games).where(games.c.game_key == GO.key).values(retired_at=1.0))
     text = CliRunner().invoke(cli, ["verify", *env]).output
-    assert f"`turnout repair dedupe {CHESS.key}`" in text
+    assert f"`turnout repair dedupe {CHESS.key} --reason" in text
     assert f"retired, unknown, or without a schema: {GO.key}. " in text
