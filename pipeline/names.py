@@ -19,6 +19,7 @@ MALFORMED: Final = GameKey("malformed_wrapper")
 _SLUG_LENGTH: Final = 40
 _HASH_LENGTH: Final = 12
 _GROUP: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+_BRONZE_APP: Final = re.compile(r"turnout/([^/]+)/bronze")
 _SECURABLE_PART: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 
 
@@ -57,6 +58,12 @@ def stream_app_id(environment: str, key: GameKey, generation: int) -> str:
 def bronze_app_id(environment: str) -> str:
     """Return the Delta transaction id under which bronze keeps its last seq: two writers cannot give one seq twice."""
     return f"turnout/{environment}/bronze"
+
+
+def environment_of_bronze(app_id: str) -> str | None:
+    """Return the environment whose last seq a Delta transaction id of bronze keeps; None for every other id."""
+    match = _BRONZE_APP.fullmatch(app_id)
+    return None if match is None else match[1]
 
 
 def ingest_app_id(environment: str, generation: int) -> str:

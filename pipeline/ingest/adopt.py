@@ -17,6 +17,7 @@ from pipeline import names
 from pipeline.actor import current_user
 from pipeline.delta import lost_seqs
 from pipeline.delta.bronze import BRONZE
+from pipeline.delta.environment import require_own
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.table import Conflict, CursorTable
 from pipeline.errors import Refused, Transient
@@ -62,9 +63,11 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     Running it twice, or again after it was killed, is the same as running it once.
 
     Raises:
-        Refused: this source was never ingested, something would be lost, or the broker cannot be asked.
+        Refused: this source was never ingested, bronze is another environment's, something would be lost, or the broker
+            cannot be asked.
         Transient: the broker does not answer, or somebody else writes to bronze all the time.
     """
+    require_own(paths.bronze, settings.environment)
     source.check(settings.source, paths.landing)
     described = source.describe(settings.source)
     number = source.known_generation(engine, settings.source, paths.landing)

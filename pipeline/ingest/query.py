@@ -18,6 +18,7 @@ from listeners.stream_id import StreamId
 from pipeline import names
 from pipeline.delta import lost_seqs
 from pipeline.delta.bronze import BRONZE
+from pipeline.delta.environment import require_own
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import Conflict, CursorTable, DataFile
 from pipeline.errors import Refused, Transient
@@ -65,8 +66,9 @@ class Ingest:
         """Open bronze and quarantine and find out where this source stopped.
 
         Raises:
-            Refused: the source cannot be read.
+            Refused: bronze is another environment's, or the source cannot be read.
         """
+        require_own(paths.bronze, settings.environment)
         source.check(settings.source, paths.landing)
         self._spark, self._settings, self._paths, self._engine, self._tell = spark, settings, paths, engine, tell
         self._onboarding = Onboarding(engine, settings.onboarding)

@@ -16,6 +16,7 @@ from listeners.stream_id import StreamId
 from pipeline import names
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
+from pipeline.delta.environment import require_own
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
@@ -57,8 +58,9 @@ class Group:
         """Open the tables of the group's games, under a lease or without one; the queries start with `start`.
 
         Raises:
-            Refused: bronze is not the one that was ingested into.
+            Refused: bronze is not the one that was ingested into, or another environment's.
         """
+        require_own(paths.bronze, settings.environment)  # no cursor is found under another name: all would land again
         self._settings, self._paths, self._engine = settings, paths, engine
         self.name = name
         self._checkpoint = paths.checkpoints / "demux" / name
