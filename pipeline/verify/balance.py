@@ -16,8 +16,8 @@ from pipeline.verify.routing import key_of
 from pipeline.verify.values import Values, Wanted, compare
 
 FAULTS: Final = (
-    "lost", "duplicated", "misrouted", "phantom", "early", "broken_chain", "bronze_duplicates", "source_duplicates",
-    "beyond_bronze",
+    "lost", "duplicated", "misrouted", "phantom", "early", "broken_chain", "bronze_holes", "bronze_duplicates",
+    "source_duplicates", "beyond_bronze",
 )  # fmt: skip
 """What must be 0, from bad to less bad."""
 
@@ -39,6 +39,7 @@ class Counts:
     phantom: int = 0
     early: int = 0
     broken_chain: int = 0  # seqs
+    bronze_holes: int = 0  # of no game: nobody knows whose they were
     bronze_duplicates: int = 0
     source_duplicates: int = 0
     beyond_bronze: int = 0  # games
@@ -80,7 +81,7 @@ class Problem:
     """One place where the books do not add up."""
 
     kind: str  # one of FAULTS
-    game_key: str
+    game_key: str | None  # None: of a place that bronze lacks
     game: str | None
     seq: int | None  # None: the row carries none
     pos: int | None  # None: the row carries none, or all of the game's rows of the seq are meant
@@ -139,9 +140,11 @@ def verify(
         database.execute(rules.ODD, {"once": once, "head": reading.bronze.cursor})
         database.execute(rules.BROKEN)
         database.execute(rules.TWICE)
+        database.execute(rules.HOLES)
         database.execute(rules.BEYOND, [reading.bronze.cursor])
         behind = _compare_source(database, reading.bronze, known)
         counts = {key: _at_rest(each) if key in retired else each for key, each in _counts(database).items()}
+        (holes,) = database.execute(rules.COUNT_HOLES).fetchall()[0]
         games = _games(database)
         problems = _problems(database, games)
         for key, game, rows in _wrong_keys(database):
@@ -151,7 +154,7 @@ def verify(
         compared = None if wanted is None else compare(database, reading, wanted)
     return Balance(
         games=tuple(GameBalance(key, game, cursor, counts[key]) for key, (game, cursor) in sorted(games.items())),
-        totals=sum(counts.values(), Counts()),
+        totals=sum(counts.values(), Counts(bronze_holes=holes)),
         by_reason=reasons,
         problems=_bounded(problems),
         bronze_version=reading.bronze.version,
@@ -196,10 +199,13 @@ def _at_rest(counts: Counts) -> Counts:
 
 def _problems(database: duckdb.DuckDBPyConnection, games: Mapping[str, tuple[str | None, int | None]]) -> list[Problem]:
     rows = database.execute(rules.PROBLEMS, [EVIDENCE_ROWS]).fetchall()
-    return [_problem(kind, key, games[key][0], seq, pos, detail) for kind, key, seq, pos, detail in rows]
+    return [
+        _problem(kind, key, games[key][0] if key in games else None, seq, pos, detail)
+        for kind, key, seq, pos, detail in rows
+    ]
 
 
-def _problem(kind: str, key: str, game: str | None, seq: int | None, pos: int | None, detail: str) -> Problem:
+def _problem(kind: str, key: str | None, game: str | None, seq: int | None, pos: int | None, detail: str) -> Problem:
     """Make a problem; the negative stand-ins of missing positions become None again."""
     known_seq = None if seq is None or seq < 0 else seq
     return Problem(kind, key, game, known_seq, None if pos is None or pos < 0 else pos, detail)

@@ -74,6 +74,30 @@ SELECT min(ord) AS ord, seq, pos, count(*) AS rows FROM entries WHERE side = 'br
 GROUP BY seq, pos HAVING rows > 1
 """
 
+# Ingest numbers the rows of a seq from 0, over all of its games. A place that bronze lacks before the last it has was
+# deleted. Here are those that no other rule tells of: of what a table or quarantine holds there is a phantom, and where
+# all rows of a game are gone from a seq, its chain is broken, or that gap was accepted. Needs `twice` and `broken`.
+HOLES: Final = """
+CREATE TABLE holes AS
+WITH seqs AS (
+    SELECT seq, max(pos) AS last, count(*) AS rows FROM entries
+    WHERE side = 'bronze' AND seq >= 0 AND pos >= 0 GROUP BY seq
+), copies AS (
+    SELECT seq, sum(rows - 1) AS extra FROM twice WHERE seq >= 0 AND pos >= 0 GROUP BY seq
+), torn AS (
+    SELECT seq, last FROM seqs LEFT JOIN copies USING (seq) WHERE last + 1 > rows - coalesce(extra, 0)
+        AND NOT EXISTS (SELECT 1 FROM gaps WHERE gaps.above < seqs.seq AND seqs.seq <= gaps.through)
+        AND NOT EXISTS (
+            SELECT 1 FROM broken WHERE broken.expected < seqs.seq AND seqs.seq <= broken.high AND seqs.seq < broken.seq
+        )
+), known AS (
+    SELECT DISTINCT seq, pos FROM entries JOIN torn USING (seq) WHERE pos BETWEEN 0 AND last
+)
+SELECT seq, before + 1 AS first, pos - 1 AS last
+FROM (SELECT seq, pos, lag(pos, 1, -1) OVER (PARTITION BY seq ORDER BY pos) AS before FROM known)
+WHERE pos > before + 1
+"""
+
 # Copies of a record beyond its first place in bronze. A row of a source whose eras are not known is in none.
 READ_TWICE: Final = """
 CREATE TABLE read_twice AS
@@ -140,6 +164,8 @@ _COUNT_BEYOND: Final = (
     "SELECT game_key, count(*) AS beyond_bronze FROM beyond JOIN places USING (ord) GROUP BY game_key"
 )
 
+COUNT_HOLES: Final = "SELECT coalesce(sum(last - first + 1), 0)::BIGINT FROM holes"
+
 REASONS: Final = "SELECT reason, count(*)::BIGINT FROM odd WHERE quarantined = 1 GROUP BY reason ORDER BY reason"
 
 # Parameter: how many places to name per kind.
@@ -164,11 +190,15 @@ SELECT kind, game_key, seq, pos, detail FROM (
     UNION ALL
     SELECT 'bronze_duplicates', ord, seq, pos, rows || ' times in bronze' FROM twice
     UNION ALL
+    SELECT 'bronze_holes', NULL, seq, first, CASE WHEN first = last THEN 'bronze lacks this place'
+        ELSE 'bronze lacks the places from here to ' || last END || '; whose it was is not known'
+    FROM holes
+    UNION ALL
     SELECT 'source_duplicates', ord, seq, pos, detail FROM read_twice
     UNION ALL
     SELECT 'beyond_bronze', ord, cursor, NULL, 'the cursor is at ' || cursor || ', but bronze ends at ' || head
     FROM beyond
-) JOIN places USING (ord)
+) LEFT JOIN places USING (ord)
 QUALIFY row_number() OVER (PARTITION BY kind ORDER BY seq, pos, game_key) <= ?
 ORDER BY kind, seq, pos, game_key
 """

@@ -106,7 +106,9 @@ def test_rows_that_are_gone_at_the_end_are_moved_over(applied: World) -> None:
     """What ingest told and bronze no longer has is a gap too, though no row follows it."""
     applied.split(through=3)
     lose(applied, 4)
+    assert applied.verify().totals.bronze_holes == 1  # no row follows whose chain could be broken
     assert accept(applied) == Accepted(str(CHESS.key), 3, 4)
+    assert applied.verify().totals.bronze_holes == 0
     applied.ingest(good(5))
     applied.split()
     assert applied.rows()[-1] == (5, 0)

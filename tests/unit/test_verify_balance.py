@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import Refused
-from pipeline.names import game_key
+from pipeline.names import MALFORMED, game_key
 from pipeline.settings import Paths
 from pipeline.verify import readings
 from pipeline.verify.balance import FAULTS, Balance, Counts, verify
@@ -146,6 +146,29 @@ def _wrong_key(world: World) -> None:
     world.bronze[0].game = world.bronze[1].game = "chess"
 
 
+def _delete_unread(world: World) -> None:
+    world.bronze = [row for row in world.bronze if (row.seq, row.pos) != (4, 0)]
+
+
+def _delete_several_unread(world: World) -> None:
+    world.bronze.append(Row(GO, 4, 6, 2))
+
+
+def _delete_landed(world: World) -> None:
+    world.bronze = [row for row in world.bronze if (row.seq, row.pos) != (1, 1)]
+
+
+def _delete_beside_a_copy(world: World) -> None:
+    _delete_unread(world)
+    world.bronze.append(Row(MALFORMED, 4, 2, 0, "malformed_wrapper"))
+
+
+def _delete_all_of_a_game(world: World) -> None:
+    world.bronze = [row for row in world.bronze if (row.key, row.seq) != (GO, 4)]
+    world.bronze.append(Row(GO, 5, 0, 4))
+    world.quarantine = [each for each in world.quarantine or [] if each[0] != GO]
+
+
 def _nameless(world: World) -> None:
     world.tables[CHESS].append((None, None))
 
@@ -174,6 +197,11 @@ def _nameless_twice(world: World) -> None:
         (_invent_refused, {"phantom": 1}, (GO, 2, 77)),
         (_refuse_elsewhere, {"phantom": 1}, (GO, 1, 1)),
         (_refuse_and_copy_elsewhere, {"misrouted": 1, "phantom": 1}, (CHESS_TWIN, 1, 1)),
+        (_delete_unread, {"bronze_holes": 1}, (None, 4, 0)),
+        (_delete_several_unread, {"bronze_holes": 3}, (None, 4, 3)),
+        (_delete_landed, {"phantom": 1}, (CHESS, 1, 1)),
+        (_delete_beside_a_copy, {"bronze_holes": 1, "bronze_duplicates": 1}, (None, 4, 0)),
+        (_delete_all_of_a_game, {"broken_chain": 1}, (GO, 5, None)),
         (_repeat, {"bronze_duplicates": 1}, (CHESS, 3, 0)),
         (_share_place, {"bronze_duplicates": 1}, None),
         (_wrong_key, {"misrouted": 2}, (CHESS, 1, 0)),

@@ -157,7 +157,8 @@ def edit_randomly(world: World, dice: random.Random) -> None:
     """Change one thing, of any kind, if the world has it."""
     full = [key for key, rows in world.tables.items() if rows]
     refused = world.quarantine or []
-    match dice.randint(0, 7):
+    beside = [row for row in world.bronze if sum(each.seq == row.seq for each in world.bronze) > 1]
+    match dice.randint(0, 8):
         case 0 if full:
             rows = world.tables[dice.choice(full)]
             rows.remove(dice.choice(rows))
@@ -181,6 +182,8 @@ def edit_randomly(world: World, dice: random.Random) -> None:
             dice.choice(world.bronze).prev = dice.randint(0, 5)
         case 7 if world.cursors:
             world.cursors[dice.choice(list(world.cursors))] = dice.randint(1, 6)
+        case 8 if beside:
+            world.bronze.remove(dice.choice(beside))
         case _:
             pass
 
@@ -206,10 +209,16 @@ def oracle(world: World) -> dict[str, int]:
     found["phantom"] += sum(owner.get(place) != key for key, place in refused if place not in held.get(key, {}))
     head = max((row.seq for row in world.bronze), default=0)
     found["beyond_bronze"] += sum(cursor > head for key, cursor in world.cursors.items() if key in world.tables)
+    passed_over: set[int] = set()  # seqs that a wrong link of a game leaves out
     for key in {row.key for row in world.bronze}:
         before = 0
         for seq in sorted({row.seq for row in world.bronze if row.key == key}):
             told = {row.prev for row in world.bronze if row.key == key and row.seq == seq}
             found["broken_chain"] += told != {before}
+            passed_over |= {each for each in range(before + 1, seq) if each <= max(each or 0 for each in told)}
             before = seq
+    somewhere = {*owner, *(place for places in held.values() for place in places), *(place for _, place in refused)}
+    for seq in {row.seq for row in world.bronze} - passed_over:
+        last = max(row.pos for row in world.bronze if row.seq == seq)
+        found["bronze_holes"] += sum((seq, pos) not in somewhere for pos in range(last))
     return {kind: times for kind, times in found.items() if times}
