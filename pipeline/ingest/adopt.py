@@ -22,7 +22,7 @@ from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.table import Conflict, CursorTable
 from pipeline.errors import Refused, Transient
 from pipeline.ingest import bronze_progress, checkpoint, identity, landing_log, restored, source, source_checks
-from pipeline.ingest.attempts import left_behind
+from pipeline.ingest.attempts import give_up_open, left_behind
 from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.heads import read_heads
 from pipeline.ingest.identity import Commits, Known, Offsets, Position, Seen, TopicSeen, Trouble
@@ -84,6 +84,8 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     if unread and recorded and found.trouble is None and not (paths.checkpoints / "ingest" / str(number)).exists():
         held = restored.holding_lost_rows(cursors, _losses(settings, bronze))
         return Adopted(number, found.position, (), new=False, rebuild=tuple(held))
+    if top <= (bronze.cursor or 0):  # of an older copy, all above its end is forgotten below
+        _give_up_others(settings, paths, engine, number, bronze)
     left = left_behind(paths.quarantine, batches)
     seq = _close(bronze, batches, settings.environment, top, left[1])
     _forget(settings, paths, engine, bronze, seq, left)
@@ -241,6 +243,19 @@ def _read_of_old(settings: Settings, paths: Paths, number: int) -> Position | No
         return source_checks.passed(settings.source, checkpoint.passed_offset(query, Landed(None, None)))
     except Refused:
         return None
+
+
+def _give_up_others(settings: Settings, paths: Paths, engine: Engine, number: int, bronze: CursorTable) -> None:
+    """Give up what other sources left half done: the seq that closes this generation may be one of theirs."""
+    others = [each for each, _, _ in sources.generations(engine) if each != number]
+    apps = [names.ingest_app_id(settings.environment, each) for each in others]
+    quarantine = CursorTable.open(paths.quarantine, names.ingest_app_id(settings.environment, number))
+    if quarantine is None:
+        return
+    try:
+        give_up_open(quarantine, bronze, apps)
+    except Conflict as error:
+        raise Transient("Another process keeps writing to bronze. Stop ingest, then adopt again.") from error
 
 
 def _close(bronze: CursorTable, batches: str, environment: str, top: int, left: int) -> int:

@@ -5,7 +5,7 @@ and a landing table that was merged no longer tells when its files came, by whic
 such an attempt are given up, and the batch is landed above them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pipeline.delta.table import CursorTable, DataFile
@@ -70,6 +70,28 @@ class Attempts:
         first = self._quarantine.transaction_version(self._first)
         last = self._quarantine.transaction_version(self._last)
         return (head + 1, head + 1) if first is None or last is None else (first, last)
+
+
+def give_up_open(quarantine: CursorTable, bronze: CursorTable, batch_apps: Iterable[str]) -> None:
+    """Give up the attempts of these generations whose places bronze has not come to.
+
+    For generations that do not go on now: their next seq would be given to other rows, and theirs would stay phantoms.
+    Bronze must be known to be no older copy of itself, in which a batch that was committed looks like an open attempt.
+
+    Raises:
+        Conflict: another ingest writes to bronze.
+    """
+    for batch_app in batch_apps:
+        first_app, last_app, given_up_app = attempt_app_ids(batch_app)
+        first, last = quarantine.transaction_version(first_app), quarantine.transaction_version(last_app)
+        tried, landed = quarantine.transaction_version(f"{batch_app}/quarantine"), bronze.transaction_version(batch_app)
+        done = -1 if landed is None else landed
+        if first is None or last is None or tried is None or tried <= done:
+            continue
+        half_done = bronze.transaction_version(given_up_app) == last
+        table = CursorTable.open(quarantine.path, f"{batch_app}/quarantine")
+        if table is not None and (first > (bronze.cursor or 0) or half_done):
+            Attempts(table, bronze, batch_app).give_up(done + 1)
 
 
 def left_behind(quarantine: Path, batch_app: str) -> tuple[int, int]:

@@ -5,7 +5,8 @@ Started by the ingest process. Nothing here decodes payloads or knows of groups.
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,7 +25,7 @@ from pipeline.delta.table import Conflict, CursorTable, DataFile
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
 from pipeline.ingest import checkpoint, restored, source
-from pipeline.ingest.attempts import Attempts
+from pipeline.ingest.attempts import Attempts, give_up_open
 from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.ingest.checkpoint import Landed as LandedBatches
 from pipeline.ingest.heads import read_heads, write_snapshot
@@ -34,7 +35,7 @@ from pipeline.pins import pin
 from pipeline.settings import Paths, Settings
 from pipeline.store.drivers import record_commit
 from pipeline.store.games import record_heads, record_seen
-from pipeline.store.sources import open_generation
+from pipeline.store.sources import generations, open_generation
 
 _SNAPSHOT_EVERY = 100  # batches between two snapshots of the heads
 
@@ -101,6 +102,7 @@ class Ingest:
         landed = LandedBatches(self._bronze.transaction_version(self._batch_app), self._quarantine.cursor)
         query = self._checkpoint / "query"
         begin = verify_source(self._settings, self._paths, self._engine, self._generation, self._bronze, query, landed)
+        self._give_up_others()
         self._read_heads()
         record_heads(self._engine, self._heads, self._settings.placement.max_games_per_group)
         frame = source.read(self._spark, self._settings.source, self._settings.ingest, self._paths.landing, begin)
@@ -148,8 +150,20 @@ class Ingest:
             self._remember(report, report["seq"], started)
 
     def _clear_attempt(self, batch_id: int) -> None:
-        try:
+        with self._alone():
             self._attempts.clear(batch_id)
+
+    def _give_up_others(self) -> None:
+        """Give up what other sources left half done, when the setting of the source was changed after a kill."""
+        others = [number for number, _, _ in generations(self._engine) if number != self._generation]
+        apps = [names.ingest_app_id(self._settings.environment, number) for number in others]
+        with self._alone():
+            give_up_open(self._quarantine, self._bronze, apps)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        try:
+            yield
         except Conflict as error:
             raise Refused(f"Another ingest writes to {self._paths.bronze}. Stop one of the two.") from error
 

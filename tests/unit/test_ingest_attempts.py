@@ -1,7 +1,9 @@
 """What a killed attempt at a micro-batch left in quarantine: kept where its repetition meets it, else given up."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,7 +12,7 @@ from deltalake import DeltaTable
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import Conflict, CursorTable, DataFile, write_file
-from pipeline.ingest.attempts import Attempts, left_behind
+from pipeline.ingest.attempts import Attempts, give_up_open, left_behind
 from pipeline.ingest.source_checks import forget_refused
 
 APP = "turnout/test/ingest/1"
@@ -127,7 +129,7 @@ def test_who_is_still_at_work_on_the_attempt_cannot_land_it(world: World) -> Non
 
 
 def test_rows_of_others_that_have_the_seqs_stay(world: World) -> None:
-    """Law L5: when another source was ingested in between, the refused rows of these seqs are that one's, too."""
+    """Law L5: where an ingest that ran beside got seqs of an open attempt, refused rows of them are its own."""
     assert world.attempts().write(world.refused(4, 5), 7, 4, 5)
     world.bronze.commit([], 3, 4)
     other = CursorTable.open(world.quarantine.path, "turnout/test/ingest/2/quarantine")
@@ -137,6 +139,55 @@ def test_rows_of_others_that_have_the_seqs_stay(world: World) -> None:
     again.clear(7)
     assert world.seqs() == [2, 4, 4, 5]
     assert again.write(world.refused(5), 7, 5, 5)
+
+
+def give_up_all(world: World, *apps: str) -> None:
+    """What the start of another generation does, as a process that starts now."""
+    bronze = CursorTable.open(world.bronze.path, "turnout/test/bronze")
+    quarantine = CursorTable.open(world.quarantine.path, "turnout/test/ingest/3/quarantine")
+    assert bronze is not None
+    assert quarantine is not None
+    give_up_open(quarantine, bronze, apps or [APP, "turnout/test/ingest/2"])
+
+
+@pytest.mark.parametrize("step", ["", "bronze", "delete", "quarantine"])
+def test_an_attempt_that_is_not_repeated_is_given_up(world: World, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Law L5: before another source gets seqs, those of an open attempt are passed over, wherever that is killed."""
+    assert world.attempts().write(world.refused(4, 6), 7, 4, 7)
+    with monkeypatch.context() as patch:
+        if step == "delete":
+            patch.setattr("pipeline.ingest.attempts.forget_refused", dying(None))
+        elif step:
+            real, folder = CursorTable.commit, step
+
+            def commit(table: CursorTable, *arguments: Any, **named: Any) -> None:
+                real(table, *arguments, **named)
+                if table.path.name == folder:
+                    raise KeyboardInterrupt
+
+            patch.setattr(CursorTable, "commit", commit)
+        with pytest.raises(KeyboardInterrupt) if step else nullcontext():
+            give_up_all(world)
+    for _ in range(2):
+        give_up_all(world)
+        version = DeltaTable(world.quarantine.path).version()
+    assert (world.seqs(), world.head()) == ([2], 7)
+    give_up_all(world)
+    assert version == DeltaTable(world.quarantine.path).version()
+    again = world.attempts()
+    again.clear(7)
+    assert again.write(world.refused(8), 7, 8, 8)
+    assert world.seqs() == [2, 8]
+
+
+def test_an_attempt_that_was_committed_is_not_given_up(world: World) -> None:
+    """Law L5: refused rows whose batch is in bronze stay, also those of a generation that was closed later."""
+    assert world.attempts().write(world.refused(4), 7, 4, 4)
+    world.bronze.commit([], 3, 4, also={APP: 7})
+    give_up_all(world)
+    world.bronze.commit([], 4, 5, also={APP: 2**52 + 5})
+    give_up_all(world)
+    assert (world.seqs(), world.head()) == ([2, 4], 5)
 
 
 def test_adoption_is_told_of_what_was_left(world: World) -> None:
