@@ -154,12 +154,18 @@ class Passes:
         return reports, refused, seq_to, seconds
 
     def _is_ready(self, stream: Stream, report: GameReport) -> bool:
-        """Tell whether a game's rows may be committed; if not, its files are discarded and it is behind."""
+        """Tell whether a game's rows may be committed; if not, its files are discarded and it is behind.
+
+        Files that cannot be discarded stay behind as no table's own, and fail the game.
+        """
         report.links = merged(report.links)
         if report.failure is None and connects(report.expected.cursor, report.links):
             return True
-        discard(self._folder / stream.game_key, report.files)
         stream.behind = True
+        try:
+            discard(self._folder / stream.game_key, report.files)
+        except OSError as error:  # law L6: a table's folder may have become a file
+            report.failure = report.failure or failure_of(error)
         return False
 
     def _write_quarantine(self, refused: Sequence[RefusedRows], ready: KeysView[str], *, repeated: bool) -> None:

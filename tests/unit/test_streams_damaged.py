@@ -137,3 +137,26 @@ def test_half_a_commit_in_one_games_log_stops_that_game_alone(world: World) -> N
     assert torn.name in outcome.failures[CHESS.key].evidence
     assert roster.streams[GO.key].cursor == 4
     assert roster.streams[CHESS.key].cursor == 3
+
+
+def test_a_folder_that_became_a_file_during_a_pass_stops_its_game_alone(world: World) -> None:
+    """Law L6: rows that do not connect, whose files cannot be discarded either, fail their game and no other."""
+    roster = roster_of(world)
+    world.ingest(good(4), good(4, GO))
+    roster.streams[CHESS.key].cursor = 2  # what the pass reads does not connect to it
+    folder = world.paths.table(CHESS.key)
+
+    def replace_folder() -> None:
+        folder.rename(folder.with_suffix(".before"))
+        folder.write_text("no table", "utf-8")
+
+    with ThreadPoolExecutor(2) as pool:
+        quarantine = CursorTable.create(world.paths.quarantine, QUARANTINE, "test")
+        passes = Passes(world.paths.tables, quarantine, pool, ActiveGames(world.paths.root / "checkpoint", "shared"))
+        rows = BronzeRows(world, after_split=replace_folder, low=3)
+        outcome = passes.apply(rows, roster.for_pass(0), world.registry.snapshot(), "RUN", repeated=False)
+    roster.settle(outcome.failures, (), 2)
+    assert set(outcome.failures) == {CHESS.key}
+    assert "NotADirectoryError" in str(decided(world.engine)[CHESS.key].evidence)
+    assert decided(world.engine)[CHESS.key].retry_at > time.time()
+    assert roster.streams[GO.key].cursor == 4
