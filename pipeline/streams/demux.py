@@ -110,6 +110,24 @@ class Demux:
         if self.query is not None:
             self.query.stop()
 
+    def try_stop(self) -> bool:
+        """Let no further pass begin, and end the query if none is running; tell whether it has ended.
+
+        Once asked, the query does not go on: what wants it again asks until it has ended, and starts another.
+        """
+        self._stopping.set()
+        if not self._gate.acquire(blocking=False):
+            return False
+        self._gate.release()
+        if self.query is not None:
+            self.query.stop()
+        return True
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether its end was asked for."""
+        return self._stopping.is_set()
+
     @property
     def reach_seq(self) -> int:
         """The last bronze seq that will have been passed at most when the running pass ends; without one, that was."""

@@ -116,14 +116,18 @@ class Group:
         self._pool.shutdown()
 
     def tend(self) -> None:
-        """Start and stop the queries of single games as decided; called now and then while the shared query runs."""
+        """Start and stop the queries of single games as decided; called now and then while the shared query runs.
+
+        A query whose pass is running stops at a later call. Until then the pass has its game's claim, so that neither
+        the shared pass nor a chunk reads that game.
+        """
         wanted = {key: stream for key, stream in list(self.streams.items()) if stream.decision.own_query}
-        for key in self._own.keys() - wanted.keys():
-            self._own[key].stop()
-            del self._own[key]  # not before its pass has ended: another query of this game would share its claims
+        for key, own in list(self._own.items()):
+            if (key not in wanted or own.is_stopping) and own.try_stop():
+                del self._own[key]  # not before: another query of this game would share its claims and its checkpoint
         for key, stream in wanted.items():
             demux = self._own.get(key)
-            if demux is not None and demux.query is not None and demux.query.isActive:
+            if demux is not None and (demux.is_stopping or (demux.query is not None and demux.query.isActive)):
                 continue
             if demux is not None and demux.query is not None and (error := demux.query.exception()) is not None:
                 del self._own[key]

@@ -1,0 +1,132 @@
+"""A game's own query is turned off and on while its pass goes on for longer than anybody waits."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pipeline.settings import load
+from pipeline.store.engine import open_store
+from pipeline.store.games import record_seen, register_group
+from pipeline.store.stream_control import ask
+from pipeline.streams import demux
+from pipeline.streams.demux import Demux
+from pipeline.streams.group import Group
+from pipeline.streams.passes import Outcome
+
+CHESS = "chess"
+_READY_SECONDS = 10.0
+
+
+class Query:
+    """As Spark's: it ends when it is told to."""
+
+    isActive = True  # noqa: N815
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+class LongPass:
+    """The pass of a game's own query, which goes on until `end`."""
+
+    def __init__(self, own: Demux) -> None:
+        self._begun, self._over = threading.Event(), threading.Event()
+        passes: Any = SimpleNamespace(apply=self._apply)
+        own._passes = passes
+        frame: Any = None
+        self._thread = threading.Thread(target=own._batch, args=(frame, 0))
+        self._thread.start()
+        assert self._begun.wait(_READY_SECONDS)
+
+    def _apply(self, _source: Any, streams: Any, *_more: Any, **_options: Any) -> Outcome:
+        assert list(streams) == [CHESS]
+        self._begun.set()
+        self._over.wait()
+        return Outcome(9, [], {}, {}, {})
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join(_READY_SECONDS)
+
+
+@pytest.fixture
+def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Group:
+    """A group whose one game has an own query."""
+
+    def start(self: Demux, *, once: bool) -> None:
+        assert not once
+        query: Any = Query()
+        self.query = query
+
+    monkeypatch.setattr(Demux, "start", start)
+    monkeypatch.setattr(demux, "_STOP_SECONDS", 0.2)
+    settings, paths = load(tmp_path, {})
+    engine = open_store(settings, paths)
+    register_group(engine, "a")
+    record_seen(engine, {CHESS: "Chess"}, 9)
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(getLocalProperty=lambda _name: None))
+    made = Group(spark, settings, paths, engine, "a", lambda _result: None)
+    decide(made, own_query=True)
+    return made
+
+
+@pytest.fixture
+def own(group: Group) -> Demux:
+    return group._own[CHESS]
+
+
+@pytest.fixture
+def running(own: Demux) -> Iterator[LongPass]:
+    made = LongPass(own)
+    yield made
+    made.end()
+
+
+def decide(group: Group, *, own_query: bool) -> None:
+    """Somebody turns it on or off, and the driver hears of it and acts."""
+    ask(group._engine, CHESS, "somebody", own_query=own_query)
+    group.roster.sync()
+    group.tend()
+
+
+def in_shared_pass(group: Group) -> bool:
+    """Tell whether a shared pass that begins now has the game."""
+    try:
+        return CHESS in group.roster.for_pass(0)
+    finally:
+        group.roster.end_pass()
+
+
+def test_a_query_that_is_turned_off_in_a_long_pass_ends_after_it(group: Group, own: Demux, running: LongPass) -> None:
+    """Law L4: the driver goes on, and the game stays its own query's until that has stopped: one reader at a time."""
+    for _ in range(2):
+        decide(group, own_query=False)
+        assert group._own == {CHESS: own}
+        assert not in_shared_pass(group)
+    running.end()
+    group.tend()
+    assert group._own == {}
+    assert own.query is not None
+    assert not own.query.isActive
+    assert in_shared_pass(group)
+
+
+def test_a_query_that_is_turned_on_again_in_a_long_pass_is_begun_anew(
+    group: Group, own: Demux, running: LongPass
+) -> None:
+    """Law L11: what was told to stop begins no further pass, so another takes its place, and not beside it."""
+    decide(group, own_query=False)
+    decide(group, own_query=True)
+    assert group._own == {CHESS: own}
+    running.end()
+    group.tend()
+    assert own.query is not None
+    assert not own.query.isActive
+    assert group._own[CHESS] is not own
+    assert group._own[CHESS].query is not None
+    assert not group._own[CHESS].is_stopping
+    assert not in_shared_pass(group)
