@@ -204,7 +204,7 @@ def preview_repair(
             facts = dedupes.plan(paths, name, chosen, repairs.observe(paths, name, store, chosen))
             intent, lines = dedupes.intent(facts, services.actor(), ""), dedupes.announced(facts)
         else:
-            subjects = repairs.observe(paths, environment.settings.environment, store, chosen)
+            subjects = repairs.observe(paths, environment.settings.environment, store, chosen, kind)
             facts = repairs.plan(kind, chosen, subjects)
             intent = repairs.intent(kind, facts, services.actor(), "", narrowed)
             lines = repairs.rendered(kind, facts, narrowed)

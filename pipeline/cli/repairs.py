@@ -120,7 +120,7 @@ def rebuild(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     if not paths.bronze.exists():
         raise Refused(f"There is nothing to rebuild from: {paths.bronze} does not exist. Start ingest first.")
     keys = keys_of(games, known_names(engine))
-    facts = repairs.plan("rebuild", keys, repairs.observe(paths, settings.environment, engine, keys))
+    facts = repairs.plan("rebuild", keys, repairs.observe(paths, settings.environment, engine, keys, "rebuild"))
     intent = repairs.intent("rebuild", facts, current_user(), how.reason, {})
     submit_and_wait(settings, engine, intent, repairs.rendered("rebuild", facts), how)
 

@@ -88,19 +88,20 @@ def write_when_due(table: Path, version: int) -> None:
         write_checkpoint(table, version)
 
 
-def write_checkpoint(table: Path, version: int, now: float | None = None) -> None:
+def write_checkpoint(table: Path, version: int, now: float | None = None, *, whole: bool = False) -> None:
     """Write the checkpoint of a plain table's version, unless there is one.
 
     Args:
         table: its folder.
         version: a version that was committed.
         now: the time by which removals are old, Unix seconds; None is the present.
+        whole: the version's commit says all there is of the table, and nothing before it is read.
     """
     target = checkpoint_file(table, version)
     if target.exists():
         return
     try:
-        content = _content(table, version, time.time() if now is None else now)
+        content = _content(table, version, time.time() if now is None else now, whole=whole)
     except _Strange:
         with effect("write_checkpoint"):
             DeltaTable(table).create_checkpoint()
@@ -198,9 +199,9 @@ class _Since:
             raise _Strange(kind)
 
 
-def _content(table: Path, version: int, now: float) -> pa.Table:
-    last = newest_checkpoint(table, version)
-    old = _actions_of(checkpoint_file(table, last)) if last is not None else {}
+def _content(table: Path, version: int, now: float, *, whole: bool) -> pa.Table:
+    last = version - 1 if whole else newest_checkpoint(table, version)
+    old = _actions_of(checkpoint_file(table, last)) if last is not None and not whole else {}
     since = _since(table, -1 if last is None else last, version)
     paths = pa.array([*since.adds, *since.removes], pa.string())
     kinds = {

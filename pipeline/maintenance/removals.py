@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from pipeline.delta.log import commits_after
 from pipeline.failpoints import effect
@@ -26,11 +27,14 @@ def since_last_look(path: Path, table: DeltaTable) -> Mapping[str, float] | None
     """Return when files left a table since the last look (path → Unix seconds), None where its log does not tell."""
     seen = _last_look(path, table)
     found: dict[str, float] = {}
-    for version, actions in commits_after(path, seen):
-        seen = version
-        for each in (action["remove"] for action in actions if "remove" in action):
-            # A removal without a time may have been a moment ago.
-            found[unquote(each["path"])] = (each.get("deletionTimestamp") or time.time() * 1000) / 1000
+    try:
+        for version, actions in commits_after(path, seen):
+            seen = version
+            for each in (action["remove"] for action in actions if "remove" in action):
+                # A removal without a time may have been a moment ago.
+                found[unquote(each["path"])] = (each.get("deletionTimestamp") or time.time() * 1000) / 1000
+    except DeltaError:
+        return None  # it is damaged before the commit at which a rebuild let it begin anew
     return found if seen >= table.version() else None
 
 

@@ -43,7 +43,10 @@ def find(text: str, known: Mapping[str, str]) -> Game:
 
 def unreadable(key: str, error: Exception) -> Refused:
     """Return what is said of a game's table that cannot be opened: the first line of why."""
-    return Refused(f"The table of {key} cannot be opened: {first_line(error)}. Repair its Delta log, then try again.")
+    return Refused(
+        f"The table of {key} cannot be opened: {first_line(error)}. Repair its Delta log, then try again. "
+        f"Where the log is damaged, `turnout repair rebuild {key}` makes the table again."
+    )
 
 
 def keys_of(game: Game) -> tuple[str, str]:

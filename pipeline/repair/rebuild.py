@@ -6,13 +6,14 @@ old generation's owner finds a conflict, sees the new generation, and goes on fr
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from sqlalchemy import Engine
 
 from pipeline import names
@@ -22,12 +23,12 @@ from pipeline.delta.quarantine import QUARANTINE, without_present
 from pipeline.delta.table import Conflict, CursorTable, DataFile, discard, write_file
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
-from pipeline.repair import stale_quarantine, switch
+from pipeline.repair import damaged_log, stale_quarantine, switch
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.decoding import decode
 from pipeline.repair.game import Game
 from pipeline.settings import Paths
-from pipeline.store.games import record_generation
+from pipeline.store.games import generations, record_generation
 from pipeline.streams.split import target_schema
 
 _ATTEMPTS: Final = 5  # each reads all of the game's bronze
@@ -67,7 +68,8 @@ def rebuild(
 
     Raises:
         Replaced: the table has a newer generation than `replaces`.
-        Refused: there is no table or no schema, or bronze does not hold all of the game's rows.
+        Refused: there is no table or no schema, its log cannot be read for another reason than damage, or bronze does
+            not hold all of the game's rows.
         Transient: others repaired the game at each attempt.
     """
     if game.key not in schemas.games:
@@ -101,12 +103,12 @@ class _Rebuild:
         self._paths, self._environment, self._engine, self._schemas = paths, environment, engine, schemas
         self._game, self._folder = game, paths.table(game.key)
         app = names.repair_app_id(environment, game.key)
-        try:
-            table = DeltaTable(self._folder)
-        except TableNotFoundError as error:
-            raise Refused(f"{game.key} has no table yet. Its stream makes one from bronze; start its group.") from error
+        table, self._log_is_damaged = _open(self._folder, game)
         self._repairs = table.transaction_version(app)
         self.generation = generation.newest(table.transaction_version, environment, game.key)
+        self._newest = self.generation  # that may be known of: the damaged part of a log may have had the last switch
+        if self._log_is_damaged:
+            self._newest = max(self.generation, generations(engine).get(game.key, 1))
         self._accepted = accepted_gaps.read(table.transaction_version, environment, game.key)
         self._gaps = 0
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, app)
@@ -125,7 +127,8 @@ class _Rebuild:
             cursor = self._read()
             self._quarantine_refused()
             hit("in_rebuild_switch")
-            while not switch.publish(self._folder, self._switch(cursor)):
+            publish = switch.publish_anew if self._log_is_damaged else switch.publish
+            while not publish(self._folder, self._switch(cursor)):
                 cursor = self._read()  # the stream went on meanwhile, and readers shall not lose what they saw
                 self._quarantine_refused()
         except (Conflict, Refused):
@@ -133,12 +136,12 @@ class _Rebuild:
             discard(self._paths.quarantine, gathered.rejects)
             raise
         hit("in_rebuild_switch")
-        record_generation(self._engine, self._game.key, self.generation + 1)
+        record_generation(self._engine, self._game.key, self._newest + 1)
         removed = stale_quarantine.remove(self._paths, self._environment, self._game)
         rows = sum(file.rows for file in gathered.files)
         return Rebuilt(
             game_key=self._game.key,
-            generation=self.generation + 1,
+            generation=self._newest + 1,
             cursor=cursor,
             rows=rows,
             files=len(gathered.files),
@@ -213,9 +216,25 @@ class _Rebuild:
             environment=self._environment,
             game=self._game,
             repairs=self._repairs,
-            generation=self.generation,
+            generation=self._newest,
             cursor=cursor,
             through=self._gathered.through,
             files=self._gathered.files,
             columns=target_schema(self._schemas, self._game.key),
         )
+
+
+def _open(folder: Path, game: Game) -> tuple[DeltaTable | damaged_log.Remains, bool]:
+    """Return a game's table, or what is left of its log, and whether that is damaged.
+
+    Raises:
+        Refused: there is no table, or it cannot be opened for another reason.
+    """
+    try:
+        return DeltaTable(folder), False
+    except TableNotFoundError as error:
+        raise Refused(f"{game.key} has no table yet. Its stream makes one from bronze; start its group.") from error
+    except (DeltaError, OSError) as error:
+        if (folder / "_delta_log").is_dir() and damaged_log.finish(folder):
+            return _open(folder, game)  # what an earlier rebuild began is there now, or the log was damaged once more
+        return damaged_log.read(folder, game.key, error), True

@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
@@ -17,6 +17,7 @@ from pipeline.delta.generation import RETIRED
 from pipeline.delta.table import Conflict, DataFile
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
+from pipeline.repair import damaged_log
 from pipeline.repair.game import Game
 
 ONCE: Final = 0
@@ -79,6 +80,37 @@ def publish(folder: Path, switch: Switch) -> bool:
                 raise  # nobody was first: it is the storage
             continue
         return True
+
+
+def publish_anew(folder: Path, switch: Switch) -> bool:
+    """Commit a switch to a table whose log is damaged, which begins anew with it; otherwise as `publish`.
+
+    Whoever has the table of before in memory finds this commit where its own would be, and with it that its cursor is
+    retired and that the table was repaired.
+
+    Raises:
+        Conflict: the table can be opened again, or another rebuild changed it since this one began.
+        Refused: the log cannot be read any more.
+    """
+    repair_app = names.repair_app_id(switch.environment, switch.game.key)
+    apps = [names.stream_app_id(switch.environment, switch.game.key, each + 1) for each in range(switch.generation)]
+    while True:
+        try:
+            DeltaTable(folder)
+        except DeltaError as error:
+            remains = damaged_log.read(folder, switch.game.key, error)
+        else:
+            raise Conflict(f"{folder.name}: its log was mended meanwhile")
+        if remains.transaction_version(repair_app) != switch.repairs:
+            raise Conflict(f"{folder.name}: another process repaired it meanwhile")
+        if max(remains.transaction_version(app) or 0 for app in apps) > switch.through:
+            return False
+        # Each commit counts one repair at most: so many are more than the damaged ones may have counted.
+        repairs = (switch.repairs or 0) + remains.version + 2
+        moved = {**dict.fromkeys(apps, RETIRED), switch.new_app: switch.cursor, repair_app: repairs}
+        note, description = f"rebuild: generation {switch.generation + 1}", f"turnout game {switch.game.name}"
+        if damaged_log.publish(folder, remains, switch.columns, list(switch.files), moved, note, description):
+            return True
 
 
 def _commit(table: DeltaTable, switch: Switch) -> None:

@@ -31,7 +31,7 @@ from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.health.liveness import silence
 from pipeline.names import GameKey, plain, stream_app_id
-from pipeline.repair import stale_quarantine
+from pipeline.repair import damaged_log, stale_quarantine
 from pipeline.repair.game import Game, known_names, unreadable
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.repair.rebuild import Replaced, rebuild
@@ -64,8 +64,10 @@ class Subject:
     retired: bool
 
 
-def observe(paths: Paths, environment: str, engine: Engine, keys: Sequence[str]) -> dict[str, Subject]:
-    """Look at these games; those nobody knows are left out.
+def observe(
+    paths: Paths, environment: str, engine: Engine, keys: Sequence[str], kind: str = "replay"
+) -> dict[str, Subject]:
+    """Look at these games; those nobody knows are left out. For a rebuild, of a damaged log is taken what is left.
 
     Raises:
         Refused: a table cannot be opened.
@@ -75,8 +77,11 @@ def observe(paths: Paths, environment: str, engine: Engine, keys: Sequence[str])
     for key in (key for key in keys if key in known):
         try:
             newest = newest_generation(paths, environment, key)
-        except DeltaError as error:
-            raise unreadable(key, error) from error
+        except (DeltaError, OSError) as error:
+            if kind != "rebuild":
+                raise unreadable(key, error) from error
+            remains = damaged_log.read(paths.table(GameKey(key)), key, error)
+            newest = generation.newest(remains.transaction_version, environment, GameKey(key))
         found[key] = Subject(known[key], schemas.get(key, 0), newest, key in retired)
     return found
 
@@ -169,7 +174,8 @@ def newest_generation(paths: Paths, environment: str, key: str) -> int | None:
 
 def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
     keys = operation.parameters["games"]
-    return plan(operation.kind, keys, observe(world.paths, world.settings.environment, world.engine, keys))
+    subjects = observe(world.paths, world.settings.environment, world.engine, keys, operation.kind)
+    return plan(operation.kind, keys, subjects)
 
 
 def _rebuild(world: ControlContext, operation: Operation) -> StepResult:

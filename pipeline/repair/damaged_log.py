@@ -1,0 +1,198 @@
+"""A game's table whose Delta log is damaged: what the log still says, and the commit at which it begins anew.
+
+That commit says all there is of the table and removes every file of before, also those that only the damaged part
+names. Its checkpoint keeps readers from what lies before it. Nothing is moved or deleted. Called by the rebuild.
+"""
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
+from deltalake.schema import Schema
+
+from pipeline.delta.checkpoint import checkpoint_file, write_checkpoint
+from pipeline.delta.log import Action, publish_commit, read_commit
+from pipeline.delta.table import DataFile
+from pipeline.errors import Refused
+from pipeline.repair.game import unreadable
+
+_BEGINS: Final = "turnoutBegins"
+"""In the info of a commit at which a log begins anew."""
+
+_KINDS: Final = ("protocol", "metaData", "txn", "add")
+
+
+@dataclass(slots=True)
+class Remains:
+    """What the undamaged parts of a log say; later ones outrank earlier ones."""
+
+    version: int = -1  # the newest of which the log has a file, damaged or not
+    transactions: dict[str, int] = field(default_factory=dict)
+    protocol: Action | None = None
+    metadata: Action | None = None
+    paths: set[str] = field(default_factory=set)  # of files that were in the table at any time
+    damage: list[str] = field(default_factory=list)  # the names of damaged and of missing parts
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """Return the transaction version of an application id, None where no undamaged part has it."""
+        return self.transactions.get(app_id)
+
+    def take(self, action: Action) -> None:
+        """Note what an action says, which comes after those that were taken before."""
+        if txn := action.get("txn"):
+            self.transactions[str(txn["appId"])] = int(txn["version"])
+        if added := action.get("add"):
+            self.paths.add(str(added["path"]))
+        self.protocol = action.get("protocol") or self.protocol
+        self.metadata = action.get("metaData") or self.metadata
+
+
+def read(folder: Path, key: str, error: Exception) -> Remains:
+    """Read what is left of the log of a game's table, which cannot be opened because of `error`.
+
+    Raises:
+        Refused: no part of the log is damaged or missing, so that it may open later; its parts cannot be read; or the
+            table has features that only Spark can write.
+    """
+    try:
+        remains = _read(folder)
+    except OSError as cause:
+        raise unreadable(key, cause) from cause
+    if not remains.damage:
+        raise unreadable(key, error) from error
+    protocol = remains.protocol or {}
+    if (protocol.get("minReaderVersion") or 1) > 1 or (protocol.get("minWriterVersion") or 2) > 2:
+        raise Refused(
+            f"The log of {key} is damaged, and its table has features that only Spark can write, a rebuild cannot. "
+            f"Put {', '.join(remains.damage[:3])} back from a backup."
+        )
+    return remains
+
+
+def finish(folder: Path) -> bool:
+    """Write the checkpoint that a rebuild did not come to when it was killed right after its commit; tell whether."""
+    for version in sorted(_versions(folder), reverse=True):
+        if _begins(folder, version):
+            if checkpoint_file(folder, version).exists():
+                return False
+            write_checkpoint(folder, version, whole=True)
+            return True
+    return False
+
+
+def publish(
+    folder: Path,
+    remains: Remains,
+    columns: pa.Schema,
+    files: list[DataFile],
+    transactions: Mapping[str, int],
+    note: str,
+    description: str,
+) -> bool:
+    """Let the log begin anew with these files and transactions; return False where others have written to it since."""
+    now_ms, version = int(time.time() * 1000), remains.version + 1
+    new = {file.path for file in files}
+    info: Action = {"timestamp": now_ms, "operation": "WRITE", "engineInfo": "turnout", "turnout": note, _BEGINS: True}
+    old = {quote(unquote(path)) if path not in remains.paths else path for path in remains.paths | _data_files(folder)}
+    actions: list[Action] = [
+        {"commitInfo": info},
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {"metaData": _metadata(remains.metadata or {}, columns, description, now_ms)},
+        *(
+            {"txn": {"appId": app, "version": at, "lastUpdated": now_ms}}
+            for app, at in {**remains.transactions, **transactions}.items()
+        ),
+        # Also where the damaged part is put back later, no row of before may stand beside the new ones.
+        *({"remove": {"path": path, "deletionTimestamp": now_ms, "dataChange": True}} for path in sorted(old - new)),
+        *({"add": _added(file, now_ms)} for file in files),
+    ]
+    if not publish_commit(folder, version, actions):
+        return False
+    write_checkpoint(folder, version, whole=True)
+    return True
+
+
+def _read(folder: Path) -> Remains:
+    if not (folder / "_delta_log").is_dir():
+        raise NotADirectoryError(f"{folder / '_delta_log'} is no folder. Move what is there away and start its group")
+    remains = Remains()
+    versions = sorted(_versions(folder))
+    checkpoints = {version for version in versions if checkpoint_file(folder, version).exists()}
+    readable = -1  # the newest version that can be read from its checkpoint
+    for version in versions:
+        try:
+            for action in read_commit(folder, version) or []:
+                remains.take(action)
+        except (DeltaError, AttributeError, KeyError, TypeError, ValueError):
+            remains.damage.append(f"{version:020}.json")
+        if version in checkpoints:
+            try:
+                for action in _checkpointed(folder, version):
+                    remains.take(action)
+                readable = version
+            except (pa.ArrowException, AttributeError, KeyError, TypeError, ValueError):
+                remains.damage.append(checkpoint_file(folder, version).name)
+    if versions:
+        remains.version = versions[-1]
+        wanted = range(max(readable + 1, 0), remains.version + 1)
+        remains.damage += [f"{each:020}.json" for each in wanted if each not in versions]
+    return remains
+
+
+def _begins(folder: Path, version: int) -> bool:
+    """Tell whether a log begins anew at a version, as far as its commit can be read."""
+    try:
+        return any(_BEGINS in action.get("commitInfo", {}) for action in read_commit(folder, version) or [])
+    except (DeltaError, AttributeError, TypeError):
+        return False
+
+
+def _versions(folder: Path) -> set[int]:
+    """Return the versions of which a log has a commit or a checkpoint."""
+    names = (file.name for file in (folder / "_delta_log").iterdir())
+    found = [name for name in names if name[:20].isdecimal() and name[20:21] == "."]
+    return {int(name[:20]) for name in found if name[20:] == ".json" or name[20:].startswith(".checkpoint.")}
+
+
+def _checkpointed(folder: Path, version: int) -> list[Action]:
+    content = checkpoint_file(folder, version).read_bytes()  # what storage refuses is no damage
+    rows = pq.read_table(pa.BufferReader(content))
+    actions: list[Action] = rows.select([kind for kind in _KINDS if kind in rows.column_names]).to_pylist()
+    return actions
+
+
+def _data_files(folder: Path) -> set[str]:
+    found = (file.relative_to(folder) for file in folder.rglob("*.parquet"))
+    return {quote(path.as_posix()) for path in found if path.parts[0] != "_delta_log"}
+
+
+def _metadata(before: Action, columns: pa.Schema, description: str, now_ms: int) -> dict[str, Any]:
+    """Return the table's metadata: of before where it is known, with today's columns."""
+    return {
+        "id": before.get("id") or str(uuid.uuid4()),
+        "name": before.get("name"),
+        "description": before.get("description") or description,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": Schema.from_arrow(columns).to_json(),
+        "partitionColumns": [],
+        "configuration": dict(before.get("configuration") or {}),
+        "createdTime": before.get("createdTime") or now_ms,
+    }
+
+
+def _added(file: DataFile, now_ms: int) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "partitionValues": {},
+        "size": file.size,
+        "modificationTime": now_ms,
+        "dataChange": True,
+        "stats": file.stats,
+    }
