@@ -1,4 +1,4 @@
-"""Which data files of a Delta table may hold rows of some seqs, as its log tells of each; and the rows of a file."""
+"""The data files of a Delta table, which of them may hold rows of some seqs as its log says, and a file's rows."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+
+from pipeline.errors import Refused
 
 Seqs: TypeAlias = npt.NDArray[np.int64] | range
 """Some seqs one by one, or all of a span."""
@@ -55,6 +57,25 @@ def files_with(
         games = stats.column("min.game_key").to_pylist()
         order.sort(key=lambda row: games[row] or "")
     return [str(folder / unquote(paths[row])) for row in order if may[row]]
+
+
+def paths_of(table: DeltaTable, label: str) -> tuple[str, ...]:
+    """Return the paths of all data files of a table.
+
+    Raises:
+        Refused: it has deletion vectors. The files then hold rows that the table does not, and would be counted.
+    """
+    features = table.protocol().reader_features or []
+    if "deletionVectors" in features and table.deletion_vectors().read_all().num_rows:
+        raise Refused(
+            f"{label} uses deletion vectors, which turnout does not read. Run REORG TABLE … APPLY (PURGE) on it."
+        )
+    return tuple(unquote(uri).removeprefix("file://") for uri in table.file_uris())
+
+
+def pattern(path: str) -> str:
+    """Return a path as DuckDB wants it, where `*`, `?` and `[` would otherwise be wildcards."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
 
 
 def read_file(path: str | Path, columns: Sequence[str] | None = None) -> pa.Table:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from pipeline.delta.files import paths_of, pattern
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.errors import Refused, first_line
 from pipeline.names import GameKey
@@ -175,9 +176,13 @@ def opened(
         Refused: quarantine, or the table of one of these games, cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="turnout-quarantine-") as folder:
-        database = duckdb.connect(config={"memory_limit": _MEMORY_LIMIT, "temp_directory": folder})
+        # Each thread holds rows beyond the limit, so their number is not that of the machine's cores.
+        database = duckdb.connect(config={"memory_limit": _MEMORY_LIMIT, "temp_directory": folder, "threads": 2})
         try:
-            database.register("rows", _dataset(paths))
+            if files := _files(paths):
+                database.read_parquet(files, union_by_name=True, hive_partitioning=False).create_view("rows")
+            else:
+                database.register("rows", QUARANTINE.empty_table())
             game = selection.game.name if selection.game else None
             span = {"since": _micros(selection.since), "until": _micros(selection.until)}
             database.execute(_READ, {"game": game, "reason": selection.reason, **span})
@@ -195,11 +200,16 @@ def opened(
             database.close()
 
 
-def _dataset(paths: Paths) -> Any:
+def _files(paths: Paths) -> list[str]:
+    """Return the data files of quarantine for DuckDB to read by itself.
+
+    Not a dataset of delta-rs: its files are Python's, so that DuckDB's threads wait for Arrow's and those for the
+    interpreter's lock, which stood still on a starved machine; and it reads ahead what does not count for the limit.
+    """
     try:
-        return DeltaTable(paths.quarantine).to_pyarrow_dataset()
+        return [pattern(path) for path in paths_of(DeltaTable(paths.quarantine), "Quarantine")]
     except TableNotFoundError:
-        return QUARANTINE.empty_table()
+        return []
     except DeltaError as error:
         raise Refused(
             f"Quarantine cannot be opened: {first_line(error)}. Repair its Delta log, then try again."

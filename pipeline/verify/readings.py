@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote
 
 import duckdb
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipeline.delta import accepted_gaps
+from pipeline.delta.files import paths_of, pattern
 from pipeline.errors import Refused, first_line
 from pipeline.names import GameKey, attempt_app_ids, bronze_app_id, ingest_app_id, stream_app_id
 from pipeline.settings import Paths
@@ -235,31 +235,16 @@ def _snapshot(
         missing = sorted(set(columns) - known)
         if missing:
             raise Refused(f"{label} has no column {', '.join(missing)}: it was not written by turnout. Move it away.")
-        _check_deletions(table, label)
-        paths = tuple(unquote(uri).removeprefix("file://") for uri in table.file_uris())
+        paths = paths_of(table, label)
         key = GameKey(folder.name)
         cursor = None if environment is None else _cursor(table, environment, key, generation)
         gaps = [] if environment is None else accepted_gaps.read(table.transaction_version, environment, key)
-        return Snapshot(label, table.version(), tuple(map(_pattern, paths)), cursor, paths, tuple(gaps))
+        return Snapshot(label, table.version(), tuple(map(pattern, paths)), cursor, paths, tuple(gaps))
     except TableNotFoundError:
         return None
     except DeltaError as error:
         reason = first_line(error)
         raise Refused(f"{label} cannot be opened: {reason}. Repair its Delta log, then verify again.") from error
-
-
-def _check_deletions(table: DeltaTable, label: str) -> None:
-    """Refuse deletion vectors: the files then hold rows that the table does not, and would be counted."""
-    features = table.protocol().reader_features or []
-    if "deletionVectors" in features and table.deletion_vectors().read_all().num_rows:
-        raise Refused(
-            f"{label} uses deletion vectors, which verify does not read. Run REORG TABLE … APPLY (PURGE) on it."
-        )
-
-
-def _pattern(path: str) -> str:
-    """Return a path as DuckDB wants it, where `*`, `?` and `[` would otherwise be wildcards."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
 
 
 def _cursor(table: DeltaTable, environment: str, key: str, generation: int | None) -> int | None:
