@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
+from urllib.error import HTTPError
 
 from prometheus_client import CollectorRegistry, delete_from_gateway, push_to_gateway, start_http_server
 from prometheus_client.core import Metric
@@ -232,6 +233,8 @@ class Pusher:
             call()
         except Exception as error:  # noqa: BLE001 - the thread's edge: losing a push never stops the next one
             self._failures += 1
+            if isinstance(error, HTTPError):
+                error.close()  # it is the answer, whose socket stays open
             said = error if isinstance(error, OSError) else type(error).__name__  # others quote the address
             _log.warning("the push of metrics to %s failed: %s", _shown(self._gateway), said)
 

@@ -9,6 +9,7 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -345,11 +346,21 @@ def test_no_password_of_a_push_gateway_is_in_the_log(
     assert "canary" not in caplog.text
 
 
-def test_failed_pushes_are_counted_and_tried_again(metrics: Metrics, gateway: Callable[[int], Gateway]) -> None:
-    """A gateway that refuses costs a count for each try and never the process."""
+def test_failed_pushes_are_counted_and_tried_again(
+    metrics: Metrics, gateway: Callable[[int], Gateway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway that refuses costs a count for each try, and neither the process nor a socket."""
+    connect, used = socket.create_connection, list[socket.socket]()
+
+    def connected(*arguments: Any, **options: Any) -> socket.socket:
+        used.append(connect(*arguments, **options))
+        return used[-1]
+
+    monkeypatch.setattr(socket, "create_connection", connected)
     server = gateway(500)
     pusher = push(metrics.registry, f"127.0.0.1:{server.server_port}", "turnout", {}, every_seconds=0.01)
     for _ in range(3):
         assert server.pushed.acquire(timeout=10)
     pusher.stop()
     assert len(server.requests) == pusher.failures >= 4
+    assert [each.fileno() for each in used] == [-1] * len(server.requests)
