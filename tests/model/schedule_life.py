@@ -401,8 +401,14 @@ class Life:
     def _expire(self, group: str) -> None:
         """Let the time of a group's lease run out."""
         self._expired.add(group)
-        with self._engine.begin() as connection:
-            connection.execute(update(leases_table).where(leases_table.c.name == group).values(expires_at=0.0))
+        while True:
+            try:
+                with self._engine.begin() as connection:
+                    connection.execute(update(leases_table).where(leases_table.c.name == group).values(expires_at=0.0))
+            except OperationalError:  # who asks is cut off from the store just now
+                self.scheduler.sleep(1.0)
+            else:
+                return
 
     # What breaks.
 
