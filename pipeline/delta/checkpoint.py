@@ -131,6 +131,11 @@ def checkpoint_file(table: Path, version: int) -> Path:
     return table / "_delta_log" / f"{version:020}.checkpoint.parquet"
 
 
+def checkpoint_exists(table: Path, version: int) -> bool:
+    """Tell whether there is a checkpoint of a version, of any writer, in one file or in several."""
+    return any((table / "_delta_log").glob(f"{version:020}.checkpoint*"))
+
+
 def pointed_to(table: Path) -> int | None:
     """Return the version of the checkpoint that readers of the log are sent to; None where nothing tells."""
     try:
@@ -149,9 +154,9 @@ def newest_checkpoint(table: Path, version: int) -> int | None:
 
 
 def _point_to(table: Path, last: Mapping[str, int]) -> None:
-    told = pointed_to(table)
-    if told is not None and told >= last["version"]:
-        return
+    newer = pointed_to(table)
+    if newer is not None and newer >= last["version"] and checkpoint_exists(table, newer):
+        return  # a pointer to a checkpoint that was lost keeps every reader out
     draft = table / "_delta_log" / f"_checkpoint_{uuid.uuid4().hex}.tmp"
     with effect("draft_file"), draft.open("w", encoding="utf-8") as handle:
         json.dump(last, handle)

@@ -6,18 +6,20 @@ names. Its checkpoint keeps readers from what lies before it. Nothing is moved o
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.schema import Schema
 
-from pipeline.delta.checkpoint import checkpoint_file, write_checkpoint
+from pipeline.delta.checkpoint import checkpoint_exists, checkpoint_file, pointed_to, write_checkpoint
 from pipeline.delta.log import Action, publish_commit, read_commit
 from pipeline.delta.table import DataFile
 from pipeline.errors import Refused
@@ -54,19 +56,31 @@ class Remains:
         self.metadata = action.get("metaData") or self.metadata
 
 
+def open_whole(folder: Path) -> DeltaTable:
+    """Open a table and read its files and transactions: what opens may still have damage that only this shows.
+
+    Raises:
+        DeltaError: its log is damaged, storage does not give it now, or there is none.
+    """
+    table = DeltaTable(folder)
+    table.file_uris()
+    table.transaction_version("")
+    return table
+
+
 def read(folder: Path, key: str, error: Exception) -> Remains:
     """Read what is left of the log of a game's table, which cannot be opened because of `error`.
 
     Raises:
-        Refused: no part of the log is damaged or missing, so that it may open later; its parts cannot be read; or the
-            table has features that only Spark can write.
+        Refused: the table opens by now; its parts cannot be read; or it has features that only Spark can write.
     """
     try:
         remains = _read(folder)
     except OSError as cause:
         raise unreadable(key, cause) from cause
     if not remains.damage:
-        raise unreadable(key, error) from error
+        _require_shut(folder, key, error)
+        remains.damage.append("what its newest checkpoint says")  # it can be read, and makes no table
     protocol = remains.protocol or {}
     if (protocol.get("minReaderVersion") or 1) > 1 or (protocol.get("minWriterVersion") or 2) > 2:
         raise Refused(
@@ -74,6 +88,14 @@ def read(folder: Path, key: str, error: Exception) -> Remains:
             f"Put {', '.join(remains.damage[:3])} back from a backup."
         )
     return remains
+
+
+def _require_shut(folder: Path, key: str, error: Exception) -> None:
+    try:
+        open_whole(folder)
+    except DeltaError:
+        return
+    raise unreadable(key, error) from error
 
 
 def finish(folder: Path) -> bool:
@@ -124,26 +146,35 @@ def _read(folder: Path) -> Remains:
         raise NotADirectoryError(f"{folder / '_delta_log'} is no folder. Move what is there away and start its group")
     remains = Remains()
     versions = sorted(_versions(folder))
-    checkpoints = {version for version in versions if checkpoint_file(folder, version).exists()}
     readable = -1  # the newest version that can be read from its checkpoint
     for version in versions:
-        try:
-            for action in read_commit(folder, version) or []:
-                remains.take(action)
-        except (DeltaError, AttributeError, KeyError, TypeError, ValueError):
-            remains.damage.append(f"{version:020}.json")
-        if version in checkpoints:
-            try:
-                for action in _checkpointed(folder, version):
-                    remains.take(action)
-                readable = version
-            except (pa.ArrowException, AttributeError, KeyError, TypeError, ValueError):
-                remains.damage.append(checkpoint_file(folder, version).name)
+        _take(remains, f"{version:020}.json", partial(read_commit, folder, version))
+        checkpoint = checkpoint_file(folder, version)
+        if checkpoint.exists() and _take(remains, checkpoint.name, partial(_checkpointed, checkpoint)):
+            readable = version
     if versions:
         remains.version = versions[-1]
         wanted = range(max(readable + 1, 0), remains.version + 1)
         remains.damage += [f"{each:020}.json" for each in wanted if each not in versions]
+    pointer = pointed_to(folder)
+    if pointer is not None and not checkpoint_exists(folder, pointer):
+        remains.damage.append("_last_checkpoint")
+    if versions and (remains.protocol is None or remains.metadata is None):
+        remains.damage.append(f"{versions[0]:020}.json")
     return remains
+
+
+def _take(remains: Remains, name: str, actions: Callable[[], list[Action] | None]) -> bool:
+    """Note what a part of the log says; return False, with the part among the damaged ones, where it says nothing."""
+    try:
+        found = actions()
+        for action in found or []:
+            remains.take(action)
+    except (DeltaError, AttributeError, KeyError, TypeError, ValueError):
+        found = []
+    if found == []:  # a commit without a word was cut, as by a power failure; None is one that was cleaned away
+        remains.damage.append(name)
+    return bool(found)
 
 
 def _begins(folder: Path, version: int) -> bool:
@@ -161,10 +192,13 @@ def _versions(folder: Path) -> set[int]:
     return {int(name[:20]) for name in found if name[20:] == ".json" or name[20:].startswith(".checkpoint.")}
 
 
-def _checkpointed(folder: Path, version: int) -> list[Action]:
-    content = checkpoint_file(folder, version).read_bytes()  # what storage refuses is no damage
-    rows = pq.read_table(pa.BufferReader(content))
-    actions: list[Action] = rows.select([kind for kind in _KINDS if kind in rows.column_names]).to_pylist()
+def _checkpointed(file: Path) -> list[Action]:
+    content = file.read_bytes()  # what storage refuses is no damage
+    try:
+        rows = pq.read_table(pa.BufferReader(content))
+        actions: list[Action] = rows.select([kind for kind in _KINDS if kind in rows.column_names]).to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:  # Arrow says OSError of bytes it cannot read, too
+        raise DeltaError(f"{file} is damaged: {error}") from error
     return actions
 
 

@@ -26,7 +26,7 @@ from pipeline.failpoints import hit
 from pipeline.repair import damaged_log, stale_quarantine, switch
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.decoding import decode
-from pipeline.repair.game import Game
+from pipeline.repair.game import Game, unreadable
 from pipeline.settings import Paths
 from pipeline.store.games import generations, record_generation
 from pipeline.streams.split import target_schema
@@ -231,10 +231,14 @@ def _open(folder: Path, game: Game) -> tuple[DeltaTable | damaged_log.Remains, b
         Refused: there is no table, or it cannot be opened for another reason.
     """
     try:
-        return DeltaTable(folder), False
+        return damaged_log.open_whole(folder), False
     except TableNotFoundError as error:
         raise Refused(f"{game.key} has no table yet. Its stream makes one from bronze; start its group.") from error
     except (DeltaError, OSError) as error:
-        if (folder / "_delta_log").is_dir() and damaged_log.finish(folder):
+        try:
+            finished = (folder / "_delta_log").is_dir() and damaged_log.finish(folder)
+        except OSError as cause:
+            raise unreadable(game.key, cause) from cause
+        if finished:
             return _open(folder, game)  # what an earlier rebuild began is there now, or the log was damaged once more
         return damaged_log.read(folder, game.key, error), True

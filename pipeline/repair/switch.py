@@ -86,7 +86,7 @@ def publish_anew(folder: Path, switch: Switch) -> bool:
     """Commit a switch to a table whose log is damaged, which begins anew with it; otherwise as `publish`.
 
     Whoever has the table of before in memory finds this commit where its own would be, and with it that its cursor is
-    retired and that the table was repaired.
+    retired and that the table was repaired; not so where the newest commits of before are lost as well.
 
     Raises:
         Conflict: the table can be opened again, or another rebuild changed it since this one began.
@@ -96,7 +96,7 @@ def publish_anew(folder: Path, switch: Switch) -> bool:
     apps = [names.stream_app_id(switch.environment, switch.game.key, each + 1) for each in range(switch.generation)]
     while True:
         try:
-            DeltaTable(folder)
+            damaged_log.open_whole(folder)
         except DeltaError as error:
             remains = damaged_log.read(folder, switch.game.key, error)
         else:

@@ -1,5 +1,6 @@
 """A rebuild makes a table again whose Delta log is damaged, exactly once and whatever happens to the damaged part."""
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable
@@ -95,7 +96,38 @@ def cut_checkpoint(path: Path) -> None:
         cut(file)
 
 
+def flip_checkpoint(path: Path) -> None:
+    """Damage a page, of which Arrow says OSError."""
+    for file in log_files(path, "*.checkpoint.parquet"):
+        flip(file, 200)
+
+
+def lose_checkpoint(path: Path) -> None:
+    """Readers are sent to a checkpoint that is gone, although all commits are there."""
+    for file in log_files(path, "*.checkpoint.parquet"):
+        file.unlink()
+
+
+def lose_newest(path: Path) -> None:
+    """As after a partial restore: readers are sent beyond the end of the log, and one commit is cut."""
+    cut_middle(path)
+    (path / "_delta_log" / "_last_checkpoint").write_text('{"version":21,"size":5}', "utf-8")
+
+
+def empty_first(path: Path) -> None:
+    """What a power failure leaves of a commit."""
+    without_checkpoints(path)
+    log_files(path, "*.json")[0].write_bytes(b"")
+
+
+def flip(file: Path, at: int) -> None:
+    content = bytearray(file.read_bytes())
+    content[at : at + 8] = bytes(each ^ 0x5A for each in content[at : at + 8])
+    file.write_bytes(content)
+
+
 DAMAGES = [cut_newest, cut_middle, cut_first, lose_middle, garble, cut_checkpoint]
+DAMAGES += [flip_checkpoint, lose_checkpoint, lose_newest, empty_first]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -112,7 +144,7 @@ def test_a_rebuild_replaces_a_table_whose_log_is_damaged(world: World, damage: D
     assert (done.generation, done.cursor, done.rows, done.refused) == (2, COMMITS, COMMITS, 2)
     assert world.contents() == rows
     assert after.version() > before.version()
-    if damage is not cut_first:
+    if damage not in {cut_first, empty_first}:
         assert (after.metadata().id, after.metadata().created_time) == (
             before.metadata().id,
             before.metadata().created_time,
@@ -127,6 +159,34 @@ def test_a_rebuild_replaces_a_table_whose_log_is_damaged(world: World, damage: D
     assert world.verify().ok
     assert run(world).generation == 3
     assert world.verify().ok
+
+
+def test_whatever_bytes_of_a_checkpoint_are_damaged_it_is_seen(world: World) -> None:
+    """Law L6: a table that does not open is either whole on storage or one that a rebuild replaces."""
+    (checkpoint,) = log_files(folder(world), "*.checkpoint.parquet")
+    whole, shut = checkpoint.read_bytes(), 0
+    for at in range(0, len(whole) - 8, 97):
+        flip(checkpoint, at)
+        with contextlib.suppress(DeltaError):
+            damaged_log.open_whole(folder(world))
+            checkpoint.write_bytes(whole)
+            continue
+        shut += 1
+        assert damaged_log.read(folder(world), CHESS.key, DeltaError("shut")).damage, at
+        checkpoint.write_bytes(whole)
+    assert shut > len(whole) / 97 / 2
+
+
+def test_storage_that_refuses_a_part_is_one_sentence(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What storage does not give now is no damage: nothing is replaced."""
+    cut_middle(folder(world))
+
+    def out_of_order(*_arguments: object, **_options: object) -> str:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Path, "read_text", out_of_order)
+    with pytest.raises(Refused, match="Input/output error"):
+        run(world)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
