@@ -37,7 +37,7 @@ class StatusStyle:
     ink: str  # colour of a glyph that stands on `colour`
 
 
-LOOKS: Final[Mapping[str, StatusStyle]] = MappingProxyType(
+STATUS_STYLES: Final[Mapping[str, StatusStyle]] = MappingProxyType(
     {
         "RUNNING": StatusStyle("●", "running", _QUIET, "#888888"),
         "PAUSED": StatusStyle("‖", "paused", _QUIET, "#888888"),
@@ -128,7 +128,7 @@ def principal_text(name: str) -> str:
 
 def status_text(status: str) -> str:
     """Return glyph and word of a status, so that it is readable without colour."""
-    return f"{LOOKS[status].glyph} {LOOKS[status].word}"
+    return f"{STATUS_STYLES[status].glyph} {STATUS_STYLES[status].word}"
 
 
 def shown(text: str, longest: int = _LONGEST_TEXT) -> str:
@@ -197,7 +197,7 @@ def verdict_sentence(row: GameRow, fleet: Fleet) -> str:
     """Say in one sentence how a game is, since when and whether its neighbours share it."""
     verdict = row.verdict
     since = f" for {age(fleet.read_at - verdict.since)}" if verdict.since is not None else ""
-    words = [f"{LOOKS[verdict.status].word.capitalize()}{since}"]
+    words = [f"{STATUS_STYLES[verdict.status].word.capitalize()}{since}"]
     if verdict.reason is not None:
         words.append(verdict.reason)
     elif row.live is not None:

@@ -100,7 +100,7 @@ def read_rounds(games: int, principals: int, runs: int) -> dict[str, list[tuple[
 def _round(sent: Sent, steward: AccessReconciler, world: ControlContext, games: int) -> tuple[int, float, int]:
     sent.at.clear()
     began = time.monotonic()
-    steward.look_after()
+    steward.run_round()
     took = time.monotonic() - began
     steward.stop()
     kept = snapshot.read(world.engine)

@@ -283,7 +283,7 @@ def _report(result: Mapping[str, Any]) -> str:
             lines.append(f"  tables that hold just what bronze has for them: {found['exact_tables']}")
         summary = found["summary"]
         summaries[kind] = {name: None if each is None else Spread(**each) for name, each in summary.items()}
-    lines += ["", window.render(summaries)]
+    lines += ["", window.render_summaries(summaries)]
     if "books" in result:
         lines.append(f"\nbooks of the shared pass: {result['books']}")
     return "\n".join(lines)

@@ -110,7 +110,7 @@ def summarise(measured: Sequence[Measured]) -> dict[str, Spread | None]:
     return result
 
 
-def render(summaries: Mapping[str, Mapping[str, Spread | None]]) -> str:
+def render_summaries(summaries: Mapping[str, Mapping[str, Spread | None]]) -> str:
     """Return the summaries as a table: a line per number, a column per contender, medians with their ranges."""
     rows = [[label, *(ranged(summary[name]) for summary in summaries.values())] for name, label in SHOWN]
     return table(["median (lowest–highest)", *summaries], rows)

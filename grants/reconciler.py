@@ -67,7 +67,7 @@ class AccessReconciler:
         is_due = self._seen.is_set() or time.monotonic() >= self._due_at
         if self._round is None and is_due and not self._stop.is_set():
             self._seen.clear()  # before it begins: what is seen while it runs may have come too late for it
-            self._round = self._pool.submit(self.look_after)
+            self._round = self._pool.submit(self.run_round)
         return self._broken
 
     def stop(self) -> None:
@@ -78,7 +78,7 @@ class AccessReconciler:
     def _open(self) -> Catalog:
         return open_catalog(self._world.settings.access, self._world.paths, self._environ)
 
-    def look_after(self) -> None:
+    def run_round(self) -> None:
         """Do one round, and tell how it went; a tick has it done in a thread."""
         try:
             self._round_of(self._open())

@@ -123,7 +123,7 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> 
     idle = _Idle(settings.demux.trigger_seconds * _IDLE_TRIGGERS)
 
     def between_passes() -> None:
-        idle.look(group)
+        idle.observe(group)
         group.tend()
 
     try:
@@ -172,7 +172,7 @@ class _Idle:
         self._head = -1
         self._since = 0.0
 
-    def look(self, group: Group) -> None:
+    def observe(self, group: Group) -> None:
         now = time.monotonic()
         if now - self._since < self._patience_seconds:
             return

@@ -153,15 +153,15 @@ def _planned(environment: Environment) -> Preview:
     return previews.preview_findings(environment, [by_id[each] for each in chosen], act, reason)
 
 
-def draw_ending(look: AccessState) -> None:
+def draw_ending(access: AccessState) -> None:
     """Draw what ends by itself within two weeks, the soonest first."""
-    if not look.ending:
+    if not access.ending:
         st.info("Nothing ends within 14 days.")
         return
     st.dataframe(
-        pd.DataFrame(_ends(each, look) for each in look.ending),
+        pd.DataFrame(_ends(each, access) for each in access.ending),
         hide_index=True,
-        height=min(36 * (len(look.ending) + 1), 400),
+        height=min(36 * (len(access.ending) + 1), 400),
         column_config=_ENDING,
         alt="What ends within 14 days, the soonest first.",
         key="ending_table",
@@ -171,13 +171,13 @@ def draw_ending(look: AccessState) -> None:
     )
 
 
-def _ends(each: Held, look: AccessState) -> dict[str, str]:
-    left = (each.expires_at or 0.0) - look.read_at
+def _ends(each: Held, access: AccessState) -> dict[str, str]:
+    left = (each.expires_at or 0.0) - access.read_at
     return {
         "in": formatting.age(left) if left > 0 else "▲ due now",
         "until": formatting.moment(each.expires_at),
         "who": formatting.principal_text(each.principal),
-        "game": look.game(each.game_key),
+        "game": access.game(each.game_key),
         "why": formatting.shown(each.reason, 160) if each.reason else formatting.UNKNOWN_VALUE,
         "ticket": formatting.shown(each.ticket, 60) if each.ticket else formatting.UNKNOWN_VALUE,
         "page": f"operations?operation={each.operation_id}",

@@ -34,16 +34,16 @@ _PAST: Final = {
 }
 
 
-def draw(environment: Environment, look: AccessState, known: ResolvedCatalog) -> None:
+def draw(environment: Environment, access: AccessState, known: ResolvedCatalog) -> None:
     """Draw the choice of a cell, which `links.take` has filled, its verdict and its history."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        games = sorted({*look.names, *known.observed.tables}, key=lambda key: (look.names.get(key, key), key))
-        st.selectbox("Game", games, key=GAME, format_func=look.game, index=None, placeholder="choose a game")
+        games = sorted({*access.names, *known.observed.tables}, key=lambda key: (access.names.get(key, key), key))
+        st.selectbox("Game", games, key=GAME, format_func=access.game, index=None, placeholder="choose a game")
         st.selectbox(
             "Principal",
-            list(look.everybody),
+            list(access.everybody),
             key=WHO,
-            format_func=look.label,
+            format_func=access.label,
             index=None,
             placeholder="choose a principal",
         )
@@ -51,7 +51,7 @@ def draw(environment: Environment, look: AccessState, known: ResolvedCatalog) ->
     if key is None or who is None:
         st.info("Choose a game and a principal, here or by a cell of the matrix.", icon=":material/help:")
         return
-    name = look.everybody[str(who)].name
+    name = access.everybody[str(who)].name
     try:
         verdict = known.resolver.verdict(name, str(key))
     except Refused as refused:

@@ -27,7 +27,7 @@ _NOTES: Final = "access_notes"  # by request: what came of the last decision
 _MOST_SHOWN: Final = 25
 
 
-def draw_change(environment: Environment, look: AccessState) -> None:
+def draw_change(environment: Environment, access: AccessState) -> None:
     """Draw the form of a change: games and principals by their names, in bulk, which `links.take` has filled."""
     barred, closed = services.missing_role(environment, "access"), services.missing_role(environment, None)
     with st.container(border=True, key="plan_access", gap="small"):
@@ -35,10 +35,10 @@ def draw_change(environment: Environment, look: AccessState) -> None:
             "What", list(DOES), key=DO, format_func=DOES.__getitem__, required=True, label_visibility="collapsed"
         )
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            games = sorted(look.names, key=lambda key: (look.names[key], key))
-            st.multiselect("Games", games, key=GAMES, format_func=look.game, placeholder="by name or key")
+            games = sorted(access.names, key=lambda key: (access.names[key], key))
+            st.multiselect("Games", games, key=GAMES, format_func=access.game, placeholder="by name or key")
             st.multiselect(
-                "Principals", list(look.everybody), key=WHO, format_func=look.label, placeholder="groups are better"
+                "Principals", list(access.everybody), key=WHO, format_func=access.label, placeholder="groups are better"
             )
         with st.form("access_terms", enter_to_submit=False, border=False):
             with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -81,11 +81,11 @@ def _planned(environment: Environment, *, as_request: bool) -> Preview:
         barred = services.missing_role(environment, "access")
         if barred is not None:
             raise Refused(barred)
-    look, until = queries.read_access(environment), st.session_state.get(_UNTIL)
+    access, until = queries.read_access(environment), st.session_state.get(_UNTIL)
     reason = str(st.session_state.get(_REASON) or "").strip()
     ticket = str(st.session_state.get(_TICKET) or "").strip()
     end = float(parse_until(until.isoformat())) if does == "give" and isinstance(until, date) else None
-    names = {folded: who.name for folded, who in look.everybody.items()}
+    names = {folded: who.name for folded, who in access.everybody.items()}
     intents = [
         AccessIntent(
             names.get(str(who), str(who)), str(key), read=does == "give", until=end, reason=reason, ticket=ticket
@@ -99,33 +99,33 @@ def _planned(environment: Environment, *, as_request: bool) -> Preview:
 # ------------------------------------------------------------------------------------------------------------- requests
 
 
-def draw_requests(environment: Environment, look: AccessState) -> None:
+def draw_requests(environment: Environment, access: AccessState) -> None:
     """Draw the requests: those that wait on top, for who may decide about them and for who has asked."""
     me, barred = services.actor(), services.missing_role(environment, "decide about a request")
-    mine = [each for each in look.waiting if each.requester == me]
-    others = [each for each in look.waiting if each.requester != me]
-    if not look.waiting:
+    mine = [each for each in access.waiting if each.requester == me]
+    others = [each for each in access.waiting if each.requester != me]
+    if not access.waiting:
         st.info("No request waits for a decision.")
     if others and barred is not None:
         st.caption(formatting.escaped(f"{len(others)} requests of others wait for an access admin. {barred}"))
     for each in (others if barred is None else [])[:_MOST_SHOWN]:
-        _draw_waiting(environment, look, each)
+        _draw_waiting(environment, access, each)
     if barred is None and len(others) > _MOST_SHOWN:
         st.caption(f"{len(others) - _MOST_SHOWN} more wait; `turnout grants requests` lists all.")
     for each in mine:
-        _draw_own(environment, look, each)
-    decided = [each for each in look.requests if each.state != "asked" and (barred is None or each.requester == me)]
+        _draw_own(environment, access, each)
+    decided = [each for each in access.requests if each.state != "asked" and (barred is None or each.requester == me)]
     if decided:
         st.subheader("Decided", anchor=False)
-        confirm.draw_lines([_decided(each, look) for each in decided[:_MOST_SHOWN]])
+        confirm.draw_lines([_decided(each, access) for each in decided[:_MOST_SHOWN]])
     for said in st.session_state.get(_NOTES, {}).values():
         st.warning(formatting.escaped(said), icon=":material/block:")
 
 
-def _draw_waiting(environment: Environment, look: AccessState, each: Request) -> None:
+def _draw_waiting(environment: Environment, access: AccessState, each: Request) -> None:
     place = f"request_{each.request_id}"
     with st.container(border=True, gap="small", key=f"operation_stuck_{each.request_id}"):
-        _draw_request(look, each)
+        _draw_request(access, each)
         with st.container(horizontal=True, vertical_alignment="bottom"):
             approve = partial(previews.preview_approval, environment, each.request_id)
             st.button(
@@ -140,18 +140,18 @@ def _draw_waiting(environment: Environment, look: AccessState, each: Request) ->
         confirm.draw_confirmation(environment, place, operation_items.draw)
 
 
-def _draw_own(environment: Environment, look: AccessState, each: Request) -> None:
+def _draw_own(environment: Environment, access: AccessState, each: Request) -> None:
     with st.container(border=True, gap="small", key=f"operation_own_{each.request_id}"):
-        _draw_request(look, each)
+        _draw_request(access, each)
         st.button(
             "Withdraw", key=f"withdraw_{each.request_id}", on_click=_decide, args=(environment, each, "withdrawn", ""),
             help="It is yours: another one decides about it.",
         )  # fmt: skip
 
 
-def _draw_request(look: AccessState, each: Request) -> None:
-    ago = formatting.age(look.read_at - each.requested_at)
-    st.text(f"{formatting.shown(each.requester, 60)} asks, {ago} ago: {_cells(each, look)}")
+def _draw_request(access: AccessState, each: Request) -> None:
+    ago = formatting.age(access.read_at - each.requested_at)
+    st.text(f"{formatting.shown(each.requester, 60)} asks, {ago} ago: {_cells(each, access)}")
     st.text(f"Why: {formatting.shown(each.reason, 300)}")
 
 
@@ -167,18 +167,18 @@ def _decide(environment: Environment, each: Request, state: Literal["rejected", 
     control_queries.forget()
 
 
-def _decided(each: Request, look: AccessState) -> str:
+def _decided(each: Request, access: AccessState) -> str:
     why = f": {each.decision_reason}" if each.decision_reason else ""
     return (
         f"{formatting.moment(each.decided_at)}  {each.state} by {formatting.shown(each.decided_by or '', 40)}{why}  "
-        f"({each.requester}: {_cells(each, look)})"
+        f"({each.requester}: {_cells(each, access)})"
     )
 
 
-def _cells(each: Request, look: AccessState, most: int = 3) -> str:
+def _cells(each: Request, access: AccessState, most: int = 3) -> str:
     some = [
         f"{formatting.principal_text(str(intent['principal']))} {'reads' if intent['read'] else 'no longer reads'} "
-        f"{look.game(str(intent['key']))}{_until(intent.get('until'))}"
+        f"{access.game(str(intent['key']))}{_until(intent.get('until'))}"
         for intent in each.intents[:most]
     ]
     more = [f"and {len(each.intents) - most} more"] if len(each.intents) > most else []

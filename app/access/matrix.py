@@ -66,13 +66,13 @@ def part(known: ResolvedCatalog, names: Mapping[str, str], asked: Asked) -> Part
     return Part(tuple(keys), tuple(there))
 
 
-def table(known: ResolvedCatalog, look: AccessState, shown: Part) -> pa.Table:
+def table(known: ResolvedCatalog, access: AccessState, shown: Part) -> pa.Table:
     """Return a row per game and a column per principal, `p0` and so on: two names may look the same."""
     rows = {key: row for row, key in enumerate(known.matrix.keys)}
     places = [rows[key] for key in shown.keys]
     offsets = pa.array(range(len(places) + 1), pa.int32())
     whole = len(places) == len(rows)
-    columns: dict[str, Any] = {"game": [look.game(key) for key in shown.keys]}
+    columns: dict[str, Any] = {"game": [access.game(key) for key in shown.keys]}
     for number, name in enumerate(shown.who):
         states = known.matrix.columns[known.who[name].name]
         texts = [_SHORT[state] for state in (states if whole else [states[row] for row in places])]
@@ -116,9 +116,9 @@ class Prefill:
         return {widget: value for widget, value in held.items() if value is not None}
 
 
-def draw(look: AccessState, known: ResolvedCatalog, asked: Asked, prefill: Prefill) -> None:
+def draw(access: AccessState, known: ResolvedCatalog, asked: Asked, prefill: Prefill) -> None:
     """Draw the matrix; a click on a cell fills in what `prefill` says."""
-    shown = part(known, look.names, asked)
+    shown = part(known, access.names, asked)
     if not shown.keys or not shown.who:
         missing = "game" if not shown.keys else "principal"
         why = "No table of a game is in the catalog yet" if not known.matrix.keys else f"No {missing} matches"
@@ -126,7 +126,7 @@ def draw(look: AccessState, known: ResolvedCatalog, asked: Asked, prefill: Prefi
         return
     st.session_state[_DRAWN] = shown
     st.dataframe(
-        table(known, look, shown),
+        table(known, access, shown),
         hide_index=True,
         height=min(36 * (len(shown.keys) + 1) + 12, 460),
         column_config=_config(known, shown.who),
@@ -176,7 +176,7 @@ def chosen(shown: Part, cell: tuple[int, str]) -> tuple[str | None, str | None]:
     return shown.keys[row] if 0 <= row < len(shown.keys) else None, who
 
 
-def sentence(look: AccessState, known: ResolvedCatalog) -> str:
+def sentence(access: AccessState, known: ResolvedCatalog) -> str:
     """Say in one sentence who reads what."""
     counts = known.matrix.counts
     columns = known.matrix.by_principal.values()
@@ -186,7 +186,7 @@ def sentence(look: AccessState, known: ResolvedCatalog) -> str:
         told.append(f"{formatting.count(counts['could'])} could grant themselves")
     if counts["unknown"]:
         told.append(f"{formatting.count(counts['unknown'])} are not known")
-    lacking = len(look.names.keys() - known.observed.tables.keys())
+    lacking = len(access.names.keys() - known.observed.tables.keys())
     if lacking:
         told.append(f"{lacking} games have no table in the catalog yet")
     return ", ".join(told)

@@ -123,7 +123,7 @@ def read_access(environment: Environment) -> AccessState:
     Raises:
         Refused: the control store cannot be read.
     """
-    return _look(environment.store, environment)
+    return _read_access(environment.store, environment)
 
 
 def drift(environment: Environment, known: ResolvedCatalog) -> Drift:
@@ -161,12 +161,12 @@ def items(environment: Environment, operation_id: str) -> tuple[Item, ...]:
 
 def forget() -> None:
     """Read again at the next look: something was asked for."""
-    for cached in (_look, _drift, _items):
+    for cached in (_read_access, _drift, _items):
         cached.clear()
 
 
 @st.cache_resource(ttl=2, max_entries=2, show_spinner=False)
-def _look(store: str, _environment: Environment) -> AccessState:
+def _read_access(store: str, _environment: Environment) -> AccessState:
     there = engine(_environment)
     with reading():
         read_at, problem = _newest(there)

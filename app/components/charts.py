@@ -71,7 +71,7 @@ def _layout(fleet: Fleet, rows: tuple[GameRow, ...]) -> tuple[pd.DataFrame, pd.D
 
 
 def _cell(fleet: Fleet, row: GameRow) -> dict[str, str]:
-    look = formatting.LOOKS[row.verdict.status]
+    style = formatting.STATUS_STYLES[row.verdict.status]
     since = row.verdict.since
     return {
         "key": row.game_key,
@@ -81,9 +81,9 @@ def _cell(fleet: Fleet, row: GameRow) -> dict[str, str]:
         "group": formatting.shown(row.group) if row.group is not None else _NO_GROUP,
         "lane": row.live.lane if row.live is not None else formatting.UNKNOWN_VALUE,
         "lag": formatting.duration(row.live.backlog_age_seconds if row.live is not None else None),
-        "glyph": look.glyph,
-        "colour": look.colour,
-        "ink": look.ink,
+        "glyph": style.glyph,
+        "colour": style.colour,
+        "ink": style.ink,
     }
 
 

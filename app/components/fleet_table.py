@@ -40,7 +40,7 @@ def table(fleet: Fleet, rows: tuple[GameRow, ...]) -> Styler:
     style = frame.style
     for column, text in _SHOWN.items():
         style = style.format(_number(text), subset=[column], na_rep=formatting.UNKNOWN_VALUE)
-    colours = {formatting.status_text(status): formatting.LOOKS[status] for status in STATUSES}
+    colours = {formatting.status_text(status): formatting.STATUS_STYLES[status] for status in STATUSES}
     return style.map(lambda text: _paint(colours[text]), subset=["status"])
 
 
@@ -58,8 +58,8 @@ def _number(text: Callable[[float | None], str]) -> Callable[[object], str]:
     return lambda value: text(value if isinstance(value, (int, float)) else None)
 
 
-def _paint(look: formatting.StatusStyle) -> str:
-    return f"background-color: {look.colour}; color: {look.ink}" if look.ink != "#888888" else ""
+def _paint(style: formatting.StatusStyle) -> str:
+    return f"background-color: {style.colour}; color: {style.ink}" if style.ink != "#888888" else ""
 
 
 def _row(fleet: Fleet, row: GameRow) -> dict[str, str | float | None]:

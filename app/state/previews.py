@@ -75,7 +75,7 @@ def preview_move(environment: Environment, keys: Sequence[str], group: str | Non
     if not plan.moves:
         raise Refused(f"Nothing to move: choose games that are not in group {group} already.")
     left = sorted(set(keys) - {each.game_key for each in plan.moves})
-    lines = moves.rendered(plan, there, loads, environment.settings.demux.trigger_seconds)
+    lines = moves.render_preview(plan, there, loads, environment.settings.demux.trigger_seconds)
     lines += [f"left out: {key} is in group {group} already" for key in left]
     return _preview(plan.intent(services.actor(), ""), lines, there)
 
@@ -94,7 +94,7 @@ def preview_drain(environment: Environment, group: str) -> Preview:
     intent = plan.intent(services.actor(), "")
     if not intent.targets:
         raise Refused(f"Nothing to drain: group {group} takes no games, and has none.")
-    return _preview(intent, moves.rendered(plan, there, loads, environment.settings.demux.trigger_seconds), there)
+    return _preview(intent, moves.render_preview(plan, there, loads, environment.settings.demux.trigger_seconds), there)
 
 
 def preview_proposed(environment: Environment) -> Preview:
@@ -124,7 +124,7 @@ def preview_proposed(environment: Environment) -> Preview:
                 ]
             )
         )
-    return _preview(plan.intent(services.actor(), ""), [*lines, moves.rendered(plan, there)[-1]], there)
+    return _preview(plan.intent(services.actor(), ""), [*lines, moves.render_preview(plan, there)[-1]], there)
 
 
 def preview_groups(environment: Environment, kind: str, names: Sequence[str]) -> Preview:
@@ -156,7 +156,7 @@ def preview_decision(environment: Environment, kind: str, keys: Sequence[str]) -
         store = services.engine(environment)
         there = read_assignments(store)
         facts = pauses.plan(kind, keys, there, decided(store))
-    return _of_games(kind, keys, facts, pauses.intent, pauses.rendered, there)
+    return _of_games(kind, keys, facts, pauses.intent, pauses.render_preview, there)
 
 
 def preview_retirement(environment: Environment, kind: str, keys: Sequence[str]) -> Preview:
@@ -168,7 +168,7 @@ def preview_retirement(environment: Environment, kind: str, keys: Sequence[str])
     with services.reading():
         there = read_assignments(services.engine(environment))
         facts = retirement.plan(kind, keys, there)
-    return _of_games(kind, keys, facts, retirement.intent, retirement.rendered, there)
+    return _of_games(kind, keys, facts, retirement.intent, retirement.render_preview, there)
 
 
 def preview_repair(
@@ -198,7 +198,7 @@ def preview_repair(
             raise Refused("\n".join([f"Nothing to {kind}.", *_some(left)]))
         if kind == "retry":
             facts = pauses.plan(kind, chosen, there, decided(store))
-            intent, lines = pauses.intent(kind, facts, services.actor(), ""), pauses.rendered(kind, facts, there)
+            intent, lines = pauses.intent(kind, facts, services.actor(), ""), pauses.render_preview(kind, facts, there)
         elif kind == "dedupe":
             name = environment.settings.environment
             facts = dedupes.plan(paths, name, chosen, repairs.observe(paths, name, store, chosen))
@@ -207,7 +207,7 @@ def preview_repair(
             subjects = repairs.observe(paths, environment.settings.environment, store, chosen, kind)
             facts = repairs.plan(kind, chosen, subjects)
             intent = repairs.intent(kind, facts, services.actor(), "", narrowed)
-            lines = repairs.rendered(kind, facts, narrowed)
+            lines = repairs.render_preview(kind, facts, narrowed)
             lines += [f"{key}: {can[key].touches}" for key in chosen if kind == "replay"]
     if not facts:
         raise Refused(f"Nothing to {kind}: it has changed just now. Look again.")
@@ -236,12 +236,12 @@ def _why_not(capability: Capability) -> str:
 
 def _of_games(
     kind: str, keys: Sequence[str], facts: Mapping[str, object], intent: Callable[..., Intent],
-    rendered: Callable[..., list[str]], there: Mapping[str, GameAssignment],
+    render: Callable[..., list[str]], there: Mapping[str, GameAssignment],
 ) -> Preview:  # fmt: skip
     left = [f"{key} {_UNCHANGED[kind]}" for key in sorted(set(keys) - facts.keys())]
     if not facts:
         raise Refused(f"Nothing to {kind}: {'; '.join(left[:_MOST_SAID]) or 'no game is chosen'}.")
-    lines = [*rendered(kind, facts, there), *(f"left out: {each}" for each in _some(left))]
+    lines = [*render(kind, facts, there), *(f"left out: {each}" for each in _some(left))]
     return _preview(intent(kind, facts, services.actor(), ""), lines, there)
 
 

@@ -34,89 +34,89 @@ def _page() -> None:
 
 
 def _live(environment: Environment) -> None:
-    look = header.draw(environment, queries.read_access, "access")
-    if look is None:
+    access = header.draw(environment, queries.read_access, "access")
+    if access is None:
         return
-    _draw_headline(environment, look)
-    _draw_state(environment, look)
+    _draw_headline(environment, access)
+    _draw_state(environment, access)
     linked = {"view": _VIEW, **matrix.LINKED}
     unknown = {"view": links.take("view", _VIEW, _VIEWS, default="why"), **matrix.take_filters()}
     view = str(st.session_state.get(_VIEW) or "why")
     if view == "why":
         linked |= explain.LINKED
-        unknown["why_game"] = links.take("why_game", explain.GAME, _games(look))
-        unknown["why_who"] = links.take("why_who", explain.WHO, look.everybody)
+        unknown["why_game"] = links.take("why_game", explain.GAME, _games(access))
+        unknown["why_who"] = links.take("why_who", explain.WHO, access.everybody)
     if view == "change":
         linked |= forms.LINKED
         unknown["do"] = links.take("do", forms.DO, forms.DOES, default="give")
-        unknown["of_games"] = links.take("of_games", forms.GAMES, look.names, many=True)
-        unknown["to"] = links.take("to", forms.WHO, look.everybody, many=True)
+        unknown["of_games"] = links.take("of_games", forms.GAMES, access.names, many=True)
+        unknown["to"] = links.take("to", forms.WHO, access.everybody, many=True)
     links.draw_unknown(unknown, linked)
-    if look.known is not None:
+    if access.known is not None:
         asked = matrix.draw_filters()
         prefill = matrix.Prefill(explain.GAME, explain.WHO, _VIEW, "why")
-        matrix.draw(look, look.known, asked, prefill)
+        matrix.draw(access, access.known, asked, prefill)
     st.segmented_control(
         "View", list(_VIEWS), key=_VIEW, format_func=_VIEWS.__getitem__, required=True, label_visibility="collapsed"
     )
-    _draw_view(environment, look, view)
+    _draw_view(environment, access, view)
     links.keep(linked)
 
 
-def _draw_view(environment: Environment, look: AccessState, view: str) -> None:
+def _draw_view(environment: Environment, access: AccessState, view: str) -> None:
     if view == "change":
-        forms.draw_change(environment, look)
+        forms.draw_change(environment, access)
     elif view == "requests":
-        forms.draw_requests(environment, look)
+        forms.draw_requests(environment, access)
     elif view == "ending":
-        drift.draw_ending(look)
-    elif look.known is None:
+        drift.draw_ending(access)
+    elif access.known is None:
         st.info("The catalog was not read yet, so nothing is known of it.")
     elif view == "drift":
-        drift.draw(environment, look.known)
+        drift.draw(environment, access.known)
     else:
-        explain.draw(environment, look, look.known)
+        explain.draw(environment, access, access.known)
 
 
-def _games(look: AccessState) -> set[str]:
-    return {*look.names, *(() if look.known is None else look.known.observed.tables)}
+def _games(access: AccessState) -> set[str]:
+    return {*access.names, *(() if access.known is None else access.known.observed.tables)}
 
 
-def _draw_headline(environment: Environment, look: AccessState) -> None:
-    if look.known is None:
+def _draw_headline(environment: Environment, access: AccessState) -> None:
+    if access.known is None:
         header.headline("The catalog was never read: who reads what is not known", trouble=True)
         return
     header.headline(
-        matrix.sentence(look, look.known),
-        trouble=look.problem is not None or _is_late(environment, look.known, look),
+        matrix.sentence(access, access.known),
+        trouble=access.problem is not None or _is_late(environment, access.known, access),
     )
 
 
-def _is_late(environment: Environment, known: ResolvedCatalog, look: AccessState) -> bool:
-    return look.read_at - known.observed.read_at > _LATE_ROUNDS * environment.settings.access.refresh_seconds
+def _is_late(environment: Environment, known: ResolvedCatalog, access: AccessState) -> bool:
+    return access.read_at - known.observed.read_at > _LATE_ROUNDS * environment.settings.access.refresh_seconds
 
 
-def _draw_state(environment: Environment, look: AccessState) -> None:
+def _draw_state(environment: Environment, access: AccessState) -> None:
     """Draw how old the picture is, what is wrong with it, what is on its way and what waits."""
     kind = environment.settings.access.catalog
-    if look.problem is not None:
-        kept = "" if look.known is None else " What is shown is the last that could be read."
+    if access.problem is not None:
+        kept = "" if access.known is None else " What is shown is the last that could be read."
         st.warning(
-            formatting.escaped(f"The catalog could not be read whole: {look.problem}{kept}"),
+            formatting.escaped(f"The catalog could not be read whole: {access.problem}{kept}"),
             icon=":material/cloud_off:",
         )
-    if look.known is None:
+    if access.known is None:
         st.info(f"{_WHERE[kind]} Fleet and the other pages do not need it.", icon=":material/cloud_off:")
-    elif _is_late(environment, look.known, look):
+    elif _is_late(environment, access.known, access):
         st.warning(f"The snapshot of the catalog is old. {_WHERE[kind]}", icon=":material/history_toggle_off:")
-    if look.controller_runs is False:
+    if access.controller_runs is False:
         st.warning(
             "No controller runs: the catalog is not read, operations wait, and grants do not expire. "
             "Start `turnout controller run`.",
             icon=":material/hourglass_disabled:",
         )
     with st.container(gap=None):
-        st.text(_told(environment, look))
+        st.text(_told(environment, access))
         if kind == "embedded":
             st.caption(
                 "On a laptop the file system is the real boundary: who can read the folder reads the tables, "
@@ -124,19 +124,19 @@ def _draw_state(environment: Environment, look: AccessState) -> None:
             )
 
 
-def _told(environment: Environment, look: AccessState) -> str:
+def _told(environment: Environment, access: AccessState) -> str:
     told = []
-    if look.known is not None:
-        at = look.known.observed.read_at
+    if access.known is not None:
+        at = access.known.observed.read_at
         every = formatting.age(environment.settings.access.refresh_seconds)
-        told.append(f"Catalog read {formatting.age(look.read_at - at)} ago, at {formatting.clock(at)}; every {every}")
-    if look.on_the_way:
-        number = len(look.on_the_way)
+        told.append(f"Catalog read {formatting.age(access.read_at - at)} ago, at {formatting.clock(at)}; every {every}")
+    if access.on_the_way:
+        number = len(access.on_the_way)
         told.append(f"{number} change{'' if number == 1 else 's'} on the way: cells show it once it was seen")
-    if look.waiting:
-        told.append(f"{len(look.waiting)} request{'' if len(look.waiting) == 1 else 's'} to decide")
-    if look.ending:
-        told.append(f"{len(look.ending)} ending within 14 days")
+    if access.waiting:
+        told.append(f"{len(access.waiting)} request{'' if len(access.waiting) == 1 else 's'} to decide")
+    if access.ending:
+        told.append(f"{len(access.ending)} ending within 14 days")
     return " · ".join(told) or "Nothing is known yet."
 
 

@@ -92,8 +92,9 @@ def _draw_counts(fleet: Fleet) -> None:
     with st.container(horizontal=True, key="counts", gap="small"):
         for status in reversed(STATUSES):
             if counts[status]:
+                style = formatting.STATUS_STYLES[status]
                 st.button(
-                    f"{formatting.LOOKS[status].glyph} {counts[status]} {formatting.LOOKS[status].word}",
+                    f"{style.glyph} {counts[status]} {style.word}",
                     key=f"count_{status}",
                     type="primary" if chosen == [status] else "secondary",
                     on_click=_toggle_status,

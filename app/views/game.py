@@ -34,7 +34,7 @@ def _live(environment: Environment) -> None:
         return
     header.headline(formatting.shown(row.game), trouble=row.in_trouble)
     with st.container(key="verdict", gap=None):
-        st.text(f"{formatting.LOOKS[row.verdict.status].glyph} {formatting.verdict_sentence(row, fleet)}")
+        st.text(f"{formatting.STATUS_STYLES[row.verdict.status].glyph} {formatting.verdict_sentence(row, fleet)}")
         st.text(f"key {row.game_key}")
     error = row.told.last_error if row.told is not None else None
     if error:
@@ -241,7 +241,7 @@ def _transitions(table: pa.Table) -> pd.DataFrame:
 def _word(status: str | None) -> str:
     if status is None:
         return formatting.UNKNOWN_VALUE
-    return formatting.status_text(status) if status in formatting.LOOKS else formatting.shown(status, 20)
+    return formatting.status_text(status) if status in formatting.STATUS_STYLES else formatting.shown(status, 20)
 
 
 def _draw_schemas(environment: Environment, game_key: str) -> None:

@@ -191,7 +191,7 @@ def _worst(fleet: Fleet, name: str) -> str:
     if not bad:
         return "● all healthy"
     return ", ".join(
-        f"{formatting.LOOKS[each].glyph} {bad[each]} {formatting.LOOKS[each].word}"
+        f"{formatting.STATUS_STYLES[each].glyph} {bad[each]} {formatting.STATUS_STYLES[each].word}"
         for each in reversed(STATUSES)
         if bad[each]
     )

@@ -94,7 +94,7 @@ def prepare(engine: Engine, catalog: Catalog, access: Access, intents: Sequence[
                 "choose an earlier end, or none. The setting access.max_grant_days says how long."
             )
     everything = any(intent.key == NO_GAME for intent in intents)  # whether nobody needs it is decided by all tables
-    observed = _look(engine, catalog, access, now, None if everything else [intent.key for intent in intents])
+    observed = _observe_games(engine, catalog, access, now, None if everything else [intent.key for intent in intents])
     return AccessProposal(tuple(intents), plan(observed, intents, ledger.managed(engine), now), observed)
 
 
@@ -112,11 +112,13 @@ def prepare_undo(engine: Engine, catalog: Catalog, access: Access, done: operati
         raise Refused(f"Operation {name} is {done.state}: it can be taken back when it is over.")
     now = store_time(engine)
     change_set = ledger.done(engine, done.operation_id)
-    observed = _look(engine, catalog, access, now, done.parameters["games"])
+    observed = _observe_games(engine, catalog, access, now, done.parameters["games"])
     return AccessProposal((), undo(change_set, observed, ledger.managed(engine), now), observed, done.operation_id)
 
 
-def _look(engine: Engine, catalog: Catalog, access: Access, now: float, keys: Sequence[str] | None) -> Observed:
+def _observe_games(
+    engine: Engine, catalog: Catalog, access: Access, now: float, keys: Sequence[str] | None
+) -> Observed:
     """Read the tables of these games anew, with None of all; the others are in it as they were read a short while ago.
 
     Who comes to read what by USE_*, and whether somebody still needs it, follows from all tables; a catalog of hundreds

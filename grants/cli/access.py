@@ -146,7 +146,7 @@ def expire(env_dir: Path, how: SubmitOptions) -> None:
 def export(env_dir: Path, form: Any) -> None:
     """Print what turnout gave and what holds, as a policy, as SQL or as Terraform."""
     from grants.applying import ledger
-    from grants.formats.exchange import Row, render
+    from grants.formats.exchange import Row, render_rows
     from grants.observing import snapshot
 
     there = opened(env_dir)
@@ -163,7 +163,7 @@ def export(env_dir: Path, form: Any) -> None:
     direct = None
     if form == "terraform":
         direct = snapshot.observe(there.catalog(), schema, time.time(), {each.key for each in rows}).direct
-    say_lines(render(form, rows, schema, direct).removesuffix("\n"))
+    say_lines(render_rows(form, rows, schema, direct).removesuffix("\n"))
 
 
 @click.command("import")

@@ -14,14 +14,14 @@ from grants.formats.yaml_nodes import MAX_BYTES
 from grants.model import EVERYONE, PrincipalKind, Securable, folded
 from pipeline.errors import Refused
 
-__all__ = ["FORMATS", "Format", "Row", "parse", "parse_yaml", "render", "render_yaml"]
+__all__ = ["FORMATS", "Format", "Row", "parse", "parse_yaml", "render_rows", "render_yaml"]
 
 Format = Literal["yaml", "sql", "terraform"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 _MOST_CHARACTERS: Final = 64_000_000
 
 
-def render(form: Format, rows: Iterable[Row], schema: Securable, direct: Direct | None = None) -> str:
+def render_rows(form: Format, rows: Iterable[Row], schema: Securable, direct: Direct | None = None) -> str:
     """Return rows in a format; `schema` is the one that all tables of games lie in.
 
     `direct` is what the catalog was read to hold: Terraform needs it, or it would take other privileges away.
@@ -32,8 +32,8 @@ def render(form: Format, rows: Iterable[Row], schema: Securable, direct: Direct 
     if form == "yaml":
         return render_yaml(rows)
     if form == "sql":
-        return exchange_sql.render(rows, schema)
-    return exchange_terraform.render(rows, schema, direct)
+        return exchange_sql.render_sql(rows, schema)
+    return exchange_terraform.render_terraform(rows, schema, direct)
 
 
 def parse(form: Format, text: str, schema: Securable, known_games: Mapping[str, str]) -> list[Row]:

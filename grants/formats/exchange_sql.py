@@ -37,7 +37,7 @@ def grant(privilege: str, securable: Securable, principal: str) -> str:
     return f"GRANT {said} ON {securable.type.upper()} {path} TO {quoted_name(principal)};"
 
 
-def render(rows: Iterable[Row], schema: Securable) -> str:
+def render_sql(rows: Iterable[Row], schema: Securable) -> str:
     """Return the statements of rows whose tables lie in a schema: USE_* of everybody first, each once.
 
     Raises:

@@ -34,7 +34,7 @@ _CHARS: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 _ATTRIBUTES: Final = ("catalog", "schema", "table", "principal", "privileges")
 
 
-def render(rows: Iterable[Row], schema: Securable, direct: Direct | None = None) -> str:
+def render_terraform(rows: Iterable[Row], schema: Securable, direct: Direct | None = None) -> str:
     """Return one resource for each securable and principal of rows whose tables lie in a schema.
 
     With `direct`, what the catalog was read to hold, the other privileges of those pairs are kept.

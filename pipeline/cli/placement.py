@@ -48,7 +48,7 @@ def propose(env_dir: Path, do_it: bool, most: int, how: SubmitOptions) -> None:
     # Who waits for its first group gets it from the controller, and from ingest: that is no move.
     wanted = {each.game_key: each.target for each in (*placed.placements, *even.placements) if each.source is not None}
     plan = moves.plan(wanted, there, read_group_drivers(engine), now, loads)
-    lines = moves.rendered(plan, there, loads, trigger)
+    lines = moves.render_preview(plan, there, loads, trigger)
     submit_and_wait(settings, engine, plan.intent(current_user(), how.reason), lines, how)
 
 
@@ -69,7 +69,7 @@ def drain(env_dir: Path, group: str, how: SubmitOptions) -> None:
     there, groups = read_assignments(engine), read_group_drivers(engine)
     loads = read_loads(engine, now, settings.placement.max_games_per_group)
     plan = drains.drain(group, there, groups, now, loads)
-    lines = moves.rendered(plan, there, loads, settings.demux.trigger_seconds)
+    lines = moves.render_preview(plan, there, loads, settings.demux.trigger_seconds)
     submit_and_wait(settings, engine, plan.intent(current_user(), how.reason), lines, how)
 
 

@@ -78,7 +78,7 @@ def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: An
         chosen = {key: known[key] for key in facts}
         sys.exit(_tried(engine, paths, settings.environment, chosen, choice, as_json=how.as_json))
     intent = repairs.intent("replay", facts, current_user(), how.reason, choice)
-    submit_and_wait(settings, engine, intent, repairs.rendered("replay", facts, choice), how)
+    submit_and_wait(settings, engine, intent, repairs.render_preview("replay", facts, choice), how)
 
 
 @click.command("dedupe")
@@ -103,7 +103,7 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     if undecided and not doubled:
         raise Refused(" ".join(undecided))
     intent = dedupes.intent(doubled, current_user(), how.reason, found)
-    submit_and_wait(settings, engine, intent, dedupes.rendered(found), how, left_out=undecided)
+    submit_and_wait(settings, engine, intent, dedupes.render_preview(found), how, left_out=undecided)
 
 
 @click.command("rebuild")
@@ -122,7 +122,7 @@ def rebuild(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     keys = keys_of(games, known_names(engine))
     facts = repairs.plan("rebuild", keys, repairs.observe(paths, settings.environment, engine, keys, "rebuild"))
     intent = repairs.intent("rebuild", facts, current_user(), how.reason, {})
-    submit_and_wait(settings, engine, intent, repairs.rendered("rebuild", facts), how)
+    submit_and_wait(settings, engine, intent, repairs.render_preview("rebuild", facts), how)
 
 
 retire = deciding(

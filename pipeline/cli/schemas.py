@@ -22,7 +22,7 @@ _schema = combine_options(
 @_schema
 def plan_schema(env_dir: Path, game: str, message: str, policies: tuple[str, ...], descriptor_set: Path) -> None:
     """Show what `schemas register` would do with a schema, and change nothing."""
-    from pipeline.contracts.plans import rendered
+    from pipeline.contracts.plans import render_plan
     from pipeline.contracts.policies import parse_policies
     from pipeline.contracts.registry import LocalRegistry, Registration
     from pipeline.store.engine import open_store
@@ -30,7 +30,7 @@ def plan_schema(env_dir: Path, game: str, message: str, policies: tuple[str, ...
     settings, paths = load(env_dir)
     checked = Registration(game, message, descriptor_set.read_bytes(), parse_policies(policies))
     plan = LocalRegistry(open_store(settings, paths)).plan(checked)
-    for line in rendered(plan):
+    for line in render_plan(plan):
         say(line)
     sys.exit(1 if plan.refused else 0)
 

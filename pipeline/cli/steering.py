@@ -58,7 +58,7 @@ def move(env_dir: Path, games: tuple[str, ...], group: str, how: SubmitOptions) 
     there, loads = read_assignments(engine), read_loads(engine, now, settings.placement.max_games_per_group)
     wanted = dict.fromkeys(keys_of(games, {key: seat.game for key, seat in there.items()}), group)
     plan = moves.plan(wanted, there, read_group_drivers(engine), now, loads)
-    lines = moves.rendered(plan, there, loads, settings.demux.trigger_seconds)
+    lines = moves.render_preview(plan, there, loads, settings.demux.trigger_seconds)
     submit_and_wait(settings, engine, plan.intent(current_user(), how.reason), lines, how)
 
 
@@ -80,10 +80,10 @@ def deciding(kind: str, help_text: str) -> click.Command:
         keys = keys_of(games, {key: seat.game for key, seat in there.items()})
         if kind in retirement.INVERSE:
             facts = retirement.plan(kind, keys, there)
-            intent, lines = retirement.intent, retirement.rendered(kind, facts, there)
+            intent, lines = retirement.intent, retirement.render_preview(kind, facts, there)
         else:
             facts = pauses.plan(kind, keys, there, decided(engine))
-            intent, lines = pauses.intent, pauses.rendered(kind, facts, there)
+            intent, lines = pauses.intent, pauses.render_preview(kind, facts, there)
         submit_and_wait(settings, engine, intent(kind, facts, current_user(), how.reason), lines, how)
 
     return command

@@ -97,7 +97,7 @@ class BatchParser:
         return [] if written == bytes(framed) else _unframed(written)  # to compare a view would be slow
 
 
-def _parts(messages: pa.BinaryArray, look: Callable[[memoryview], _T | None]) -> Iterator[tuple[range, _T | None]]:
+def _parts(messages: pa.BinaryArray, parse: Callable[[memoryview], _T | None]) -> Iterator[tuple[range, _T | None]]:
     """Yield the places of messages with what a look at them gave; with None only one that stands alone."""
     lengths = pc.binary_length(messages).to_numpy()
     for block in runs(lengths, _MOST_FRAMED, _MOST_FRAMED_BYTES):
@@ -105,7 +105,7 @@ def _parts(messages: pa.BinaryArray, look: Callable[[memoryview], _T | None]) ->
         waiting = list(runs(lengths[block.start : block.stop], _MOST_MESSAGES, _MOST_BYTES))
         while waiting:
             part = waiting.pop()
-            outcome = look(framed.part(part))
+            outcome = parse(framed.part(part))
             if outcome is None and len(part) > 1:
                 waiting += [part[: len(part) // 2], part[len(part) // 2 :]]
             else:

@@ -98,7 +98,7 @@ class Parser:
         `known_good` spares the first look: only for the very bytes that this parser found good before.
         """
         everything = np.arange(len(messages), dtype=np.int64)
-        bad, rewritten = ({}, {}) if known_good else self._first_look(messages)
+        bad, rewritten = ({}, {}) if known_good else self._inspect_suspects(messages)
         good: list[pa.RecordBatch] = []
         for rows, contents in _pieces(messages, _without(everything, bad), rewritten):
             self._bisect(contents, rows, bad, good)
@@ -117,7 +117,7 @@ class Parser:
                 raise
             return one_line(str(error))
 
-    def _first_look(self, messages: pa.BinaryArray) -> tuple[dict[int, str], dict[int, bytes]]:
+    def _inspect_suspects(self, messages: pa.BinaryArray) -> tuple[dict[int, str], dict[int, bytes]]:
         """Return which messages the plain parser refuses, each with its sentence, and what it wrote of others."""
         bad: dict[int, str] = {}
         if self._mistyped is None:
@@ -126,14 +126,14 @@ class Parser:
         else:
             rewritten, suspects = self._batch_parser.canonical(messages)
         for row in suspects:
-            outcome = self._look(messages[row].as_py())
+            outcome = self._inspect(messages[row].as_py())
             if isinstance(outcome, str):
                 bad[row] = outcome
             else:
                 rewritten[row] = outcome
         return bad, rewritten
 
-    def _look(self, content: bytes) -> bytes | str:
+    def _inspect(self, content: bytes) -> bytes | str:
         """Return one message in the plain parser's writing, or why it is bad."""
         try:
             parsed = self._class.FromString(content)

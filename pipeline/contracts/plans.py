@@ -53,7 +53,7 @@ class Plan:
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def rendered(plan: Plan) -> Iterator[str]:
+def render_plan(plan: Plan) -> Iterator[str]:
     """Yield a plan as lines for people."""
     yield f"{shown(plan.message)} as version {plan.version} of the game {shown(plan.game)}"
     if not plan.new:

@@ -117,7 +117,7 @@ def undo(
     if done.kind == "move":
         loads = read_loads(engine, now, most_games)
         plan = moves.undo(done, there, read_group_drivers(engine), now, loads)
-        return plan.intent(actor, reason, done.operation_id), moves.rendered(plan, there, loads)
+        return plan.intent(actor, reason, done.operation_id), moves.render_preview(plan, there, loads)
     if done.kind in groups.INVERSE:
         kind = groups.INVERSE[done.kind]
         facts = groups.plan(kind, done.parameters["groups"], read_groups(engine))
@@ -127,10 +127,10 @@ def undo(
         kind = retirement.INVERSE[done.kind]
         facts = retirement.plan(kind, done.parameters["games"], there)
         intent = retirement.intent(kind, facts, actor, reason, done.operation_id)
-        return intent, retirement.rendered(kind, facts, there)
+        return intent, retirement.render_preview(kind, facts, there)
     kind = pauses.INVERSE[done.kind]
     facts = pauses.plan(kind, done.parameters["games"], there, decided(engine))
-    return pauses.intent(kind, facts, actor, reason, done.operation_id), pauses.rendered(kind, facts, there)
+    return pauses.intent(kind, facts, actor, reason, done.operation_id), pauses.render_preview(kind, facts, there)
 
 
 def _parts(

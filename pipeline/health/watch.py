@@ -102,7 +102,7 @@ class Watch:
         memory = self._streams[key]
         _forget_old(memory, now)
         facts = _facts(memory, reading)
-        _look(memory, reading, facts, now)
+        _add_observation(memory, reading, facts, now)
         before = memory.settled
         settled = memory.settled = settle(before, judge(memory.window, facts, now), now)
         if before is None or before.status != settled.status:
@@ -178,7 +178,7 @@ def _facts(memory: _Memory, reading: Reading) -> StreamFacts:
     return facts
 
 
-def _look(memory: _Memory, reading: Reading, facts: StreamFacts, now: float) -> None:
+def _add_observation(memory: _Memory, reading: Reading, facts: StreamFacts, now: float) -> None:
     """Put the newest observation into the window, thinned so that a full window outlasts the judge's patience."""
     # A catch-up that reads on without finding rows of its game moves, although there is nothing to commit.
     passed = max(reading.cursor_seq, reading.complete_through_seq or 0)

@@ -318,8 +318,8 @@ def _replace(engine: Engine, described: str, before: int, found: _Finding, bronz
         sources.AcceptedGap(0, described, gap.partition, gap.first, gap.last, reason, actor, now) for gap in missing
     )
     new = sources.Identity(
-        0, found.seen.id, source_checks.partitions(found.seen), bronze_id, seq, identity.render(position), actor,
-        source_checks.clock(found.seen),
+        0, found.seen.id, source_checks.partitions(found.seen), bronze_id, seq, identity.render_position(position),
+        actor, source_checks.clock(found.seen),
     )  # fmt: skip
     number = sources.replace_generation(engine, described, before, new, gaps)
     return Adopted(number, position, tuple(sources.AcceptedGap(number, *_rest(gap)) for gap in gaps), new=True)

@@ -141,7 +141,7 @@ def offsets_json(topic: str, position: Offsets, seen: TopicSeen | None) -> str:
     return json.dumps({topic: {str(number): position.next.get(number, 0) for number in numbers}})
 
 
-def render(position: Position) -> str:
+def render_position(position: Position) -> str:
     """Return a position as the text that `parse` reads."""
     if isinstance(position, Offsets):
         return json.dumps({"offsets": {str(number): offset for number, offset in sorted(position.next.items())}})

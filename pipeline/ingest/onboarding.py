@@ -34,20 +34,20 @@ class OnboardingRules:
         self.games: dict[GameKey, str] = {}
         self.refused = dict(refused or {})
         self._by_prefix: list[tuple[float, str]] = []  # (when, prefix), in order
-        self._looks: dict[str, list[str]] = defaultdict(list)
+        self._by_form: dict[str, list[str]] = defaultdict(list)
         for each in games:
             self.add(each.candidate, each.onboarded_at)
 
     def add(self, candidate: OnboardingCandidate, at: float) -> None:
         """Take a name for a game from now on."""
         self.games[candidate.game_key] = candidate.game
-        self._looks[look(candidate.game)].append(candidate.game)
+        self._by_form[confusable_form(candidate.game)].append(candidate.game)
         if candidate.prefix is not None:
             self._by_prefix.append((at, candidate.prefix))
 
     def confusable(self, name: str) -> list[str]:
         """Return the games that a person may take for this name: same letters in another case, form or width."""
-        return [game for game in self._looks.get(look(name), ()) if game != name]
+        return [game for game in self._by_form.get(confusable_form(name), ()) if game != name]
 
     def plan(
         self, candidates: Sequence[OnboardingCandidate], limits: settings.Onboarding, now: float
@@ -90,7 +90,7 @@ class OnboardingRules:
         return None
 
 
-def look(name: str) -> str:
+def confusable_form(name: str) -> str:
     """Return what names that people confuse have in common: neither case, form, width, blanks nor invisible marks.
 
     Letters of different scripts that are drawn alike are not found.

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 
 from pipeline import settings
 from pipeline.errors import Refused
-from pipeline.ingest.onboarding import OnboardingRules, look, onboarding_candidate
+from pipeline.ingest.onboarding import OnboardingRules, confusable_form, onboarding_candidate
 from pipeline.names import MAX_NAME_BYTES, GameKey, game_key, is_game_name, plain
 from pipeline.store import audit
 from pipeline.store import onboarding as store
@@ -82,11 +82,11 @@ def pending(engine: Engine, limits: settings.Onboarding, now: float | None = Non
     waiting = sketch.without([*roll.games.values(), *refused]).names
     alike: dict[str, list[str]] = {}
     for name in waiting:
-        alike.setdefault(look(name), []).append(name)
+        alike.setdefault(confusable_form(name), []).append(name)
     moment = time.time() if now is None else now
     rows = []
     for name, seen in waiting.items():
-        twins = roll.confusable(name) + [other for other in alike[look(name)] if other != name]
+        twins = roll.confusable(name) + [other for other in alike[confusable_form(name)] if other != name]
         why = _why(name, onboarding_candidate(name, limits, by_key), roll, limits, moment)
         rows.append(Waiting(game_key(name), name, *seen, why, tuple(twins)))
     rows.sort(key=lambda row: (row.error - row.rows, row.first_seen, row.game))

@@ -183,7 +183,7 @@ def _identity(
     start: Position | None,
 ) -> sources.Identity:  # fmt: skip
     """Return what to record: what was recorded before stays, but for partitions that were added."""
-    begin = None if start is None else identity.render(start)
+    begin = None if start is None else identity.render_position(start)
     if known is None:
         source_id = seen.id if seen else None
         return sources.Identity(

@@ -19,13 +19,13 @@ from deltalake.exceptions import DeltaError
 from pipeline.delta.log import commits_after
 from pipeline.failpoints import effect
 
-_LOOKED: Final = "_maintenance.json"
+_MARKED: Final = "_maintenance.json"
 """Beside a table's files: up to which version of which table the log was looked through for removals."""
 
 
 def since_last_look(path: Path, table: DeltaTable) -> Mapping[str, float] | None:
     """Return when files left a table since the last look (path → Unix seconds), None where its log does not tell."""
-    seen = _last_look(path, table)
+    seen = _last_marked(path, table)
     found: dict[str, float] = {}
     try:
         for version, actions in commits_after(path, seen):
@@ -56,18 +56,18 @@ def leaving(path: Path, names: Iterable[str]) -> None:
     touch(path, dict.fromkeys(names, now))
 
 
-def looked(path: Path, table: DeltaTable) -> None:
+def record_marked(path: Path, table: DeltaTable) -> None:
     """Remember that all removals up to a table's version are marked."""
-    draft = path / f"{_LOOKED}.tmp"
+    draft = path / f"{_MARKED}.tmp"
     with effect("draft_file"):
         draft.write_text(json.dumps({"table": str(table.metadata().id), "version": table.version()}), "utf-8")
     with effect("publish_file"):
-        draft.replace(path / _LOOKED)
+        draft.replace(path / _MARKED)
 
 
-def _last_look(path: Path, table: DeltaTable) -> int:
+def _last_marked(path: Path, table: DeltaTable) -> int:
     try:
-        kept = json.loads((path / _LOOKED).read_text("utf-8"))
+        kept = json.loads((path / _MARKED).read_text("utf-8"))
         version = int(kept["version"])
         known = kept["table"] == str(table.metadata().id) and version <= table.version()
     except (FileNotFoundError, ValueError, KeyError, TypeError):

@@ -54,7 +54,7 @@ def as_json(done: Round) -> str:
     return json.dumps({"ok": done.ok, "seconds": round(done.seconds, 3), "tables": tables})
 
 
-def render(done: Round) -> str:
+def render_round(done: Round) -> str:
     """Return the round as text: a line per table that anything was done to, then what is to be known."""
     shown = [table for table in done.tables if table.touched]
     width = max([len("table"), *(len(table.table) for table in shown)])

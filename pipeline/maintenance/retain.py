@@ -104,7 +104,7 @@ def clean_files(path: Path, now: float, retention_seconds: float, report: TableR
                 (path / name).unlink()
             report.files_deleted += 1
             report.bytes_deleted += found[name][1]
-    removals.looked(path, table)
+    removals.record_marked(path, table)
 
 
 def _pointed_to(path: Path) -> int:

@@ -29,7 +29,7 @@ from pipeline.maintenance.compact import (
     merge_quarantine,
 )
 from pipeline.maintenance.readers import passed_seq, readers
-from pipeline.maintenance.report import Round, TableReport, as_json, render
+from pipeline.maintenance.report import Round, TableReport, as_json, render_round
 from pipeline.repair import stale_quarantine
 from pipeline.repair.game import Game
 from pipeline.settings import Maintenance, Paths, Settings
@@ -56,7 +56,7 @@ def maintain(settings: Settings, paths: Paths, stop: threading.Event, *, once: b
             thorough = now - thorough_at >= _THOROUGH_SECONDS
             done = one_round(settings, paths, now, thorough=thorough)
             thorough_at = now if thorough else thorough_at
-            say_lines(as_json(done) if as_json_lines else render(done))
+            say_lines(as_json(done) if as_json_lines else render_round(done))
             if once:
                 return 0 if done.ok else 1
             if stop.wait(settings.maintenance.interval_minutes * 60):

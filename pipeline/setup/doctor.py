@@ -61,7 +61,7 @@ def findings(settings: Settings, env_dir: Path, root: Path) -> list[Finding]:
     return found
 
 
-def render(found: Sequence[Finding]) -> str:
+def render_findings(found: Sequence[Finding]) -> str:
     """Return the findings as lines for people: the good ones of a topic are one line, many defects are cut short."""
     lines = []
     for topic, group in groupby(found, lambda finding: finding.topic):
@@ -87,7 +87,9 @@ def run(env_dir: Path, as_json: bool, root: Path = ROOT) -> int:
         settings = Settings()  # so that the rest can be looked at: ports and source are then the defaults'
         found = [Finding("settings", "settings", "missing", str(refused), "correct them; defaults are assumed below")]
     found += findings(settings, env_dir, root)
-    text = json.dumps([dataclasses.asdict(finding) for finding in found], indent=2) if as_json else render(found)
+    text = (
+        json.dumps([dataclasses.asdict(finding) for finding in found], indent=2) if as_json else render_findings(found)
+    )
     say_lines(text)
     return 1 if any(finding.state == "missing" for finding in found) else 0
 

@@ -154,13 +154,13 @@ def carried(engine: Engine, lease: Lease) -> list[Assignment]:
 
 def held(engine: Engine, lease: Lease) -> Held:
     """Return what a group's driver holds, after taking those of the group's games that nobody holds."""
-    found, free = _look(engine, lease)
+    found, free = _read_held(engine, lease)
     if not free:
         return found
     take = update(games).where(games.c.group_name == lease.name, _is_free(), lease.runs())
     with writing(engine) as connection:
         connection.execute(take.values(held_by=lease.name, held_epoch=lease.epoch))
-    return _look(engine, lease)[0]
+    return _read_held(engine, lease)[0]
 
 
 def let_go(engine: Engine, lease: Lease, keys: Iterable[str]) -> None:
@@ -180,17 +180,17 @@ def holds(engine: Engine, lease: Lease, key: str) -> bool:
         return connection.scalar(query) is not None
 
 
-def _look(engine: Engine, lease: Lease) -> tuple[Held, bool]:
+def _read_held(engine: Engine, lease: Lease) -> tuple[Held, bool]:
     """Return the games that a group's driver holds, and whether there are others of the group that it may take."""
     with engine.connect() as connection:
-        rows = connection.execute(_looking(), {"name": lease.name, "epoch": lease.epoch}).all()
+        rows = connection.execute(_held_query(), {"name": lease.name, "epoch": lease.epoch}).all()
     wanted = [Assignment(*row) for *row, ours, holds_it, _ in rows if ours and holds_it]
     astray = [GameKey(key) for key, *_, ours, holds_it, _ in rows if holds_it and not ours]
     return Held(wanted, astray), any(free and ours and not holds_it for *_, ours, holds_it, free in rows)
 
 
 @cache
-def _looking() -> Select[Any]:
+def _held_query() -> Select[Any]:
     mine = games.c.group_name == bindparam("name")
     held = _is_held(bindparam("name"), bindparam("epoch"))
     return select(*_ASSIGNMENT, mine.is_(True), held, _is_free()).where(mine | held)

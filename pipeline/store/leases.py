@@ -158,13 +158,13 @@ class Lease:
         Raises:
             Refused: another process has it.
         """
-        seen = self.look()
+        seen = self.read_holding()
         if seen is not None and seen.token == self._token:  # an earlier attempt got it, only its answer was lost
             self.epoch = seen.epoch
             self.renew()
         elif not (self._insert() if seen is None else self._replace(seen)):
             raise Refused(
-                f"Another process drives {self.what}: {self.look()}, which it renews as long as it lives. "
+                f"Another process drives {self.what}: {self.read_holding()}, which it renews as long as it lives. "
                 "Stop that process first; if it has ended already, wait until then."
             )
 
@@ -180,7 +180,7 @@ class Lease:
                 return
         self._lost = LeaseLost(
             f"This process no longer drives {self.what}: it had not renewed its lease for {self.seconds:g} s, and "
-            f"another has taken it ({self.look() or 'which has ended since'}). Leave it to that one."
+            f"another has taken it ({self.read_holding() or 'which has ended since'}). Leave it to that one."
         )
         raise self._lost
 
@@ -198,7 +198,7 @@ class Lease:
         if self._lost is not None:
             raise self._lost
 
-    def look(self) -> Holding | None:
+    def read_holding(self) -> Holding | None:
         """Return who has the lease, or had it last; None when nobody ever did."""
         query = select(*(leases.c[name] for name in (*Process.__slots__, "token", "epoch", "since", "expires_at")))
         with self._engine.connect() as connection:

@@ -103,7 +103,7 @@ class SparkTable:
             self._require_lease()
             self._write(rows, expected, cursor)
             self.refresh()
-            self._look_between(seen, expected, cursor)
+            self._check_between(seen, expected, cursor)
             self._require(cursor)
         finally:  # with what tasks left that died; what cannot be deleted now is deleted at the next start
             with effect("delete_staging"):
@@ -143,7 +143,7 @@ class SparkTable:
         with effect("commit_by_spark"):
             rows.write.format("delta").mode("append").options(**options).save(str(self._path))
 
-    def _look_between(self, seen: int, expected: int | None, cursor: int) -> None:
+    def _check_between(self, seen: int, expected: int | None, cursor: int) -> None:
         """See to it that no other owner moved the cursor, but less far, between our look and our commit.
 
         Raises:

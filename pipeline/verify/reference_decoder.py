@@ -343,9 +343,9 @@ class _Checks:
         size = parsed.ByteSize()
         parsed.DiscardUnknownFields()
         if parsed.ByteSize() != size:
-            self._look(again())
+            self._check_wire_types(again())
 
-    def _look(self, held: Any) -> None:
+    def _check_wire_types(self, held: Any) -> None:
         wire = self._wire[held.DESCRIPTOR.full_name]
         found = UnknownFieldSet(held)
         for unknown in (found[index] for index in range(len(found))):
@@ -353,7 +353,7 @@ class _Checks:
                 raise Undecodable("malformed_payload", f"field {unknown.field_number} has another wire type")
         for field, value in held.ListFields():
             for each in _messages_in(field, value):
-                self._look(each)
+                self._check_wire_types(each)
 
 
 def _messages_in(field: FieldDescriptor, value: Any) -> Iterable[Any]:

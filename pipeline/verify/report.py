@@ -30,7 +30,7 @@ def run(
     if as_json:
         say(json.dumps(as_dict(balance)))
     else:
-        say_lines(render(balance, complete=complete, repairable=repairable))
+        say_lines(render_balance(balance, complete=complete, repairable=repairable))
     return 0 if (balance.complete if complete else balance.ok) else 1
 
 
@@ -73,7 +73,7 @@ def _values_as_dict(found: Values, landed: int) -> dict[str, Any]:
     }
 
 
-def render(balance: Balance, *, complete: bool = False, repairable: Collection[str] | None = None) -> str:
+def render_balance(balance: Balance, *, complete: bool = False, repairable: Collection[str] | None = None) -> str:
     """Return the balance as text: the totals, then the games that are not in balance, worst first.
 
     Args:

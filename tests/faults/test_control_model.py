@@ -77,7 +77,7 @@ def a_lease_taken_before_it_ran_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def let_go_without_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(games_module, "_is_held", lambda name, _epoch: games.c.held_by == name)
-    monkeypatch.setattr(games_module, "_looking", games_module._looking.__wrapped__)
+    monkeypatch.setattr(games_module, "_held_query", games_module._held_query.__wrapped__)
 
 
 def change_without_version(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -353,7 +353,7 @@ class Life:
                     self._trouble(driver)
                 if lease is not None and group in self._expired and not process.store_is_away:
                     lease.renew()
-                idle.look(driver)
+                idle.observe(driver)
                 driver.tend()
                 if not query.isActive:
                     self._look_at_failure(group, query.exception())

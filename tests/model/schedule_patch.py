@@ -58,7 +58,7 @@ _REAL: Final[dict[str, Any]] = {
     "has_version": delta_log.has_version,
     "decided": stream_control.decided,
     "assigned": games.assigned,
-    "_look": games._look,
+    "_read_held": games._read_held,
     "_latest": registry._latest,
     "read_placed": registrations.read_placed,
     "read_schemas": registrations.read_schemas,

@@ -135,7 +135,7 @@ class Beginning:
 REMEMBERED: Final[Mapping[str, tuple[str, ...]]] = {
     "decided": ("stream_control",),
     "assigned": ("games",),
-    "_look": ("games", "leases"),
+    "_read_held": ("games", "leases"),
     "bronze_id": ("ingest_identities",),
     "_latest": ("registrations",),
     "read_placed": ("registrations", "placements"),

@@ -52,7 +52,7 @@ class House:
 
     def rounds(self) -> None:
         """Let one whole round pass, however long it takes."""
-        self.steward.look_after()
+        self.steward.run_round()
 
     def finish(self) -> Operation:
         """Bring everything on until nothing is open; return the newest operation."""

@@ -25,11 +25,11 @@ def fleet_of(folder: Path, *games: Seeded, heartbeat_ages: dict[str, float] | No
 
 def test_every_status_has_a_look_of_its_own() -> None:
     """Each status has its own glyph and word, and only trouble and work in progress have a colour."""
-    assert set(STATUSES) == set(formatting.LOOKS)
-    assert len(STATUSES) == len({look.glyph for look in formatting.LOOKS.values()})
-    assert len(STATUSES) == len({look.word for look in formatting.LOOKS.values()})
-    quiet = formatting.LOOKS["RUNNING"].colour
-    assert all(formatting.LOOKS[status].colour != quiet for status in TROUBLE)
+    assert set(STATUSES) == set(formatting.STATUS_STYLES)
+    assert len(STATUSES) == len({look.glyph for look in formatting.STATUS_STYLES.values()})
+    assert len(STATUSES) == len({look.word for look in formatting.STATUS_STYLES.values()})
+    quiet = formatting.STATUS_STYLES["RUNNING"].colour
+    assert all(formatting.STATUS_STYLES[status].colour != quiet for status in TROUBLE)
 
 
 @pytest.mark.parametrize(

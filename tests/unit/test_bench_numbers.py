@@ -11,7 +11,7 @@ from bench.load import Arrivals
 from bench.log import Commit, parse_commit
 from bench.numbers import Slope, Spread, applied_at, backlog_age, block_means, held, quantile, spread, theil_sen
 from bench.text import number, ranged, table
-from bench.window import Window, exact, measure, render, summarise
+from bench.window import Window, exact, measure, render_summaries, summarise
 
 
 def _add(seqs: tuple[int, int] | None, rows: int) -> str:
@@ -164,7 +164,7 @@ def test_a_summary_shows_every_number_of_every_contender() -> None:
     """Medians come with their range, side by side."""
     summary = summarise([measure(_window(), {"chess": _LOG}, _work(), 10.0)])
     assert summary["cores"] == Spread(0.2, 0.2, 0.2)
-    text = render({"tuned": summary, "shared": summary})
+    text = render_summaries({"tuned": summary, "shared": summary})
     assert "2,000 (2,000–2,000)" in text
     assert text.splitlines()[0].split()[-2:] == ["tuned", "shared"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event, func, select
 
-from pipeline.contracts.plans import rendered
+from pipeline.contracts.plans import render_plan
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registry import LocalRegistry, Registered, Registration, SchemaSet
 from pipeline.contracts.schemas import PLAIN, Placement
@@ -78,7 +78,7 @@ def test_a_registration_does_exactly_what_its_plan_shows(registry: LocalRegistry
     shown = registry.plan(checked)
     assert registry.latest_version() == 1
     assert shown.placement == Placement((("a", "a__v2"),))
-    assert list(rendered(shown)) == [
+    assert list(render_plan(shown)) == [
         "'t.M' as version 2 of the game 'chess'",
         "  a: its type changed from int32 to string",
         "      incompatible: side-column -> a__v2 string",
@@ -103,7 +103,7 @@ def test_a_plan_tells_what_would_be_refused(registry: LocalRegistry) -> None:
     registry.register("chess", "t.M", definition())
     plan = registry.plan(Registration("chess", "t.M", retyped("string")))
     assert [str(step) for step in plan.refused] == ["a: its type changed from int32 to string"]
-    assert any("refused because of 1 change" in line for line in rendered(plan))
+    assert any("refused because of 1 change" in line for line in render_plan(plan))
     assert not registry.plan(Registration("chess", "t.M", definition())).new
 
 

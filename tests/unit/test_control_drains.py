@@ -67,7 +67,7 @@ def test_a_drain_is_one_move_of_all_and_nothing_lands_there_again(drivers: Drive
     mine = {each.game_key for each in assigned(drivers.store, "a")}
     plan = planned(drivers, "a")
     assert {each.game_key for each in plan.moves} == mine
-    assert moves.rendered(plan, read_assignments(drivers.store))[0] == "a: running → drained"
+    assert moves.render_preview(plan, read_assignments(drivers.store))[0] == "a: running → drained"
     intent = plan.intent("ann", "new machine")
     assert intent.kind == "move"
     assert set(intent.targets) == {"group:a", *(f"game:{key}" for key in mine)}

@@ -194,7 +194,7 @@ def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> No
     mine = next(key for key, seat in there.items() if seat.group == target)
     swap = moves.plan({"g1": target, mine: most}, there, ALIVE, NOW, loads)
     assert len(swap.moves) == 2, "what leaves makes room for what comes"
-    lines = moves.rendered(swap, there, loads, 5.0)
+    lines = moves.render_preview(swap, there, loads, 5.0)
     assert f"g1: {there['g1'].group} → {target}, cursor 9 of 9, caught up after about 20 s" in lines
     assert f"{target}: 0.257 of 0.3 cores, 2 games → 0.257 of 0.3 cores, 2 games" in lines
     assert swap.facts.keys() == {"g1", mine}, "loads change every second: they are shown, and not what was agreed on"

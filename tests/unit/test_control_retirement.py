@@ -19,7 +19,7 @@ from pipeline.store.fleet import read_fleet
 from pipeline.store.games import assigned, record_heads, record_seen, register_group, retired_games
 from pipeline.store.operations import Operation, ask, operation, steps
 from pipeline.verify.balance import verify
-from pipeline.verify.report import render
+from pipeline.verify.report import render_balance
 from tests.unit.repair_world import CHESS, good, make_world
 from tests.unit.test_control_moves import ALIVE, NOW, Drivers
 
@@ -163,4 +163,4 @@ def test_the_books_count_what_a_retired_game_still_sends(tmp_path: Path) -> None
     assert verify(made.paths, made.environment).totals.pending == 3
     balance = verify(made.paths, made.environment, retired={CHESS.key})
     assert (balance.totals.pending, balance.totals.retired, balance.complete) == (0, 3, True)
-    assert "3 row(s) of retired games, which wait in bronze" in render(balance, complete=True)
+    assert "3 row(s) of retired games, which wait in bronze" in render_balance(balance, complete=True)

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grants.formats import exchange_sql, exchange_terraform
-from grants.formats.exchange import FORMATS, Format, Row, parse, parse_yaml, render, render_yaml
+from grants.formats.exchange import FORMATS, Format, Row, parse, parse_yaml, render_rows, render_yaml
 from grants.formats.policy import KINDS
 from grants.formats.yaml_nodes import MAX_BYTES
 from grants.model import KNOWN, PrincipalKind, Securable, folded
@@ -77,23 +77,25 @@ def test_what_is_exported_is_imported_as_it_was(form: Format, rows: list[Row]) -
     """Every format carries rows with any names there and back unchanged, or refuses to write them."""
     if form == "terraform" and not composed(rows):
         with pytest.raises(Refused, match="NFC"):
-            render(form, rows, SCHEMA)
+            render_rows(form, rows, SCHEMA)
         return
-    text = render(form, rows, SCHEMA)
+    text = render_rows(form, rows, SCHEMA)
     assert ordered(rows) == parse(form, text, SCHEMA, known(rows))
-    assert text == render(form, reversed(rows), SCHEMA)
+    assert text == render_rows(form, reversed(rows), SCHEMA)
 
 
 @given(rows=many())
 def test_no_name_ends_a_line_or_a_comment(rows: list[Row]) -> None:
     """A comment is one visible line, so no name, reason or ticket becomes a statement or hides one."""
-    text = exchange_sql.render(rows, SCHEMA)
+    text = exchange_sql.render_sql(rows, SCHEMA)
     for line in (line for line in text.split("\n") if line.startswith("-- turnout:")):
         assert line.isprintable()
         assert not set("`;$") & set(line)
         assert line.endswith("}")
     if all(each.principal.isprintable() for each in rows):
-        whole = (render_yaml(rows) + exchange_terraform.render(rows, SCHEMA) + text) if composed(rows) else text
+        whole = (
+            (render_yaml(rows) + exchange_terraform.render_terraform(rows, SCHEMA) + text) if composed(rows) else text
+        )
         assert all(line.isprintable() for line in whole.split("\n"))
 
 
@@ -101,7 +103,7 @@ def test_sql_gives_what_surrounds_a_table_first_and_once() -> None:
     """USE CATALOG and USE SCHEMA of everybody come once and before any SELECT; names are back-ticked and doubled."""
     rows = [row("b`ob", "Chess", until=END_OF_2026), row("ann", "Chess"), row("ann", "Go")]
     chess, go = key("Chess"), key("Go")
-    statements = [line for line in exchange_sql.render(rows, SCHEMA).splitlines() if not line.startswith("--")]
+    statements = [line for line in exchange_sql.render_sql(rows, SCHEMA).splitlines() if not line.startswith("--")]
     assert [
         "GRANT USE CATALOG ON CATALOG `main` TO `ann`;",
         "GRANT USE CATALOG ON CATALOG `main` TO `b``ob`;",
@@ -121,7 +123,7 @@ def test_terraform_has_one_resource_for_each_pair_and_keeps_the_rest() -> None:
         table: {"ann": frozenset({"MODIFY", "NEW THING"})},
     }
     rows = [row("ann", "Chess"), row("ann", "Go")]
-    text = exchange_terraform.render(rows, SCHEMA, direct)
+    text = exchange_terraform.render_terraform(rows, SCHEMA, direct)
     assert text.count('resource "databricks_grant"') == 4
     assert 'privileges = ["USE_CATALOG"]' in text
     assert 'privileges = ["USE_SCHEMA", "CREATE_TABLE"]' in text
@@ -157,7 +159,7 @@ def test_terraform_computes_nothing_from_a_name(text: str, written: str) -> None
 def test_terraform_does_not_turn_a_name_into_another() -> None:
     """HCL composes letters (NFC); a name that this would change is refused instead of given to somebody else."""
     with pytest.raises(Refused, match="NFC"):
-        exchange_terraform.render([row("e\u0301va", "Chess")], SCHEMA)
+        exchange_terraform.render_terraform([row("e\u0301va", "Chess")], SCHEMA)
 
 
 def test_yaml_joins_what_shares_terms_and_games() -> None:
@@ -203,8 +205,8 @@ def test_a_policy_nobody_could_read_is_not_written() -> None:
 def test_rows_that_contradict_are_not_exported(form: Format, first: Row, second: Row) -> None:
     """One cell has one set of terms, and one principal one spelling and kind, in every format."""
     with pytest.raises(Refused):
-        render(form, [first, second], SCHEMA)
-    assert render(form, [first, first], SCHEMA) == render(form, [first], SCHEMA)
+        render_rows(form, [first, second], SCHEMA)
+    assert render_rows(form, [first, first], SCHEMA) == render_rows(form, [first], SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +278,7 @@ def refusals(form: Format, text: str) -> list[str]:
 )
 def test_sql_that_says_something_else_is_refused_in_its_line(old: str, new: str, line: int, part: str) -> None:
     """Whatever a statement or comment says beyond or below what rows can say is told of, never dropped."""
-    text = exchange_sql.render([GOOD], SCHEMA)
+    text = exchange_sql.render_sql([GOOD], SCHEMA)
     assert old in text
     found = refusals(
         "sql",
@@ -291,7 +293,7 @@ def test_the_documents_sql_is_what_is_written() -> None:
         r"^```sql\n([^~]*?-- turnout:.*?)^```", ACCESS.read_text("utf-8"), re.MULTILINE | re.DOTALL
     )
     [read] = parse("sql", example, SCHEMA, {CHESS: "Chess"})
-    assert exchange_sql.render([read], SCHEMA).endswith(example)
+    assert exchange_sql.render_sql([read], SCHEMA).endswith(example)
 
 
 def test_sql_of_people_is_read() -> None:
@@ -343,7 +345,7 @@ def test_sql_of_people_is_read() -> None:
 )
 def test_terraform_that_says_something_else_is_refused_in_its_line(old: str, new: str, line: int, part: str) -> None:
     """Whatever a resource says beyond or below what rows can say is told of, never dropped."""
-    text = exchange_terraform.render([GOOD], SCHEMA)
+    text = exchange_terraform.render_terraform([GOOD], SCHEMA)
     assert old in text
     found = refusals("terraform", text.replace(old, new, 1))
     assert any(each.startswith(f"line {line}: ") and part in each for each in found), found
@@ -351,7 +353,7 @@ def test_terraform_that_says_something_else_is_refused_in_its_line(old: str, new
 
 def test_two_resources_of_one_name_or_pair_are_refused() -> None:
     """Terraform would refuse the first and flap on the second; neither is guessed at."""
-    text = exchange_terraform.render([GOOD], SCHEMA)
+    text = exchange_terraform.render_terraform([GOOD], SCHEMA)
     _, _, block = text.rpartition("# turnout")
     again = block[block.index("resource") :]
     found = refusals("terraform", f"{text}\n{again}\n{again.replace('table_', 'other_', 1)}")
@@ -364,7 +366,7 @@ def test_two_resources_of_one_name_or_pair_are_refused() -> None:
 def test_a_principal_is_one_thing_in_a_file(form: Format) -> None:
     """Two spellings or kinds of one principal in a file are told of with their lines."""
     games = {CHESS: "Chess", key("Go"): "Go"}
-    text = render(form, [row("ann", "Chess", "user"), row("ann", "Go", "user")], SCHEMA)
+    text = render_rows(form, [row("ann", "Chess", "user"), row("ann", "Go", "user")], SCHEMA)
     before, mark, last = text.rpartition("turnout:")
     with pytest.raises(Refused, match=r"line \d+: 'Ann' \(user\) is 'ann' \(user\) in line \d+"):
         parse(form, before + mark + last.replace("ann", "Ann"), SCHEMA, games)
@@ -376,7 +378,7 @@ def test_a_principal_is_one_thing_in_a_file(form: Format) -> None:
 @given(text=st.text(max_size=100), cut=st.integers(0, 1000), much=st.integers(0, 40))
 def test_any_damage_is_refused_or_means_the_same_kind_of_thing(form: Format, text: str, cut: int, much: int) -> None:
     """A damaged file ends in rows of known games or in a sentence, never in another error."""
-    whole = render(form, [GOOD, row("bob", "Chess", "group")], SCHEMA)
+    whole = render_rows(form, [GOOD, row("bob", "Chess", "group")], SCHEMA)
     damaged = whole[:cut] + text + whole[cut + much :]
     try:
         found = parse(form, damaged, SCHEMA, {CHESS: "Chess"})

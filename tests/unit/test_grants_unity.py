@@ -67,7 +67,7 @@ def house(engine: Engine, tmp_path: Path) -> Iterator[House]:
         DeltaTable.create(paths.tables / key, Schema([Field("_seq", PrimitiveType("long"))]))
     world = ControlContext(settings, engine, paths)
     made = House(world, UnityWorld(tmp_path, os.environ), AccessReconciler(world, os.environ))
-    made.steward.look_after()
+    made.steward.run_round()
     yield made
     made.steward.stop()
 

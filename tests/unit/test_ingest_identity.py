@@ -138,7 +138,7 @@ def test_a_landing_table_that_changed_is_named_exactly(
 )
 def test_a_position_is_read_back_as_it_was(position: Offsets | Commits) -> None:
     """What the control store keeps is the very place where reading goes on."""
-    assert position == identity.parse(identity.render(position))
+    assert position == identity.parse(identity.render_position(position))
 
 
 def test_the_first_start_is_fixed_in_numbers() -> None:

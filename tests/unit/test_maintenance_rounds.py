@@ -14,7 +14,7 @@ from pipeline.delta.table import write_file
 from pipeline.errors import Refused
 from pipeline.maintenance import plan, retain, run
 from pipeline.maintenance.compact import GAME, merge_by_age
-from pipeline.maintenance.report import TableReport, as_json, render
+from pipeline.maintenance.report import TableReport, as_json, render_round
 from pipeline.settings import Maintenance, Paths, Settings
 from tests.unit.maintenance_world import (
     APP,
@@ -213,7 +213,7 @@ def test_a_broken_table_does_not_stop_the_others(tmp_path: Path) -> None:
     assert not done.ok
     assert [f"tables/{CHESS}"] == [report.table for report in done.tables if report.error]
     assert {"quarantine", "bronze", f"tables/{GO}"} == {report.table for report in done.tables if report.files_merged}
-    assert "FAILED" in render(done)
+    assert "FAILED" in render_round(done)
     assert not json.loads(as_json(done))["ok"]
 
 

@@ -18,7 +18,7 @@ from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.ingest import pending
 from pipeline.ingest.name_sketch import sketched
-from pipeline.ingest.onboarding import Onboarding, OnboardingRules, look, onboarding_candidate
+from pipeline.ingest.onboarding import Onboarding, OnboardingRules, confusable_form, onboarding_candidate
 from pipeline.names import game_key
 from pipeline.settings import Onboarding as Limits
 from pipeline.settings import load
@@ -83,7 +83,7 @@ def _names(engine: Engine) -> set[str]:
 def test_names_that_people_confuse_are_flagged_and_stay_apart(one: str, other: str, alike: bool) -> None:
     """Case twins, NFC and NFD, full width and invisible marks: two games, two keys, and a person is told (C4)."""
     assert game_key(one) != game_key(other)
-    assert alike is (look(one) == look(other))
+    assert alike is (confusable_form(one) == confusable_form(other))
     roll = OnboardingRules([Onboarded(1, _candidate(one), NOW)])
     assert ([one] if alike else []) == roll.confusable(other)
     assert roll.confusable(one) == []

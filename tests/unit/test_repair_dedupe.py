@@ -33,7 +33,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.operations import list_operations, operation
 from pipeline.store.tables import games
 from pipeline.streams.split import READ, SplitJob, target_schema
-from pipeline.verify.report import as_dict, render
+from pipeline.verify.report import as_dict, render_balance
 from tests.unit.repair_world import (
     CHESS,
     GO,
@@ -376,7 +376,7 @@ def test_verify_names_the_doubled_rows_and_what_removes_them(world: World) -> No
     """The report names games, places and the command."""
     doubled(world)
     balance = world.verify()
-    assert f"turnout repair dedupe {CHESS.key}" in render(balance)
+    assert f"turnout repair dedupe {CHESS.key}" in render_balance(balance)
     assert as_dict(balance)["duplicated_games"] == [CHESS.key]
     assert {(each.seq, each.pos) for each in balance.problems if each.kind == "duplicated"} == {
         (1, 0), (1, 2), (2, 0), (2, 2),

@@ -11,7 +11,7 @@ from pipeline.repair.rebuild import Rebuilt, rebuild
 from pipeline.repair.report import render_rebuilt
 from pipeline.store import audit
 from pipeline.store.stream_control import decided
-from pipeline.verify.report import render
+from pipeline.verify.report import render_balance
 from tests.unit.repair_world import CHESS, GO, World, good, make_world
 
 
@@ -67,7 +67,7 @@ def test_an_accepted_gap_is_no_fault_and_hinders_no_rebuild(applied: World) -> N
     for _ in range(2):
         balance = applied.verify()
         assert (balance.problems, balance.totals.accepted_gaps) == ((), 1)
-        assert "accepted gaps" in render(balance)
+        assert "accepted gaps" in render_balance(balance)
         done = rebuilt(applied)
         assert (done.gaps, applied.rows()) == (1, [(1, 0), (4, 0)])
         assert "1 accepted gap(s) in bronze left out" in render_rebuilt(done)

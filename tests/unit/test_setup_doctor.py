@@ -93,7 +93,7 @@ def test_text_gathers_what_is_good_and_shows_each_defect() -> None:
     found.append(Finding("jars", "bad.jar", "missing", "not there", "fetch it"))
     found += [Finding("tools", f"{n}", "optional", "not there", "install") for n in range(30)]
     found.append(Finding("disk", "disk", "ok", "3 GiB free"))
-    assert doctor.render(found).splitlines() == [
+    assert doctor.render_findings(found).splitlines() == [
         "OK       jars: 50 of 51 as they should be",
         "missing  bad.jar: not there -> fetch it",
         *(f"optional {n}: not there -> install" for n in range(5)),

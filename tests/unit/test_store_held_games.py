@@ -132,7 +132,7 @@ def test_a_game_that_is_moved_in_the_moment_it_is_taken_is_let_go(
     two_groups: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Law L7: a driver lets go what it took and never carried; the new owner would wait for the end of its lease."""
-    look, looks = games._look, []
+    look, looks = games._read_held, []
 
     def moved_between(engine: Engine, lease: Lease) -> object:
         looks.append(lease)
@@ -140,7 +140,7 @@ def test_a_game_that_is_moved_in_the_moment_it_is_taken_is_let_go(
             move(engine, "b", "g0")
         return look(engine, lease)
 
-    monkeypatch.setattr(games, "_look", moved_between)
+    monkeypatch.setattr(games, "_read_held", moved_between)
     old = roster(two_groups, tmp_path, group_lease(two_groups, "a", 1))
     assert {"g2", "g4"} == set(old.streams)
     old.sync()

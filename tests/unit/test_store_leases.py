@@ -111,15 +111,15 @@ def test_of_many_that_saw_the_same_one_gets_the_lease(engine: Engine, clock: Sto
     rivals = [Lease(engine, "group", "a", SECONDS, elsewhere(pid)) for pid in range(4)]
     assert [rival._insert() for rival in rivals] == [True, False, False, False]
     clock.now += SECONDS + 0.1
-    seen = rivals[0].look()
+    seen = rivals[0].read_holding()
     assert seen is not None
     assert [rival._replace(seen) for rival in rivals[1:]] == [True, False, False]
     clock.now += SECONDS + 0.1
-    seen = rivals[0].look()
+    seen = rivals[0].read_holding()
     assert seen is not None
     rivals[1].renew()  # in the last moment
     assert not rivals[2]._replace(seen)
-    seen = rivals[0].look()
+    seen = rivals[0].read_holding()
     assert seen is not None
     with patch.object(Process, "is_dead", lambda process: process == seen.process):
         assert [rival._replace(seen) for rival in rivals[2:]] == [True, False]
@@ -198,9 +198,9 @@ def test_a_lease_is_renewed_whatever_keeps_its_driver_busy(engine: Engine) -> No
 
     with patch.object(Lease, "renew", noted), leased(engine, Store(lease_seconds=0.3), "group", "a") as lease:
         assert lease is not None
-        before = lease.look()
+        before = lease.read_holding()
         assert renewed.wait(10)
-        after = lease.look()
+        after = lease.read_holding()
     assert before is not None
     assert after is not None
     assert before.expires_at < after.expires_at
@@ -311,11 +311,11 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(rival=st.integers(0, 2))
     def renew(self, rival: int) -> None:
         lease = self.leases[rival]
-        before = lease.look()
+        before = lease.read_holding()
         try:
             lease.renew()
         except LeaseLost:
-            assert before == lease.look(), "a stale holder has changed the lease"
+            assert before == lease.read_holding(), "a stale holder has changed the lease"
             assert lease.epoch == 0 or lease.epoch < self.highest
             self.until[rival] = 0.0
             return

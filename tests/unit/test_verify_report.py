@@ -9,7 +9,7 @@ import pytest
 from pipeline.errors import Refused
 from pipeline.settings import Paths
 from pipeline.verify.balance import Balance, Counts, GameBalance, Problem, verify
-from pipeline.verify.report import as_dict, render, run
+from pipeline.verify.report import as_dict, render_balance, run
 from pipeline.verify.values import Values
 from tests.unit.verify_world import CHESS, ENVIRONMENT, GO, clean
 
@@ -54,7 +54,7 @@ def test_text_names_the_place(tmp_path: Path) -> None:
     """The text says which game, seq and pos is wrong, and that the books do not add up."""
     world = clean()
     world.tables[CHESS].remove((1, 1))
-    text = render(verify(world.write(tmp_path), ENVIRONMENT))
+    text = render_balance(verify(world.write(tmp_path), ENVIRONMENT))
     assert f"lost: {CHESS}, 1, 1: in bronze, but neither in the table nor in quarantine" in text
     assert f"{CHESS}: lost 1 (cursor 3)" in text
     assert f"{GO}:" not in text
@@ -64,7 +64,7 @@ def test_text_names_the_place(tmp_path: Path) -> None:
 def test_text_is_bounded_and_sorted() -> None:
     """At most 20 games are listed, the worst first, and the rest is counted."""
     games = [GameBalance(f"game_{number:02}", None, None, Counts(lost=number)) for number in range(26)]
-    lines = render(balance_of(*games)).splitlines()
+    lines = render_balance(balance_of(*games)).splitlines()
     listed = [line.split(":")[0].strip() for line in lines if line.startswith("  game_")]
     assert listed == [f"game_{number:02}" for number in range(25, 5, -1)]
     assert "  … and 5 more" in lines
@@ -74,26 +74,26 @@ def test_text_is_bounded_and_sorted() -> None:
 def test_text_of_pending() -> None:
     """Pending games are out of balance only when completeness is asked for."""
     balance = balance_of(GameBalance(GO, "Go", 4, Counts(bronze_rows=5, landed=3, pending=2)))
-    assert "not in balance" not in render(balance)
-    assert "2 row(s) are still to come" in render(balance)
-    assert f"{GO}: pending 2 (cursor 4)" in render(balance, complete=True)
-    assert "NOT COMPLETE" in render(balance, complete=True)
+    assert "not in balance" not in render_balance(balance)
+    assert "2 row(s) are still to come" in render_balance(balance)
+    assert f"{GO}: pending 2 (cursor 4)" in render_balance(balance, complete=True)
+    assert "NOT COMPLETE" in render_balance(balance, complete=True)
 
 
 def test_a_sample_claims_nothing_of_other_rows() -> None:
     """The verdict and the JSON of a sample name how many of the landed rows were compared."""
     values = Values(10, 2, 2, 1.0, 0, {}, (), {}, {})
     balance = replace(balance_of(GameBalance("g", "G", 5, Counts(bronze_rows=8, landed=8))), values=values)
-    verdict = render(balance).splitlines()[-1]
+    verdict = render_balance(balance).splitlines()[-1]
     assert verdict.endswith("once, and no value of the 2 sampled rows differs.")
-    assert "2 of 8 rows" in render(balance)
+    assert "2 of 8 rows" in render_balance(balance)
     assert (as_dict(balance)["value_rows"], as_dict(balance)["value_rows_landed"]) == (2, 8)
     whole = replace(balance, values=replace(values, rows=8, sample=None))
-    assert render(whole).splitlines()[-1].endswith("once, and no value differs.")
+    assert render_balance(whole).splitlines()[-1].endswith("once, and no value differs.")
 
 
 def test_unknown_place_is_no_number() -> None:
     """A place whose row carries no position is a dash in text and null in JSON, never 0."""
     balance = balance_of(problems=(Problem("phantom", GO, None, None, None, "nowhere"),))
-    assert f"phantom: {GO}, -, -: nowhere" in render(balance)
+    assert f"phantom: {GO}, -, -: nowhere" in render_balance(balance)
     assert as_dict(balance)["problems"][0]["seq"] is None

@@ -24,7 +24,7 @@ from pipeline.store import sources as store
 from pipeline.store.tables import ingest_identities
 from pipeline.verify import sources
 from pipeline.verify.balance import Balance, verify
-from pipeline.verify.report import as_dict, render
+from pipeline.verify.report import as_dict, render_balance
 from pipeline.verify.sources import Era, PassedOffsets, Probe, Sources, observe
 from tests.unit.value_world import ValueWorld, value_world, wrapped
 
@@ -77,7 +77,7 @@ def test_a_landing_file_that_was_read_twice_is_named(world: ValueWorld) -> None:
     arrive(world, 2, offset=0)
     balance = check(world, known(Era("", 0, "table")))
     assert balance.totals.source_duplicates == 2
-    assert "part-1.parquet/0 was read before" in render(balance)
+    assert "part-1.parquet/0 was read before" in render_balance(balance)
 
 
 def test_topics_of_one_name_on_several_clusters_are_not_compared(world: ValueWorld) -> None:
@@ -95,7 +95,7 @@ def test_without_a_look_at_the_source_nothing_is_said_of_it(world: ValueWorld) -
     assert "behind_source" not in as_dict(verify(world.paths, world.environment))
     balance = check(world, known(OLD))
     assert as_dict(balance)["behind_source"] is None
-    assert "not compared: The broker does not answer." in render(balance)
+    assert "not compared: The broker does not answer." in render_balance(balance)
 
 
 def offsets(following: int, probe: Probe | None, *accepted: tuple[int, int, int]) -> Sources:
@@ -138,7 +138,7 @@ def test_offsets_in_order_ask_nobody(world: ValueWorld) -> None:
     assert as_dict(balance)["behind_source"] == 0
     balance = check(world, offsets(8, None))
     assert as_dict(balance)["behind_source"] is None
-    assert "the broker cannot be asked" in render(balance)
+    assert "the broker cannot be asked" in render_balance(balance)
 
 
 @pytest.mark.parametrize(("most", "said"), [(2, "2 of 3 looked at"), (3, None)])
@@ -154,7 +154,7 @@ def test_holes_that_nobody_asked_about_are_told_of(
     assert asked == [(0, 5, 6), (0, 1, 1), (0, 3, 3)][:most]
     assert balance.behind is not None
     assert [said in each for each in balance.behind.not_compared if said is not None] == [True] * (said is not None)
-    assert (said or "") in render(balance)
+    assert (said or "") in render_balance(balance)
 
 
 @pytest.fixture
@@ -192,11 +192,11 @@ def test_landing_files_that_ingest_has_passed_and_bronze_lacks(
     balance = check(world, landing(3))
     assert balance.behind is not None
     assert (balance.behind.records, balance.ok) == (4, False)
-    assert "bronze lacks 2 of 2 rows" in render(balance)
+    assert "bronze lacks 2 of 2 rows" in render_balance(balance)
     shutil.rmtree(world.paths.landing)
     gone = check(world, landing(3))
     assert as_dict(gone)["behind_source"] is None
-    assert "cannot be looked at" in render(gone)
+    assert "cannot be looked at" in render_balance(gone)
 
 
 def _query(world: ValueWorld) -> Path:
@@ -211,8 +211,8 @@ def test_without_a_checkpoint_nothing_is_said_of_what_ingest_has_passed(
     shutil.rmtree(_query(world))
     balance = check(world, observe(Settings(), world.paths, world.engine))
     assert as_dict(balance)["behind_source"] is None
-    assert "has no finished batch" in render(balance)
-    assert render(balance).endswith("Bronze was not compared with its source: see above.")
+    assert "has no finished batch" in render_balance(balance)
+    assert render_balance(balance).endswith("Bronze was not compared with its source: see above.")
 
 
 def test_an_empty_bronze_is_compared_too(world: ValueWorld, landing: Callable[[int], Sources]) -> None:
@@ -258,7 +258,7 @@ def test_what_a_checkpoint_or_a_log_says_in_another_form_stops_nothing(
         (world.paths.landing / "_delta_log" / f"{1:020}.json").write_text(json.dumps({"add": add}) + "\n")
     balance = check(world, observe(Settings(), world.paths, world.engine))
     assert as_dict(balance)["behind_source"] is None
-    assert "The source cannot be looked at: " in render(balance)
+    assert "The source cannot be looked at: " in render_balance(balance)
 
 
 def test_a_broker_that_cannot_even_be_asked_is_unknown() -> None:
@@ -293,7 +293,7 @@ def test_a_landing_table_made_anew_is_not_compared(world: ValueWorld, landing: C
     write_deltalake(world.paths.landing, pa.table({"value": pa.array([b"x"])}))
     balance = check(world, landing(3))
     assert as_dict(balance)["behind_source"] is None
-    assert "not the one that ingest has read" in render(balance)
+    assert "not the one that ingest has read" in render_balance(balance)
 
 
 def test_a_landing_file_of_which_bronze_has_a_part(world: ValueWorld, landing: Callable[[int], Sources]) -> None:

@@ -31,7 +31,7 @@ from pipeline.verify import values
 from pipeline.verify.balance import verify
 from pipeline.verify.cells import differences, shown
 from pipeline.verify.reference_decoder import ReferenceDecoder
-from pipeline.verify.report import as_dict, render
+from pipeline.verify.report import as_dict, render_balance
 from pipeline.verify.values import Values, Wanted
 from tests.unit.test_contracts_decode import DECODER, EVENTS, WHOLE, event_of
 from tests.unit.test_contracts_messages import Fields, bundle, define
@@ -292,7 +292,7 @@ def test_a_sample_is_the_same_rows_each_time_and_no_more_than_asked_for(tmp_path
     assert (first.rows, first.compared) == (again.rows, again.compared)
     assert first.rows == 7 * 6
     assert compared(world, 10_000).rows == compared(world).rows
-    assert "at most 7 rows of each game" in render(world.check(7))
+    assert "at most 7 rows of each game" in render_balance(world.check(7))
 
 
 def test_further_processes_find_the_same(tmp_path: Path, simulated_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,7 +320,7 @@ def test_quarantined_rows_that_would_decode_are_told(tmp_path: Path) -> None:
     assert balance.values is not None
     assert balance.values.decodable == {"unknown_schema": 1, "unknown_game": 1}
     assert balance.ok
-    assert "1 would decode with today's schemas" in render(balance)
+    assert "1 would decode with today's schemas" in render_balance(balance)
 
 
 def test_the_command_prints_the_promised_keys(tmp_path: Path, nasty_root: Path) -> None:

@@ -97,7 +97,7 @@ def announced(facts: Mapping[str, Any]) -> list[str]:
     return [*lines, f"{len(facts)} to dedupe. {last}"]
 
 
-def rendered(found: Sequence[Deduped]) -> list[str]:
+def render_preview(found: Sequence[Deduped]) -> list[str]:
     """Return what an operation removes, as lines for people."""
     total, tables = sum(each.removed for each in found), sum(each.removed > 0 for each in found)
     last = f"{total:,} second copies to remove from {tables} table(s), one commit each. One copy of each row stays."

@@ -126,7 +126,7 @@ def loads_after(planned: Plan, loads: Loads) -> dict[str, GroupLoad]:
     return after
 
 
-def rendered(
+def render_preview(
     planned: Plan,
     there: Mapping[str, GameAssignment],
     loads: Loads = _NO_LOADS,

@@ -45,7 +45,7 @@ def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes:
     return Intent(kind, targets, actor, reason, {"games": sorted(facts)}, facts, undoes=undoes)
 
 
-def rendered(kind: str, facts: Mapping[str, Any], there: Mapping[str, GameAssignment]) -> list[str]:
+def render_preview(kind: str, facts: Mapping[str, Any], there: Mapping[str, GameAssignment]) -> list[str]:
     """Return what an operation does, as lines for people."""
     lines = [f"{key}: {there[key].lane or 'nothing reported'} in group {there[key].group}" for key in facts]
     return [*lines, f"{len(facts)} to {kind}. No other stream is touched."]

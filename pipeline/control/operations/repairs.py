@@ -138,7 +138,7 @@ def choice(refused_for: str | None, since: datetime | None, until: datetime | No
     return {"refused_for": refused_for, **{name: each.isoformat() if each else None for name, each in moments.items()}}
 
 
-def rendered(kind: str, facts: Mapping[str, Any], choice: Mapping[str, str | None] | None = None) -> list[str]:
+def render_preview(kind: str, facts: Mapping[str, Any], choice: Mapping[str, str | None] | None = None) -> list[str]:
     """Return what an operation does, as lines for people; `choice` is which rows a replay takes, all where None."""
     what = {
         "rebuild": "The old tables serve until one commit replaces their files. No other table is touched.",
