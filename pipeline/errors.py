@@ -1,4 +1,4 @@
-"""The two families of errors: `Refused` tells a person what to do, `Transient` may be tried again."""
+"""The families of errors: `Refused` shows a person what to do, `Transient` may be retried, `Conflict` lost a race."""
 
 
 class Refused(Exception):
@@ -7,6 +7,14 @@ class Refused(Exception):
 
 class Transient(Exception):
     """A failure outside of our control that may pass; the caller retries with a budget."""
+
+
+class Conflict(Exception):
+    """Another writer changed what a change was based on, since it was read; nothing of the change was written.
+
+    Each subclass names what was changed. The caller reads again, and then retries, refuses or finds the change done;
+    none is caught by this class, so that a conflict over one thing is never taken for one over another.
+    """
 
 
 def first_line(error: Exception) -> str:

@@ -27,7 +27,7 @@ from pipeline.store.assignments import GameAssignment, read_assignments, read_gr
 from pipeline.store.groups import read_groups
 from pipeline.store.leases import store_time
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import Intent, Operation, Stale
+from pipeline.store.operations import Intent, Operation, OperationConflict
 from pipeline.store.placing import Loads
 from pipeline.store.stream_control import decided
 
@@ -330,7 +330,7 @@ def writing() -> Iterator[None]:
     """Turn what keeps something from being written into a reason for people."""
     try:
         yield
-    except Stale as stale:
+    except OperationConflict as stale:
         raise Refused("This operation was changed after you opened it. Reload it.") from stale
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]

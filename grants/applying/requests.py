@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args
 from sqlalchemy import Connection, Engine, Row, case, insert, select, update
 
 from grants.model import folded
-from pipeline.errors import Refused
+from pipeline.errors import Conflict, Refused
 from pipeline.store import audit
 from pipeline.store.leases import store_now
 from pipeline.store.tables import access_requests
@@ -38,8 +38,8 @@ class Request:
     repeated: bool = False  # it waited already when the same was asked for again
 
 
-class Conflict(Refused):
-    """Somebody else has decided meanwhile."""
+class RequestConflict(Conflict, Refused):
+    """Another person has decided a request since it was read; the message says who, so it is shown as a refusal."""
 
 
 def ask(engine: Engine, requester: str, intents: Sequence[Mapping[str, Any]], reason: str) -> Request:
@@ -90,7 +90,7 @@ def decide(
 
     Raises:
         Refused: who decides is who asked (that one may only withdraw), or no reason is given for a rejection.
-        Conflict: somebody else has decided meanwhile.
+        RequestConflict: somebody else has decided meanwhile.
     """
     if (actor == request.requester) != (state == "withdrawn"):
         raise Refused(
@@ -113,7 +113,7 @@ def decide(
         still_asked = mine & (access_requests.c.state == "asked")
         if not connection.execute(update(access_requests).where(still_asked).values(values)).rowcount:
             now = _one(connection, request.request_id)
-            raise Conflict(f"This request was {now.state} by {now.decided_by!r} meanwhile. Nothing was changed.")
+            raise RequestConflict(f"This request was {now.state} by {now.decided_by!r} meanwhile. Nothing was changed.")
         audit.end(connection, act, "succeeded")
         return _one(connection, request.request_id)
 

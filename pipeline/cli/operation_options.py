@@ -101,11 +101,11 @@ def submit_and_wait(
 @contextmanager
 def unchanged() -> Iterator[None]:
     """Refuse in one sentence what was changed after this command read it."""
-    from pipeline.store.operations import Stale
+    from pipeline.store.operations import OperationConflict
 
     try:
         yield
-    except Stale as stale:
+    except OperationConflict as stale:
         raise Refused("The operation was changed meanwhile; nothing was done. Look at it, and try again.") from stale
 
 

@@ -15,12 +15,13 @@ from deltalake import DeltaTable
 
 from pipeline.delta.log import Action, is_plain, publish_commit, read_commit
 from pipeline.delta.table import DataFile
+from pipeline.errors import Conflict
 
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./=-]+")
 
 
-class Overtaken(Exception):
-    """The table is no longer what the new files were made from; nothing was committed."""
+class RewriteConflict(Conflict):
+    """A table has no longer the files or columns that its new files were made from; nothing was committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +65,19 @@ def replace_files(path: Path, old: Sequence[TableFile], new: Sequence[DataFile],
     The commit is valid only on a version that still has every old file. What others appended meanwhile stays.
 
     Raises:
-        Overtaken: an old file has left the table, or its columns or protocol change at this moment.
+        RewriteConflict: an old file has left the table, or its columns or protocol change at this moment.
     """
     table = DeltaTable(path)
     leaving = {file.path for file in old}
     if not is_plain(table) or not leaving <= {file.path for file in table_files(table)}:
-        raise Overtaken(f"{path.name}: other files than at the beginning")
+        raise RewriteConflict(f"{path.name}: other files than at the beginning")
     version = table.version()
     actions = _actions(old, new, operation)
     while not publish_commit(path, version + 1, actions):
         version += 1
         others = read_commit(path, version)
         if others is None or any(_hinders(action, leaving) for action in others):
-            raise Overtaken(f"{path.name}: commit {version} came first")
+            raise RewriteConflict(f"{path.name}: commit {version} came first")
     return version + 1
 
 

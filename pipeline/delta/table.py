@@ -1,7 +1,7 @@
 """One Delta table as we write it: files first, then one commit that also moves a cursor.
 
 Used for bronze, quarantine and game tables. The cursor is a Delta transaction (`txn`): a commit moves it from
-what was read to what the caller says, or fails with `Conflict` (law L4).
+what was read to what the caller says, or fails with `TableConflict` (law L4).
 """
 
 import json
@@ -24,6 +24,7 @@ from deltalake.transaction import AddAction
 
 from pipeline.delta.checkpoint import write_when_due
 from pipeline.delta.log import Action, commits_after, has_version, is_plain, publish_commit
+from pipeline.errors import Conflict
 from pipeline.failpoints import effect, hit
 
 _QUIET_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -32,8 +33,8 @@ _COLUMN_RETRIES = 14  # against writers that change the columns at the same mome
 _TRUSTED_SECONDS = 600.0  # how long a view of the log is taken for recent; log cleanup keeps far more than that
 
 
-class Conflict(Exception):
-    """Somebody else moved the cursor since it was read; nothing of this commit is in the table."""
+class TableConflict(Conflict):
+    """Another writer moved a table's cursor or repaired it since it was read; nothing of the commit is in the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +232,7 @@ class CursorTable:
         `note` is kept in the commit's info; `also` sets transaction versions of further application ids.
 
         Raises:
-            Conflict: the cursor is no longer `expected`; nothing was added.
+            TableConflict: the cursor is no longer `expected`; nothing was added.
         """
         with self._lock:
             if self._seen_at < time.time() - _TRUSTED_SECONDS:
@@ -259,7 +260,7 @@ class CursorTable:
 
     def _require(self, expected: int | None) -> None:
         if self.cursor != expected:
-            raise Conflict(f"{self.path.name}: cursor is {self.cursor}, expected {expected}")
+            raise TableConflict(f"{self.path.name}: cursor is {self.cursor}, expected {expected}")
 
     def _publish(
         self, files: Sequence[DataFile], note: Mapping[str, str], transactions: Mapping[str, int], expected: int | None

@@ -19,7 +19,7 @@ from pipeline.delta import lost_seqs
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.environment import require_own
 from pipeline.delta.lost_seqs import LostSeqs
-from pipeline.delta.table import Conflict, CursorTable
+from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.ingest import bronze_progress, checkpoint, identity, landing_log, restored, source, source_checks
 from pipeline.ingest.attempts import give_up_open, left_behind
@@ -254,7 +254,7 @@ def _give_up_others(settings: Settings, paths: Paths, engine: Engine, number: in
         return
     try:
         give_up_open(quarantine, bronze, apps)
-    except Conflict as error:
+    except TableConflict as error:
         raise Transient("Another process keeps writing to bronze. Stop ingest, then adopt again.") from error
 
 
@@ -279,7 +279,7 @@ def _close(bronze: CursorTable, batches: str, environment: str, top: int, left: 
             lost = dict(lost_seqs.transactions(environment, number, LostSeqs(head, seq)))
         try:
             bronze.commit([], expected, seq, also={batches: source_checks.CLOSED + seq, **lost})
-        except Conflict:
+        except TableConflict:
             continue
         return seq
     raise Transient("Another process keeps writing to bronze. Stop ingest, then adopt again.")

@@ -25,7 +25,7 @@ class Attempts:
         """Give up the places of an attempt at this batch.
 
         Raises:
-            Conflict: another ingest writes to bronze.
+            TableConflict: another ingest writes to bronze.
         """
         self._quarantine.refresh()
         if self._holds(batch_id):
@@ -37,7 +37,7 @@ class Attempts:
         Bronze first: then who is still at work on that attempt finds its seq taken.
 
         Raises:
-            Conflict: another ingest writes to bronze.
+            TableConflict: another ingest writes to bronze.
         """
         head = self._bronze.cursor or 0
         first, last = self._span(head)
@@ -79,7 +79,7 @@ def give_up_open(quarantine: CursorTable, bronze: CursorTable, batch_apps: Itera
     Bronze must be known to be no older copy of itself, in which a batch that was committed looks like an open attempt.
 
     Raises:
-        Conflict: another ingest writes to bronze.
+        TableConflict: another ingest writes to bronze.
     """
     for batch_app in batch_apps:
         first_app, last_app, given_up_app = attempt_app_ids(batch_app)

@@ -21,7 +21,7 @@ from pipeline.delta import lost_seqs
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.environment import require_own
 from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import Conflict, CursorTable, DataFile
+from pipeline.delta.table import CursorTable, DataFile, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
 from pipeline.ingest import checkpoint, restored, source
@@ -164,7 +164,7 @@ class Ingest:
     def _alone(self) -> Iterator[None]:
         try:
             yield
-        except Conflict as error:
+        except TableConflict as error:
             raise Refused(f"Another ingest writes to {self._paths.bronze}. Stop one of the two.") from error
 
     def _job(self, batch_id: int, seq: int) -> IngestJob:
@@ -196,7 +196,7 @@ class Ingest:
             raise Transient(f"batch {batch_id} was written by another attempt meanwhile: it is landed again")
         try:
             self._bronze.commit(files, expected, seq, also={self._batch_app: batch_id})
-        except Conflict as error:
+        except TableConflict as error:
             raise Refused(
                 f"Another ingest writes to {self._paths.bronze}: seq {seq} is taken. Stop one of the two."
             ) from error

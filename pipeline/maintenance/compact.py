@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 from deltalake import DeltaTable, PostCommitHookProperties
 
-from pipeline.delta.rewrite import Overtaken, TableFile, replace_files, table_files
+from pipeline.delta.rewrite import RewriteConflict, TableFile, replace_files, table_files
 from pipeline.delta.table import DataFile, discard
 from pipeline.failpoints import effect, hit
 from pipeline.maintenance import plan, removals
@@ -145,7 +145,7 @@ def _commit(
     removals.leaving(path, (file.path for file in old))
     try:
         replace_files(path, old, new, _OPERATION)
-    except Overtaken as error:
+    except RewriteConflict as error:
         discard(path, new)
         report.notes.append(f"a merge was given up, another writer was first ({error})")
         return

@@ -25,7 +25,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta.files import without_views
-from pipeline.delta.table import Conflict, DataFile, discard, write_file
+from pipeline.delta.table import DataFile, TableConflict, discard, write_file
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.failpoints import hit
 from pipeline.repair import removal
@@ -97,7 +97,7 @@ def dedupe(
     for _ in range(ATTEMPTS):
         try:
             return _Dedupe(paths, environment, schemas, game).run(dry_run=dry_run, shown=shown)
-        except Conflict:
+        except TableConflict:
             continue
     raise Transient(f"others changed the table of {game.key} at each of {ATTEMPTS} attempts; run it again")
 
@@ -158,7 +158,7 @@ class _Dedupe:
                 self._commit(chosen)
         except (OSError, pa.ArrowException) as error:
             if DeltaTable(self._folder).version() != self._version:
-                raise Conflict(f"{self._game.key}: a file has left the table") from error
+                raise TableConflict(f"{self._game.key}: a file has left the table") from error
             raise Refused(
                 f"A file of the table of {self._game.key} cannot be read or rewritten: {first_line(error)}. "
                 "If it is damaged, run `turnout repair rebuild` instead."

@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import accepted_gaps, generation
-from pipeline.delta.table import Conflict, CursorTable
+from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.game import Game
@@ -57,7 +57,7 @@ def _accept(
     for _ in range(_ATTEMPTS):
         try:
             accepted = _move(paths, environment, engine, schemas, game, f"{actor}: {reason}")
-        except Conflict:
+        except TableConflict:
             continue
         ask_retry(engine, game.key, actor)
         return accepted

@@ -20,8 +20,8 @@ from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import accepted_gaps, generation
 from pipeline.delta.quarantine import QUARANTINE, without_present
-from pipeline.delta.table import Conflict, CursorTable, DataFile, discard, write_file
-from pipeline.errors import Refused, Transient
+from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard, write_file
+from pipeline.errors import Conflict, Refused, Transient
 from pipeline.failpoints import hit
 from pipeline.repair import damaged_log, stale_quarantine, switch
 from pipeline.repair.bronze_rows import BronzeRows
@@ -34,8 +34,8 @@ from pipeline.streams.split import target_schema
 _ATTEMPTS: Final = 5  # each reads all of the game's bronze
 
 
-class Replaced(Exception):
-    """The generation that was to be replaced is not the newest any more; nothing was done."""
+class GenerationConflict(Conflict):
+    """The generation of a table that was to be replaced is no longer the newest; nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def rebuild(
         replaces: the only generation that may be replaced, so that what is begun again is done once; None: any.
 
     Raises:
-        Replaced: the table has a newer generation than `replaces`.
+        GenerationConflict: the table has a newer generation than `replaces`.
         Refused: there is no table or no schema, its log cannot be read for another reason than damage, or bronze does
             not hold all of the game's rows.
         Transient: others repaired the game at each attempt.
@@ -78,9 +78,9 @@ def rebuild(
         try:
             work = _Rebuild(paths, environment, engine, schemas, game)
             if replaces is not None and work.generation != replaces:
-                raise Replaced
+                raise GenerationConflict
             return work.run()
-        except Conflict:
+        except TableConflict:
             continue
     raise Transient(f"others repaired {game.key} at each of {_ATTEMPTS} attempts; run the rebuild again")
 
@@ -131,7 +131,7 @@ class _Rebuild:
             while not publish(self._folder, self._switch(cursor)):
                 cursor = self._read()  # the stream went on meanwhile, and readers shall not lose what they saw
                 self._quarantine_refused()
-        except (Conflict, Refused):
+        except (TableConflict, Refused):
             discard(self._folder, gathered.files)
             discard(self._paths.quarantine, gathered.rejects)
             raise
@@ -204,7 +204,7 @@ class _Rebuild:
         """Write what is refused now, and move the counter also when that is nothing: see `stale_quarantine`.
 
         Raises:
-            Conflict: rows were removed from quarantine since this attempt looked at it.
+            TableConflict: rows were removed from quarantine since this attempt looked at it.
         """
         gathered = self._gathered
         self._quarantine.commit(gathered.rejects, self._removals, (self._removals or 0) + 1)

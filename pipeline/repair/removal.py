@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from pipeline.delta.table import Conflict, DataFile, discard
+from pipeline.delta.table import DataFile, TableConflict, discard
 from pipeline.failpoints import effect
 from pipeline.repair.switch import ONCE, QUIET
 
@@ -32,7 +32,7 @@ def publish(folder: Path, removal: Removal) -> None:
     """Commit a removal and move the counters, on whatever others have appended meanwhile.
 
     Raises:
-        Conflict: another repair was first, or one of the files has left the table (a compaction, a rebuild).
+        TableConflict: another repair was first, or one of the files has left the table (a compaction, a rebuild).
         CommitFailedError: the storage or the table's features do not let it be written.
     """
     while True:
@@ -43,7 +43,7 @@ def publish(folder: Path, removal: Removal) -> None:
         moved = [app for app, version in removal.counters.items() if table.transaction_version(app) != version]
         if moved or not set(removal.removed) <= present.keys():
             discard(folder, removal.added)
-            raise Conflict(f"{folder.name}: another repair ({', '.join(moved[:3])}), or a compaction, was first")
+            raise TableConflict(f"{folder.name}: another repair ({', '.join(moved[:3])}), or a compaction, was first")
         try:
             _commit(table, removal, present)
         except CommitFailedError:

@@ -20,7 +20,7 @@ from deltalake.exceptions import DeltaError
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import generation
-from pipeline.delta.table import Conflict, CursorTable, DataFile, discard
+from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.failpoints import hit
 from pipeline.names import GameKey
@@ -121,7 +121,7 @@ class Replay:
             try:
                 done = self._attempt(game, chosen)
                 break
-            except Conflict:
+            except TableConflict:
                 continue
         else:
             raise Transient(
@@ -181,6 +181,6 @@ class Replay:
         hit("in_replay")
         try:
             table.commit(work.files, repairs, (repairs or 0) + 1, note={"turnout": "replay of quarantine"})
-        except Conflict:
+        except TableConflict:
             discard(folder, work.files)
             raise

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 
 from pipeline import names
 from pipeline.delta.files import files_with, read_file
-from pipeline.delta.table import Conflict, CursorTable, DataFile, write_file
+from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
 from pipeline.errors import Transient
 from pipeline.repair import removal
 from pipeline.repair.game import Game, keys_of
@@ -43,7 +43,7 @@ def remove(paths: Paths, environment: str, *games: Game) -> int:
     for _ in range(ATTEMPTS):
         try:
             return _remove(paths, environment, games)
-        except Conflict as error:
+        except TableConflict as error:
             last = error
     raise Transient(f"{last}, at each of {ATTEMPTS} attempts; landed rows are still in quarantine")
 

@@ -14,7 +14,7 @@ from deltalake.transaction import AddAction
 
 from pipeline import names
 from pipeline.delta.generation import RETIRED
-from pipeline.delta.table import Conflict, DataFile
+from pipeline.delta.table import DataFile, TableConflict
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
 from pipeline.repair import damaged_log
@@ -57,14 +57,14 @@ def publish(folder: Path, switch: Switch) -> bool:
     be it a pass, a compaction or a repair, makes it fail, and it looks again.
 
     Raises:
-        Conflict: another replay or rebuild changed the table since this one began.
+        TableConflict: another replay or rebuild changed the table since this one began.
         Refused: the table has features that only Spark can write.
     """
     while True:
         table = DeltaTable(folder)
         repairs = table.transaction_version(names.repair_app_id(switch.environment, switch.game.key))
         if repairs != switch.repairs:
-            raise Conflict(f"{folder.name}: another process repaired it meanwhile")
+            raise TableConflict(f"{folder.name}: another process repaired it meanwhile")
         cursor = table.transaction_version(switch.old_app)
         if cursor is not None and cursor > switch.through:
             return False
@@ -89,7 +89,7 @@ def publish_anew(folder: Path, switch: Switch) -> bool:
     retired and that the table was repaired; not so where the newest commits of before are lost as well.
 
     Raises:
-        Conflict: the table can be opened again, or another rebuild changed it since this one began.
+        TableConflict: the table can be opened again, or another rebuild changed it since this one began.
         Refused: the log cannot be read any more.
     """
     repair_app = names.repair_app_id(switch.environment, switch.game.key)
@@ -100,9 +100,9 @@ def publish_anew(folder: Path, switch: Switch) -> bool:
         except DeltaError as error:
             remains = damaged_log.read(folder, switch.game.key, error)
         else:
-            raise Conflict(f"{folder.name}: its log was mended meanwhile")
+            raise TableConflict(f"{folder.name}: its log was mended meanwhile")
         if remains.transaction_version(repair_app) != switch.repairs:
-            raise Conflict(f"{folder.name}: another process repaired it meanwhile")
+            raise TableConflict(f"{folder.name}: another process repaired it meanwhile")
         if max(remains.transaction_version(app) or 0 for app in apps) > switch.through:
             return False
         # Each commit counts one repair at most: so many are more than the damaged ones may have counted.

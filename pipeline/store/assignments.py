@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, select, update
 
-from pipeline.errors import Refused
+from pipeline.errors import Conflict, Refused
 from pipeline.store.games import holding
 from pipeline.store.leases import store_now
 from pipeline.store.tables import drivers, games, groups, leases, streams
 
 
-class Moved(Exception):
-    """A game is not where it was when somebody looked; nothing was changed by the call."""
+class AssignmentConflict(Conflict):
+    """A game's assignment, or its group, was changed since it was read; nothing was changed by the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,8 @@ def reassign(
     counts as done, so it can be repeated after a crash, also where one game was moved on since.
 
     Raises:
-        Moved: the assignment of one of them, or what is wanted of a group, has changed since it was looked at.
+        AssignmentConflict: the assignment of one of them, or the desired state of a group, has changed since it was
+            read.
     """
     query = select(games.c.game_key, games.c.epoch, games.c.group_name).where(games.c.game_key.in_(list(moves)))
     now = {row.game_key: row for row in connection.execute(query)}
@@ -102,7 +103,7 @@ def reassign(
         if not connection.execute(update(games).where(as_seen).values(group_name=group, epoch=epoch + 1)).rowcount:
             other = now.get(others[0] if others else key)
             said = f"{others[0] if others else key} is in {other.group_name if other else 'no'} group now, "
-            raise Moved(f"{'Nothing was moved: ' if never else ''}{said}assigned by another request.")
+            raise AssignmentConflict(f"{'Nothing was moved: ' if never else ''}{said}assigned by another request.")
     for name, (was, then) in sorted((desired or {}).items()):
         as_seen = (groups.c.name == name) & (groups.c.desired == was)
         if not connection.execute(
@@ -110,7 +111,8 @@ def reassign(
         ).rowcount:
             found = connection.scalar(select(groups.c.desired).where(groups.c.name == name))
             if found != then:
-                raise Moved(f"Nothing was moved: group {name} is {found or 'gone'} now, set by another request.")
+                why = f"group {name} is {found or 'gone'} now, set by another request"
+                raise AssignmentConflict(f"Nothing was moved: {why}.")
 
 
 def retire(connection: Connection, wanted: Mapping[str, int]) -> None:
@@ -119,7 +121,7 @@ def retire(connection: Connection, wanted: Mapping[str, int]) -> None:
     What this very call has done before counts as done, so it can be repeated after a crash.
 
     Raises:
-        Moved: the assignment of one of them has changed since it was looked at.
+        AssignmentConflict: the assignment of one of them has changed since it was read.
     """
     for key, epoch in sorted(wanted.items()):
         as_seen = (games.c.game_key == key) & (games.c.epoch == epoch) & games.c.retired_at.is_(None)
@@ -134,7 +136,7 @@ def restore(connection: Connection, wanted: Mapping[str, int]) -> None:
     What this very call has done before counts as done, so it can be repeated after a crash.
 
     Raises:
-        Moved: one of them was restored, and perhaps retired again, since it was looked at.
+        AssignmentConflict: one of them was restored, and perhaps retired again, since it was read.
     """
     for key, epoch in sorted(wanted.items()):
         as_seen = (games.c.game_key == key) & (games.c.epoch == epoch) & games.c.retired_at.is_not(None)
@@ -146,4 +148,4 @@ def restore(connection: Connection, wanted: Mapping[str, int]) -> None:
 def _require_done(connection: Connection, key: str, epoch: int, *, retired: bool) -> None:
     now = connection.execute(select(games.c.epoch, games.c.retired_at).where(games.c.game_key == key)).first()
     if now is None or (now.epoch, now.retired_at is not None) != (epoch, retired):
-        raise Moved(f"{key} was moved, retired or restored by another request")
+        raise AssignmentConflict(f"{key} was moved, retired or restored by another request")

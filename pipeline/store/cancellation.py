@@ -21,7 +21,7 @@ def end_early(
 
     Raises:
         Refused: such a step runs.
-        Stale: the operation was changed after it was read.
+        OperationConflict: the operation was changed after it was read.
     """
     steps_of = operation_steps.c.operation_id == operation.operation_id
     with engine.begin() as connection:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, get_args
 
 from sqlalchemy import Connection, Engine, Row, bindparam, case, delete, func, insert, select, update
 
-from pipeline.errors import Refused
+from pipeline.errors import Conflict, Refused
 from pipeline.store import audit
 from pipeline.store.leases import store_now
 from pipeline.store.tables import operation_steps, operation_targets, operations
@@ -35,8 +35,8 @@ _PLAIN: Final[Mapping[str, tuple[type, ...]]] = {
 }  # fmt: skip
 
 
-class Stale(Exception):
-    """Somebody else has changed the operation since it was read; nothing was changed."""
+class OperationConflict(Conflict):
+    """Another writer has changed an operation since it was read; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def change(
     `by` is the act of a person who has it changed: it stands in the audit log if the change is made.
 
     Raises:
-        Stale: somebody else has changed it since it was read.
+        OperationConflict: somebody else has changed it since it was read.
     """
     with engine.begin() as connection:
         ends = state not in OPEN
@@ -151,7 +151,7 @@ def change(
         ended = {"ended_at": store_now()} if ends else {}
         values = {"state": state, "outcome": outcome, "version": operations.c.version + 1, **ended}
         if not operation.is_open or not connection.execute(update(operations).where(mine).values(values)).rowcount:
-            raise Stale(operation.operation_id)
+            raise OperationConflict(operation.operation_id)
         if ends:
             done = operation_targets.c.operation_id == operation.operation_id
             connection.execute(delete(operation_targets).where(done))
@@ -165,14 +165,14 @@ def begin_step(engine: Engine, operation: Operation, name: str, detail: str = ""
     """Write that a step begins, before it does; return its number. A step of this name that still runs goes on.
 
     Raises:
-        Stale: somebody else has changed the operation since it was read, or has done the step.
+        OperationConflict: somebody else has changed the operation since it was read, or has done the step.
     """
     mine = operation_steps.c.operation_id == operation.operation_id
     with engine.begin() as connection:
         lock_operation(connection, operation)
         journal = connection.execute(select(operation_steps).where(mine, operation_steps.c.name == name)).all()
         if any(each.state == "done" for each in journal):
-            raise Stale(operation.operation_id)
+            raise OperationConflict(operation.operation_id)
         number = next((each.number for each in journal if each.state == "running"), None)
         if number is None:
             number = int(connection.scalar(select(func.max(operation_steps.c.number)).where(mine)) or 0) + 1
@@ -187,11 +187,11 @@ def lock_operation(connection: Connection, operation: Operation) -> None:
     What a step writes beside this, no controller writes that stood still while another one went on.
 
     Raises:
-        Stale: somebody else has changed it since it was read.
+        OperationConflict: somebody else has changed it since it was read.
     """
     mine = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
     if not connection.execute(update(operations).where(mine).values(version=operation.version)).rowcount:
-        raise Stale(operation.operation_id)
+        raise OperationConflict(operation.operation_id)
 
 
 def end_step(engine: Engine, operation: Operation, number: int, state: StepState, detail: str) -> None:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta.quarantine import QUARANTINE, present_between, without
-from pipeline.delta.table import Conflict, CursorTable, DataFile, discard, write_file
+from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard, write_file
 from pipeline.failpoints import hit
 from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.bronze_seqs import BronzeSeqs
@@ -201,7 +201,7 @@ class Passes:
         try:
             target = target_schema(schemas, stream.game_key)
             stream.commit(report.files, report.expected, report.links[-1].seq, target)
-        except Conflict as error:
+        except TableConflict as error:
             report.failure = Failure("expected", str(error))
         except Exception as error:  # noqa: BLE001 - law L6: whatever one game's table does, the others go on
             report.failure = failure_of(error)

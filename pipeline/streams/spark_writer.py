@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.contracts.shape import merge
-from pipeline.delta.table import Conflict, DataFile
+from pipeline.delta.table import DataFile, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import effect, hit
 from pipeline.names import GameKey
@@ -91,7 +91,7 @@ class SparkTable:
         """Add the files' rows and move the cursor from `expected` to `cursor` in one commit.
 
         Raises:
-            Conflict: the cursor is no longer `expected`, or the lease is not held; nothing was added.
+            TableConflict: the cursor is no longer `expected`, or the lease is not held; nothing was added.
             Transient: Spark could not write; nothing was added.
             Refused: without a lease, another owner wrote at this very moment, and rows may be in the table twice.
         """
@@ -111,7 +111,7 @@ class SparkTable:
 
     def _require(self, expected: int | None) -> None:
         if self.cursor != expected:
-            raise Conflict(f"{self._key}: cursor is {self.cursor}, expected {expected}")
+            raise TableConflict(f"{self._key}: cursor is {self.cursor}, expected {expected}")
 
     def _require_lease(self) -> None:
         try:
@@ -119,7 +119,7 @@ class SparkTable:
         except SQLAlchemyError as error:
             raise Transient(f"{self._key}: whether it may be written now is not known: {error}") from error
         if not held:
-            raise Conflict(f"{self._key}: this driver does not hold it")
+            raise TableConflict(f"{self._key}: this driver does not hold it")
 
     def _write(self, rows: DataFrame, expected: int | None, cursor: int) -> None:
         try:

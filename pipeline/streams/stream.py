@@ -8,7 +8,7 @@ import pyarrow as pa
 from listeners.sample import Lane
 from pipeline import names
 from pipeline.delta import generation
-from pipeline.delta.table import Conflict, DataFile
+from pipeline.delta.table import DataFile, TableConflict
 from pipeline.names import GameKey
 from pipeline.store.games import Assignment
 from pipeline.store.stream_control import StreamControl
@@ -90,18 +90,20 @@ class Stream:
         commit that compared with that would add once more what another writer added meanwhile.
 
         Raises:
-            Conflict: the table is not at `expected`; nothing was added, and the stream has the table's position.
+            TableConflict: the table is not at `expected`; nothing was added, and the stream has the table's position.
         """
         if self.table is None:
             self.table = self.writer.create(self.path, target, self.app_id, f"turnout game {self.game}")
             self._read_cursor()
         table = self.table
         if self.position != expected:
-            raise Conflict(f"{self.game_key}: the table is at {self.position}, the rows were split from {expected}")
+            raise TableConflict(
+                f"{self.game_key}: the table is at {self.position}, the rows were split from {expected}"
+            )
         table.add_missing_columns(target)
         try:
             table.commit(files, expected.cursor or None, cursor)
-        except Conflict:
+        except TableConflict:
             self._read_cursor()
             raise
         self.cursor = self.complete_through = cursor

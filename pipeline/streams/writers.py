@@ -39,7 +39,7 @@ class GameTable(Protocol):
         """Add the files' rows and move the cursor from `expected` to `cursor` in one commit.
 
         Raises:
-            Conflict: the cursor is no longer `expected`; nothing was added.
+            TableConflict: the cursor is no longer `expected`; nothing was added.
         """
 
 

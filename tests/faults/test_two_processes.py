@@ -19,7 +19,7 @@ _WRITER = """
 import sys
 from pathlib import Path
 import pyarrow as pa
-from pipeline.delta.table import Conflict, CursorTable, write_file
+from pipeline.delta.table import TableConflict, CursorTable, write_file
 
 path, writer, commits = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 table = CursorTable.open(path, "turnout/test/game/1", checkpoint_interval=7)
@@ -33,7 +33,7 @@ while done < commits:
     try:
         table.commit([file], before, seq)
         done += 1
-    except Conflict:
+    except TableConflict:
         pass
 """
 

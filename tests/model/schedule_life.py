@@ -50,7 +50,7 @@ _EXPECTED: Final = (
     Refused,
     Transient,
     DeltaError,
-    rebuilding.Replaced,
+    rebuilding.GenerationConflict,
 )  # of a repair: told to a person; nothing was done
 _EAGER: Final = Maintenance(small_files=2, bronze_commits=2, bronze_age_minutes=0.0)
 
@@ -476,7 +476,7 @@ class Life:
             try:
                 with self._engine.begin() as connection:
                     assignments.reassign(connection, {game.key: (seat.epoch, target)})
-            except assignments.Moved:
+            except assignments.AssignmentConflict:
                 continue
             self._wait_a_while()
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from pipeline.delta import rewrite as delta_rewrite
-from pipeline.delta.table import Conflict, CursorTable, DataFile
+from pipeline.delta.table import CursorTable, DataFile, TableConflict
 from pipeline.pins import ChunkPin
 from pipeline.repair import replay
 from pipeline.repair.places import PLACES
@@ -250,11 +250,11 @@ def _cursor_before_rows() -> list[Change]:
             self.table = self.writer.create(self.path, target, self.app_id, self.game)
             self._read_cursor()
         if self.position != expected:
-            raise Conflict("moved")
+            raise TableConflict("moved")
         self.table.add_missing_columns(target)
         try:
             self.table.commit([], expected.cursor or None, cursor)
-        except Conflict:
+        except TableConflict:
             self._read_cursor()
             raise
         self.cursor = self.complete_through = cursor

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta import table as delta_table
 from pipeline.delta.log import commits_after, is_plain
-from pipeline.delta.table import Conflict, CursorTable, DataFile, write_file
+from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import Injected
 from pipeline.maintenance import run
@@ -142,12 +142,12 @@ def test_the_second_of_two_owners_adds_nothing(world: Any, kind: Kind) -> None:
     """Law L4: who does not know of the last commit adds nothing, be it a replay of it or newer, and learns of it."""
     first, second = Owner(world, kind), Owner(world, kind, "b")
     first.commit(2, 1, 2)
-    with pytest.raises(Conflict, match="the table is at seq 2 of generation 1, the rows were split from seq 0"):
+    with pytest.raises(TableConflict, match="the table is at seq 2 of generation 1, the rows were split from seq 0"):
         second.commit(2, 1, 2)
     first.commit(3, 3)
     for cursor, seqs in ((3, [3]), (5, [3, 5])):
         second.stream.cursor = 2
-        with pytest.raises(Conflict, match="cursor is 3, expected 2"):
+        with pytest.raises(TableConflict, match="cursor is 3, expected 2"):
             second.commit(cursor, *seqs)
         assert second.stream.cursor == 3
     second.commit(4, 4)
@@ -229,7 +229,7 @@ def test_each_writer_goes_on_with_the_others_table(world: Any) -> None:
     late = [Owner(world, kind, f"late-{kind}") for kind in stale]
     Owner(world, "direct").commit(5, 5)
     for owner in late:
-        with pytest.raises(Conflict):
+        with pytest.raises(TableConflict):
             owner.commit(5, 5)
     assert [row["_seq"] for row in read_by_all(world)] == [1, 2, 3, 4, 5]
     assert cursors_of(world) == [1, 2, 3, 4, 5]
@@ -330,7 +330,7 @@ def test_without_the_lease_nothing_is_written(world: Any) -> None:
     owner = Owner(world, "spark")
     owner.commit(1, 1)
     owner.holds = lambda: False
-    with pytest.raises(Conflict, match="does not hold"):
+    with pytest.raises(TableConflict, match="does not hold"):
         owner.commit(2, 2)
     assert cursors_of(world) == [1]
 
@@ -359,7 +359,7 @@ def test_an_owner_that_commits_while_spark_writes_is_found_by_spark(
         return rows.mapInPandas(partial(_overtake, path, owner.stream.app_id), rows.schema)
 
     monkeypatch.setattr(SparkTable, "_staged", disturbed)
-    with pytest.raises(Conflict, match="cursor is 2, expected 1"):
+    with pytest.raises(TableConflict, match="cursor is 2, expected 1"):
         owner.commit(3, 2, 3)
     assert owner.stream.cursor == 2
     assert seqs_of(world) == [1]

@@ -24,7 +24,7 @@ from pipeline.errors import Refused
 from pipeline.store import assignments, stream_control
 from pipeline.store.groups import change, read_groups
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import OPEN, Intent, Operation, Stale, ask, list_operations
+from pipeline.store.operations import OPEN, Intent, Operation, OperationConflict, ask, list_operations
 from pipeline.store.tables import games
 from pipeline.store.tables import operations as operations_table
 from tests.unit.control_hands import NONSENSE, WRONG
@@ -270,7 +270,7 @@ class Steering(Resting, RuleBasedStateMachine):
         self.old = list_operations(self.engine, only_open=True)
 
     def _advance(self, operation: Operation) -> None:
-        with contextlib.suppress(Stale):
+        with contextlib.suppress(OperationConflict):
             advance(self.fleet.world, KINDS[operation.kind], operation)
 
     def driver_stands_still(self) -> None:

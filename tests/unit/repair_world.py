@@ -17,7 +17,7 @@ from pipeline.contracts.messages import canonical, describe
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE, without_present
-from pipeline.delta.table import Conflict, CursorTable, DataFile, write_file
+from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
 from pipeline.failpoints import ENVIRON
 from pipeline.names import MALFORMED, bronze_app_id, game_key
 from pipeline.repair.game import Game
@@ -172,7 +172,7 @@ class World:
         """Let a game's stream apply what bronze has for it, as its driver would: after a conflict once more."""
         try:
             self._split(self.stream(game), game, through)
-        except Conflict:
+        except TableConflict:
             self._split(self.stream(game), game, through)
 
     def _split(self, stream: Stream, game: Game, through: int | None) -> None:

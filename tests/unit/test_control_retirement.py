@@ -14,7 +14,7 @@ from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.errors import Refused
 from pipeline.health.judgement import TROUBLE
 from pipeline.settings import Paths, Settings
-from pipeline.store.assignments import Moved, read_assignments, reassign, restore, retire
+from pipeline.store.assignments import AssignmentConflict, read_assignments, reassign, restore, retire
 from pipeline.store.fleet import read_fleet
 from pipeline.store.games import assigned, record_heads, record_seen, register_group, retired_games
 from pipeline.store.operations import Operation, ask, operation, steps
@@ -128,16 +128,16 @@ def test_of_a_move_and_a_retirement_at_once_one_is_done(drivers: Drivers) -> Non
     epochs = {key: read_assignments(drivers.store)[key].epoch for key in ("g1", "g2")}
     group = next(name for name in "abc" if name != drivers.group_of("g2"))
     within(drivers.store, reassign, {"g2": (epochs["g2"], group)})
-    with pytest.raises(Moved, match="g2 was moved, retired or restored"):
+    with pytest.raises(AssignmentConflict, match="g2 was moved, retired or restored"):
         within(drivers.store, retire, epochs)
     assert retired_games(drivers.store) == set()
     for _ in range(2):
         within(drivers.store, retire, {"g1": epochs["g1"]})
-    with pytest.raises(Moved):
+    with pytest.raises(AssignmentConflict):
         within(drivers.store, reassign, {"g1": (epochs["g1"], group)})
     for _ in range(2):
         within(drivers.store, restore, {"g1": epochs["g1"] + 1})
-    with pytest.raises(Moved):
+    with pytest.raises(AssignmentConflict):
         within(drivers.store, restore, {"g1": epochs["g1"]})
     assert retired_games(drivers.store) == set()
 

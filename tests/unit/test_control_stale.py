@@ -14,13 +14,13 @@ from pipeline.control.operations.executor import ControlContext, close, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
-from pipeline.store.assignments import GroupDriver, Moved, read_assignments, reassign
+from pipeline.store.assignments import AssignmentConflict, GroupDriver, read_assignments, reassign
 from pipeline.store.games import carried, holds, let_go, record_seen, register_group
 from pipeline.store.groups import read_groups
 from pipeline.store.operations import (
     Intent,
     Operation,
-    Stale,
+    OperationConflict,
     ask,
     begin_step,
     change,
@@ -64,7 +64,7 @@ def test_a_controller_that_stood_still_changes_nothing_after_the_end(world: Cont
     step = KINDS[kind].steps[0]
     begin_step(world.engine, running, step.name)
     close(world.engine, change(world.engine, running, "needs_human", "x"), "ann", "looked after")
-    with pytest.raises(Stale):
+    with pytest.raises(OperationConflict):
         step.act(world, running)
     assert decided(world.engine) == {}
     assert {seat.epoch for seat in read_assignments(world.engine).values()} == {1}
@@ -74,7 +74,7 @@ def test_a_step_that_is_done_is_not_begun_again(world: ControlContext) -> None:
     """D7: a controller that had looked before another one did the step leaves it, so the journal has each once."""
     running = change(world.engine, asked(world, "pause"), "running")
     end_step(world.engine, running, begin_step(world.engine, running, "decide"), "done", "x")
-    with pytest.raises(Stale):
+    with pytest.raises(OperationConflict):
         begin_step(world.engine, running, "decide")
     assert len(steps(world.engine, running.operation_id)) == 1
 
@@ -111,7 +111,7 @@ def test_a_group_that_was_set_since_a_drain_began_keeps_what_was_set(world: Cont
     with world.engine.begin() as connection:
         connection.execute(update(groups).where(groups.c.name == "a").values(desired="stopped", version=2))
     drain = {"g1": (1, "b"), "g2": (1, "b")}, {"a": ("running", "drained")}
-    with pytest.raises(Moved, match="group a is stopped now"), world.engine.begin() as connection:
+    with pytest.raises(AssignmentConflict, match="group a is stopped now"), world.engine.begin() as connection:
         reassign(connection, *drain)
     assert {each.group for each in read_assignments(world.engine).values()} == {"a"}
     assert read_groups(world.engine)["a"].desired == "stopped"

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pipeline.delta import checkpoint as delta_checkpoint
 from pipeline.delta.checkpoint import MERGED_SECONDS, REMOVED_SECONDS, checkpoint_file, newest_checkpoint, pointed_to
 from pipeline.delta.log import Action, commit_file, publish_commit
-from pipeline.delta.table import Conflict, CursorTable, write_file
+from pipeline.delta.table import CursorTable, TableConflict, write_file
 from tests.unit.maintenance_world import APP, ROWS, game_rows, game_table
 
 
@@ -216,7 +216,7 @@ def test_an_owner_who_stood_still_while_the_log_was_cut_writes_nothing_into_the_
         table.commit(coming, 2, 9)
         assert table.version == 6
     else:
-        with pytest.raises(Conflict):
+        with pytest.raises(TableConflict):
             table.commit(coming, 2, 9)
     there = [row["_seq"] for row in DeltaTable(path).to_pyarrow_table().sort_by("_seq").to_pylist()]
     assert there == [1, 2, 3, 4, 5, 9][: 6 if same_cursor else 5]

@@ -9,7 +9,7 @@ from deltalake.writer import write_deltalake
 
 from pipeline.delta import table as delta_table
 from pipeline.delta.log import is_plain, publish_commit, read_commit
-from pipeline.delta.table import Conflict, CursorTable, write_file
+from pipeline.delta.table import CursorTable, TableConflict, write_file
 from pipeline.pins import pin
 
 SCHEMA = pa.schema([("_seq", pa.int64()), ("name", pa.string())])
@@ -51,10 +51,10 @@ def test_the_second_of_two_owners_adds_nothing(path: Path) -> None:
     zombie = CursorTable.open(path, APP)
     assert zombie is not None
     table.commit([write_file(_rows(1), path)], None, 1)
-    with pytest.raises(Conflict):
+    with pytest.raises(TableConflict):
         zombie.commit([write_file(_rows(1), path)], None, 1)
     assert zombie.cursor == 1
-    with pytest.raises(Conflict):
+    with pytest.raises(TableConflict):
         zombie.commit([write_file(_rows(2), path)], 0, 2)
     assert _read(path) == [1]
 

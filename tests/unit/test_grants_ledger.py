@@ -12,7 +12,7 @@ from grants.planning.change_set import ChangeSet
 from grants.planning.entitlements import NOTHING, AccessIntent, Entitlement, ManagedGrant
 from pipeline.errors import Refused
 from pipeline.store import operations
-from pipeline.store.operations import Operation, Stale, ask, change
+from pipeline.store.operations import Operation, OperationConflict, ask, change
 
 CATALOG, SCHEMA = Securable(("turnout",)), Securable(("turnout", "games"))
 KEY, OTHER = "chess_aaaaaaaaaaaa", "go_bbbbbbbbbbbb"
@@ -103,9 +103,9 @@ def test_an_executor_that_was_overtaken_writes_nothing(engine: Engine) -> None:
     mine = operation(engine)
     ledger.write(engine, mine, GIVES)
     change(engine, mine, "verifying")
-    with pytest.raises(Stale):
+    with pytest.raises(OperationConflict):
         ledger.mark(engine, mine, 1, "failed", "late")
-    with pytest.raises(Stale):
+    with pytest.raises(OperationConflict):
         ledger.keep(engine, mine, GIVES, ())
     assert ledger.items(engine, mine.operation_id)[0].state == "planned"
     assert ledger.managed(engine) == NOTHING

@@ -30,7 +30,7 @@ def test_of_two_who_decide_the_second_finds_out(engine: Engine) -> None:
     """A decision is a compare-and-set: the second admin sees a conflict, and what the first decided stands."""
     asked = requests.ask(engine, "ann", INTENTS, "numbers")
     requests.decide(engine, asked, "rejected", "bob", "not before the audit")
-    with pytest.raises(requests.Conflict, match="rejected by 'bob'"):
+    with pytest.raises(requests.RequestConflict, match="rejected by 'bob'"):
         requests.decide(engine, asked, "approved", "eve", "")
     found = requests.request(engine, asked.request_id[:8])
     assert (found.state, found.decided_by, found.decision_reason) == ("rejected", "bob", "not before the audit")
@@ -40,7 +40,7 @@ def test_what_is_asked_and_decided_is_in_the_audit_log(engine: Engine) -> None:
     """Each request and each decision is one begun and one ended entry, by who did it; a conflict leaves none."""
     asked = requests.ask(engine, "ann", INTENTS, "numbers")
     requests.decide(engine, asked, "approved", "bob", "", "f" * 32)
-    with pytest.raises(requests.Conflict):
+    with pytest.raises(requests.RequestConflict):
         requests.decide(engine, asked, "rejected", "eve", "late")
     told = [(each.actor, each.action, each.phase) for each in audit.entries(engine)]
     assert told == [

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import Conflict, CursorTable, DataFile, write_file
+from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
 from pipeline.ingest.attempts import Attempts, give_up_open, left_behind
 from pipeline.ingest.source_checks import forget_refused
 
@@ -124,7 +124,7 @@ def test_who_is_still_at_work_on_the_attempt_cannot_land_it(world: World) -> Non
     assert late is not None
     assert world.attempts().write(world.refused(4, 6), 7, 4, 7)
     world.attempts().clear(7)
-    with pytest.raises(Conflict):
+    with pytest.raises(TableConflict):
         late.commit([], 3, 7, also={APP: 7})
 
 

@@ -19,7 +19,7 @@ from pipeline.delta import log as delta_log
 from pipeline.delta import rewrite as delta_rewrite
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.rewrite import Overtaken, replace_files, table_files
+from pipeline.delta.rewrite import RewriteConflict, replace_files, table_files
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.maintenance import compact, rewrite
 from pipeline.maintenance.readers import Reader, passed_seq, readers
@@ -83,7 +83,7 @@ def test_a_merge_of_files_that_left_the_table_is_given_up(
             return publish(*given)
 
         monkeypatch.setattr(delta_rewrite, "publish_commit", slow)
-    with pytest.raises(Overtaken):
+    with pytest.raises(RewriteConflict):
         replace_files(path, old, new, "OPTIMIZE")
     assert [row["_seq"] for row in content(path)] == [1, 2]
 

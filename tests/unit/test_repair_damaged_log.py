@@ -16,13 +16,13 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations.executor import ControlContext as Control
 from pipeline.control.operations.executor import tick
 from pipeline.delta import generation
-from pipeline.delta.table import Conflict, CursorTable, write_file
+from pipeline.delta.table import CursorTable, TableConflict, write_file
 from pipeline.errors import Refused
 from pipeline.maintenance.removals import since_last_look
 from pipeline.names import repair_app_id, stream_app_id
 from pipeline.repair import damaged_log
 from pipeline.repair.quarantined import Selection
-from pipeline.repair.rebuild import Rebuilt, Replaced, rebuild
+from pipeline.repair.rebuild import GenerationConflict, Rebuilt, rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.store.games import generations, record_generation
 from pipeline.store.operations import list_operations
@@ -208,7 +208,7 @@ def test_one_that_is_killed_before_its_checkpoint_is_ended_by_the_next(
             run(world, 1)
     if mended:
         shutil.copytree(backup, folder(world) / "_delta_log", dirs_exist_ok=True)
-    with pytest.raises(Replaced):
+    with pytest.raises(GenerationConflict):
         run(world, 1)  # as the controller begins it again
     assert world.contents() == rows
     record_generation(world.engine, CHESS.key, 2)
@@ -231,10 +231,10 @@ def test_what_was_begun_on_the_table_of_before_adds_nothing(world: World, damage
     damage(folder(world))
     assert run(world).cursor == cursor
     assert owner.table is not None
-    with pytest.raises(Conflict):
+    with pytest.raises(TableConflict):
         owner.table.commit([late], cursor, cursor + 1)
     assert owner.table.cursor == generation.RETIRED
-    with pytest.raises((Conflict, DeltaError)):  # what it has in memory may be read from the log only now
+    with pytest.raises((TableConflict, DeltaError)):  # what it has in memory may be read from the log only now
         repairing.commit([late], seen, (seen or 0) + 1)
     assert world.verify().ok
 

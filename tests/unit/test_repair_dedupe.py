@@ -20,7 +20,7 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import dedupes, repairs
 from pipeline.control.operations.executor import ControlContext as Control
 from pipeline.control.operations.executor import tick
-from pipeline.delta.table import Conflict, CursorTable, DataFile
+from pipeline.delta.table import CursorTable, DataFile, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import Injected
 from pipeline.repair import dedupe as module
@@ -253,7 +253,7 @@ def test_a_compaction_beside_it_makes_it_begin_again(world: World, monkeypatch: 
 
 def test_a_compaction_that_is_later_is_given_up(world: World) -> None:
     """Files that the removal has replaced are not put back by a merge that began before."""
-    from pipeline.delta.rewrite import Overtaken, replace_files, table_files
+    from pipeline.delta.rewrite import RewriteConflict, replace_files, table_files
     from pipeline.maintenance.rewrite import columns_of, packed
 
     wanted, folder = doubled(world), world.paths.table(CHESS.key)
@@ -261,7 +261,7 @@ def test_a_compaction_that_is_later_is_given_up(world: World) -> None:
     old = table_files(table)
     new = packed(folder, columns_of(table), old, ["_seq", "_pos"], ["_seq"])
     run(world)
-    with pytest.raises(Overtaken):
+    with pytest.raises(RewriteConflict):
         replace_files(folder, old, new, "OPTIMIZE")
     assert world.contents() == wanted
 
@@ -295,7 +295,7 @@ def test_one_that_is_overtaken_again_and_again_gives_up(world: World, monkeypatc
 
 def _never(monkeypatch: pytest.MonkeyPatch) -> None:
     def overtaken(*_: Any) -> None:
-        raise Conflict("overtaken")
+        raise TableConflict("overtaken")
 
     monkeypatch.setattr(removal, "publish", overtaken)
 

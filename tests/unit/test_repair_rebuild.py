@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import generation
-from pipeline.delta.table import Conflict, CursorTable, write_file
+from pipeline.delta.table import CursorTable, TableConflict, write_file
 from pipeline.errors import Refused
 from pipeline.failpoints import ENVIRON, Injected
 from pipeline.names import GameKey, bronze_app_id, stream_app_id
@@ -121,7 +121,7 @@ def test_a_late_commit_of_the_old_owner_adds_nothing(world: World, protocol: str
     late = write_file(table(world).to_pyarrow_table().slice(0, 1), zombie.path, ["_seq"])
     for owner in (zombie.table, stale):
         assert owner is not None
-        with pytest.raises(Conflict):
+        with pytest.raises(TableConflict):
             owner.commit([late], 3, 4)
         assert owner.cursor == generation.RETIRED
     assert world.contents()[:-1] == rows
@@ -231,7 +231,7 @@ def test_rows_that_land_now_leave_quarantine_and_rows_that_are_refused_now_enter
     assert is_clean(world.verify(), landed=1, quarantined=2, stale_twins=0, quarantine_copies=0)
     late = world.streams[CHESS.key]
     world.ingest(Event(CHESS, 2, OTHER.payload(points="six")))
-    with pytest.raises(Conflict):
+    with pytest.raises(TableConflict):
         late.commit([], late.position, 2, pa.schema([]))
     world.split()
     assert is_clean(world.verify(), landed=2, quarantined=2, pending=0)

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.cli.main import cli
-from pipeline.delta.table import Conflict
+from pipeline.delta.table import TableConflict
 from pipeline.errors import Refused
 from pipeline.failpoints import ENVIRON, Injected
 from pipeline.repair import removal, stale_quarantine
@@ -283,7 +283,7 @@ def test_a_removal_that_others_overtake_again_and_again_gives_up(world: World, m
     world.register(message=SECOND)
 
     def never(*_: Any) -> None:
-        raise Conflict("overtaken")
+        raise TableConflict("overtaken")
 
     monkeypatch.setattr(stale_quarantine, "_delete", never)
     (done,) = replay_all(

@@ -13,7 +13,7 @@ from pipeline.store import audit
 from pipeline.store.operations import (
     Intent,
     Operation,
-    Stale,
+    OperationConflict,
     ask,
     begin_step,
     change,
@@ -98,12 +98,12 @@ def test_of_two_that_change_an_operation_the_second_finds_out(engine: Engine) ->
     running = change(engine, seen, "running")
     assert running.version == seen.version + 1
     for stale in (seen, replace(running, version=7)):
-        with pytest.raises(Stale):
+        with pytest.raises(OperationConflict):
             change(engine, stale, "failed", "late")
-        with pytest.raises(Stale):
+        with pytest.raises(OperationConflict):
             begin_step(engine, stale, "release")
     done = change(engine, running, "succeeded", "moved")
-    with pytest.raises(Stale):
+    with pytest.raises(OperationConflict):
         change(engine, done, "failed", "an ended operation stays as it ended")
     assert operation(engine, seen.operation_id).outcome == "moved"
     assert audit.verify(engine).unended == ()
@@ -144,7 +144,7 @@ def test_who_resumes_or_closes_stands_in_the_log_with_the_change_or_not_at_all(e
     """A person's resume or close is an act with actor and reason, begun and ended; one that came too late is none."""
     stuck = change(engine, change(engine, ask(engine, MOVE), "running"), "needs_human")
     again = change(engine, resume(engine, stuck, "bob", "b runs"), "needs_human")
-    with pytest.raises(Stale):
+    with pytest.raises(OperationConflict):
         resume(engine, stuck, "eve", "too late")
     closed = close(engine, again, "cid", "b is gone")
     assert (closed.state, closed.outcome) == ("failed", "Closed by cid: b is gone")

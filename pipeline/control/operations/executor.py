@@ -21,7 +21,7 @@ from pipeline.store.cancellation import end_early
 from pipeline.store.leases import store_time
 from pipeline.store.operations import (
     Operation,
-    Stale,
+    OperationConflict,
     Step,
     begin_step,
     change,
@@ -123,7 +123,7 @@ def advance(world: ControlContext, kind: OperationDefinition, operation: Operati
     """Bring an operation as far as it goes now.
 
     Raises:
-        Stale: another controller has changed it meanwhile.
+        OperationConflict: another controller has changed it meanwhile.
     """
     if operation.state == "planned":
         operation = _begin(world, kind, operation)
@@ -224,7 +224,7 @@ def _advance_one(world: ControlContext, kinds: Mapping[str, OperationDefinition]
             change(world.engine, operation, "failed", f"This version knows no operation {operation.kind!r}.")
             return False
         return advance(world, kind, operation).is_open
-    except Stale:
+    except OperationConflict:
         return True  # another controller has it
     except SQLAlchemyError as error:
         _log.warning("operation %s waits for the control store: %s", operation.operation_id[:8], error)
@@ -240,7 +240,7 @@ def resume(engine: Engine, operation: Operation, actor: str, reason: str = "") -
 
     Raises:
         Refused: it does not wait for a person.
-        Stale: somebody else has changed it since it was read.
+        OperationConflict: somebody else has changed it since it was read.
     """
     _require_waiting(operation)
     return change(engine, operation, "running", by=_act(operation, actor, "resume operation", reason))
@@ -251,7 +251,7 @@ def close(engine: Engine, operation: Operation, actor: str, reason: str) -> Oper
 
     Raises:
         Refused: it does not wait for a person.
-        Stale: somebody else has changed it since it was read.
+        OperationConflict: somebody else has changed it since it was read.
     """
     _require_waiting(operation)
     by = _act(operation, actor, "close", reason)
@@ -285,7 +285,7 @@ def cancel(
 
     try:
         return end_early(engine, operation, may_stop, outcome, _act(operation, actor, "cancel", reason))
-    except Stale:
+    except OperationConflict:
         raise Refused(f"Operation {name} was changed while you looked at it. Look again and retry.") from None
 
 
@@ -327,7 +327,7 @@ def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> Non
     said = f"It cannot go on: {type(error).__name__}: {error}"[:_SAID]
     try:
         change(engine, find(engine, operation.operation_id), "needs_human", said)
-    except (Stale, Refused, SQLAlchemyError):
+    except (OperationConflict, Refused, SQLAlchemyError):
         return  # the next tick finds it as it is, or gone
 
 

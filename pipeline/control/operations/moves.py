@@ -22,9 +22,9 @@ from pipeline.health.lag import seconds_left
 from pipeline.health.liveness import silence
 from pipeline.settings import Demux
 from pipeline.store.assignments import (
+    AssignmentConflict,
     GameAssignment,
     GroupDriver,
-    Moved,
     read_assignments,
     read_group_drivers,
     reassign,
@@ -191,7 +191,7 @@ def _assign(world: ControlContext, operation: Operation) -> StepResult:
         with world.engine.begin() as connection:
             lock_operation(connection, operation)
             reassign(connection, moves, desired)
-    except Moved as moved:
+    except AssignmentConflict as moved:
         return StepResult("failed", str(moved))
     marked = "".join(f"Group {name} is {then}. " for name, (_, then) in sorted(desired.items()))
     return StepResult("done", f"{marked}{len(moves)} assigned.")

@@ -34,7 +34,7 @@ from pipeline.names import GameKey, plain, stream_app_id
 from pipeline.repair import damaged_log, stale_quarantine
 from pipeline.repair.game import Game, known_names, unreadable
 from pipeline.repair.quarantined import Selection, opened
-from pipeline.repair.rebuild import Replaced, rebuild
+from pipeline.repair.rebuild import GenerationConflict, rebuild
 from pipeline.repair.replay import KILLS_WORKER, Replayed, replay_all
 from pipeline.repair.report import render_rebuilt
 from pipeline.settings import Paths
@@ -243,7 +243,7 @@ def _rebuild_all(world: ControlContext, operation: Operation) -> str:
 def _rebuild_one(world: ControlContext, schemas: SchemaSet, game: Game, replaces: int) -> str:
     try:
         done = rebuild(world.paths, world.settings.environment, world.engine, schemas, game, replaces)
-    except Replaced:  # by a controller that was killed right after the switch: what it did not come to is done here
+    except GenerationConflict:  # a controller was killed right after the switch: what it left undone is done here
         there = newest_generation(world.paths, world.settings.environment, game.key) or replaces
         record_generation(world.engine, game.key, there)
         stale_quarantine.remove(world.paths, world.settings.environment, game)

@@ -17,7 +17,7 @@ from pipeline.control.operations.executor import (
 from pipeline.control.operations.moves import release
 from pipeline.errors import Refused
 from pipeline.store import assignments as store
-from pipeline.store.assignments import GameAssignment, Moved, read_assignments
+from pipeline.store.assignments import AssignmentConflict, GameAssignment, read_assignments
 from pipeline.store.games import assign_waiting
 from pipeline.store.operations import Intent, Operation, lock_operation
 
@@ -81,7 +81,7 @@ def _change(world: ControlContext, operation: Operation, said: str) -> StepResul
         with world.engine.begin() as connection:
             lock_operation(connection, operation)
             change(connection, {key: epoch for key, (_, epoch) in operation.preview.items()})
-    except Moved as moved:
+    except AssignmentConflict as moved:
         return StepResult("failed", f"Nothing was {said}: {moved}.")
     return StepResult("done", f"{len(operation.preview)} {said}.")
 

@@ -1,0 +1,51 @@
+"""Guards the families of errors: every lost race is a `Conflict`, and each is caught by its own name."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from grants.applying.requests import RequestConflict
+from pipeline.delta.rewrite import RewriteConflict
+from pipeline.delta.table import TableConflict
+from pipeline.errors import Conflict, Refused
+from pipeline.repair.rebuild import GenerationConflict
+from pipeline.store.assignments import AssignmentConflict
+from pipeline.store.operations import OperationConflict
+
+ROOT = Path(__file__).parents[2]
+FAMILY = {
+    AssignmentConflict, GenerationConflict, OperationConflict, RequestConflict, RewriteConflict, TableConflict,
+}  # fmt: skip
+
+
+def trees() -> Iterator[tuple[Path, ast.AST]]:
+    """Yield the modules of the product."""
+    for package in ("app", "grants", "listeners", "pipeline"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            yield path, ast.parse(path.read_text("utf-8"))
+
+
+def test_every_conflict_is_of_the_family() -> None:
+    """Every class that is named a conflict derives from `pipeline.errors.Conflict`."""
+    nodes = (node for _, tree in trees() for node in ast.walk(tree))
+    named = {node.name for node in nodes if isinstance(node, ast.ClassDef) and node.name.endswith("Conflict")}
+    assert named == {"Conflict", *(each.__name__ for each in FAMILY)}
+    assert all(issubclass(each, Conflict) for each in FAMILY)
+
+
+def test_only_the_decided_request_is_shown_as_a_refusal() -> None:
+    """The others are handled by their callers: as a `Refused` they would be shown to a person, and not retried."""
+    assert {each for each in FAMILY if issubclass(each, Refused)} == {RequestConflict}
+
+
+def test_no_conflict_is_caught_for_another() -> None:
+    """A handler that names the base would take a conflict over one thing for one over another."""
+    wide = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ExceptHandler) and node.type is not None
+        for each in ast.walk(node.type)
+        if isinstance(each, ast.Name) and each.id == "Conflict"
+    ]
+    assert wide == []
