@@ -108,7 +108,7 @@ def target_text(target: str, names: Mapping[str, str]) -> str:
 
 
 def targets_text(targets: Sequence[str], names: Mapping[str, str], most: int = 3) -> str:
-    """Name the first few targets, and how many more there are; a dash where none is told."""
+    """Name the first few targets, and how many more there are; a dash where none is given."""
     if not targets:
         return UNKNOWN_VALUE
     named = ", ".join(target_text(target, names) for target in targets[:most])

@@ -155,7 +155,7 @@ def platform(environ: Mapping[str, str]) -> tuple[Platform, int]:
 
 
 def seal(headers: Sequence[tuple[bytes, bytes]], person: Person, own: str) -> list[tuple[bytes, bytes]]:
-    """Return a request's headers with the person in them, and without what a proxy or a client said of one.
+    """Return a request's headers with the person in them, and without what a proxy or a client claimed of one.
 
     The host is the one the browser asked, which Streamlit compares with the origin once more.
     """

@@ -26,7 +26,7 @@ class NotFound(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What came out of trying to read a table as somebody."""
+    """The result of an attempt to read a table as a principal."""
 
     reads: bool | None  # None: it could not be tried
     said: str  # one sentence
@@ -99,4 +99,4 @@ class Catalog(Protocol):
         """
 
     def probe(self, principal: str, table: GameTable) -> Probe:
-        """Try to read a table as somebody, without reading a row."""
+        """Try to read a table as a principal, without reading a row."""

@@ -92,7 +92,7 @@ def securable(path: tuple[str, ...]) -> Securable:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody or something that can be granted to; its name is what grants carry.
+    """A user, group or service principal that can be granted to; its name is what grants carry.
 
     That is the e-mail of a user, the display name of a group, the application id of a service principal.
     """

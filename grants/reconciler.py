@@ -1,7 +1,7 @@
-"""The controller's part of access: carries out operations, and round after round looks after the catalog.
+"""The controller's part of access: carries out operations, and reconciles the catalog round after round.
 
 A round registers the tables of new games, takes the picture that pages show, and asks for the end of what has run out.
-It is due time and again, and as soon as changes of an operation were seen in the catalog: pages shall show them. It
+It is due time and again, and as soon as changes of an operation were seen in the catalog: pages should show them. It
 runs in a thread of its own: a catalog that is slow or away holds up nobody.
 """
 
@@ -35,7 +35,7 @@ _log: Final = logging.getLogger("turnout")
 
 
 class AccessReconciler:
-    """Looks after access in the controller's process."""
+    """Reconciles access in the controller's process."""
 
     def __init__(self, world: ControlContext, environ: Mapping[str, str] = os.environ) -> None:
         """Begin with a round at the first tick; `environ` has addresses and tokens of catalogs that are not ours."""
@@ -54,7 +54,7 @@ class AccessReconciler:
     def tick(self) -> str | None:
         """Begin a round where one is due and none runs; return what broke in the newest one.
 
-        A catalog that is away is told with the picture, and is no alarm of the controller.
+        A catalog that is away is reported with the snapshot, and is no alarm of the controller.
         """
         if self._round is not None and self._round.done():
             error = self._round.exception()

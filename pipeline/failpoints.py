@@ -76,7 +76,7 @@ on_hit: Callable[[str], None] | None = None
 
 
 class Injected(Exception):
-    """The fault a test asked for."""
+    """The fault a test has set."""
 
 
 def hit(point: str) -> None:

@@ -1,6 +1,6 @@
 """The Java side of a machine: which jars belong to Spark and to the Kafka broker, and where Java is.
 
-Called by whoever starts a JVM. Looks at names only; `pipeline.setup.fetch` is what checks contents.
+Called wherever a JVM is started. Looks at names only; `pipeline.setup.fetch` is what checks contents.
 """
 
 import os

@@ -101,7 +101,7 @@ def _escaped(text: str) -> str:
 def _start_jvm(ours: Mapping[str, str], given: Mapping[str, str]) -> None:
     """Start this process's JVM if it has none.
 
-    What spark-submit must know before there is a session is said twice: ours on its command line, the setting
+    What spark-submit must know before there is a session is given twice: ours on its command line, the setting
     `spark.conf` in a file, as it may hold secrets and every user of the machine can read command lines.
     """
     shown = SparkConf(loadDefaults=False).setAll([(key, ours[key]) for key in ours.keys() - given.keys()])

@@ -105,7 +105,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """How health is told."""
+    """How health is exported."""
 
     bind: str = "127.0.0.1"  # address the /metrics servers listen on
     push_gateway: str = ""  # address of a Pushgateway to push to as well; empty means none
@@ -141,7 +141,7 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Who may steer; where both are empty, whoever reaches the environment."""
+    """Who may steer; where both are empty, all who reach the environment."""
 
     operators: tuple[str, ...] = ()  # may pause, resume, retry, replay, rebuild and restart
     movers: tuple[str, ...] = ()  # may do that, and change who carries what

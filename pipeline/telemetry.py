@@ -1,4 +1,4 @@
-"""How one driver tells of itself: one publishing path from events and results to Prometheus and the metrics tables.
+"""How one driver reports on itself: one publishing path from events and results to Prometheus and the metrics tables.
 
 Everything here happens beside the streams: losing all of it never touches one.
 """
@@ -29,7 +29,7 @@ class Telemetry:
     """The outbox of one driver and what drains into it."""
 
     def __init__(self, settings: Metrics, paths: Paths, kind: str, name: str) -> None:
-        """Start telling: serve /metrics on loopback by default, write metrics tables, push where asked.
+        """Start reporting: serve /metrics on loopback by default, write metrics tables, push where asked.
 
         Raises:
             Refused: the address for /metrics cannot be used.

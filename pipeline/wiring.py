@@ -44,7 +44,7 @@ _IDLE_TRIGGERS = 3  # triggers without a new bronze commit after which everythin
 
 @dataclass(frozen=True, slots=True)
 class _Duty:
-    """What a process drives, until it is told to stop or another one has taken over."""
+    """What a process drives, until a signal to stop or until another one has taken over."""
 
     kind: Kind
     name: str
@@ -63,7 +63,7 @@ class _Duty:
 
 
 def run_ingest(settings: Settings, paths: Paths, *, once: bool) -> int:
-    """Run the ingest driver until it is told to stop, or with `once` until the source is read; return the exit code.
+    """Run the ingest driver until a signal to stop, or with `once` until the source is read; return the exit code.
 
     Raises:
         Refused: the source, the store or a setting cannot be used, or another process is the ingest driver.

@@ -34,7 +34,7 @@ _DRAWN: Final = "access_drawn"  # the keys and names of the table as it was draw
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which part of the matrix somebody asks for; an empty text asks for all."""
+    """Which part of the matrix a person chose; an empty text is all."""
 
     game: str = ""
     who: str = ""
@@ -51,7 +51,7 @@ class Part:
 
 
 def part(known: ResolvedCatalog, names: Mapping[str, str], asked: Asked) -> Part:
-    """Return the games and principals that are asked for; what is not known stays where readers are asked for."""
+    """Return the chosen games and principals; what is not known stays where readers are the choice."""
     game, who = asked.game.strip().casefold(), asked.who.strip().casefold()
     keys = [key for key in known.matrix.keys if game in names.get(key, "").casefold() or game in key]
     there = [

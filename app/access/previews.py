@@ -1,7 +1,7 @@
 """What the Access page asks for: previews by the planner of `turnout grants`, and the asking itself.
 
-Nothing here draws. Each preview reads the catalog anew; what is asked for goes by the same rules as from the command
-line, looked at when it is previewed, when it is asked for, and by the controller when it begins.
+Nothing here draws. Each preview reads the catalog again; a request follows the same rules as one from the command
+line, checked when it is previewed, when it is submitted, and by the controller when it begins.
 """
 
 import time
@@ -75,7 +75,7 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
 
 
 def preview_approval(environment: Environment, request_id: str) -> Preview:
-    """Plan what a request comes to from how things are now.
+    """Plan what a request changes from how things are now.
 
     Raises:
         Refused: as `preview_change`; or it was decided already, or who acts may not decide about it.
@@ -110,10 +110,10 @@ def preview_findings(
 
 
 def decide(environment: Environment, wanted: Request, state: Literal["rejected", "withdrawn"], said: str) -> Request:
-    """Reject somebody else's request, or withdraw one's own.
+    """Reject another person's request, or withdraw one's own.
 
     Raises:
-        Refused: who acts may not, no reason is given for a rejection, or somebody else was faster.
+        Refused: who acts may not, no reason is given for a rejection, or another person was faster.
     """
     actor = services.permitted(environment, _DECIDE if state == "rejected" else None)
     with writing():
@@ -145,7 +145,7 @@ def _request(environment: Environment, prepared: AccessProposal, reason: str, _:
 
 
 def _approve(environment: Environment, wanted: Request, intent: operations.Intent) -> Operation:
-    """Ask for what a request comes to as it was shown, and write that it was approved."""
+    """Submit what a request changes as it was shown, and record that it was approved."""
     mine = replace(intent, actor=services.permitted(environment, _DECIDE))
     with writing():
         made = approvals.approved(services.engine(environment), wanted, mine)

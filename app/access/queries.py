@@ -39,7 +39,7 @@ _MOST_OPEN: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PrincipalChoice:
-    """Somebody who can be granted to, or once was."""
+    """A principal that can be granted to, or once could."""
 
     name: str  # raw, as the catalog spells it
     kind: PrincipalKind | None  # None: the directory does not know them (any more)
@@ -160,7 +160,7 @@ def items(environment: Environment, operation_id: str) -> tuple[Item, ...]:
 
 
 def forget() -> None:
-    """Read again at the next look: something was asked for."""
+    """Read again the next time: an operation was submitted."""
     for cached in (_read_access, _drift, _items):
         cached.clear()
 

@@ -37,7 +37,7 @@ class Card:
 
     @property
     def possible(self) -> bool:
-        """Whether it can be asked for now, by somebody who may."""
+        """Whether it can be submitted now, by a person who may."""
         return self.why_not is None
 
 

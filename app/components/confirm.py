@@ -57,7 +57,7 @@ def confirmation_phrase(intent: Intent, games: int) -> str | None:
 
 
 def validation_error(intent: Intent, games: int, reason: str, typed: str) -> str | None:
-    """Say what is missing for an intent to be asked for; None when nothing is."""
+    """Say what an intent lacks to be submitted; None when nothing."""
     if level(intent) > 1 and not reason.strip():
         return "Enter a reason. It is kept in the audit log."
     wanted = confirmation_phrase(intent, games)
@@ -78,7 +78,7 @@ class _Offer:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was asked for."""
+        """Whether it was submitted."""
         return self.asked is not None or self.done is not None
 
 
@@ -112,7 +112,7 @@ def draw_confirmation(environment: Environment, place: str, items: Items | None 
 
 
 def draw_refused(refused: str) -> None:
-    """Draw why not: its first line, and below it what is told of single games."""
+    """Draw why not: its first line, and below it what concerns single games."""
     first, *more = refused.splitlines() or [""]
     st.warning(formatting.escaped(first), icon=":material/block:")
     draw_lines(more)
@@ -172,7 +172,7 @@ def _draw_section(title: str, lines: Sequence[str]) -> None:
 
 
 def _confirm(environment: Environment, place: str, preview: Preview) -> None:
-    """Ask for what was shown; a second click finds it asked for, or the same key and so the same operation."""
+    """Submit what was shown; a second click finds it submitted, or the same key and so the same operation."""
     kept: _Offer | None = st.session_state.get(_slot(place))
     if kept is not None and kept.preview is preview and kept.is_over:
         return
@@ -198,7 +198,7 @@ def _drop(place: str) -> None:
 
 
 def _draw_asked(environment: Environment, operation_id: str, items: Items | None) -> None:
-    """Say that it was asked for, which is not that it was done, and how it stands now."""
+    """Say that it was submitted, which is not that it was done, and how it stands now."""
     operation_link(operation_id, f"Submitted: operation {operation_id[:8]}")
     try:
         seen = control_queries.one_operation(environment, operation_id)
@@ -218,7 +218,7 @@ def _said(seen: control_queries.OneOperation) -> str:
 
 
 def draw_controller(operation: Operation, runs: bool | None) -> None:
-    """Say that nobody brings an open operation on, where that is so."""
+    """Say that no controller continues an open operation, where none does."""
     if operation.is_open and operation.state != "needs_human" and runs is False:
         st.warning(
             "No controller runs: start `turnout controller run`. The operation waits for it.",

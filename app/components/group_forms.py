@@ -1,6 +1,7 @@
 """The forms in which a cluster group is made or changed: what is wanted, what that changes, then the write.
 
-A form keeps which version of the group it was opened at; who was overtaken meanwhile is told, and writes nothing.
+A form keeps the version of the group it was opened at; where another was written meanwhile, it reports that and writes
+nothing.
 """
 
 from collections.abc import Callable

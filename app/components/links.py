@@ -1,7 +1,7 @@
 """Keeps what is chosen on a page in its URL, so that a link can be shared and a reload loses nothing.
 
 Streamlit's own `bind="query-params"` writes what people read, a foreign name, and drops what it does not know without
-a word; here the URL has keys, and what is not known is told of and stays in it until somebody takes it out.
+a word; here the URL has keys, and what is not known is reported and stays in it until a person takes it out.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,7 +29,7 @@ class _Slot:
 def take(
     param: str, widget: str, known: Collection[str] | None = None, *, many: bool = False, default: str | None = None
 ) -> tuple[str, ...]:
-    """Lay what a link says into a widget that is not drawn yet; return what of it is not known, to be told of.
+    """Lay what a link says into a widget that is not drawn yet; return what of it is not known, to be reported.
 
     Args:
         param: the parameter of the URL; one that another page binds is lost when one comes from there.

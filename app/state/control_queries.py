@@ -91,7 +91,7 @@ class OpenCounts:
 
 @dataclass(frozen=True)
 class AuditFilter:
-    """Which entries of the audit log somebody asks for; an empty text asks for all."""
+    """Which entries of the audit log a person chose; an empty text is all."""
 
     since: str  # YYYY-MM-DD, UTC, included like `until`
     until: str
@@ -100,7 +100,7 @@ class AuditFilter:
     target: str = ""
 
     def matches(self, entry: audit.Entry, names: Mapping[str, str]) -> bool:
-        """Tell whether an entry of these days is asked for; `names` are the games' by their keys."""
+        """Return whether an entry of these days is chosen; `names` are the games' by their keys."""
         about = [*entry.targets, *(names.get(target.partition(":")[2], "") for target in entry.targets)]
         return (
             self.actor.casefold() in entry.actor.casefold()
@@ -111,7 +111,7 @@ class AuditFilter:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The entries of the audit log that were asked for, newest first, read at one moment (Unix seconds)."""
+    """The chosen entries of the audit log, newest first, read at one moment (Unix seconds)."""
 
     names: Mapping[str, str]  # by game key
     entries: tuple[audit.Entry, ...]  # the newest of them
@@ -165,7 +165,7 @@ def waiting(environment: Environment) -> OpenCounts:
 
 
 def audit_log(environment: Environment, asked: AuditFilter) -> Log:
-    """Read the entries somebody asks for, at most 5 s old.
+    """Read the chosen entries, at most 5 s old.
 
     Raises:
         Refused: the control store cannot be read, or an entry of its log.
@@ -190,7 +190,7 @@ def forget_verdict() -> None:
 
 
 def forget() -> None:
-    """Read again at the next look: something was asked for."""
+    """Read again the next time: an operation was submitted."""
     for cached in (_steering, _facts, _journal, _one_operation, _waiting):
         cached.clear()
 

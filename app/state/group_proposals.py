@@ -1,6 +1,6 @@
 """What the pages want of a cluster group: first what it would change, then the write, if nobody was faster.
 
-Nothing here draws. No operation is asked for: it is written at once, as `turnout groups create | set` do.
+Nothing here draws. No operation is submitted: it is written at once, as `turnout groups create | set` do.
 """
 
 import time
@@ -24,7 +24,7 @@ CHANGE: Final = "change a group"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposal:
-    """A group as it would be, beside what somebody saw of it."""
+    """A group as it would be, beside what a person saw of it."""
 
     seen: Group | None  # None: it is made
     then: Group
@@ -73,7 +73,7 @@ def preview_change(environment: Environment, seen: Group, then: Group) -> Propos
     """Plan to change what is wanted of a group from what was seen.
 
     Raises:
-        Refused: it makes no sense or is as it was, somebody else has changed the group since it was seen, or the
+        Refused: it makes no sense or is as it was, another person has changed the group since it was seen, or the
             control store cannot be read.
     """
     require_sense(then)
@@ -92,7 +92,7 @@ def preview_change(environment: Environment, seen: Group, then: Group) -> Propos
 
 
 def what_changed(seen: Group, now: Group, own_master: str) -> list[str]:
-    """Return what somebody else has changed of a group since it was seen, "was → is" in a line each."""
+    """Return what another person has changed of a group since it was seen, "was → is" in a line each."""
     state = [f"state: {seen.desired} → {now.desired}"] if seen.desired != now.desired else []
     return [*state, *group_changes.rendered(seen, now, own_master)]
 
@@ -101,7 +101,7 @@ def write(environment: Environment, proposal: Proposal, reason: str) -> str:
     """Make the group or change it, as who acts here, and return what was done.
 
     Raises:
-        Refused: who acts has not the role for it, there is one of this name, somebody else has changed the group since
+        Refused: who acts has not the role for it, there is one of this name, another person has changed the group since
             it was seen, or the control store does not answer. Then nothing is written.
     """
     actor = services.permitted(environment, proposal.kind)

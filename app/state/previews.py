@@ -1,6 +1,6 @@
 """What the pages ask for: first a preview of it, then one operation in the control store; the controller does the rest.
 
-Nothing here draws. A preview carries its own key, so however often it is confirmed, it is asked for once. Each is
+Nothing here draws. A preview carries its own key, so however often it is confirmed, it is submitted once. Each is
 planned as the command line plans it, by the same planners.
 """
 
@@ -37,7 +37,7 @@ _MOST_SAID = 12  # of games that are left out
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would be asked for, and what a person is shown of it."""
+    """What would be submitted, and what a person is shown of it."""
 
     intent: Intent
     lines: tuple[str, ...]  # raw names are in them: draw them as text
@@ -131,7 +131,7 @@ def preview_groups(environment: Environment, kind: str, names: Sequence[str]) ->
     """Plan a start, a stop or a restart (`kind`) of groups.
 
     Raises:
-        Refused: somebody else starts one of them, nothing would change, or the control store cannot be read.
+        Refused: another tool starts one of them, nothing would change, or the control store cannot be read.
     """
     with services.reading():
         store = services.engine(environment)

@@ -227,7 +227,7 @@ def catalog_answers(environment: Environment) -> Iterator[None]:
 
 
 def warm_up() -> None:
-    """Load what speaks with a catalog, which takes seconds, before somebody waits for it; once per process."""
+    """Load what speaks with a catalog, which takes seconds, before anyone waits for it; once per process."""
     _warm_up()
 
 
@@ -248,7 +248,7 @@ def reading() -> Iterator[None]:
 
 
 def impatient(store: Engine) -> None:
-    """Let every new connection wait at most 3 s for a lock that somebody else holds."""
+    """Let every new connection wait at most 3 s for a lock that another one holds."""
 
     @event.listens_for(store, "connect")
     def hurry(connection: Any, _record: Any) -> None:

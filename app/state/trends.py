@@ -47,7 +47,7 @@ class Trend:
 
 
 def trend(passes: pa.Table, since: float, until: float) -> Trend:
-    """Fold what `history.passes` told of one game between the two moments; rows of a failed pass come again later."""
+    """Fold the `history.passes` of one game between the two moments; rows of a failed pass come again later."""
     rows = passes.select(_COLUMNS).to_pylist()
     width = (until - since) / BINS
     slices: dict[int, list[dict[str, Any]]] = {}

@@ -55,7 +55,7 @@ def _live(environment: Environment) -> None:
 
 
 def _draw_actions(environment: Environment, steering: ControlState, row: GameRow) -> None:
-    """Draw what can be done with the game, and below it the preview that was asked for."""
+    """Draw what can be done with the game, and below it the preview that was opened."""
     key = row.game_key
     try:
         facts = control_queries.facts(environment, [key]).get(key)

@@ -64,7 +64,7 @@ def _live(environment: Environment) -> None:
 
 
 def _take_link(steering: ControlState) -> None:
-    """Choose what the link names, and tell of what is not here."""
+    """Choose what the link names, and report what is not here."""
     unknown = {
         "steer": links.take("steer", _GROUP, steering.fleet.groups),
         "games": links.take("games", _GAMES, steering.assignments, many=True),
@@ -74,7 +74,7 @@ def _take_link(steering: ControlState) -> None:
 
 
 def _draw_controller(steering: ControlState) -> None:
-    """Draw what alarms the controller, or that none runs: then nothing that is asked for is done."""
+    """Draw what alarms the controller, or that none runs: then no operation is carried out."""
     for alarm in steering.alarms:
         st.warning(formatting.escaped(alarm), icon=":material/crisis_alert:")
     if steering.controller_runs is False:
@@ -170,7 +170,7 @@ def _load(loads: Loads, name: str) -> dict[str, str]:
 
 
 def _deaths(steering: ControlState, name: str) -> str:
-    """Count how often a group's driver died; nobody counts those of a group that somebody else starts."""
+    """Count how often a group's driver died; those of a group that another tool starts are not counted."""
     died, group = steering.deaths.get(name, ()), steering.groups.get(name)
     if not died:
         return formatting.UNKNOWN_VALUE if group is None or group.backend == "none" else "0"

@@ -1,4 +1,4 @@
-"""What was asked for and how far it has come: those that need a person first; one of them by `?operation=ID`."""
+"""Operations and how far each is: those that need a person first; one of them by `?operation=ID`."""
 
 from collections.abc import Callable
 from functools import partial
@@ -146,7 +146,7 @@ def _draw_one(environment: Environment, operation_id: str) -> None:
 
 
 def _waits(seen: OneOperation) -> str:
-    """Return what it has come to, or what it waits for."""
+    """Return its outcome, or what it waits for."""
     if seen.operation.outcome:
         return seen.operation.outcome
     if seen.steps and seen.operation.is_open:

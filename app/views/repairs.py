@@ -178,7 +178,7 @@ def _draw_repair(environment: Environment, steering: ControlState) -> None:
 
 
 def _take_link(names: Mapping[str, str]) -> None:
-    """Choose what the link names, and tell of what is not here; what a replay takes is of no other repair."""
+    """Choose what the link names, and report what is not here; what a replay takes is of no other repair."""
     unknown = {
         "repair": links.take("repair", _KIND, _REPAIRS, default="retry"),
         "games": links.take("games", _GAMES, names, many=True),

@@ -23,7 +23,7 @@ class Undecided(Transient):
 def approval(
     engine: Engine, catalog: Catalog, settings: Settings, wanted: Request, actor: str, reason: str
 ) -> tuple[proposals.AccessProposal, operations.Intent]:
-    """Plan what a request comes to from how things are now, and return it with the operation to ask for.
+    """Plan what a request changes from how things are now, and return it with the operation to submit.
 
     Raises:
         Refused: it was decided already, or the rules speak against it or against who approves.
@@ -44,7 +44,7 @@ def approved(engine: Engine, wanted: Request, intent: operations.Intent) -> oper
     """Ask for the operation of an approved request, then write the decision; of two who decide the first one counts.
 
     Raises:
-        Refused: who asked decides, somebody else has decided meanwhile, or an access change of the same is open.
+        Refused: who asked decides, another person has decided meanwhile, or an access change of the same is open.
     """
     if intent.actor == wanted.requester:
         raise Refused("Nobody decides about a request of their own: another access admin must.")

@@ -1,4 +1,4 @@
-"""Drift as it is in this environment: read, found, recognised again, and left alone where somebody decided so."""
+"""Drift as it is in this environment: read, found, recognised again, and left alone where a person decided to."""
 
 import hashlib
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def in_picture(engine: Engine, observed: Observed) -> Drift:
 
 
 def ignored(engine: Engine) -> dict[str, str]:
-    """Return the findings that somebody decided to leave, mark → reason."""
+    """Return the findings that a person decided to leave, mark → reason."""
     with engine.connect() as connection:
         rows = connection.execute(select(ignored_drift.c.mark, ignored_drift.c.reason, ignored_drift.c.actor)).all()
     return {row.mark: f"{row.reason} ({row.actor})" for row in rows}

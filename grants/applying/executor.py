@@ -70,7 +70,7 @@ class Executor:
         return StepResult("waiting", "The catalog is being asked.") if said is None else StepResult("done", said)
 
     def _check(self, world: ControlContext, operation: Operation) -> str:
-        """Plan it anew, and go on only if that comes to what was shown, and may be.
+        """Plan it again, and go on only if the plan is the one that was shown, and is allowed.
 
         Raises:
             Refused: it does not, or may not.
@@ -128,7 +128,7 @@ class Executor:
             pause = min(pause * 2, 5.0)
 
     def _probe(self, world: ControlContext, operation: Operation) -> str:
-        """Try to read as those who gain and those who lose; what comes out is told, and judged at the end."""
+        """Try to read as those who gain and those who lose; the results are reported, and judged at the end."""
         catalog = self._open()
         failed = {
             folded(each.change.principal)
@@ -192,7 +192,7 @@ def _told_of(tried: list[tuple[str, str, bool, Probe]], *, parts_failed: bool) -
     operation fails by these parts, whose sentences say more.
 
     Raises:
-        Refused: somebody who should read does not, or the other way round, and no part has failed.
+        Refused: a principal who should read does not, or the other way round, and no part has failed.
     """
     if not tried:
         return "Nobody gains or loses reading, so nothing was tried."

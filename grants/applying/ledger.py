@@ -44,7 +44,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """That somebody was given a game's table to read, with all that is known of it."""
+    """That a principal was granted a game's table to read, with all that is known of it."""
 
     entitlement_id: int
     principal: str  # as the catalog spells it
@@ -71,7 +71,7 @@ def write(engine: Engine, operation: Operation, change_set: ChangeSet) -> None:
     """Write what an operation is going to do, unless that is written.
 
     Raises:
-        OperationConflict: somebody else has changed the operation since it was read.
+        OperationConflict: another writer has changed the operation since it was read.
     """
     with engine.begin() as connection:
         lock_operation(connection, operation)
@@ -135,7 +135,7 @@ def mark(engine: Engine, operation: Operation, number: int, state: State, messag
     """Write how an item stands.
 
     Raises:
-        OperationConflict: somebody else has changed the operation since it was read.
+        OperationConflict: another writer has changed the operation since it was read.
     """
     with engine.begin() as connection:
         lock_operation(connection, operation)
@@ -151,7 +151,7 @@ def keep(engine: Engine, operation: Operation, done: ChangeSet, intents: Iterabl
     Reasons and tickets are those of the intents; an entitlement that comes back has the operation's.
 
     Raises:
-        OperationConflict: somebody else has changed the operation since it was read.
+        OperationConflict: another writer has changed the operation since it was read.
     """
     terms = {(each.cell, each.until): (each.reason, each.ticket) for each in intents}
     with engine.begin() as connection:

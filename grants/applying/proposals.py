@@ -1,4 +1,4 @@
-"""From intents to one operation: what is read for it, what is planned, what people are shown, and what is asked for.
+"""From intents to one operation: what is read for it, what is planned, what people are shown, and what is submitted.
 
 The command line, the dashboard and the controller's expiry ask here, so all three show and refuse the same.
 """
@@ -83,7 +83,7 @@ def prepare(engine: Engine, catalog: Catalog, access: Access, intents: Sequence[
     """Read what intents are about, and plan them.
 
     Raises:
-        Refused: see `plan`; or access is asked for longer than the setting access.max_grant_days allows.
+        Refused: see `plan`; or access is requested for longer than the setting access.max_grant_days allows.
         CatalogUnavailable: the catalog cannot be read.
     """
     now = store_time(engine)
@@ -119,9 +119,9 @@ def prepare_undo(engine: Engine, catalog: Catalog, access: Access, done: operati
 def _observe_games(
     engine: Engine, catalog: Catalog, access: Access, now: float, keys: Sequence[str] | None
 ) -> Observed:
-    """Read the tables of these games anew, with None of all; the others are in it as they were read a short while ago.
+    """Read the tables of these games again, with None of all; the others are in it as they were read a short while ago.
 
-    Who comes to read what by USE_*, and whether somebody still needs it, follows from all tables; a catalog of hundreds
+    Who gains what by USE_*, and whether anyone still needs it, follows from all tables; a catalog of hundreds
     of tables is not read whole for every change.
     """
     schema = schema_of(access)
@@ -132,7 +132,7 @@ def _observe_games(
 
 
 def replan(engine: Engine, catalog: Catalog, access: Access, operation: operations.Operation) -> AccessProposal:
-    """Plan an operation anew from how things are now, for who is about to begin it.
+    """Plan an operation again from how things are now, just before it begins.
 
     Raises:
         Refused: it cannot be done any more.
@@ -151,7 +151,7 @@ def require_allowed(
     prepared: AccessProposal,
     by: operations.Operation | operations.Intent,
 ) -> None:
-    """Go on only where the rules allow a plan: who asked for it, who approved, who gets what.
+    """Go on only where the rules allow a plan: who requested it, who approved, who gets what.
 
     Raises:
         Refused: with a sentence for each thing that speaks against it.

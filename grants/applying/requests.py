@@ -1,4 +1,4 @@
-"""Requests: what somebody asks an access admin for, and what was decided; nothing happens before one has decided."""
+"""Requests: what a person asks of an access admin, and what was decided; nothing happens before one has decided."""
 
 import json
 import uuid
@@ -22,7 +22,7 @@ _HOW: Final = ("adopt", "revert")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody asks for."""
+    """What a person requests."""
 
     request_id: str
     requester: str
@@ -90,7 +90,7 @@ def decide(
 
     Raises:
         Refused: who decides is who asked (that one may only withdraw), or no reason is given for a rejection.
-        RequestConflict: somebody else has decided meanwhile.
+        RequestConflict: another person has decided meanwhile.
     """
     if (actor == request.requester) != (state == "withdrawn"):
         raise Refused(
@@ -147,7 +147,7 @@ def list_requests(engine: Engine, limit: int = 100) -> list[Request]:
 
 
 def _cells(intents: Sequence[Mapping[str, Any]]) -> frozenset[tuple[Any, ...]]:
-    """Return what makes two requests the same: who shall read what, until when; not why."""
+    """Return what makes two requests the same: who is to read what, until when; not why."""
     return frozenset(
         (
             folded(each["principal"]),

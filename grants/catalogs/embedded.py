@@ -47,7 +47,7 @@ class Embedded(Databricks):
         return text_of(self.rest.as_caller(token).write("POST", CREDENTIALS_PATH, asked), "url")
 
     def probe(self, principal: str, table: GameTable) -> Probe:
-        """Try to read a table as somebody, with a token made for that."""
+        """Try to read a table as a principal, with a token made for that."""
         try:
             token = self.token_of(principal)
         except NotFound:

@@ -11,7 +11,7 @@ from pipeline.errors import Refused
 
 
 class Members:
-    """A YAML file `groups: {GROUP: [MEMBER, …]}`, read anew each time; None, or no file, is no groups."""
+    """A YAML file `groups: {GROUP: [MEMBER, …]}`, read again each time; None, or no file, is no groups."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -45,7 +45,7 @@ class Members:
         return {member: frozenset(groups) for member, groups in found.items()}
 
     def all_groups_of(self, name: str) -> list[str]:
-        """Return the groups somebody is in, also through groups, the nearest first."""
+        """Return the groups a principal is in, also through groups, the nearest first."""
         groups_of, found, left = self.groups_of(), dict.fromkeys([folded(name)]), [folded(name)]
         while left:
             for group in sorted(groups_of.get(left.pop(0), ())):

@@ -1,4 +1,4 @@
-"""databricks-sdk as `rest` uses it: a client that waits no longer than told, and what its errors mean to us.
+"""databricks-sdk as `rest` uses it: a client with a time limit, and what its errors mean to us.
 
 Only `rest` imports this, when it first sends something: the SDK takes seconds to import.
 """

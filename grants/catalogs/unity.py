@@ -1,6 +1,6 @@
 """The client of an open-source Unity Catalog server (0.6): its spelling, its users, and groups it does not have.
 
-A group is a user of the server that is named like it; who is in it stands in a file beside. Somebody reads what is
+A group is a user of the server that is named like it; who is in it stands in a file beside. A principal reads what is
 granted to them or to one of their groups. That is an emulation, and is labelled so.
 """
 
@@ -26,7 +26,7 @@ _CREDENTIALS_PATH: Final = f"{unity_rest.PREFIX}/temporary-table-credentials"
 class Unity:
     """An open-source server's catalog, by the rights of the token that `rest` has: its admin's, who alone sees users.
 
-    Without a `key` to make users' tokens with, nothing can be read as somebody to see whether it works.
+    Without a `key` to make users' tokens with, nothing can be read as another principal to see whether it works.
     """
 
     def __init__(self, rest: Rest, members: Members, key: UnityKey | None = None) -> None:

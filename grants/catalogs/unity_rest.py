@@ -22,7 +22,7 @@ def tables(rest: Rest, schema: Securable) -> Mapping[str, GameTable]:
 
 
 def owner(rest: Rest, securable: Securable) -> str | None:
-    """Return who owns a securable; None where that is not told."""
+    """Return who owns a securable; None where that is not known."""
     found = rest.read(path_of(f"{PREFIX}/{securable.type}s", securable.full_name)).get("owner")
     return found if isinstance(found, str) and found else None
 

@@ -1,4 +1,4 @@
-"""SQL on a Databricks warehouse: grants as a user's own statements, and tries to read as somebody."""
+"""SQL on a Databricks warehouse: grants as a user's own statements, and attempts to read as a principal."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Reads a game's table as somebody, only by what the catalog hands out to them: the way any reader goes."""
+"""Reads a game's table as a principal, only by what the catalog hands out to it: the way any reader goes."""
 
 from urllib.parse import unquote, urlsplit
 

@@ -1,4 +1,4 @@
-"""All that is wrong with a text, collected with line numbers and said in one refusal."""
+"""All that is wrong with a text, collected with line numbers and reported in one refusal."""
 
 from bisect import bisect_left
 from typing import Final

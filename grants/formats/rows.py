@@ -64,7 +64,7 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
     """Return rows sorted, each once.
 
     Raises:
-        Refused: two rows of one principal and game differ, or a principal is spelled or said to be two things.
+        Refused: two rows of one principal and game differ, or a principal is spelled in two ways or has two kinds.
     """
     found: dict[tuple[str, str], Row] = {}
     who: dict[str, Row] = {}

@@ -1,4 +1,4 @@
-"""YAML as nodes that know their lines: what they hold is checked by whoever reads them, and nothing is ever made of it.
+"""YAML as nodes that know their lines: what they hold is checked by their readers, and nothing is ever made of it.
 
 Anchors, aliases, tags and deep nesting are refused before anything is composed, so a small text stays small.
 """

@@ -1,11 +1,11 @@
 """Who reads which game, and why: the one place where it is worked out what grants mean.
 
 Reading takes SELECT, USE_SCHEMA and USE_CATALOG. Each counts where it is granted on its own level or above, also as a
-part of ALL_PRIVILEGES, to somebody or to a group they are in, directly or not; the owner of a table, schema or catalog
-has the one of that level. What was not read leaves an answer unknown, unless something that was read decides it.
+part of ALL_PRIVILEGES, to a principal or to a group they are in, directly or not; the owner of a table, schema or
+catalog has the one of that level. What was not read leaves an answer unknown, unless what was read decides it.
 
-Where groups are emulated the catalog does not put together what somebody and their groups have: one of them alone must
-have all three.
+Where groups are emulated the catalog does not put together what a principal and their groups have: one of them alone
+must have all three.
 """
 
 from collections import defaultdict
@@ -92,7 +92,7 @@ class Resolver:
                 self._managing[holder].add(key)
 
     def standing(self, principal: str) -> Standing:
-        """Return whether somebody is there and may do anything at all."""
+        """Return whether a principal exists and may do anything at all."""
         known = self.observed.directory.principals.get(folded(principal))
         if known is None:
             return "active" if folded(principal) == _EVERYONE else "gone"
@@ -105,15 +105,15 @@ class Resolver:
 
     @property
     def apart(self) -> bool:
-        """Whether what somebody and their groups have is not put together by the catalog: its groups are emulated."""
+        """Whether the catalog does not put together what a principal and their groups have: its groups are emulated."""
         return self.observed.directory.emulated_groups
 
     def together(self, principal: str) -> Chains:
-        """Return all whose grants count for somebody together with their own."""
+        """Return all whose grants count for a principal together with their own."""
         return {folded(principal): ()} if self.apart else self.closure(principal)
 
     def closure(self, principal: str) -> Chains:
-        """Return all whose grants count for somebody, be it only by themselves."""
+        """Return all whose grants count for a principal, be it only by themselves."""
         start = folded(principal)
         if start not in self._closures:
             groups_of = self.observed.directory.groups_of
@@ -174,7 +174,7 @@ class Resolver:
         return self.observed.tables[key]
 
     def reading(self, principal: str) -> Reading:
-        """Return what somebody reads of all games, without the why."""
+        """Return what a principal reads of all games, without the why."""
         who = folded(principal)
         if who not in self._readings:
             found, could = Reading(), _NO_KEYS
@@ -185,7 +185,7 @@ class Resolver:
         return self._readings[who]
 
     def reach(self, principal: str, without: AbstractSet[Holding] = _NOBODY) -> Reading:
-        """Return what somebody would read if they are there and active, and if some USE_* were not there."""
+        """Return what a principal would read if they exist and are active, and if some USE_* were not there."""
         parts = [self._reach(chains, without) for chains in self._parts(principal)]
         reads = _NO_KEYS.union(*(each.reads for each in parts))
         return Reading(reads, _NO_KEYS.union(*(each.unknown for each in parts)) - reads)
@@ -202,7 +202,7 @@ class Resolver:
         return Reading(selects, untold) if use else Reading(unknown=selects | untold)
 
     def has(self, principal: str, need: str, where: Securable, without: AbstractSet[Holding] = _NOBODY) -> bool | None:
-        """Return whether somebody has one of the three needs on a securable or above it; None: not known."""
+        """Return whether a principal has one of the three needs on a securable or above it; None: not known."""
         return self._has(self.together(principal), need, where, without)
 
     def _has(self, holders: Chains, need: str, where: Securable, without: AbstractSet[Holding]) -> bool | None:
@@ -215,7 +215,7 @@ class Resolver:
         return every(self._has(holders, need, self.observed.schema, without) for need in (USE_SCHEMA, USE_CATALOG))
 
     def directly(self, principal: str, where: Securable) -> frozenset[str] | None:
-        """Return what was granted to somebody on a securable itself, not to a group; None: it was not read."""
+        """Return what was granted to a principal on a securable itself, not to a group; None: it was not read."""
         granted = self._granted.get(where)
         return None if granted is None else granted.get(folded(principal), frozenset())
 
@@ -228,7 +228,7 @@ class Resolver:
         return privilege in self._granted.get(where, {}).get(principal, _NO_KEYS)
 
     def selected_by_itself(self, principal: str) -> AbstractSet[str]:
-        """Return the games that somebody has SELECT on by no group: itself, on any level, or as the owner."""
+        """Return the games that a principal has SELECT on by no group: itself, on any level, or as the owner."""
         who = folded(principal)
         above = (self._granted.get(where, {}).get(who, _NO_KEYS) for where in self._above)
         if any(not held.isdisjoint(_SELECTS) for held in above):
@@ -236,7 +236,7 @@ class Resolver:
         return self._selecting.get(who, _NO_KEYS)
 
     def owner(self, where: Securable) -> str | None:
-        """Return the folded name of a securable's owner; None: not told."""
+        """Return the folded name of a securable's owner; None: not known."""
         return self._owner.get(where)
 
     def _held(
@@ -276,7 +276,7 @@ class Resolver:
         return Way(where, by, tuple(self.name(group) for group in chain))
 
     def _granting(self, table: Securable, needs: Iterable[Need], chains: Chains) -> Iterator[Way]:
-        """Yield by what somebody could grant themselves reading: what lies above is theirs, or they manage it."""
+        """Yield by what a principal could grant themselves reading: what lies above is theirs, or they manage it."""
         for where in self._above:
             if self._owner.get(where) in chains:
                 yield self._way(where, OWNERSHIP, chains[self._owner[where]])
@@ -318,7 +318,7 @@ class Resolver:
 
 
 def _by_folded(direct: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-    """Fold principals, and join what two spellings of one have. The name of somebody deleted is empty: nobody's."""
+    """Fold principals, and join what two spellings of one have. The name of a deleted principal is empty: nobody's."""
     found: dict[str, frozenset[str]] = {}
     for principal, privileges in direct.items():
         if principal:

@@ -1,7 +1,7 @@
 """The whole catalog as one picture: read table by table, kept in the control store, shown with its age.
 
 A catalog of hundreds of tables takes many requests, so pages and the matrix show the picture the controller last took;
-who plans a change reads anew what the change is about.
+the planner of a change reads again what the change is about.
 """
 
 import json
@@ -86,7 +86,7 @@ def read(engine: Engine) -> Picture:
 
 
 def with_fresh(observed: Observed, fresh: Observed) -> Observed:
-    """Lay what was just read over an older picture; what was not read anew stays as it was, but what is gone goes."""
+    """Lay what was just read over an older picture; what was not read again stays as it was, but what is gone goes."""
     there = {*observed.schema.chain(), *(each.securable for each in fresh.tables.values())}
     return replace(
         fresh,

@@ -14,7 +14,7 @@ OWNERSHIP: Final = "ownership"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way in which somebody has a privilege."""
+    """One way in which a principal has a privilege."""
 
     securable: Securable
     by: str  # the privilege that was granted, or OWNERSHIP
@@ -81,7 +81,7 @@ class Verdict:
 
     @property
     def badges(self) -> tuple[str, ...]:
-        """What makes that somebody who reads may see less than is there."""
+        """Why a principal who reads may see less than is there."""
         masked = f"masked: {', '.join(self.masked_columns)}"
         return (*(["row filter"] if self.has_row_filter else []), *([masked] if self.masked_columns else []))
 

@@ -1,7 +1,7 @@
 """What a plan does, in the order in which it is done, and what becomes of a catalog with it.
 
 Added is USE_CATALOG, then USE_SCHEMA, then what is on tables; taken is what is on tables, then USE_SCHEMA, then
-USE_CATALOG: at no time has somebody more of what is above than they need, and a break in between leaves too little.
+USE_CATALOG: at no time has a principal more of what is above than they need, and a break in between leaves too little.
 """
 
 from collections.abc import Iterable, Iterator
@@ -108,7 +108,7 @@ def _changed(held: frozenset[str], add: tuple[str, ...], remove: tuple[str, ...]
 
 
 class Spellings:
-    """How a catalog spells those who were granted something, which is how it must be told what to take."""
+    """How a catalog spells those who were granted something, which is how a revoke must spell them."""
 
     def __init__(self, observed: Observed) -> None:
         self._direct: Final = observed.direct

@@ -1,4 +1,4 @@
-"""What a plan brings about: who comes to read what, who no longer does, and where that is not what was asked for."""
+"""What a plan brings about: who gains what, who loses it, and where that is not what was requested."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ _WORDS: Final[Mapping[bool | None, str]] = {True: "reads", False: "does not read
 
 
 class Effect(NamedTuple):
-    """That somebody's reading of a game changes."""
+    """That a principal's reading of a game changes."""
 
     principal: str
     key: str
@@ -31,7 +31,7 @@ class Effect(NamedTuple):
 
 
 class UnmetIntent(NamedTuple):
-    """An intent by which nothing changes for its cell, or not what was asked for."""
+    """An intent by which nothing changes for its cell, or not what was requested."""
 
     intent: AccessIntent
     reads: bool | None  # after the plan; None: not known
@@ -70,7 +70,7 @@ def unmoved(
 def warnings(
     before: Resolver, after: Resolver, intents: Sequence[AccessIntent], changes: Iterable[Change]
 ) -> Iterator[str]:
-    """Yield what somebody should think about before they apply a plan, one sentence each."""
+    """Yield what a person should consider before they apply a plan, one sentence each."""
     by_principal: dict[tuple[str, bool], list[AccessIntent]] = defaultdict(list)
     for intent in intents:
         by_principal[folded(intent.principal), intent.read].append(intent)
@@ -107,7 +107,7 @@ def _about_taking(after: Resolver, who: str, asked: Sequence[AccessIntent]) -> I
 
 
 def _left(after: Resolver, intent: AccessIntent) -> Iterator[UnmetIntent]:
-    """Yield what somebody keeps above the tables where all of it that nobody needs was to be taken."""
+    """Yield what a principal keeps above the tables where all of it that nobody needs was to be taken."""
     who = after.name(intent.principal)
     for need, where in uses(after.observed):
         if need in (after.directly(who, where) or ()):

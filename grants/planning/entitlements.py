@@ -22,7 +22,7 @@ NO_GAME: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class AccessIntent:
-    """What somebody wants of one principal and one game.
+    """What a person wants of one principal and one game.
 
     `read` with `until` gives it until then (Unix seconds) and leaves a permanent entitlement alone; not to `read` with
     `until` takes only a temporary one that ends then or before, which is how one expires; without it takes both.
@@ -57,7 +57,7 @@ class AccessIntent:
 
 
 class Entitlement(NamedTuple):
-    """That a principal shall read a game. A cell can have a permanent and a temporary one, each on its own."""
+    """That a principal is to read a game. A cell can have a permanent and a temporary one, each on its own."""
 
     principal: str
     key: str

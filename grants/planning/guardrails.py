@@ -1,4 +1,4 @@
-"""What the executor refuses, whoever asks and whatever a page has shown: catalogs themselves would allow most of it.
+"""What the executor refuses, no matter who asks and what a page has shown: catalogs themselves would allow most of it.
 
 Each rule looks at one case and yields a sentence for each thing that is wrong; none trusts the planner.
 """

@@ -125,7 +125,7 @@ def plan(observed: Observed, intents: Sequence[AccessIntent], managed: ManagedAc
     """Plan what makes intents true.
 
     Raises:
-        Refused: a game that shall be read has no table, a principal is not known, a time has passed, two intents
+        Refused: a game to be read has no table, a principal is not known, a time has passed, two intents
             contradict each other, or something that decides was not read.
     """
     before = Resolver(observed)
@@ -240,7 +240,7 @@ def _use_left_over(resolver: Resolver, intents: Iterable[AccessIntent], managed:
 
 
 def _brought(before: Resolver, changes: Sequence[Change]) -> Iterable[Cell]:
-    """Yield who comes to read what by the USE_* of these changes alone, as far as anything is known."""
+    """Yield who gains what by the USE_* of these changes alone, as far as anything is known."""
     above = set(before.observed.schema.chain())
     use = [each for each in changes if each.add and each.securable in above]
     if use:

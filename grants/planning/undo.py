@@ -21,7 +21,7 @@ _USE: Final = frozenset({USE_SCHEMA, USE_CATALOG})
 def undo(done: ChangeSet, observed: Observed, managed: ManagedAccess, now: float) -> AccessPlan:
     """Plan the way back of a change set, from how things are now.
 
-    What it gave is taken, unless a newer entitlement or somebody else's reading rests on it; what it took is given
+    What it gave is taken, unless a newer entitlement or another principal's reading rests on it; what it took is given
     again, unless it has expired meanwhile. Where that is not the exact inverse a warning says so.
 
     Raises:

@@ -1,6 +1,7 @@
-"""USE_SCHEMA and USE_CATALOG: given with the first game somebody needs them for, taken when nobody needs them any more.
+"""USE_SCHEMA and USE_CATALOG: granted with the first game a principal needs them for, revoked with the last.
 
-They are shared by all games, and by all members of a group, so taking them can hurt somebody nobody spoke of.
+They are shared by all games, and by all members of a group, so revoking them can hurt principals that the
+change does not name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,7 +36,7 @@ def give(draft: Draft, resolver: Resolver, principals: Iterable[str]) -> None:
 def take(
     draft: Draft, resolver: Resolver, given: Iterable[ManagedGrant], allowed: AbstractSet[Cell] = frozenset()
 ) -> set[ManagedGrant]:
-    """Take of these what is there and nobody reads by; return what stays since somebody does.
+    """Take of these what is there and nobody reads by; return what stays since a principal does.
 
     The resolver's picture is the one in which everything else of the plan is done. `allowed` may lose by it.
     """

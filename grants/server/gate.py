@@ -1,4 +1,4 @@
-"""What every request passes first: is it meant for this host, who calls, and the troubles that were asked for."""
+"""What every request passes first: is it meant for this host, who calls, and the injected faults."""
 
 import asyncio
 import re

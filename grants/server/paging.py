@@ -8,7 +8,7 @@ _EMPTY_FIRST = "+"  # in a token: the empty page before this one was given
 
 
 def page(call: Call, keys: Sequence[str]) -> tuple[Sequence[str], dict[str, str]]:
-    """Return the keys of the page that was asked for, and what its answer says of the next one.
+    """Return the keys of the requested page, and what its answer says of the next one.
 
     `keys` are all there are, sorted, none twice.
     """

@@ -13,7 +13,7 @@ _TYPES = ("catalog", "schema", "table")
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What somebody holds along a chain of securables, from the inside out."""
+    """What a principal holds along a chain of securables, from the inside out."""
 
     chain: tuple[sqlite3.Row, ...]
     held: tuple[frozenset[str], ...]  # privileges granted directly on each

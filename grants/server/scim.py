@@ -60,7 +60,7 @@ def make(call: Call) -> Mapping[str, Any]:
 
 
 def patch(call: Call) -> Mapping[str, Any]:
-    """Change a group's members, or whether somebody is active."""
+    """Change a group's members, or whether a user is active."""
     call.require_admin()
     found = _found(call)
     for operation in as_list(call.body.get("Operations"), "Operations", dict):

@@ -1,4 +1,4 @@
-"""Who calls: tokens, kept only as hashes; and what lets somebody read a table."""
+"""Who calls: tokens, kept only as hashes; and what lets a caller read a table."""
 
 import hashlib
 import os
@@ -39,7 +39,7 @@ def caller_of(rows: sqlite3.Connection, authorization: str) -> sqlite3.Row:
     """Return who calls.
 
     Raises:
-        ApiError: 401 without a token, with one that is unknown or expired, or of somebody who is not active.
+        ApiError: 401 without a token, with one that is unknown or expired, or of a user who is not active.
     """
     found: sqlite3.Row | None
     scheme, _, token = authorization.partition(" ")

@@ -31,7 +31,7 @@ _OPTIONS: Final = combine_options(
 
 @dataclass(frozen=True, slots=True)
 class SubmitOptions:
-    """How somebody asks on the command line."""
+    """How a command submits an operation."""
 
     reason: str = ""
     dry_run: bool = False

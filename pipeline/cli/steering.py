@@ -153,7 +153,7 @@ def show_operation(env_dir: Path, operation: str, as_json: bool) -> None:
 
 
 def _permitted_on(env_dir: Path, operation: str) -> tuple[Engine, Operation, str]:
-    """Return the control store, an operation in it, and who acts on it, where they might have asked for it."""
+    """Return the control store, an operation in it, and who acts on it, where they may have the role for it."""
     from pipeline.store.engine import open_store
     from pipeline.store.operations import operation as find
 

@@ -1,4 +1,4 @@
-"""Protobuf definitions: from the bytes somebody hands in to a canonical form, and from that to a message.
+"""Protobuf definitions: from submitted bytes to a canonical form, and from that to a message.
 
 Two descriptor sets that mean the same for a payload's bytes have one canonical form, hence one fingerprint.
 """

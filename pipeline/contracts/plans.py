@@ -26,7 +26,7 @@ class Step:
     new_rows: str = "have their value there"
 
     def __str__(self) -> str:
-        """Return the change as it is told: the path, then what happened to it."""
+        """Return the change as it is reported: the path, then what happened to it."""
         return f"{self.path}: {self.what}"
 
 

@@ -187,7 +187,7 @@ class RegistrationBatch:
     def _read_registered(self, key: GameKey | None) -> None:
         """Read a game's registrations, or all games', in one statement.
 
-        Two would see two states of an SQLite store, and a version after somebody else's would be taken for free.
+        Two would see two states of an SQLite store, and a version after another registration's would be taken for free.
         """
         query = _REGISTERED if key is None else _REGISTERED.where(registrations.c.game_key == key)
         for row in self._connection.execute(query):

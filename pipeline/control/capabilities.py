@@ -110,7 +110,7 @@ def read_all_facts(
 ) -> dict[str, Facts]:
     """Look at several games as `read_facts` does, by key; those nobody knows are left out.
 
-    `rows` are those of quarantine that a replay shall take, of whichever game it is.
+    `rows` are those of quarantine that a replay takes, of whichever game it is.
     """
     known, there, drivers = known_names(engine), read_assignments(engine), read_group_drivers(engine)
     decisions, schemas = decided(engine), registered_keys(engine)

@@ -107,7 +107,7 @@ def run(
 def undo(
     engine: Engine, done: Operation, actor: str, reason: str, now: float, most_games: int = MOST_GAMES
 ) -> tuple[Intent, list[str]]:
-    """Return the inverse of an operation, to be asked for like any other, and what it does as lines for people.
+    """Return the inverse of an operation, to be submitted like any other, and what it does as lines for people.
 
     Raises:
         Refused: it has none, or it cannot be any more.

@@ -1,4 +1,4 @@
-"""How much an operation may disturb, which decides what a person has to say before it is asked for."""
+"""How much an operation may disturb, which decides what a person must enter before it is submitted."""
 
 from typing import Final, Literal
 
@@ -19,7 +19,7 @@ def level(intent: Intent) -> Level:
 
 
 def require_reason(intent: Intent) -> None:
-    """Go on only where an operation says why it is asked for, or disturbs nobody.
+    """Go on only where an operation has a reason, or disturbs nobody.
 
     Raises:
         Refused: it has no reason and is above level 1.

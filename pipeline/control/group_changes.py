@@ -1,4 +1,4 @@
-"""What somebody wants of a cluster group, laid over what is wanted now: pure, for the command line and the dashboard.
+"""A person's options for a cluster group, laid over its desired state: pure, for the command line and the dashboard.
 
 It is written by `create` and `change` of `pipeline/store/groups.py`, at once and without an operation.
 """

@@ -1,4 +1,4 @@
-"""Who may steer what: checked when it is asked for, and again when it is begun, since roles may change in between."""
+"""Who may steer what: checked when it is requested, and again when it is begun, since roles may change in between."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -75,7 +75,7 @@ def role_of(kind: str) -> str:
 
 
 def may(roles: Roles, actor: str, kind: str) -> bool:
-    """Tell whether somebody has the role for it."""
+    """Return whether a person has the role for it."""
     if actor == CONTROLLER:
         return True
     had = roles_of(roles, actor)
@@ -83,7 +83,7 @@ def may(roles: Roles, actor: str, kind: str) -> bool:
 
 
 def roles_of(roles: Roles, actor: str) -> tuple[str, ...] | None:
-    """Return the roles somebody has, a mover the operator's as well; None where nobody is named: everybody may."""
+    """Return the roles a person has, a mover the operator's as well; None where nobody is named: everybody may."""
     named = {
         "mover": roles.movers,
         "operator": (*roles.operators, *roles.movers),
@@ -100,7 +100,7 @@ def _folded(name: str) -> str:
 
 
 def require(roles: Roles, actor: str, kind: str) -> None:
-    """Go on only where somebody has the role for it.
+    """Go on only where a person has the role for it.
 
     Raises:
         Refused: they have not.

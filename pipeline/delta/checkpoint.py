@@ -281,7 +281,7 @@ def _newest(old: Mapping[str, pa.StructArray], kind: str, new: Action | None) ->
 def _beside(
     old: Mapping[str, pa.StructArray], kind: str, key: str, changed: pa.Array, new: Mapping[str, Action]
 ) -> pa.StructArray:
-    """Return the old actions of which nothing was said since, and the new ones."""
+    """Return the old actions that nothing has replaced since, and the new ones."""
     rows = pa.array(list(new.values()), _KINDS[kind])
     before = old.get(kind)
     if before is None or not len(before):

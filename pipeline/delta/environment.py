@@ -35,7 +35,7 @@ def require_own(bronze: Path, environment: str) -> None:
 
 
 def _last_seqs(bronze: Path) -> Mapping[str, int]:
-    """Return the last seq of each environment that bronze's log knows; delta-rs tells only those it is asked for."""
+    """Return the last seq of each environment that bronze's log knows; delta-rs returns only that of a given one."""
     version, transactions = _checkpointed(bronze)
     for _, actions in commits_after(bronze, version):
         transactions.update({each["txn"]["appId"]: int(each["txn"]["version"]) for each in actions if "txn" in each})

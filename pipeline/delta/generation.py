@@ -1,6 +1,6 @@
 """Which generation of a game's table is the current one: the table's own log says it (laws L3 and L12).
 
-The control store's number only saves a look: a rebuild that was killed after its commit has not told it yet.
+The control store's number only saves a look: a rebuild that was killed after its commit has not recorded it yet.
 """
 
 from collections.abc import Callable

@@ -49,7 +49,7 @@ def serve(paths: Paths, port: int) -> NoReturn:
 
 
 def require_free_port(port: int, setting: str) -> None:
-    """Refuse a port somebody listens on, naming the setting that chooses it.
+    """Refuse a port in use, naming the setting that chooses it.
 
     Raises:
         Refused: the port is taken.

@@ -130,7 +130,7 @@ def say(text: str) -> None:
 
 @contextmanager
 def _broker(settings: Settings, paths: Paths) -> Iterator[dict[str, str]]:
-    """Start a broker of our own when Kafka is the source and nobody said which; yield the children's variables."""
+    """Start a broker of our own when Kafka is the source and none is configured; yield the children's variables."""
     environ: dict[str, str] = {"TURNOUT_SOURCE__KIND": settings.source.kind}
     if settings.source.kind != "kafka" or _says_broker(paths):
         yield environ
@@ -203,7 +203,7 @@ def _start_prometheus(children: Children, settings: Settings, paths: Paths) -> s
 
 
 def _watch(children: Children, stop: threading.Event) -> None:
-    """Start again what dies, until told to stop."""
+    """Start again what dies, until a signal to stop."""
     while not stop.wait(1.0):
         for child in children.dead():
             say(f"{child.name} ended; starting it again in {_RESTART_SECONDS:g} s. Its log: {child.log}")

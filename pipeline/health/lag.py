@@ -27,7 +27,7 @@ def backlog_age(
     `commits` is the ring of the newest bronze commits, sorted (seq, committed_at). When the ring starts after the
     first unpassed commit, the age is unknown and the result is None: `now - oldest` would be only a lower bound, and
     an age capped by the length of a ring looks like a lag that stopped growing. `backlog_age_at_least` gives that
-    bound to whoever wants to show it as one. Read the ring after `last_seq`: a ring that ends before it is unknown too.
+    bound to callers that show it as one. Read the ring after `last_seq`: a ring that ends before it is unknown too.
     """
     passed = _passed(lane, cursor_seq, frontier_seq)
     if last_seq <= passed:

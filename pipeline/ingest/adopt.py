@@ -65,7 +65,7 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     Raises:
         Refused: this source was never ingested, bronze is another environment's, something would be lost, or the broker
             cannot be asked.
-        Transient: the broker does not answer, or somebody else writes to bronze all the time.
+        Transient: the broker does not answer, or another process writes to bronze all the time.
     """
     require_own(paths.bronze, settings.environment)
     source.check(settings.source, paths.landing)

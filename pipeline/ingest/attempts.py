@@ -73,7 +73,7 @@ class Attempts:
 
 
 def give_up_open(quarantine: CursorTable, bronze: CursorTable, batch_apps: Iterable[str]) -> None:
-    """Give up the attempts of these generations whose places bronze has not come to.
+    """Give up the attempts of these generations whose places bronze has not reached.
 
     For generations that do not go on now: their next seq would be given to other rows, and theirs would stay phantoms.
     Bronze must be known to be no older copy of itself, in which a batch that was committed looks like an open attempt.

@@ -51,7 +51,7 @@ def last_offsets(bronze: Path, topic: str, since_seq: int, wanted: AbstractSet[i
 def last_commit(bronze: Path, since_seq: int, commits: Mapping[str, int]) -> LastCommit | None:
     """Return the newest landing commit with files among the rows above a seq; None when there are no landing rows.
 
-    `commits` gives the commit of each file the landing table's log still has; of others, version -1 is told.
+    `commits` gives the commit of each file the landing table's log still has; of others, version -1 is returned.
     Reads until a file of an older commit was seen, and then the rest of its micro-batch: commits are read in their
     order, but Spark reads the files of one micro-batch in any, and a large one has several seqs.
     """

@@ -163,7 +163,7 @@ def _write(bronze: pa.Table, detail: pa.Array, job: IngestJob) -> dict[str, Any]
 
 
 def _unknown(rejects: pa.Table, limits: Onboarding) -> dict[str, Any] | None:
-    """Return what is told of names that are no games: a sketch, and the busiest names under each allowed prefix."""
+    """Return what is reported of names that are no games: a sketch, and the busiest names under each allowed prefix."""
     names = rejects.filter(pc.equal(rejects.column("refused"), _UNKNOWN)).column("game")
     if not len(names):
         return None

@@ -1,7 +1,7 @@
 """Spark's checkpoint of the ingest query: how far it says it is, whether that fits bronze, and small mends.
 
 Files are only put aside (`<name>.damaged`, which Spark does not look at), and only where that provably changes
-nothing: a batch that bronze has is skipped when it is repeated, and one that reached no table may be planned anew.
+nothing: a batch that bronze has is skipped when it is repeated, and one that reached no table may be planned again.
 """
 
 import json

@@ -161,7 +161,7 @@ class Onboarding:
         return games
 
     def note(self, unknown: Mapping[str, Any] | None, now: float) -> None:
-        """Take what one micro-batch's task tells of names that are no games.
+        """Take what one micro-batch's task reports on names that are no games.
 
         Those that came under an allowed prefix become games, the busiest first, as far as the limits go; their rows
         are routed from the next micro-batch on.

@@ -119,7 +119,7 @@ def approve(
 
 
 def reject(engine: Engine, name: str, actor: str, reason: str | None, now: float | None = None) -> None:
-    """Note that a name shall not become a game and need not be listed, until somebody approves it.
+    """Note that a name must not become a game and need not be listed, until a person approves it.
 
     Raises:
         Refused: it cannot name a game, or is one.

@@ -45,7 +45,7 @@ def verify_source(
     """Check bronze, the source and the checkpoint of a generation, and record what the source is.
 
     Raises:
-        Refused: something is missing, changed or made anew; the sentence names it exactly and says how to go on.
+        Refused: something is missing, changed or made again; the sentence names it exactly and says how to go on.
         Transient: the broker does not answer, or an open transaction hides where to go on.
     """
     source = settings.source

@@ -1,7 +1,7 @@
-"""What a Kafka broker tells of the source's topic: its id, partitions and offsets, and whose clock its times are of.
+"""What a Kafka broker reports on the source's topic: its id, partitions and offsets, and whose clock its times are of.
 
 Asked before ingest reads. Spark's options are the Java client's; those that matter for a connection are put into the
-words of the client used here. Where that is not possible, the topic cannot be looked at, and that is said.
+words of the client used here. Where that is not possible, the topic cannot be looked at, and that is reported.
 """
 
 import logging
@@ -91,7 +91,7 @@ def translate(options: Mapping[str, str]) -> Connection:
 
 
 def _stores(given: Mapping[str, str]) -> dict[str, str]:
-    """Return what can be said of key and trust stores: the client reads PEM, and keys from PKCS12, but no JKS."""
+    """Return what stands in the way of key and trust stores: the client reads PEM, and keys from PKCS12, but no JKS."""
     told = {}
     trust, keys = given.get("ssl.truststore.location"), given.get("ssl.keystore.location")
     if trust and given.get("ssl.truststore.type") == "PEM":
@@ -112,7 +112,7 @@ def _login(jaas: str) -> dict[str, str]:
 
 
 def _covered(name: str, told: Mapping[str, str]) -> bool:
-    """Tell whether an option is said in the other client's words, by itself or by its counterpart."""
+    """Return whether an option is given in the other client's words, by itself or by its counterpart."""
     counterparts = {
         "ssl.truststore.location": ("ssl.ca.location", "ssl.ca.pem"),
         "ssl.keystore.location": ("ssl.keystore.location", "ssl.certificate.location", "ssl.certificate.pem"),
@@ -138,7 +138,7 @@ def _describe(options: Mapping[str, Any], source: Source) -> TopicSeen:
 def _offsets(
     admin: AdminClient, places: Sequence[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
 ) -> dict[int, int]:
-    """Return one offset of each partition, asked for in one request to each broker."""
+    """Return one offset of each partition, fetched in one request to each broker."""
     answers = admin.list_offsets(
         dict.fromkeys(places, spec), isolation_level=isolation, request_timeout=_ANSWER_SECONDS
     )

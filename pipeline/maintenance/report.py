@@ -1,4 +1,4 @@
-"""What a round of maintenance did, told to people (a table) and to machines (JSON)."""
+"""What a round of maintenance did, for people (a table) and for machines (JSON)."""
 
 import json
 from collections.abc import Sequence

@@ -50,7 +50,7 @@ def opened(path: Path, columns: pa.Schema, files: Sequence[TableFile]) -> ds.Dat
 def packed(
     path: Path, columns: pa.Schema, files: Sequence[TableFile], order: Sequence[str], told: Collection[str]
 ) -> list[DataFile]:
-    """Write the rows of files of one partition as one file, sorted where an order is given; it tells of columns.
+    """Write the rows of files of one partition as one file, sorted where an order is given, with statistics of columns.
 
     Raises:
         TooLarge: decoded, the rows are more than is held in memory; few bytes of a file may be many of texts.

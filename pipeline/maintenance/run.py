@@ -42,7 +42,7 @@ Merge = Callable[[TableReport], None]
 
 
 def maintain(settings: Settings, paths: Paths, stop: threading.Event, *, once: bool, as_json_lines: bool) -> int:
-    """Do a round every so often until told to stop, or one with `once`; print each and return the exit code.
+    """Do a round every so often until a signal to stop, or one with `once`; print each and return the exit code.
 
     Raises:
         Refused: there is no such environment, or another maintainer works on it.
@@ -88,7 +88,7 @@ def alone(root: Path) -> Iterator[None]:
 
 
 def one_round(settings: Settings, paths: Paths, now: float, *, thorough: bool) -> Round:
-    """Look at every table once; a table that fails is told of, and the others go on.
+    """Look at every table once; a table that fails is reported, and the others go on.
 
     Args:
         settings: of the environment.

@@ -1,7 +1,7 @@
-"""What a file tells of its columns in the table's log, so that readers skip it. Pure.
+"""A file's statistics of its columns in the table's log, so that readers skip it. Pure.
 
 delta-rs takes a file that tells nothing of a column for one without matching rows, as soon as another file of the table
-does tell; so a merged file tells of every column that any file of its table tells of.
+does tell; so a merged file has statistics of every column that any file of its table has them of.
 """
 
 import json
@@ -20,7 +20,7 @@ _LAST_CHARACTER: Final = "\U0010ffff"
 
 
 def told_columns(table: DeltaTable) -> set[str]:
-    """Return the columns that any file of a table tells of."""
+    """Return the columns that any file of a table has statistics of."""
     names = [name.partition(".") for name in pa.table(table.get_add_actions(flatten=True)).column_names]
     return {column for kind, _, column in names if kind in {"min", "max", "null_count"}}
 

@@ -1,4 +1,4 @@
-"""A game's table whose Delta log is damaged: what the log still says, and the commit at which it begins anew.
+"""A game's table whose Delta log is damaged: what the log still says, and the commit at which it begins again.
 
 That commit says all there is of the table and removes every file of before, also those that only the damaged part
 names. Its checkpoint keeps readers from what lies before it. Nothing is moved or deleted. Called by the rebuild.
@@ -26,7 +26,7 @@ from pipeline.errors import Refused
 from pipeline.repair.game import unreadable
 
 _BEGINS: Final = "turnoutBegins"
-"""In the info of a commit at which a log begins anew."""
+"""In the info of a commit at which a log begins again."""
 
 _KINDS: Final = ("protocol", "metaData", "txn", "add")
 
@@ -99,7 +99,7 @@ def _require_shut(folder: Path, key: str, error: Exception) -> None:
 
 
 def finish(folder: Path) -> bool:
-    """Write the checkpoint that a rebuild did not come to when it was killed right after its commit; tell whether."""
+    """Write the checkpoint that a rebuild did not write when it was killed right after its commit; return whether."""
     for version in sorted(_versions(folder), reverse=True):
         if _begins(folder, version):
             if checkpoint_file(folder, version).exists():
@@ -118,7 +118,7 @@ def publish(
     note: str,
     description: str,
 ) -> bool:
-    """Let the log begin anew with these files and transactions; return False where others have written to it since."""
+    """Let the log begin again with these files and transactions; return False where others have written to it since."""
     now_ms, version = int(time.time() * 1000), remains.version + 1
     new = {file.path for file in files}
     info: Action = {"timestamp": now_ms, "operation": "WRITE", "engineInfo": "turnout", "turnout": note, _BEGINS: True}
@@ -178,7 +178,7 @@ def _take(remains: Remains, name: str, actions: Callable[[], list[Action] | None
 
 
 def _begins(folder: Path, version: int) -> bool:
-    """Tell whether a log begins anew at a version, as far as its commit can be read."""
+    """Return whether a log begins again at a version, as far as its commit can be read."""
     try:
         return any(_BEGINS in action.get("commitInfo", {}) for action in read_commit(folder, version) or [])
     except (DeltaError, AttributeError, TypeError):

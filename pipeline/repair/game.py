@@ -42,7 +42,7 @@ def find(text: str, known: Mapping[str, str]) -> Game:
 
 
 def unreadable(key: str, error: Exception) -> Refused:
-    """Return what is said of a game's table that cannot be opened: the first line of why."""
+    """Return why a game's table cannot be opened: the first line of the error."""
     return Refused(
         f"The table of {key} cannot be opened: {first_line(error)}. Repair its Delta log, then try again. "
         f"Where the log is damaged, `turnout repair rebuild {key}` makes the table again."

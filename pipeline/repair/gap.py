@@ -39,7 +39,7 @@ class Accepted:
 def accept_gap(
     paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game, actor: str, reason: str
 ) -> Accepted:
-    """Move a game's cursor over the gap that follows it, and let its stream run again; the audit log tells of it.
+    """Move a game's cursor over the gap that follows it, and let its stream run again; the audit log records it.
 
     Raises:
         Refused: there is no gap, no reason, no table and no schema to make one with, or the stream moves by itself.

@@ -61,7 +61,7 @@ def rebuild(
     Args:
         paths: where the environment keeps its tables.
         environment: its name.
-        engine: the control store, which is told of the new generation.
+        engine: the control store, where the new generation is recorded.
         schemas: the schemas to decode with.
         game: whose table it is.
         replaces: the only generation that may be replaced, so that what is begun again is done once; None: any.

@@ -69,7 +69,7 @@ def replay_all(
 ) -> list[GameReplay]:
     """Replay the chosen rows of every known game that has a schema; what fails for one does not stop the others.
 
-    Rows that killed a worker are left alone unless that reason is asked for: they would kill this process, too.
+    Rows that killed a worker are left alone unless that reason is chosen: they would kill this process, too.
     """
     games = [Game(GameKey(key), name) for key, name in sorted(known.items()) if GameKey(key) in schemas.games]
     with opened(paths, known, selection, twins=True) as found:

@@ -83,9 +83,9 @@ def publish(folder: Path, switch: Switch) -> bool:
 
 
 def publish_anew(folder: Path, switch: Switch) -> bool:
-    """Commit a switch to a table whose log is damaged, which begins anew with it; otherwise as `publish`.
+    """Commit a switch to a table whose log is damaged, which begins again with it; otherwise as `publish`.
 
-    Whoever has the table of before in memory finds this commit where its own would be, and with it that its cursor is
+    A process with the earlier table in memory finds this commit where its own would be, and with it that its cursor is
     retired and that the table was repaired; not so where the newest commits of before are lost as well.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Who carries which game: what is wanted, who holds it, what its driver last told. Steering looks here, and moves."""
+"""Who carries which game: the desired state, who holds it, what its driver last reported; and moves."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class AssignmentConflict(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class GameAssignment:
-    """One game; what was told may be old, `told_at` says how old. Times are Unix seconds."""
+    """One game; what was reported may be old, `told_at` gives how old. Times are Unix seconds."""
 
     game_key: str
     game: str

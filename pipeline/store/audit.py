@@ -1,7 +1,7 @@
 """The audit log: what people had done, in a table that is only ever appended to, each entry bound to the one before.
 
 An act is written before it is done and closed after it, so that one without an end is one of which nobody knows how it
-ended. The hashes show what was changed or taken out later by somebody who could not write the rest anew; who keeps the
+ended. The hashes show what was changed or taken out later by someone who could not write the rest again; who keeps the
 newest hash elsewhere can show even that.
 """
 
@@ -28,7 +28,7 @@ _ROWS: Final = 1_000  # read at once
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What somebody does: written as begun, and again as ended."""
+    """What an actor does: written as begun, and again as ended."""
 
     actor: str
     action: str

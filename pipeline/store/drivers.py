@@ -88,7 +88,7 @@ def _is_ours() -> ColumnElement[bool]:
 
 
 def record_commit(engine: Engine, seq: int, rows: int, refused: int, oldest_source_at: float | None) -> None:
-    """Remember one bronze commit, so that the age of a backlog can be told; only the newest are kept."""
+    """Remember one bronze commit, so that the age of a backlog is known; only the newest are kept."""
     values = {
         "seq": seq,
         "rows": rows,

@@ -162,7 +162,7 @@ def change(engine: Engine, seen: Group, changed: Group, actor: str, reason: str)
     """Change what is wanted of a group, if it is still what was seen.
 
     Raises:
-        Refused: what is wanted makes no sense, or somebody else has changed the group since it was seen.
+        Refused: what is wanted makes no sense, or another writer has changed the group since it was seen.
     """
     require_sense(changed)
     with engine.begin() as connection:
@@ -231,7 +231,7 @@ def set_desired_state(connection: Connection, name: str, version: int, desired: 
     What this very call has done before counts as done, so it can be repeated after a crash.
 
     Raises:
-        Refused: somebody else has changed the group since.
+        Refused: another writer has changed the group since.
     """
     as_seen = (groups.c.name == name) & (groups.c.version == version)
     if connection.execute(update(groups).where(as_seen).values(desired=desired, version=version + 1)).rowcount:
@@ -318,7 +318,7 @@ def end_run(
 
 
 def reset_restart_budget(engine: Engine, name: str) -> None:
-    """Let the deaths of a group count no longer: a person has looked after it."""
+    """Let the deaths of a group count no longer: a person has dealt with it."""
     with engine.begin() as connection:
         connection.execute(update(group_runs).where(group_runs.c.group_name == name).values(died=0))
 

@@ -71,7 +71,7 @@ def store_time(engine: Engine) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, told apart from every other one there was."""
+    """A process, distinct from every other one there was."""
 
     host: str
     pid_namespace: str | None  # this boot of the machine and its space of pids; None where the system does not tell
@@ -289,7 +289,7 @@ class _Stat:
 
 
 def _stat(pid: int) -> _Stat | None:
-    """Return what the system tells of a process, None when it tells nothing."""
+    """Return what the system reports of a process, None when nothing."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Who is in the groups that have roles, as the catalog last told: a copy, so that roles are known without asking it."""
+"""Who is in the groups that have roles, as the catalog last reported: a copy, so that no check of a role reads it."""
 
 from collections.abc import Collection, Iterable, Mapping
 

@@ -1,4 +1,4 @@
-"""Which names became games, which shall not, and the picture of those that wait.
+"""Which names became games, which must not, and the picture of those that wait.
 
 Onboardings are append-only, so "the games up to number n" never changes: ingest pins n for each micro-batch. A game's
 key belongs to the name that was onboarded under it first, for ever.
@@ -45,7 +45,7 @@ class Onboarded:
 
 @dataclass(frozen=True, slots=True)
 class RefusedName:
-    """A name that shall not become a game until somebody approves it."""
+    """A name that must not become a game until a person approves it."""
 
     game: str
     actor: str

@@ -1,6 +1,6 @@
-"""Operations: what people asked for, kept until it is done, with a journal of its steps.
+"""Operations: what people requested, kept until it is done, with a journal of its steps.
 
-Whoever asks writes one row and goes; the controller does the work. Every change is a compare-and-set on the row's
+A requester writes one row and leaves; the controller does the work. Every change is a compare-and-set on the row's
 version, so of two that act on one operation the second finds out and does nothing.
 """
 
@@ -41,7 +41,7 @@ class OperationConflict(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What somebody asks for, and what they were shown of it."""
+    """What a person requests, and what they were shown of it."""
 
     kind: str
     targets: tuple[str, ...]  # ids such as game:KEY or group:NAME
@@ -98,7 +98,7 @@ class Operation:
 
 
 def hash_of(preview: Mapping[str, Any]) -> str:
-    """Return a short hash of what somebody is shown; the same content has the same one."""
+    """Return a short hash of what a person is shown; the same content has the same one."""
     text = json.dumps(preview, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -139,7 +139,7 @@ def change(
     `by` is the act of a person who has it changed: it stands in the audit log if the change is made.
 
     Raises:
-        OperationConflict: somebody else has changed it since it was read.
+        OperationConflict: another writer has changed it since it was read.
     """
     with engine.begin() as connection:
         ends = state not in OPEN
@@ -165,7 +165,7 @@ def begin_step(engine: Engine, operation: Operation, name: str, detail: str = ""
     """Write that a step begins, before it does; return its number. A step of this name that still runs goes on.
 
     Raises:
-        OperationConflict: somebody else has changed the operation since it was read, or has done the step.
+        OperationConflict: another writer has changed the operation since it was read, or has done the step.
     """
     mine = operation_steps.c.operation_id == operation.operation_id
     with engine.begin() as connection:
@@ -187,7 +187,7 @@ def lock_operation(connection: Connection, operation: Operation) -> None:
     What a step writes beside this, no controller writes that stood still while another one went on.
 
     Raises:
-        OperationConflict: somebody else has changed it since it was read.
+        OperationConflict: another writer has changed it since it was read.
     """
     mine = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
     if not connection.execute(update(operations).where(mine).values(version=operation.version)).rowcount:
@@ -292,7 +292,7 @@ def open_by_target(engine: Engine, targets: Sequence[str]) -> dict[str, Operatio
 
 
 def asked_under(engine: Engine, keys: Sequence[str]) -> dict[str, Operation]:
-    """Return the operations that were asked for under these idempotency keys, by key."""
+    """Return the operations that were submitted under these idempotency keys, by key."""
     query = select(operations).where(operations.c.idempotency_key.in_(keys))
     with engine.connect() as connection:
         return {row.idempotency_key: _operation(row) for row in connection.execute(query)}

@@ -129,7 +129,7 @@ class Loads:
 def tallied(
     games: Iterable[tuple[str, str | None, Load]], groups: Iterable[GroupLoad], most_games: int = MOST_GAMES
 ) -> Loads:
-    """Return games (key, group, load) and groups with what they come to; the groups' own sums are made anew."""
+    """Return games (key, group, load) and groups with their sums; the groups' own sums are computed again."""
     found = sorted(games, key=lambda each: each[0])
     measured = [each.cores for _, _, each in found]
     known = [cores for cores in measured if cores is not None]

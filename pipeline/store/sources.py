@@ -31,7 +31,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedGap:
-    """Something a source no longer had when somebody let ingest go on without it."""
+    """Something a source no longer had when a person let ingest go on without it."""
 
     generation: int  # the one that goes on behind the gap
     source: str
@@ -119,7 +119,7 @@ def replace_generation(engine: Engine, source: str, before: int, found: Identity
     The generation numbers in `found` and `gaps` are set here.
 
     Raises:
-        Refused: somebody else has just replaced the generation.
+        Refused: another process has just replaced the generation.
     """
     table = ingest_generations
     retired = f"{source}{_RETIRED}{before} was replaced)"
@@ -144,7 +144,7 @@ def is_of(text: str, source: str) -> bool:
 
 
 def accepted_gaps(engine: Engine) -> list[AcceptedGap]:
-    """Return every gap somebody accepted, oldest first."""
+    """Return every accepted gap, oldest first."""
     query = select(*(ingest_gaps.c[name] for name in AcceptedGap.__slots__)).order_by(ingest_gaps.c.gap_id)
     with engine.connect() as connection:
         return [AcceptedGap(*row) for row in connection.execute(query)]

@@ -49,7 +49,7 @@ def decided(engine: Engine) -> dict[str, StreamControl]:
 
 
 def record_failures(engine: Engine, made: Mapping[str, StreamControl]) -> None:
-    """Keep what failures of these streams came to; what people asked for stays as it is."""
+    """Keep the results of failures of these streams; what people requested stays as it is."""
     for key, decision in made.items():
         values = asdict(decision)
         with writing(engine) as connection:

@@ -1,4 +1,4 @@
-"""The control store's tables. Times are Unix seconds (UTC); what is told here is never trusted for correctness."""
+"""The control store's tables. Times are Unix seconds (UTC); what is reported here is never trusted for correctness."""
 
 from sqlalchemy import (
     BigInteger,

@@ -1,4 +1,4 @@
-"""Which games a driver has in hand, left in a file for whoever asks after it has died: one of them may have killed it.
+"""Which games a driver has in hand, left in a file to be read after it has died: one of them may have killed it.
 
 Nothing depends on it: a file that is torn or gone tells nothing.
 """
@@ -25,7 +25,7 @@ class ActiveGames:
 
     @contextmanager
     def track(self, games: Sequence[str]) -> Iterator[None]:
-        """Tell of these games while the block runs; a block that raises has killed nobody."""
+        """Name these games while the block runs; a block that raises has killed nobody."""
         with contextlib.suppress(OSError):  # such as no space left: then nobody can tell
             self._file.write_text(json.dumps(list(games)), "utf-8")
         try:
@@ -36,7 +36,7 @@ class ActiveGames:
 
 
 def read_leftover(checkpoint: Path) -> list[str] | None:
-    """Return the games that a driver which died had in hand, None where it tells of none."""
+    """Return the games that a driver which died had in hand, None where it left none."""
     found: set[str] = set()
     for file in (*_folder(checkpoint).glob("*.json"), *(checkpoint / _OLD_FOLDER).glob("*.json")):
         with contextlib.suppress(OSError, ValueError, TypeError):  # such as a file that was cut off

@@ -61,7 +61,7 @@ class CatchUp:
             return True
 
     def close(self) -> None:
-        """Wait for the chunk that is running; call after the last `step` was asked for."""
+        """Wait for the chunk that is running; call after the last `step`."""
         with self._gate:
             pass
 
@@ -149,5 +149,5 @@ class CatchUp:
 
 
 def _lacks_its_last(stream: Stream, high: int) -> bool:
-    """Tell whether a stream that was read up to `high` has not come to the last rows that ingest told of."""
+    """Return whether a stream that was read up to `high` has not reached the last rows that ingest reported."""
     return stream.cursor < stream.last_seq <= high

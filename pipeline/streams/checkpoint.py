@@ -22,7 +22,7 @@ _log = logging.getLogger("turnout")
 def can_resume(query: Path, bronze: CursorTable) -> bool:
     """Tell whether Spark can go on from a query's checkpoint, dropping one from which it cannot.
 
-    The pins are in the same folder and go with it: they are told apart by batch numbers, which begin anew.
+    The pins are in the same folder and go with it: they are identified by batch numbers, which begin again.
     """
     dropped = query.with_name(f"{query.name}-dropped")
     with effect("delete_query"):

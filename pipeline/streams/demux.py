@@ -125,7 +125,7 @@ class Demux:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether its end was asked for."""
+        """Whether its end was requested."""
         return self._stopping.is_set()
 
     @property
@@ -199,8 +199,8 @@ class Demux:
     def _is_whole(self, stream: Stream, *, heard: bool) -> bool:
         """Tell whether a stream has all that bronze holds of its game before the pass that begins.
 
-        A query that has just started does not know where it stands. What ingest told the store does then: it tells of a
-        commit before it makes the next one, so of all that lies before this pass.
+        A query that has just started does not know where it stands. What ingest reported to the store does then: it
+        names a commit before it makes the next one, so it has named all that lies before this pass.
         """
         if self.frontier_seq == 0:
             return heard and stream.last_seq <= stream.complete_through
@@ -213,7 +213,7 @@ def committed(outcome: Outcome) -> list[str]:
 
 
 def told(group: str, outcome: Outcome, started: float, run_id: str, batch_id: int, frontier_seq: int) -> PassResult:
-    """Return what a pass or chunk tells of itself."""
+    """Return the report of a pass or chunk."""
     return PassResult(
         group=group,
         run_id=run_id,

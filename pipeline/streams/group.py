@@ -199,7 +199,7 @@ class Group:
         """Open bronze; a `CursorTable` belongs to one thread.
 
         Raises:
-            Refused: it is gone or was made anew: what a cursor is past in the old one would be skipped in the new one.
+            Refused: it is gone or was made again: what a cursor is past in the old one would be skipped in the new one.
         """
         path, app_id = self._paths.bronze, names.bronze_app_id(self._settings.environment)
         there, known = CursorTable.open(path, app_id), None
@@ -213,7 +213,7 @@ class Group:
         return there or CursorTable.create(path, BRONZE, app_id)
 
     def _stop_games_ahead(self) -> None:
-        """Fail the streams whose tables hold rows that bronze does not have, also when no pass comes to tell of it."""
+        """Fail the streams whose tables hold rows that bronze does not have, also when no pass reports it."""
         seqs = BronzeSeqs(self._bronze(), self._settings.environment)
         found = seqs.failures({key: stream.cursor for key, stream in list(self.streams.items())})
         for key, failure in found.items():

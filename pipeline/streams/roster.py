@@ -157,7 +157,7 @@ class Roster:
             return sorted(ready, key=lambda stream: stream.complete_through)
 
     def settle(self, failures: Mapping[str, Failure], committed: Iterable[str], carried: int) -> None:
-        """Note what a pass or chunk over so many streams came to, and keep in the store what it decides."""
+        """Note the result of a pass or chunk over so many streams, and keep in the store what it decides."""
         now = time.time()
         alike = Counter(failure.kind for failure in failures.values())
         made: dict[str, StreamControl] = {}

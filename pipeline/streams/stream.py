@@ -76,7 +76,7 @@ class Stream:
         return max(self.stored_generation, self.generation) < generation
 
     def reopen(self) -> None:
-        """Read the cursor again after somebody else may have moved it."""
+        """Read the cursor again after another process may have moved it."""
         if self.table is None:
             self.open()
         else:

@@ -248,7 +248,7 @@ def _snapshot(
 
 
 def _cursor(table: DeltaTable, environment: str, key: str, generation: int | None) -> int | None:
-    """Return the cursor of the newest generation, from the told one on: a rebuild tells of itself after its commit."""
+    """Return the cursor of the newest generation, from the reported one on: a rebuild is recorded after its commit."""
     newest, misses, number = None, 0, generation or 1
     while misses < _GENERATIONS_TRIED:
         version = table.transaction_version(stream_app_id(environment, GameKey(key), number))

@@ -1,7 +1,7 @@
 """Bronze against its source: is a record in bronze twice, and is all in bronze that ingest has passed.
 
 `observe` looks at the source before any table is pinned, so that whatever ingest had passed by then is in the bronze
-that is read later; `judge` compares. What cannot be compared is said to be so. Shares no code with ingest.
+that is read later; `judge` compares. What cannot be compared is reported as such. Shares no code with ingest.
 """
 
 import json

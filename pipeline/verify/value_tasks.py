@@ -135,7 +135,7 @@ def run(part: Part, subject: Subject) -> Outcome:
 
 
 def damaged(error: Exception) -> Refused:
-    """Return what is said of a data file that cannot be read."""
+    """Return the error text of a data file that cannot be read."""
     reason = first_line(error)
     return Refused(
         f"A data file cannot be read: {reason}. If VACUUM ran just now, verify again; otherwise restore that file."
@@ -382,7 +382,7 @@ def _decoder(schema: KnownSchema) -> ReferenceDecoder:
 
 
 def _found(ordered: Places, places: Places) -> npt.NDArray[np.bool_]:
-    """Tell of each place whether it is among the ordered ones."""
+    """Return for each place whether it is among the ordered ones."""
     if not len(ordered):
         return np.zeros(len(places), dtype=np.bool_)
     at = np.minimum(np.searchsorted(ordered, places), len(ordered) - 1)

@@ -1,6 +1,6 @@
 """Long work of the controller, in threads of its process, so that no tick waits for it; begun by `repairs`.
 
-Nothing here survives the process: whoever waits for a work begins it again in the next one, so each must bear that.
+Nothing here survives the process: the next one begins again what was waited for, so each task must bear that.
 """
 
 import threading
@@ -32,7 +32,7 @@ class BackgroundTasks:
                 self._begun[name] = self._pool.submit(work)
 
     def pop_result(self, name: str) -> str | None:
-        """Return what a work came to and forget it, None while it runs or waits; what it raised is raised."""
+        """Return a task's result and forget it, None while it runs or waits; what it raised is raised."""
         with self._lock:
             begun = self._begun[name]
             if not begun.done():

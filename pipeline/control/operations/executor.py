@@ -240,18 +240,18 @@ def resume(engine: Engine, operation: Operation, actor: str, reason: str = "") -
 
     Raises:
         Refused: it does not wait for a person.
-        OperationConflict: somebody else has changed it since it was read.
+        OperationConflict: another writer has changed it since it was read.
     """
     _require_waiting(operation)
     return change(engine, operation, "running", by=_act(operation, actor, "resume operation", reason))
 
 
 def close(engine: Engine, operation: Operation, actor: str, reason: str) -> Operation:
-    """End an operation that needed a person: somebody has looked after it, as its outcome and the audit log tell.
+    """End an operation that needed a person: a person has dealt with it, as its outcome and the audit log record.
 
     Raises:
         Refused: it does not wait for a person.
-        OperationConflict: somebody else has changed it since it was read.
+        OperationConflict: another writer has changed it since it was read.
     """
     _require_waiting(operation)
     by = _act(operation, actor, "close", reason)
@@ -266,7 +266,7 @@ def cancel(
     Only where nothing was begun, or where it only waits for an effect.
 
     Raises:
-        Refused: it has ended, waits for a person, does something that must come to its end, or was changed meanwhile.
+        Refused: it has ended, waits for a person, does what must not be interrupted, or was changed meanwhile.
     """
     name = operation.operation_id[:8]
     if not operation.is_open:

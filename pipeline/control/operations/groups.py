@@ -93,7 +93,7 @@ def _decide(world: ControlContext, operation: Operation) -> StepResult:
 
 
 def _end(world: ControlContext, operation: Operation) -> StepResult:
-    """Ask the drivers to end that began before the operation was asked for; the supervisor sees to it."""
+    """Ask the drivers to end that began before the operation was requested; the supervisor sees to it."""
     for name in operation.preview:
         reset_restart_budget(world.engine, name)
     old = _end_old(world, operation)

@@ -79,7 +79,7 @@ def plan(
     now: float,
     loads: Loads = _NO_LOADS,
 ) -> Plan:
-    """Plan moves (game key → group); games that are where they shall be are left out.
+    """Plan moves (game key → group); games that are where they should be are left out.
 
     Raises:
         Refused: a game or group does not exist, a game is retired, or a group is not to run, is silent or has no room.
@@ -200,7 +200,7 @@ def _assign(world: ControlContext, operation: Operation) -> StepResult:
 def release(world: ControlContext, operation: Operation) -> StepResult:
     """Wait until the old drivers, the first of what the preview says of each game, have let the games go.
 
-    One that somebody has assigned again since, perhaps back to its old group, is not waited for: the last request wins.
+    One that was assigned again since, perhaps back to its old group, is not waited for: the last request wins.
     """
     if not world.settings.store.leases:
         return StepResult("done", "Leases are off: nobody is asked to let go.")
@@ -241,7 +241,7 @@ def _is_taken(seat: GameAssignment, group: str, epoch: int, world: ControlContex
 
 
 def _see(world: ControlContext, operation: Operation) -> StepResult:
-    """Look whether the new drivers tell of the games, and each runs, catches up or has nothing to do."""
+    """Check whether the new drivers report the games, and each runs, catches up or has nothing to do."""
     there = world.read(read_assignments)
     unseen = []
     for key, (_, group, epoch) in operation.preview.items():

@@ -1,4 +1,4 @@
-"""Pauses and resumes streams, and lets failed ones try again: it is decided, and done when their drivers tell of it."""
+"""Pauses and resumes streams, and lets failed ones try again: it is decided, and done when their drivers report it."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -125,7 +125,7 @@ def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, choice:
 
 
 def choice(refused_for: str | None, since: datetime | None, until: datetime | None) -> dict[str, str | None]:
-    """Return the rows that somebody chooses for a replay as an operation's parameters have them.
+    """Return the rows that a person chose for a replay as an operation's parameters have them.
 
     Raises:
         Refused: rows are refused for no such reason, or none can be both since the one moment and before the other.

@@ -87,7 +87,7 @@ def _change(world: ControlContext, operation: Operation, said: str) -> StepResul
 
 
 def _see(world: ControlContext, operation: Operation) -> StepResult:
-    """Look whether a driver tells of each, and each runs, has caught up or is not to run."""
+    """Check whether a driver reports each, and each runs, has caught up or is not to run."""
     there = world.read(read_assignments)
     homeless = [key for key in operation.preview if there[key].group is None and there[key].retired_at is None]
     if homeless:

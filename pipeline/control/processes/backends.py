@@ -21,7 +21,7 @@ _MAX_PID: Final = 1 << 31
 
 
 class Backend(Protocol):
-    """Starts and ends runs of groups. Each call returns at once; what it came to is seen by looking again."""
+    """Starts and ends runs of groups. Each call returns at once; its result is seen by observing again."""
 
     def start(self, group: Group) -> str:
         """Start a group's driver; return by what it is found again.

@@ -1,6 +1,6 @@
 """Evacuates dead groups: the controller itself asks, once for each game, for moves to where the games fit.
 
-Called after each look of the supervisor. A full group is told of and left alone, see docs/decisions/0011.
+Called after each look of the supervisor. A full group is reported and left alone, see docs/decisions/0011.
 """
 
 import logging
@@ -44,7 +44,7 @@ class Dead:
 
     @property
     def keys(self) -> list[str]:
-        """What its moves are asked for under, in their order; others each time that it dies."""
+        """The keys its moves are submitted under, in their order; others each time that it dies."""
         key = f"relieve-{self.group}-{self.since:.0f}"
         return [key, *(f"{key}/{number}" for number in range(2, _MAX_MOVES + 1))]
 
@@ -77,7 +77,7 @@ def dead(
     now: float,
     minutes: float,
 ) -> list[Dead]:
-    """Return the groups that shall run, have had no driver for so many minutes, and cannot be started from here.
+    """Return the groups that should run, have had no driver for so many minutes, and cannot be started from here.
 
     None where more than half of the groups are down, since they share a cause then. `lived` is what `last_lived`
     returns, `now` the store's time, by which drivers beat; Unix seconds.
@@ -117,7 +117,7 @@ def plan(found: Sequence[Dead], facts: Facts) -> list[Relief]:
 
 @dataclass(slots=True)
 class Evacuator:
-    """Looks after dead groups; what was asked for is in the store, so a controller that follows does not ask again."""
+    """Evacuates dead groups; what was submitted is in the store, so a controller that follows does not ask again."""
 
     engine: Engine
     placement: Placement
@@ -226,7 +226,7 @@ def _relief(group: Dead, facts: Facts) -> Relief:
 
 
 def _was_moved(operation: Operation, game: GameAssignment | None) -> bool:
-    """Tell whether an operation that has ended has moved a game; one that failed before may be asked for again."""
+    """Tell whether an operation that has ended has moved a game; one that failed before may be submitted again."""
     return game is None or operation.state != "failed" or game.epoch > operation.preview[game.game_key][-1]
 
 
@@ -272,7 +272,7 @@ def _is_down(seen: GroupObservation, driver: Driver | None, now: float) -> bool:
 
 
 def _left_alone(name: str, driver: Driver, now: float, minutes: float) -> Dead | None:
-    """Judge a group that somebody else starts; one whose driver has ended in order was stopped on purpose."""
+    """Judge a group that another tool starts; one whose driver has ended in order was stopped on purpose."""
     silent = now - driver.heartbeat_at
     if driver.state == "stopped" or silent < minutes * 60:
         return None

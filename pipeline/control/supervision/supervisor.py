@@ -1,4 +1,4 @@
-"""Keeps the processes of cluster groups as they shall be: looks, asks `restart_policy.plan`, does it, writes it down.
+"""Keeps the processes of cluster groups as they should be: looks, asks `restart_policy.plan`, does it, writes it down.
 
 It keeps nothing in memory that counts: a controller that follows finds the runs in the store and goes on with them.
 """

@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add columns; groups that are there are run by whoever ran them so far."""
+    """Add columns; existing groups keep their backend."""
     op.add_column("groups", sa.Column("backend", sa.String(16), nullable=False, server_default="none"))
     op.add_column("groups", sa.Column("desired", sa.String(16), nullable=False, server_default="running"))
     op.add_column("groups", sa.Column("capacity_cores", sa.Float()))

@@ -1,4 +1,4 @@
-"""What drivers tell of a stream's bytes and commits, so that what it costs can be told."""
+"""The bytes and commits of a stream as drivers report them, so that its cost is known."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Who may read which game's table: what was given, what is asked for, and the catalog as it was last read."""
+"""Who may read which game's table: what was granted, what is requested, and the catalog as it was last read."""
 
 import sqlalchemy as sa
 from alembic import op
