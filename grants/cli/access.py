@@ -24,29 +24,29 @@ _FORMATS: Final = ("yaml", "sql", "terraform")
 def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], everything: bool, as_json: bool) -> None:
     """Show who reads what, as the controller last read the catalog."""
     from grants.observing import snapshot
-    from grants.observing.matrix import matrix as made
+    from grants.observing.matrix import matrix as matrix_of
     from grants.observing.resolver import Resolver
 
-    there = opened(env_dir)
-    names = there.names()
-    known = snapshot.read(there.engine)
+    context = opened(env_dir)
+    names = context.names()
+    known = snapshot.read(context.engine)
     if known.observed is None:
         why = known.problem or "No controller has looked at it yet: start `turnout controller run`."
         raise Refused(f"The catalog was never read. {why}")
     resolver = Resolver(known.observed)
     keys = keys_of(games, names) if games else sorted(names.keys() & known.observed.tables.keys())
-    found = made(resolver, keys, principals or None)
-    age = snapshot.age(there.engine, known.observed)
+    cells = matrix_of(resolver, keys, principals or None)
+    age = snapshot.age(context.engine, known.observed)
     if as_json:
-        columns = {who: dict(zip(found.keys, column, strict=True)) for who, column in found.columns.items()}
+        columns = {who: dict(zip(cells.keys, column, strict=True)) for who, column in cells.columns.items()}
         say_json({"age_seconds": age, "problem": known.problem, "principals": columns})
         return
-    for who, column in found.columns.items():
-        for key, state in zip(found.keys, column, strict=True):
+    for who, column in cells.columns.items():
+        for key, state in zip(cells.keys, column, strict=True):
             if everything or state != "no":
                 say(f"{who:<32} {key:<54} {state}")
-    counts = ", ".join(f"{number} {state}" for state, number in sorted(found.counts.items()))
-    say(f"{len(found.keys)} games, {len(found.columns)} principals: {counts or 'nothing'}. Read {age:.0f} s ago.")
+    counts = ", ".join(f"{number} {state}" for state, number in sorted(cells.counts.items()))
+    say(f"{len(cells.keys)} games, {len(cells.columns)} principals: {counts or 'nothing'}. Read {age:.0f} s ago.")
     if known.problem:
         say(f"Since then it could not be read whole: {known.problem}", err=True)
 
@@ -60,9 +60,9 @@ def why(env_dir: Path, game: str, principal: str, as_json: bool) -> None:
     from grants.observing import snapshot
     from grants.observing.resolver import Resolver
 
-    there = opened(env_dir)
-    (key,) = keys_of((game,), there.names())
-    observed = snapshot.observe(there.catalog(), desk.schema_of(there.settings.access), time.time(), [key])
+    context = opened(env_dir)
+    (key,) = keys_of((game,), context.names())
+    observed = snapshot.observe(context.catalog(), desk.schema_of(context.settings.access), time.time(), [key])
     verdict = Resolver(observed).verdict(principal, key)
     if as_json:
         needs = [
@@ -82,8 +82,8 @@ def why(env_dir: Path, game: str, principal: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def plan(env_dir: Path, reason: str | None, as_json: bool, **intents: Any) -> None:
     """Show what would change, for whom, and the statements; `apply` with the same options does it."""
-    there = opened(env_dir)
-    prepared = there.prepared(intents_from(there, reason=reason or "", **intents))
+    context = opened(env_dir)
+    prepared = context.prepared(intents_from(context, reason=reason or "", **intents))
     if as_json:
         say_json(_as_dict(prepared))
         return
@@ -102,19 +102,19 @@ def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request
     from grants.applying.requests import ask, describe
     from grants.cli.requests import as_dict
 
-    there = opened(env_dir)
-    prepared = there.prepared(intents_from(there, reason=how.reason, **intents))
+    context = opened(env_dir)
+    prepared = context.prepared(intents_from(context, reason=how.reason, **intents))
     if fingerprint is not None and fingerprint != prepared.plan.fingerprint:
         raise Refused(f"It has changed since: the plan is {prepared.plan.fingerprint} now. Look at it again.")
     if as_request and not how.dry_run:
         for each in desk.lines(prepared):
             say(each, err=how.as_json)
-        made = ask(there.engine, there.actor, [asdict(each) for each in prepared.intents], how.reason)
-        say(describe(made), err=how.as_json)
+        request = ask(context.engine, context.actor, [asdict(each) for each in prepared.intents], how.reason)
+        say(describe(request), err=how.as_json)
         if how.as_json:
-            say_json(as_dict(made))
+            say_json(as_dict(request))
         return
-    _ask(there, prepared, how)
+    _ask(context, prepared, how)
 
 
 @click.command("undo")
@@ -124,9 +124,9 @@ def undo(env_dir: Path, operation: str, how: SubmitOptions) -> None:
     """Take back what OPERATION did about access, and only that, as far as nothing newer rests on it."""
     from pipeline.store.operations import operation as find
 
-    there = opened(env_dir)
-    done = find(there.engine, operation)
-    _ask(there, desk.prepare_undo(there.engine, there.catalog(), there.settings.access, done), how)
+    context = opened(env_dir)
+    done = find(context.engine, operation)
+    _ask(context, desk.prepare_undo(context.engine, context.catalog(), context.settings.access, done), how)
 
 
 @click.command("expire")
@@ -137,8 +137,9 @@ def expire(env_dir: Path, how: SubmitOptions) -> None:
     from grants.planning.entitlements import expired
     from pipeline.store.leases import store_time
 
-    there = opened(env_dir)
-    _ask(there, there.prepared(expired(ledger.managed(there.engine).entitlements, store_time(there.engine))), how)
+    context = opened(env_dir)
+    entitlements = ledger.managed(context.engine).entitlements
+    _ask(context, context.prepared(expired(entitlements, store_time(context.engine))), how)
 
 
 @click.command("export")
@@ -149,20 +150,20 @@ def export(env_dir: Path, form: Any) -> None:
     from grants.formats.exchange import Row, render_rows
     from grants.observing import snapshot
 
-    there = opened(env_dir)
-    names = there.names()
+    context = opened(env_dir)
+    names = context.names()
     rows = [
         Row(
             each.principal, None, each.game_key, names.get(each.game_key, each.game_key),
             None if each.expires_at is None else int(each.expires_at),
             each.reason or f"operation {each.operation_id[:8]}", each.ticket or None,
         )
-        for each in ledger.held(there.engine)
+        for each in ledger.held(context.engine)
     ]  # fmt: skip
-    schema = desk.schema_of(there.settings.access)
+    schema = desk.schema_of(context.settings.access)
     direct = None
     if form == "terraform":
-        direct = snapshot.observe(there.catalog(), schema, time.time(), {each.key for each in rows}).direct
+        direct = snapshot.observe(context.catalog(), schema, time.time(), {each.key for each in rows}).direct
     say_lines(render_rows(form, rows, schema, direct).removesuffix("\n"))
 
 
@@ -174,20 +175,20 @@ def import_(env_dir: Path, file: Any, form: Any, how: SubmitOptions) -> None:
     """Make what FILE says so, additively; nobody loses anything by it."""
     from grants.formats.exchange import parse
 
-    there = opened(env_dir)
+    context = opened(env_dir)
     try:
         text = file.read()
     except UnicodeDecodeError as error:
         raise Refused(f"{file.name} is no UTF-8 text: {error}.") from error
-    rows = parse(form, text, desk.schema_of(there.settings.access), there.names())
-    _ask(there, there.prepared(of_rows(rows, how.reason or "imported")), how)
+    rows = parse(form, text, desk.schema_of(context.settings.access), context.names())
+    _ask(context, context.prepared(of_rows(rows, how.reason or "imported")), how)
 
 
-def _ask(there: CommandContext, prepared: desk.AccessProposal, how: SubmitOptions) -> None:
-    intent = prepared.to_intent(there.actor, how.reason)
+def _ask(context: CommandContext, prepared: desk.AccessProposal, how: SubmitOptions) -> None:
+    intent = prepared.to_intent(context.actor, how.reason)
     if not how.dry_run:
-        desk.require_allowed(there.engine, there.settings, there.catalog(), prepared, intent)
-    submit_and_wait(there.settings, there.engine, intent, desk.lines(prepared), how)
+        desk.require_allowed(context.engine, context.settings, context.catalog(), prepared, intent)
+    submit_and_wait(context.settings, context.engine, intent, desk.lines(prepared), how)
 
 
 def _as_dict(prepared: desk.AccessProposal) -> dict[str, Any]:

@@ -40,22 +40,22 @@ def add_user(env_dir: Path, names: tuple[str, ...], groups: tuple[str, ...], wai
     from pipeline.control.roles import permitted
     from pipeline.store import audit
 
-    there = opened(env_dir)
-    actor = permitted(there.settings, there.engine, "add a user")
+    context = opened(env_dir)
+    actor = permitted(context.settings, context.engine, "add a user")
     act = audit.Act(actor, "add a user", tuple(target(name) for name in names), detail={"groups": list(groups)})
-    with audit.acting(there.engine, act):
-        _add(there, names, groups, wait)
+    with audit.acting(context.engine, act):
+        _add(context, names, groups, wait)
     say(f"{', '.join(names)}: there{', in ' + ', '.join(groups) if groups else ''}.")
 
 
-def _add(there: CommandContext, names: Sequence[str], groups: Sequence[str], wait: float) -> None:
+def _add(context: CommandContext, names: Sequence[str], groups: Sequence[str], wait: float) -> None:
     from grants.catalogs.opening import embedded
     from grants.catalogs.people import add
 
     until = time.monotonic() + wait
     while True:
         try:
-            catalog = embedded(there.settings.access, there.paths)
+            catalog = embedded(context.settings.access, context.paths)
             for name in names:
                 add(catalog, name, groups)
             break
@@ -74,16 +74,16 @@ def read(env_dir: Path, game: str, principal: str, first: int, as_json: bool) ->
     """Read GAME (name or key) as a principal, with a credential that the embedded catalog gives or refuses."""
     from grants.cli.reading import rows
 
-    there = opened(env_dir)
-    (key,) = keys_of((game,), there.names())
-    names, found = rows(there.settings.access, there.paths, key, principal, first)
+    context = opened(env_dir)
+    (key,) = keys_of((game,), context.names())
+    names, records = rows(context.settings.access, context.paths, key, principal, first)
     if not as_json:
         say("  ".join(names))
-    for row in found:
+    for row in records:
         values = dict(zip(names, row, strict=True))
         if as_json:
             say_json(values)
         else:
             say("  ".join(str(each) for each in row))
-    if not found:
+    if not records:
         say("No rows.", err=True)

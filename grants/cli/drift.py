@@ -23,44 +23,44 @@ def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: SubmitOp
     """Show where the catalog differs right now from what turnout gave; or adopt, revert or ignore findings."""
     from grants.planning.drift import intent as about
 
-    there = opened(env_dir)
-    found = drift_store.read_drift(there.engine, there.catalog(), there.settings.access)
+    context = opened(env_dir)
+    observed = drift_store.read_drift(context.engine, context.catalog(), context.settings.access)
     if act is None:
         if chosen:
             raise Refused("--finding goes with --act.")
-        _show(found, how)
+        _show(observed, how)
         return
-    findings = [drift_store.find(found, each) for each in chosen]
+    findings = [drift_store.find(observed, each) for each in chosen]
     if not findings:
         raise Refused("Name what it is about: --finding ID, repeatable. Without --act all are shown.")
     if act == "ignore":
         for each in findings:
             say(f"{drift_store.id_of(each)[:8]}  {each.sentence}", err=how.as_json)
         if not how.dry_run:
-            drift_store.ignore(there.engine, there.settings, findings, there.actor, how.reason)
+            drift_store.ignore(context.engine, context.settings, findings, context.actor, how.reason)
         if how.as_json:
             say_json({"ignored": not how.dry_run, "findings": [_as_dict(each) for each in findings]})
         return
     intents = [about(each, "adopt" if act == "adopt" else "revert", how.reason or f"drift: {act}") for each in findings]
-    prepared = there.prepared(intents)
-    intent = prepared.to_intent(there.actor, how.reason or f"drift: {act}")
+    prepared = context.prepared(intents)
+    intent = prepared.to_intent(context.actor, how.reason or f"drift: {act}")
     if not how.dry_run:
-        desk.require_allowed(there.engine, there.settings, there.catalog(), prepared, intent)
-    submit_and_wait(there.settings, there.engine, intent, desk.lines(prepared), how)
+        desk.require_allowed(context.engine, context.settings, context.catalog(), prepared, intent)
+    submit_and_wait(context.settings, context.engine, intent, desk.lines(prepared), how)
 
 
-def _show(found: Drift, how: SubmitOptions) -> None:
+def _show(observed: Drift, how: SubmitOptions) -> None:
     if how.as_json:
-        listed = [_as_dict(each) for each in found.findings]
-        missing = [each.full_name for each in found.unread]
+        listed = [_as_dict(each) for each in observed.findings]
+        missing = [each.full_name for each in observed.unread]
         say_json({"findings": listed, "unread": missing})
         return
-    for each in found.findings:
+    for each in observed.findings:
         left = f"  (ignored: {each.ignored})" if each.ignored is not None else f"  [{', '.join(each.acts)}]"
         say(f"{drift_store.id_of(each)[:8]}  {each.kind:<10} {each.sentence}{left}")
-    said = ", ".join(f"{number} {kind}" for kind, number in sorted(found.counts.items())) or "no difference"
-    unread = f" Not read, so not known: {len(found.unread)}." if found.unread else ""
-    say(f"{said}; {sum(found.ignored_counts.values())} ignored.{unread}")
+    differences = ", ".join(f"{number} {kind}" for kind, number in sorted(observed.counts.items())) or "no difference"
+    unread = f" Not read, so not known: {len(observed.unread)}." if observed.unread else ""
+    say(f"{differences}; {sum(observed.ignored_counts.values())} ignored.{unread}")
 
 
 def _as_dict(finding: Finding) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def opened(env_dir: Path) -> CommandContext:
 
 
 def intents_from(
-    there: CommandContext, policy: Path | None, prune: bool, reason: str, **single: Any
+    context: CommandContext, policy: Path | None, prune: bool, reason: str, **single: Any
 ) -> list[AccessIntent]:
     """Return what the options of `INTENTS` ask for.
 
@@ -86,12 +86,12 @@ def intents_from(
     if policy is not None:
         if any(single[name] for name in ("granted", "revoked", "principals", "until")):
             raise Refused("A policy says it all: leave out --grant, --revoke, --principal and --until.")
-        return _of_policy(there, policy, prune, reason)
+        return _of_policy(context, policy, prune, reason)
     if prune:
         raise Refused("--prune goes with --policy.")
     if not single["principals"] or not (single["granted"] or single["revoked"]):
         raise Refused("Say what to change: --policy FILE, or --grant GAME or --revoke GAME with --principal NAME.")
-    return singles(there.names(), **single, reason=reason)
+    return singles(context.names(), **single, reason=reason)
 
 
 def singles(
@@ -122,7 +122,7 @@ def singles(
     ]
 
 
-def _of_policy(there: CommandContext, file: Path, prune: bool, reason: str) -> list[AccessIntent]:
+def _of_policy(context: CommandContext, file: Path, prune: bool, reason: str) -> list[AccessIntent]:
     from grants.applying import ledger
     from grants.formats import policy
     from grants.model import folded
@@ -132,7 +132,7 @@ def _of_policy(there: CommandContext, file: Path, prune: bool, reason: str) -> l
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"The policy {file} cannot be read: {error}.") from error
-    names, now = there.names(), store_time(there.engine)
+    names, now = context.names(), store_time(context.engine)
     parsed = policy.parse(text, names)
     for warning in (*parsed.warnings, *policy.check_until(parsed, now)):
         say(f"Note: {warning}", err=True)
@@ -151,7 +151,7 @@ def _of_policy(there: CommandContext, file: Path, prune: bool, reason: str) -> l
     ]
     if prune:
         named = {(folded(each.principal), each.key) for each in cells}
-        gone = {each.cell: each for each in ledger.managed(there.engine).entitlements if each.cell not in named}
+        gone = {each.cell: each for each in ledger.managed(context.engine).entitlements if each.cell not in named}
         why = reason or "the policy does not name it"
         intents += [AccessIntent(each.principal, each.key, read=False, reason=why) for _, each in sorted(gone.items())]
     return intents

@@ -22,11 +22,11 @@ _OLD_NAMES: Final = {"intents": "wishes", "requested_at": "asked_at", "decision_
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def requests(env_dir: Path, as_json: bool) -> None:
     """List requests: first those that wait for a decision, the oldest on top."""
-    found = list_requests(opened(env_dir).engine)
+    listed = list_requests(opened(env_dir).engine)
     if as_json:
-        say_json([as_dict(each) for each in found])
+        say_json([as_dict(each) for each in listed])
         return
-    for each in found:
+    for each in listed:
         say(_line(each))
 
 
@@ -35,12 +35,12 @@ def requests(env_dir: Path, as_json: bool) -> None:
 @asking
 def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
     """Approve another person's REQUEST: it is planned again and applied."""
-    there = opened(env_dir)
-    wanted = find(there.engine, request)
-    prepared, intent = approval(there.engine, there.catalog(), there.settings, wanted, there.actor, how.reason)
+    context = opened(env_dir)
+    wanted = find(context.engine, request)
+    prepared, intent = approval(context.engine, context.catalog(), context.settings, wanted, context.actor, how.reason)
     if not how.dry_run:
-        approved(there.engine, wanted, intent)
-    submit_and_wait(there.settings, there.engine, intent, desk.lines(prepared), how)
+        approved(context.engine, wanted, intent)
+    submit_and_wait(context.settings, context.engine, intent, desk.lines(prepared), how)
 
 
 @click.command("reject")
@@ -48,9 +48,9 @@ def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
 @click.option("--reason", help="Why; who asked reads it.")
 def reject(env_dir: Path, request: str, reason: str | None) -> None:
     """Reject another person's REQUEST."""
-    there = opened(env_dir)
-    require(current(there.settings, there.engine), there.actor, "decide about a request")
-    _decided(there, request, "rejected", reason or "")
+    context = opened(env_dir)
+    require(current(context.settings, context.engine), context.actor, "decide about a request")
+    _decided(context, request, "rejected", reason or "")
 
 
 @click.command("withdraw")
@@ -65,8 +65,8 @@ def as_dict(request: Request) -> dict[str, Any]:
     return with_old_names(asdict(request), _OLD_NAMES)
 
 
-def _decided(there: CommandContext, request: str, state: State, reason: str) -> None:
-    say(_line(decide(there.engine, find(there.engine, request), state, there.actor, reason)))
+def _decided(context: CommandContext, request: str, state: State, reason: str) -> None:
+    say(_line(decide(context.engine, find(context.engine, request), state, context.actor, reason)))
 
 
 def _line(request: Request) -> str:

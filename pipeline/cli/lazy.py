@@ -34,8 +34,8 @@ class LazyCommand(click.Command):
 
 @cache
 def _loaded(place: str) -> click.Command:
-    found: click.Command = resolve_name(place)
-    return environment(found)
+    command: click.Command = resolve_name(place)
+    return environment(command)
 
 
 class OldName(LazyCommand):

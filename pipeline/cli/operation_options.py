@@ -46,8 +46,8 @@ def asking(command: Callable[..., Any]) -> Callable[..., Any]:
     def gathered(*, reason: str | None, dry_run: bool, no_wait: bool, as_json: bool, **others: Any) -> Any:
         return command(how=SubmitOptions(reason or "", dry_run, not no_wait, as_json), **others)
 
-    made: Callable[..., Any] = _OPTIONS(gathered)
-    return made
+    with_options: Callable[..., Any] = _OPTIONS(gathered)
+    return with_options
 
 
 def keys_of(wanted: Sequence[str], known: Mapping[str, str]) -> list[str]:
@@ -111,10 +111,10 @@ def unchanged() -> Iterator[None]:
 
 def line(operation: Operation) -> str:
     """Return an operation as a line for people."""
-    said = f": {operation.outcome}" if operation.outcome else ""
+    outcome = f": {operation.outcome}" if operation.outcome else ""
     return plain(
         f"{operation.operation_id[:8]}  {moment(operation.requested_at)}  {operation.kind} of {len(operation.targets)} "
-        f"by {operation.actor}  {operation.state}{said}"
+        f"by {operation.actor}  {operation.state}{outcome}"
     )
 
 
@@ -145,14 +145,14 @@ def _follow(engine: Engine, operation: Operation, how: SubmitOptions) -> int:
     from pipeline.store.operations import operation as find
     from pipeline.store.operations import steps
 
-    told: set[str] = set()
+    printed: set[str] = set()
     warned = False
     while how.wait:
         operation = find(engine, operation.operation_id)
         for each in map(step_line, steps(engine, operation.operation_id)):
-            if each not in told:
+            if each not in printed:
                 say(each, err=True)
-                told.add(each)
+                printed.add(each)
         if not operation.is_open or operation.state == "needs_human":
             break
         if operation.state == "planned" and not warned and not is_held(engine, "controller", "main"):

@@ -19,10 +19,10 @@ from pipeline.terminal import say, say_json
 @asking
 @click.option("--apply", "do_it", is_flag=True, help="Ask for the moves, as one operation.")
 @click.option(
-    "--most", type=click.IntRange(0), default=MOST_EVENED, show_default=True,
+    "--most", "max_moves", type=click.IntRange(0), default=MOST_EVENED, show_default=True,
     help="Most moves that only even out the load.",
 )  # fmt: skip
-def propose(env_dir: Path, do_it: bool, most: int, how: SubmitOptions) -> None:
+def propose(env_dir: Path, do_it: bool, max_moves: int, how: SubmitOptions) -> None:
     """Show the moves that most reduce the highest load, after those of games that cannot stay where they are."""
     from pipeline.control.operations import moves
     from pipeline.store.assignments import read_assignments, read_group_drivers
@@ -33,8 +33,8 @@ def propose(env_dir: Path, do_it: bool, most: int, how: SubmitOptions) -> None:
     settings, paths = load(env_dir)
     engine = open_store(settings, paths)
     now = store_time(engine)
-    there, loads = read_assignments(engine), read_loads(engine, now, settings.placement.max_games_per_group)
-    placed, even = proposed(loads, most)
+    assignments, loads = read_assignments(engine), read_loads(engine, now, settings.placement.max_games_per_group)
+    placed, even = proposed(loads, max_moves)
     trigger = settings.demux.trigger_seconds
     if not do_it or how.dry_run:
         if how.as_json:
@@ -47,8 +47,8 @@ def propose(env_dir: Path, do_it: bool, most: int, how: SubmitOptions) -> None:
         say(line, err=True)
     # Who waits for its first group gets it from the controller, and from ingest: that is no move.
     wanted = {each.game_key: each.target for each in (*placed.placements, *even.placements) if each.source is not None}
-    plan = moves.plan(wanted, there, read_group_drivers(engine), now, loads)
-    lines = moves.render_preview(plan, there, loads, trigger)
+    plan = moves.plan(wanted, assignments, read_group_drivers(engine), now, loads)
+    lines = moves.render_preview(plan, assignments, loads, trigger)
     submit_and_wait(settings, engine, plan.intent(current_user(), how.reason), lines, how)
 
 
@@ -66,10 +66,10 @@ def drain(env_dir: Path, group: str, how: SubmitOptions) -> None:
     settings, paths = load(env_dir)
     engine = open_store(settings, paths)
     now = store_time(engine)
-    there, groups = read_assignments(engine), read_group_drivers(engine)
+    assignments, groups = read_assignments(engine), read_group_drivers(engine)
     loads = read_loads(engine, now, settings.placement.max_games_per_group)
-    plan = drains.drain(group, there, groups, now, loads)
-    lines = moves.render_preview(plan, there, loads, settings.demux.trigger_seconds)
+    plan = drains.drain(group, assignments, groups, now, loads)
+    lines = moves.render_preview(plan, assignments, loads, settings.demux.trigger_seconds)
     submit_and_wait(settings, engine, plan.intent(current_user(), how.reason), lines, how)
 
 
@@ -113,8 +113,8 @@ def _move(each: Placement, trigger_seconds: float, *, needed: bool) -> dict[str,
     }  # fmt: skip
 
 
-def _groups(found: Mapping[str, GroupLoad]) -> dict[str, Any]:
+def _groups(loads: Mapping[str, GroupLoad]) -> dict[str, Any]:
     return {
         name: {"cores": each.cores, "capacity_cores": each.capacity_cores, "games": each.games, "share": each.share}
-        for name, each in found.items()
+        for name, each in loads.items()
     }

@@ -43,8 +43,8 @@ def list_quarantine(
     from pipeline.repair.quarantined import opened
 
     desk = CommandContext(env_dir)
-    with opened(desk.paths, desk.known, desk.selection(game, reason, since, until)) as found:
-        counts, (rows, lines) = found.counts(limit), found.totals()
+    with opened(desk.paths, desk.known, desk.selection(game, reason, since, until)) as quarantined:
+        counts, (rows, lines) = quarantined.counts(limit), quarantined.totals()
     say_lines(report.counts_as_json(counts, rows) if as_json else report.render_counts(counts, rows, lines))
 
 
@@ -66,8 +66,8 @@ def show_quarantine(
     from pipeline.repair.quarantined import opened
 
     desk = CommandContext(env_dir)
-    with opened(desk.paths, desk.known, desk.selection(game, reason, since, until)) as found:
-        rows, (total, _) = found.rows(limit, most_bytes), found.totals()
+    with opened(desk.paths, desk.known, desk.selection(game, reason, since, until)) as quarantined:
+        rows, (total, _) = quarantined.rows(limit, most_bytes), quarantined.totals()
     say_lines(report.rows_as_json(rows, total) if as_json else report.render_rows(rows, total))
 
 

@@ -32,11 +32,11 @@ def actions(env_dir: Path, game: str, as_json: bool) -> None:
     settings, paths = load(env_dir)
     engine = open_store(settings, paths)
     (key,) = keys_of((game,), known_names(engine))
-    found = capabilities(read_facts(engine, paths, key, store_time(engine)))
+    offered = capabilities(read_facts(engine, paths, key, store_time(engine)))
     if as_json:
-        say_json([asdict(each) for each in found])
+        say_json([asdict(each) for each in offered])
         return
-    for each in found:
+    for each in offered:
         for line in _told(each):
             say(line)
 
@@ -98,12 +98,12 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     facts = dedupes.plan(paths, environment, keys, repairs.observe(paths, environment, engine, keys))
     schemas = LocalRegistry(engine).snapshot()
     wanted = [find(key, known) for key in facts]
-    found, undecided = dedupes.dedupe_each(paths, environment, schemas, wanted, dry_run=True)
-    doubled = {each.game_key: facts[each.game_key] for each in found if each.removed}
+    deduped, undecided = dedupes.dedupe_each(paths, environment, schemas, wanted, dry_run=True)
+    doubled = {each.game_key: facts[each.game_key] for each in deduped if each.removed}
     if undecided and not doubled:
         raise Refused(" ".join(undecided))
-    intent = dedupes.intent(doubled, current_user(), how.reason, found)
-    submit_and_wait(settings, engine, intent, dedupes.render_preview(found), how, left_out=undecided)
+    intent = dedupes.intent(doubled, current_user(), how.reason, deduped)
+    submit_and_wait(settings, engine, intent, dedupes.render_preview(deduped), how, left_out=undecided)
 
 
 @click.command("rebuild")

@@ -56,8 +56,8 @@ def register_schema(
     detail = {"game": game, "message": message, "policies": list(policies)}
     with audit.acting(engine, audit.Act(actor, "register a schema", (f"game:{game_key(game)}",), detail=detail)):
         (done,) = LocalRegistry(engine).register_many([checked])
-    said = "registered" if done.new else "was registered already"
-    say(f"schema id {done.schema_id}: version {done.version} of {game!r} {said}")
+    result = "registered" if done.new else "was registered already"
+    say(f"schema id {done.schema_id}: version {done.version} of {game!r} {result}")
 
 
 @click.command("list")

@@ -55,10 +55,10 @@ def move(env_dir: Path, games: tuple[str, ...], group: str, how: SubmitOptions) 
     settings, paths = load(env_dir)
     engine = open_store(settings, paths)
     now = store_time(engine)
-    there, loads = read_assignments(engine), read_loads(engine, now, settings.placement.max_games_per_group)
-    wanted = dict.fromkeys(keys_of(games, {key: seat.game for key, seat in there.items()}), group)
-    plan = moves.plan(wanted, there, read_group_drivers(engine), now, loads)
-    lines = moves.render_preview(plan, there, loads, settings.demux.trigger_seconds)
+    assignments, loads = read_assignments(engine), read_loads(engine, now, settings.placement.max_games_per_group)
+    wanted = dict.fromkeys(keys_of(games, {key: seat.game for key, seat in assignments.items()}), group)
+    plan = moves.plan(wanted, assignments, read_group_drivers(engine), now, loads)
+    lines = moves.render_preview(plan, assignments, loads, settings.demux.trigger_seconds)
     submit_and_wait(settings, engine, plan.intent(current_user(), how.reason), lines, how)
 
 
@@ -76,14 +76,14 @@ def deciding(kind: str, help_text: str) -> click.Command:
 
         settings, paths = load(env_dir)
         engine = open_store(settings, paths)
-        there = read_assignments(engine)
-        keys = keys_of(games, {key: seat.game for key, seat in there.items()})
+        assignments = read_assignments(engine)
+        keys = keys_of(games, {key: seat.game for key, seat in assignments.items()})
         if kind in retirement.INVERSE:
-            facts = retirement.plan(kind, keys, there)
-            intent, lines = retirement.intent, retirement.render_preview(kind, facts, there)
+            facts = retirement.plan(kind, keys, assignments)
+            intent, lines = retirement.intent, retirement.render_preview(kind, facts, assignments)
         else:
-            facts = pauses.plan(kind, keys, there, decided(engine))
-            intent, lines = pauses.intent, pauses.render_preview(kind, facts, there)
+            facts = pauses.plan(kind, keys, assignments, decided(engine))
+            intent, lines = pauses.intent, pauses.render_preview(kind, facts, assignments)
         submit_and_wait(settings, engine, intent(kind, facts, current_user(), how.reason), lines, how)
 
     return command
@@ -122,11 +122,11 @@ def list_operations(env_dir: Path, only_open: bool, limit: int, as_json: bool) -
     from pipeline.store.engine import open_store
     from pipeline.store.operations import list_operations
 
-    found = list_operations(open_store(*load(env_dir)), only_open=only_open, limit=limit)
+    listed = list_operations(open_store(*load(env_dir)), only_open=only_open, limit=limit)
     if as_json:
-        say_json([asdict(each) for each in found])
+        say_json([asdict(each) for each in listed])
         return
-    for each in found:
+    for each in listed:
         say(line(each))
 
 
@@ -140,13 +140,13 @@ def show_operation(env_dir: Path, operation: str, as_json: bool) -> None:
     from pipeline.store.operations import steps
 
     engine = open_store(*load(env_dir))
-    found = find(engine, operation)
-    journal = steps(engine, found.operation_id)
+    stored = find(engine, operation)
+    journal = steps(engine, stored.operation_id)
     if as_json:
-        say_json(as_dict(found, journal))
+        say_json(as_dict(stored, journal))
         return
-    say(line(found))
-    for each in (f"targets: {', '.join(found.targets)}", f"reason: {found.reason or 'none given'}"):
+    say(line(stored))
+    for each in (f"targets: {', '.join(stored.targets)}", f"reason: {stored.reason or 'none given'}"):
         say(plain(each))
     for step in journal:
         say(step_line(step))
@@ -159,8 +159,8 @@ def _permitted_on(env_dir: Path, operation: str) -> tuple[Engine, Operation, str
 
     settings, paths = load(env_dir)
     engine = open_store(settings, paths)
-    found = find(engine, operation)
-    return engine, found, permitted(settings, engine, found.kind)
+    stored = find(engine, operation)
+    return engine, stored, permitted(settings, engine, stored.kind)
 
 
 @click.command("resume")
@@ -170,9 +170,9 @@ def resume_operation(env_dir: Path, operation: str, reason: str | None) -> None:
     """Let OPERATION, which needs a person, go on where it was."""
     from pipeline.control.operations.executor import resume
 
-    engine, found, actor = _permitted_on(env_dir, operation)
+    engine, stored, actor = _permitted_on(env_dir, operation)
     with unchanged():
-        say(line(resume(engine, found, actor, reason or "")))
+        say(line(resume(engine, stored, actor, reason or "")))
 
 
 @click.command("close")
@@ -182,9 +182,9 @@ def close_operation(env_dir: Path, operation: str, reason: str) -> None:
     """End OPERATION, which needs a person, after you have dealt with it."""
     from pipeline.control.operations.executor import close
 
-    engine, found, actor = _permitted_on(env_dir, operation)
+    engine, stored, actor = _permitted_on(env_dir, operation)
     with unchanged():
-        say(line(close(engine, found, actor, reason)))
+        say(line(close(engine, stored, actor, reason)))
 
 
 @click.command("cancel")
@@ -195,9 +195,9 @@ def cancel_operation(env_dir: Path, operation: str, reason: str) -> None:
     from pipeline.control.controller import KINDS
     from pipeline.control.operations.executor import cancel
 
-    engine, found, actor = _permitted_on(env_dir, operation)
+    engine, stored, actor = _permitted_on(env_dir, operation)
     with unchanged():
-        say(line(cancel(engine, KINDS, found, actor, reason)))
+        say(line(cancel(engine, KINDS, stored, actor, reason)))
 
 
 @click.command("undo")
@@ -211,8 +211,8 @@ def undo_operation(env_dir: Path, operation: str, how: SubmitOptions) -> None:
     from pipeline.store.operations import operation as find
 
     settings, paths = load(env_dir)
-    engine, most = open_store(settings, paths), settings.placement.max_games_per_group
-    intent, lines = undo(engine, find(engine, operation), current_user(), how.reason, store_time(engine), most)
+    engine, max_games = open_store(settings, paths), settings.placement.max_games_per_group
+    intent, lines = undo(engine, find(engine, operation), current_user(), how.reason, store_time(engine), max_games)
     submit_and_wait(settings, engine, intent, lines, how)
 
 

@@ -35,9 +35,9 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: i
     retired = retired_games(engine)
     wanted = Wanted(LocalRegistry(engine).snapshot, sample) if values else None
     known = observe(settings, paths, engine, prober(settings.source))
-    found = balance.verify(paths, settings.environment, generations(engine), retired, wanted, known)
+    result = balance.verify(paths, settings.environment, generations(engine), retired, wanted, known)
     repairable = registered_keys(engine).keys() - retired
-    sys.exit(run(found, as_json=as_json, complete=complete, repairable=repairable))
+    sys.exit(run(result, as_json=as_json, complete=complete, repairable=repairable))
 
 
 @click.command("maintain")
