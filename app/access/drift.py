@@ -47,19 +47,19 @@ _ENDING: Final = {
 def draw(environment: Environment, known: ResolvedCatalog) -> None:
     """Draw the findings by class, worst first as they come, and the way to do something about them."""
     try:
-        found = queries.drift(environment, known)
+        observed = queries.drift(environment, known)
     except Refused as refused:
         st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
-    if found.unread:
-        some = ", ".join(each.full_name for each in found.unread[:4])
-        more = f" and {len(found.unread) - 4} more" if len(found.unread) > 4 else ""
+    if observed.unread:
+        some = ", ".join(each.full_name for each in observed.unread[:4])
+        more = f" and {len(observed.unread) - 4} more" if len(observed.unread) > 4 else ""
         st.warning(formatting.escaped(f"Not read, so it is not known whether they have drifted: {some}{more}."))
-    if not found.findings:
-        st.info("The catalog is as turnout keeps it." if not found.unread else "No difference in what was read.")
+    if not observed.findings:
+        st.info("The catalog is as turnout keeps it." if not observed.unread else "No difference in what was read.")
         return
-    _draw_counts(found)
-    listed = _chosen_class(found)
+    _draw_counts(observed)
+    listed = _chosen_class(observed)
     st.dataframe(
         pd.DataFrame(_row(each) for each in listed[:_MOST_SHOWN]),
         hide_index=True,
@@ -73,20 +73,21 @@ def draw(environment: Environment, known: ResolvedCatalog) -> None:
     _draw_acts(environment, listed[:_MOST_SHOWN])
 
 
-def _chosen_class(found: Drift) -> tuple[Finding, ...]:
+def _chosen_class(observed: Drift) -> tuple[Finding, ...]:
     """Draw the choice of a class, and return the findings of it, those that nobody left as they are first."""
-    there = [kind for kind in CLASSES if found.counts[kind]]
-    chosen = st.segmented_control("Class", there, key=_CLASS, label_visibility="collapsed") if len(there) > 1 else None
-    some = [each for each in found.findings if chosen in {None, each.kind}]
+    kinds = [kind for kind in CLASSES if observed.counts[kind]]
+    chosen = st.segmented_control("Class", kinds, key=_CLASS, label_visibility="collapsed") if len(kinds) > 1 else None
+    some = [each for each in observed.findings if chosen in {None, each.kind}]
     return tuple(sorted(some, key=lambda each: each.ignored is not None))
 
 
-def _draw_counts(found: Drift) -> None:
+def _draw_counts(observed: Drift) -> None:
     with st.container(gap=None):
         for kind, meaning in CLASSES.items():
-            if found.counts[kind]:
-                left = f", {found.ignored_counts[kind]} of them left as they are" if found.ignored_counts[kind] else ""
-                st.text(f"{found.counts[kind]} {kind}: {meaning}{left}")
+            if observed.counts[kind]:
+                ignored = observed.ignored_counts[kind]
+                left = f", {ignored} of them left as they are" if ignored else ""
+                st.text(f"{observed.counts[kind]} {kind}: {meaning}{left}")
 
 
 def _row(each: Finding) -> dict[str, str]:
@@ -100,9 +101,9 @@ def _row(each: Finding) -> dict[str, str]:
     }
 
 
-def _draw_acts(environment: Environment, found: Sequence[Finding]) -> None:
+def _draw_acts(environment: Environment, findings: Sequence[Finding]) -> None:
     """Draw what can be done with findings that are chosen by what they say, never by a place in the table."""
-    by_id = {drift_store.id_of(each): each for each in found}
+    by_id = {drift_store.id_of(each): each for each in findings}
     barred = services.missing_role(environment, "access")
     with st.container(border=True, key="plan_drift", gap="small"):
         act = st.segmented_control(

@@ -91,19 +91,19 @@ def _draw_verdict(known: ResolvedCatalog, verdict: Verdict) -> None:
              False: "Could grant itself: no", None: "Could grant itself: ? not known"}  # fmt: skip
     st.text(formatting.shown(could[verdict.could_grant_itself], 400))
     for odd in verdict.unknown:
-        said = f"? {odd.holder} holds {odd.privilege} on {place(odd.securable)}: what that allows is not known here."
-        st.text(formatting.shown(said, 400))
+        text = f"? {odd.holder} holds {odd.privilege} on {place(odd.securable)}: what that allows is not known here."
+        st.text(formatting.shown(text, 400))
 
 
 def _need(need: Need) -> dict[str, str]:
     ways = [way.words for way in need.ways]
     unread = [f"? not read: {place(each)}" for each in need.unread]
-    told = "; ".join([*ways[:4], *([f"and {len(ways) - 4} more ways"] if len(ways) > 4 else []), *unread])
+    by = "; ".join([*ways[:4], *([f"and {len(ways) - 4} more ways"] if len(ways) > 4 else []), *unread])
     return {
         "need": need.privilege,
         "on": formatting.shown(place(need.securable), 160),
         "met": _MET[need.met],
-        "by": formatting.shown(told, 600) if told else "no way was found",
+        "by": formatting.shown(by, 600) if by else "no way was found",
     }
 
 

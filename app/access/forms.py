@@ -102,7 +102,7 @@ def _planned(environment: Environment, *, as_request: bool) -> Preview:
 def draw_requests(environment: Environment, access: AccessState) -> None:
     """Draw the requests: those that wait on top, for who may decide about them and for who has asked."""
     me, barred = services.actor(), services.missing_role(environment, "decide about a request")
-    mine = [each for each in access.waiting if each.requester == me]
+    own = [each for each in access.waiting if each.requester == me]
     others = [each for each in access.waiting if each.requester != me]
     if not access.waiting:
         st.info("No request waits for a decision.")
@@ -112,14 +112,14 @@ def draw_requests(environment: Environment, access: AccessState) -> None:
         _draw_waiting(environment, access, each)
     if barred is None and len(others) > _MOST_SHOWN:
         st.caption(f"{len(others) - _MOST_SHOWN} more wait; `turnout grants requests` lists all.")
-    for each in mine:
+    for each in own:
         _draw_own(environment, access, each)
     decided = [each for each in access.requests if each.state != "asked" and (barred is None or each.requester == me)]
     if decided:
         st.subheader("Decided", anchor=False)
         confirm.draw_lines([_decided(each, access) for each in decided[:_MOST_SHOWN]])
-    for said in st.session_state.get(_NOTES, {}).values():
-        st.warning(formatting.escaped(said), icon=":material/block:")
+    for note in st.session_state.get(_NOTES, {}).values():
+        st.warning(formatting.escaped(note), icon=":material/block:")
 
 
 def _draw_waiting(environment: Environment, access: AccessState, each: Request) -> None:
@@ -131,11 +131,11 @@ def _draw_waiting(environment: Environment, access: AccessState, each: Request) 
             st.button(
                 "Approve…", key=f"approve_{each.request_id}", on_click=confirm.stage_preview, args=(place, approve)
             )
-            said = f"said_{each.request_id}"
-            st.text_input("Why not", key=said, max_chars=500, label_visibility="collapsed", placeholder="why not")
+            reason_key = f"said_{each.request_id}"
+            st.text_input("Why not", key=reason_key, max_chars=500, label_visibility="collapsed", placeholder="why not")
             st.button(
-                "Reject", key=f"reject_{each.request_id}", on_click=_decide, args=(environment, each, "rejected", said),
-                type="tertiary",
+                "Reject", key=f"reject_{each.request_id}", on_click=_decide, type="tertiary",
+                args=(environment, each, "rejected", reason_key),
             )  # fmt: skip
         confirm.draw_confirmation(environment, place, operation_items.draw)
 
@@ -158,9 +158,9 @@ def _draw_request(access: AccessState, each: Request) -> None:
 def _decide(environment: Environment, each: Request, state: Literal["rejected", "withdrawn"], field: str) -> None:
     notes = st.session_state.setdefault(_NOTES, {})
     notes.pop(each.request_id, None)
-    said = str(st.session_state.get(field) or "").strip() if field else ""
+    reason = str(st.session_state.get(field) or "").strip() if field else ""
     try:
-        previews.decide(environment, each, state, said)
+        previews.decide(environment, each, state, reason)
     except Refused as refused:
         notes[each.request_id] = str(refused)
     queries.forget()
@@ -175,13 +175,13 @@ def _decided(each: Request, access: AccessState) -> str:
     )
 
 
-def _cells(each: Request, access: AccessState, most: int = 3) -> str:
+def _cells(each: Request, access: AccessState, limit: int = 3) -> str:
     some = [
         f"{formatting.principal_text(str(intent['principal']))} {'reads' if intent['read'] else 'no longer reads'} "
         f"{access.game(str(intent['key']))}{_until(intent.get('until'))}"
-        for intent in each.intents[:most]
+        for intent in each.intents[:limit]
     ]
-    more = [f"and {len(each.intents) - most} more"] if len(each.intents) > most else []
+    more = [f"and {len(each.intents) - limit} more"] if len(each.intents) > limit else []
     return "; ".join([*some, *more])
 
 

@@ -54,16 +54,16 @@ def part(known: ResolvedCatalog, names: Mapping[str, str], asked: Asked) -> Part
     """Return the chosen games and principals; what is not known stays where readers are the choice."""
     game, who = asked.game.strip().casefold(), asked.who.strip().casefold()
     keys = [key for key in known.matrix.keys if game in names.get(key, "").casefold() or game in key]
-    there = [
+    principals = [
         name for name, each in known.who.items() if who in each.name.casefold() and asked.kind in {"any", each.kind}
     ]
     if asked.only_readers:
-        columns = {name: known.matrix.columns[known.who[name].name] for name in there}
+        columns = {name: known.matrix.columns[known.who[name].name] for name in principals}
         rows = {key: row for row, key in enumerate(known.matrix.keys)}
         chosen = [rows[key] for key in keys]
-        there = [name for name in there if any(columns[name][row] in {"reads", "unknown"} for row in chosen)]
-        keys = [key for key in keys if any(columns[name][rows[key]] in {"reads", "unknown"} for name in there)]
-    return Part(tuple(keys), tuple(there))
+        principals = [name for name in principals if any(columns[name][row] in {"reads", "unknown"} for row in chosen)]
+        keys = [key for key in keys if any(columns[name][rows[key]] in {"reads", "unknown"} for name in principals)]
+    return Part(tuple(keys), tuple(principals))
 
 
 def table(known: ResolvedCatalog, access: AccessState, shown: Part) -> pa.Table:
@@ -181,12 +181,12 @@ def sentence(access: AccessState, known: ResolvedCatalog) -> str:
     counts = known.matrix.counts
     columns = known.matrix.by_principal.values()
     readers = f"{sum(each['reads'] > 0 for each in columns)} of {len(columns)} principals read games"
-    told = [f"{readers}: {formatting.count(counts['reads'])} of {formatting.count(sum(counts.values()))} cells"]
+    parts = [f"{readers}: {formatting.count(counts['reads'])} of {formatting.count(sum(counts.values()))} cells"]
     if counts["could"]:
-        told.append(f"{formatting.count(counts['could'])} could grant themselves")
+        parts.append(f"{formatting.count(counts['could'])} could grant themselves")
     if counts["unknown"]:
-        told.append(f"{formatting.count(counts['unknown'])} are not known")
+        parts.append(f"{formatting.count(counts['unknown'])} are not known")
     lacking = len(access.names.keys() - known.observed.tables.keys())
     if lacking:
-        told.append(f"{lacking} games have no table in the catalog yet")
-    return ", ".join(told)
+        parts.append(f"{lacking} games have no table in the catalog yet")
+    return ", ".join(parts)

@@ -35,14 +35,14 @@ _COLUMNS: Final = {
 def draw(environment: Environment, operation: Operation) -> None:
     """Draw the changes of an operation with their outcomes; nothing where it has not come so far."""
     try:
-        found = queries.items(environment, operation.operation_id)
+        items = queries.items(environment, operation.operation_id)
     except Refused as refused:
         st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
-    if not found:
+    if not items:
         return
-    st.caption(summary(found, is_open=operation.is_open))
-    rows = [_row(each, is_open=operation.is_open) for each in sorted(found, key=_turn)]
+    st.caption(summary(items, is_open=operation.is_open))
+    rows = [_row(each, is_open=operation.is_open) for each in sorted(items, key=_turn)]
     st.dataframe(
         pd.DataFrame(rows),
         hide_index=True,
@@ -53,11 +53,11 @@ def draw(environment: Environment, operation: Operation) -> None:
     )
 
 
-def summary(found: tuple[Item, ...], *, is_open: bool) -> str:
+def summary(items: tuple[Item, ...], *, is_open: bool) -> str:
     """Count the changes by how far they are, what failed first."""
-    counts = Counter(each.state for each in found)
-    told = ", ".join(f"{counts[state]} {_text(state, is_open=is_open)[2:]}" for state in _ORDER if counts[state])
-    return f"{len(found)} catalog change{'' if len(found) == 1 else 's'}: {told}."
+    counts = Counter(each.state for each in items)
+    parts = ", ".join(f"{counts[state]} {_text(state, is_open=is_open)[2:]}" for state in _ORDER if counts[state])
+    return f"{len(items)} catalog change{'' if len(items) == 1 else 's'}: {parts}."
 
 
 def _turn(item: Item) -> tuple[int, int]:
@@ -70,12 +70,12 @@ def _text(state: State, *, is_open: bool) -> str:
 
 def _row(item: Item, *, is_open: bool) -> dict[str, str]:
     change = item.change
-    said = item.message or ("" if item.state != "applied" else "The catalog took it; a read has not shown it yet.")
+    message = item.message or ("" if item.state != "applied" else "The catalog took it; a read has not shown it yet.")
     what = [f"{verb} {', '.join(some)}" for verb, some in (("grant", change.add), ("revoke", change.remove)) if some]
     return {
         "state": _text(item.state, is_open=is_open),
         "who": formatting.principal_text(change.principal),
         "what": formatting.shown("; ".join(what), 120),
         "where": formatting.shown(place(change.securable), 160),
-        "said": formatting.shown(said, 300) if said else formatting.UNKNOWN_VALUE,
+        "said": formatting.shown(message, 300) if message else formatting.UNKNOWN_VALUE,
     }

@@ -109,7 +109,7 @@ def preview_findings(
     return Preview(intent, tuple(lines), len(findings), time.time(), ask=ask, label="Leave as it is")
 
 
-def decide(environment: Environment, wanted: Request, state: Literal["rejected", "withdrawn"], said: str) -> Request:
+def decide(environment: Environment, wanted: Request, state: Literal["rejected", "withdrawn"], reason: str) -> Request:
     """Reject another person's request, or withdraw one's own.
 
     Raises:
@@ -117,7 +117,7 @@ def decide(environment: Environment, wanted: Request, state: Literal["rejected",
     """
     actor = services.permitted(environment, _DECIDE if state == "rejected" else None)
     with writing():
-        return requests.decide(services.engine(environment), wanted, state, actor, said)
+        return requests.decide(services.engine(environment), wanted, state, actor, reason)
 
 
 # ----------------------------------------------------------------------------------------------------------- the asking
@@ -125,32 +125,32 @@ def decide(environment: Environment, wanted: Request, state: Literal["rejected",
 
 def _ask(environment: Environment, prepared: AccessProposal, intent: operations.Intent) -> Operation:
     """Write the operation, if who acts may; asked again with the same intent it is the same one."""
-    mine = replace(intent, actor=services.permitted(environment, intent.kind))
+    attributed = replace(intent, actor=services.permitted(environment, intent.kind))
     settings = services.renewed(environment).settings
     with writing(), services.catalog_answers(environment):
         store, catalog = services.engine(environment), services.catalog(environment)
-        proposals.require_allowed(store, settings, catalog, prepared, mine)
-        made = operations.ask(store, mine)
+        proposals.require_allowed(store, settings, catalog, prepared, attributed)
+        operation = operations.ask(store, attributed)
     queries.forget()
-    return made
+    return operation
 
 
 def _request(environment: Environment, prepared: AccessProposal, reason: str, _: operations.Intent) -> str:
     actor = services.permitted(environment, None)
     with writing():
         intents = [asdict(each) for each in prepared.intents]
-        made = requests.ask(services.engine(environment), actor, intents, reason)
+        request = requests.ask(services.engine(environment), actor, intents, reason)
     queries.forget()
-    return requests.describe(made)
+    return requests.describe(request)
 
 
 def _approve(environment: Environment, wanted: Request, intent: operations.Intent) -> Operation:
     """Submit what a request changes as it was shown, and record that it was approved."""
-    mine = replace(intent, actor=services.permitted(environment, _DECIDE))
+    attributed = replace(intent, actor=services.permitted(environment, _DECIDE))
     with writing():
-        made = approvals.approved(services.engine(environment), wanted, mine)
+        operation = approvals.approved(services.engine(environment), wanted, attributed)
     queries.forget()
-    return made
+    return operation
 
 
 def _ignore(environment: Environment, findings: Sequence[Finding], intent: operations.Intent) -> str:
@@ -185,10 +185,10 @@ def _preview(
     def cells(effects: Sequence[Effect]) -> tuple[str, ...]:
         return tuple(f"{formatting.principal_text(each.principal)}: {seen.game(each.key)}" for each in effects)
 
-    made, ended = planned.change_set.made, planned.change_set.ended
+    created, ended = planned.change_set.made, planned.change_set.ended
     lines = [f"{formatting.count(len(gains))} cells gain read access, {formatting.count(len(loses))} lose it."]
-    if made or ended:
-        lines.append(f"turnout keeps {len(made)} new entitlements, and ends {len(ended)}.")
+    if created or ended:
+        lines.append(f"turnout keeps {len(created)} new entitlements, and ends {len(ended)}.")
     if intent.parameters["intents"]:
         lines.append(_terms(prepared))
     lines += [f"Note: {each}" for each in _some(list(planned.warnings))]
@@ -204,7 +204,7 @@ def _preview(
     touched = max(len(gains) + len(loses), len(prepared.intents), 1)
     return Preview(
         intent, tuple(lines), touched, time.time(), ask=ask, needs="" if needs == _REQUEST else needs,
-        sections={title: said for title, said in sections.items() if said}, label=_LABELS.get(needs),
+        sections={title: texts for title, texts in sections.items() if texts}, label=_LABELS.get(needs),
     )  # fmt: skip
 
 
@@ -218,5 +218,5 @@ def _terms(prepared: AccessProposal) -> str:
     return f"Why: {first.reason}{ticket}{until}"
 
 
-def _some(lines: list[str], most: int = 12) -> list[str]:
-    return [*lines[:most], *([f"and {len(lines) - most} more"] if len(lines) > most else [])]
+def _some(lines: list[str], limit: int = 12) -> list[str]:
+    return [*lines[:limit], *([f"and {len(lines) - limit} more"] if len(lines) > limit else [])]

@@ -85,15 +85,15 @@ class AccessState:
 
     def label(self, principal: str) -> str:
         """Return a principal, by the folded name, for a list to choose from."""
-        found = self.everybody.get(principal)
-        return formatting.shown(principal, 80) if found is None else found.label
+        choice = self.everybody.get(principal)
+        return formatting.shown(principal, 80) if choice is None else choice.label
 
     @cached_property  # each entry of each list asks for its label by it
     def everybody(self) -> Mapping[str, PrincipalChoice]:
         """All of the directory, then those who hold something and are not in it."""
-        there = {} if self.known is None else self.known.who
+        listed = {} if self.known is None else self.known.who
         gone = {folded(each.principal): PrincipalChoice(each.principal, None) for each in self.held}
-        return {**there, **{name: who for name, who in gone.items() if name not in there}}
+        return {**listed, **{name: who for name, who in gone.items() if name not in listed}}
 
     @property
     def waiting(self) -> tuple[Request, ...]:
@@ -143,10 +143,10 @@ def history(environment: Environment, key: str, principal: str) -> tuple[GrantRe
     """
     store = engine(environment)
     with reading():
-        found = [each for each in ledger.history(store, key) if folded(each.principal) == principal]
-        ids = {*(each.operation_id for each in found), *(each.ended_by for each in found if each.ended_by)}
+        entries = [each for each in ledger.history(store, key) if folded(each.principal) == principal]
+        ids = {*(each.operation_id for each in entries), *(each.ended_by for each in entries if each.ended_by)}
         actors = {each: operation(store, each).actor for each in ids}
-    past = [GrantRecord(each, actors[each.operation_id], actors.get(each.ended_by or "")) for each in found]
+    past = [GrantRecord(each, actors[each.operation_id], actors.get(each.ended_by or "")) for each in entries]
     return tuple(reversed(past))
 
 
@@ -167,19 +167,21 @@ def forget() -> None:
 
 @st.cache_resource(ttl=2, max_entries=2, show_spinner=False)
 def _read_access(store: str, _environment: Environment) -> AccessState:
-    there = engine(_environment)
+    control_store = engine(_environment)
     with reading():
-        read_at, problem = _newest(there)
+        read_at, problem = _newest(control_store)
         opened = [
-            each for each in list_operations(there, only_open=True, limit=_MOST_OPEN) if each.kind == proposals.KIND
+            each
+            for each in list_operations(control_store, only_open=True, limit=_MOST_OPEN)
+            if each.kind == proposals.KIND
         ]
-        runs = is_held(there, "controller", "main") if _environment.settings.store.leases else None
+        runs = is_held(control_store, "controller", "main") if _environment.settings.store.leases else None
         return AccessState(
-            names=known_games(there),
+            names=known_games(control_store),
             known=None if read_at is None else _known(store, read_at, _environment),
             problem=problem,
-            requests=tuple(requests.list_requests(there)),
-            held=tuple(ledger.held(there)),
+            requests=tuple(requests.list_requests(control_store)),
+            held=tuple(ledger.held(control_store)),
             on_the_way=tuple(opened),
             controller_runs=runs,
             read_at=time.time(),
@@ -200,8 +202,8 @@ def _known(store: str, read_at: float, _environment: Environment) -> ResolvedCat
         raise Refused("The snapshot of the catalog is gone. Reload the page.")
     resolver = Resolver(observed)
     order = list(KINDS)
-    there = sorted(observed.directory.principals.items(), key=lambda pair: (order.index(pair[1].kind), pair[0]))
-    who = {name: PrincipalChoice(each.name, each.kind, each.active) for name, each in there}
+    principals = sorted(observed.directory.principals.items(), key=lambda pair: (order.index(pair[1].kind), pair[0]))
+    who = {name: PrincipalChoice(each.name, each.kind, each.active) for name, each in principals}
     return ResolvedCatalog(observed, resolver, matrix(resolver, None, [each.name for each in who.values()]), who)
 
 

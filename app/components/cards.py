@@ -50,8 +50,8 @@ def of_game(row: GameRow, steering: ControlState, facts: Facts, barred: Barred) 
     can = {each.name: _of_capability(each) for each in capabilities(facts)}
     took = facts.took_seconds
     why, instead = _obstacles(row, steering, facts)
-    told = facts.silence if facts.group is not None else None
-    later = f"Now {told}: it is decided at once, and done when the driver runs." if told else None
+    silence = facts.silence if facts.group is not None else None
+    later = f"Now {silence}: it is decided at once, and done when the driver runs." if silence else None
     own = {
         name: Card(name, radius, why.get(name), instead.get(name), touches, took.get(name), later if waits else None)
         for name, (radius, touches, waits) in _OWN.items()
@@ -77,8 +77,8 @@ def _obstacles(row: GameRow, steering: ControlState, facts: Facts) -> tuple[dict
     """Return why each of `_OWN` cannot be, and what is instead."""
     other = steering.busy.get(f"game:{row.game_key}")
     if other is not None:
-        said = f"Operation {other.operation_id[:8]}, a {formatting.shown(other.kind, 20)}, is about it now."
-        return dict.fromkeys(_OWN, said), dict.fromkeys(_OWN, _INSTEAD_OF_BUSY)
+        busy = f"Operation {other.operation_id[:8]}, a {formatting.shown(other.kind, 20)}, is about it now."
+        return dict.fromkeys(_OWN, busy), dict.fromkeys(_OWN, _INSTEAD_OF_BUSY)
     if facts.retired:
         others = [name for name in _OWN if name != "restore"]
         return dict.fromkeys(others, "It is retired: no group carries it."), dict.fromkeys(others, "Restore it first.")
@@ -121,12 +121,13 @@ def of_group(name: str, steering: ControlState, barred: Barred) -> tuple[Card, .
 
 def _obstacle(kind: str, name: str, steering: ControlState) -> tuple[str | None, str | None]:
     """Return why something cannot be done with a group, and what is instead."""
-    mine = (
+    own_targets = (
         {f"game:{key}" for key, seat in steering.assignments.items() if seat.group == name}
         if kind == "drain"
         else set()
     )
-    other = next((steering.busy[each] for each in (f"group:{name}", *sorted(mine)) if each in steering.busy), None)
+    targets = (f"group:{name}", *sorted(own_targets))
+    other = next((steering.busy[each] for each in targets if each in steering.busy), None)
     if other is not None:
         about = "it" if f"group:{name}" in other.targets else "games of it"
         why = f"Operation {other.operation_id[:8]}, a {formatting.shown(other.kind, 20)}, is about {about} now."
@@ -178,14 +179,14 @@ def draw(
     """
     with st.container(horizontal=True, gap="small", key="actions"):
         for radius, title in titles.items():
-            mine = [card for card in cards if card.radius == radius]
+            reached = [card for card in cards if card.radius == radius]
             with st.container(border=True, key=f"reach_{radius}", gap="small"):
                 st.markdown(f"**{formatting.escaped(title)}** · :gray[{_CONFIRMED_BY[radius]}]")
-                for card in mine:
+                for card in reached:
                     if card.possible:
                         _draw_possible(card, on_click, args, (before or {}).get(card.name))
                 with st.container(gap=None, key=f"card_cannot_{radius}"):
-                    _draw_impossible([card for card in mine if not card.possible])
+                    _draw_impossible([card for card in reached if not card.possible])
 
 
 def _draw_possible(

@@ -182,11 +182,14 @@ def _confirm(environment: Environment, place: str, preview: Preview) -> None:
     if refused is None:
         try:
             intent = replace(preview.intent, reason=reason.strip())
-            made = preview.ask(intent) if preview.ask is not None else previews.ask(environment, intent)
+            submitted = preview.ask(intent) if preview.ask is not None else previews.ask(environment, intent)
         except Refused as why:
             refused = str(why)
         else:
-            over = _Offer(preview, done=made) if isinstance(made, str) else _Offer(preview, asked=made.operation_id)
+            if isinstance(submitted, str):
+                over = _Offer(preview, done=submitted)
+            else:
+                over = _Offer(preview, asked=submitted.operation_id)
             st.session_state[_slot(place)] = over
             control_queries.forget()
             return

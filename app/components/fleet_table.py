@@ -63,9 +63,11 @@ def _paint(style: formatting.StatusStyle) -> str:
 
 
 def _row(fleet: Fleet, row: GameRow) -> dict[str, str | float | None]:
-    live, told = row.live, row.told
-    since, committed = row.verdict.since, told.last_commit_at if told is not None else None
-    trouble = "; last error: ".join(text for text in (row.verdict.reason, told.last_error if told else None) if text)
+    live, reported = row.live, row.told
+    since, committed = row.verdict.since, reported.last_commit_at if reported is not None else None
+    trouble = "; last error: ".join(
+        text for text in (row.verdict.reason, reported.last_error if reported else None) if text
+    )
     return {
         "status": formatting.status_text(row.verdict.status),
         "since": fleet.read_at - since if since is not None else None,
@@ -77,6 +79,6 @@ def _row(fleet: Fleet, row: GameRow) -> dict[str, str | float | None]:
         "rows/s": live.rows_per_second if live is not None else None,
         "p95 latency": live.latency_p95_seconds if live is not None else None,
         "last commit": fleet.read_at - committed if committed is not None else None,
-        "rejects": told.rejects_total if told is not None else None,
+        "rejects": reported.rejects_total if reported is not None else None,
         "last error": formatting.shown(trouble, 160) if trouble else None,
     }

@@ -46,8 +46,8 @@ def take(
     if url == slot.url:
         slot.on_its_way.clear()
     elif not drawn or url not in slot.on_its_way:  # a link was opened, or the browser went back
-        found = [value for value in dict.fromkeys(url) if value and (known is None or value in known)]
-        slot.chosen = tuple(found if many else found[:1])
+        valid = [value for value in dict.fromkeys(url) if value and (known is None or value in known)]
+        slot.chosen = tuple(valid if many else valid[:1])
         slot.unknown = tuple(value for value in dict.fromkeys(url) if value and value not in slot.chosen)
         slot.url = url
         slot.on_its_way.clear()
@@ -83,10 +83,10 @@ def draw_unknown(unknown: Mapping[str, tuple[str, ...]], widgets: Mapping[str, s
     named = {param: values for param, values in unknown.items() if values}
     if not named:
         return
-    said = "; ".join(f"{param} {_some(values)}" for param, values in named.items())
+    text = "; ".join(f"{param} {_some(values)}" for param, values in named.items())
     with st.container(horizontal=True, vertical_alignment="center", key="unknown_link"):
         st.warning(
-            formatting.escaped(f"The link names what is not here, so it is not chosen: {said}."),
+            formatting.escaped(f"The link names what is not here, so it is not chosen: {text}."),
             icon=":material/link_off:",
         )
         st.button(

@@ -197,21 +197,21 @@ def forget() -> None:
 
 @st.cache_data(ttl=2, max_entries=2, show_spinner=False)
 def _steering(store: str, _environment: Environment) -> ControlState:  # noqa: ARG001 - the store is the cache's key
-    there = engine(_environment)
-    seen = read_fleet(there, heartbeat_seconds=_environment.settings.metrics.heartbeat_seconds)
+    control_store = engine(_environment)
+    seen = read_fleet(control_store, heartbeat_seconds=_environment.settings.metrics.heartbeat_seconds)
     with reading():
-        most = _environment.settings.placement.max_games_per_group
-        ended = ended_runs(there, store_time(there) - WINDOW_SECONDS)
+        max_games = _environment.settings.placement.max_games_per_group
+        ended = ended_runs(control_store, store_time(control_store) - WINDOW_SECONDS)
         return ControlState(
             fleet=seen,
-            assignments=read_assignments(there),
-            decisions=decided(there),
-            groups=read_groups(there),
-            group_drivers=read_group_drivers(there),
-            loads=read_loads(there, seen.read_at, most),
+            assignments=read_assignments(control_store),
+            decisions=decided(control_store),
+            groups=read_groups(control_store),
+            group_drivers=read_group_drivers(control_store),
+            loads=read_loads(control_store, seen.read_at, max_games),
             deaths={name: [run for run in runs if run.died] for name, runs in ended.items()},
-            busy={target: each for each in _open(there) for target in each.targets},
-            controller_runs=_controller_runs(_environment, there),
+            busy={target: each for each in _open(control_store) for target in each.targets},
+            controller_runs=_controller_runs(_environment, control_store),
             read_at=seen.read_at,
         )
 
@@ -219,37 +219,37 @@ def _steering(store: str, _environment: Environment) -> ControlState:  # noqa: A
 @st.cache_data(ttl=3, max_entries=50, show_spinner=False)
 def _facts(store: str, keys: tuple[str, ...], _environment: Environment) -> dict[str, Facts]:  # noqa: ARG001 - as above
     with reading():
-        there = engine(_environment)
-        return read_all_facts(there, _environment.paths, keys, store_time(there), count=False)
+        control_store = engine(_environment)
+        return read_all_facts(control_store, _environment.paths, keys, store_time(control_store), count=False)
 
 
 @st.cache_data(ttl=1, max_entries=2, show_spinner=False)
 def _journal(store: str, _environment: Environment) -> OperationList:  # noqa: ARG001 - the store is the cache's key
-    there = engine(_environment)
+    control_store = engine(_environment)
     with reading():
-        opened = _open(there)
+        opened = _open(control_store)
         known = {each.operation_id for each in opened}
-        ended = [each for each in list_operations(there, limit=_LATEST) if each.operation_id not in known]
-        runs = _controller_runs(_environment, there)
-        return OperationList((*opened, *ended), known_games(there), runs, time.time())
+        ended = [each for each in list_operations(control_store, limit=_LATEST) if each.operation_id not in known]
+        runs = _controller_runs(_environment, control_store)
+        return OperationList((*opened, *ended), known_games(control_store), runs, time.time())
 
 
 @st.cache_data(ttl=1, max_entries=50, show_spinner=False)
 def _one_operation(store: str, operation_id: str, _environment: Environment) -> OneOperation:  # noqa: ARG001 - as above
-    there = engine(_environment)
+    control_store = engine(_environment)
     with reading():
-        found = find(there, operation_id)
+        stored = find(control_store, operation_id)
         try:
             if (
-                found.kind != ACCESS or found.is_open
+                stored.kind != ACCESS or stored.is_open
             ):  # that one has an inverse of its own, which is planned by the page
-                require_undoable(there, found)
+                require_undoable(control_store, stored)
             why = None
         except Refused as refused:
             why = str(refused)
-        journaled = tuple(steps(there, found.operation_id))
-        runs = _controller_runs(_environment, there)
-        return OneOperation(found, journaled, known_games(there), runs, why, time.time())
+        journaled = tuple(steps(control_store, stored.operation_id))
+        runs = _controller_runs(_environment, control_store)
+        return OneOperation(stored, journaled, known_games(control_store), runs, why, time.time())
 
 
 @st.cache_data(ttl=2, max_entries=2, show_spinner=False)
@@ -261,12 +261,12 @@ def _waiting(store: str, _environment: Environment) -> OpenCounts:  # noqa: ARG0
 
 @st.cache_data(ttl=5, max_entries=4, show_spinner=False)
 def _audit_log(store: str, asked: AuditFilter, _environment: Environment) -> Log:  # noqa: ARG001 - as above
-    there = engine(_environment)
+    control_store = engine(_environment)
     newest: deque[audit.Entry] = deque(maxlen=_MOST_ENTRIES)
     matched = 0
     with reading():
-        names = known_games(there)
-        for entry in audit.entries(there, asked.since, asked.until):
+        names = known_games(control_store)
+        for entry in audit.entries(control_store, asked.since, asked.until):
             if asked.matches(entry, names):
                 newest.append(entry)
                 matched += 1

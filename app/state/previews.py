@@ -49,11 +49,11 @@ class Preview:
     label: str | None = None  # of the button that asks for it
 
 
-def touched(intent: Intent, there: Mapping[str, GameAssignment]) -> int:
+def touched(intent: Intent, assignments: Mapping[str, GameAssignment]) -> int:
     """Count the games that an intent touches: those it is about, and all of the groups it is about."""
     about = {target.partition(":")[2] for target in intent.targets if target.startswith("game:")}
     names = {target.partition(":")[2] for target in intent.targets if target.startswith("group:")}
-    return len(about | {key for key, seat in there.items() if seat.group in names})
+    return len(about | {key for key, seat in assignments.items() if seat.group in names})
 
 
 # --------------------------------------------------------------------------------------------------------------- places
@@ -70,14 +70,14 @@ def preview_move(environment: Environment, keys: Sequence[str], group: str | Non
     with services.reading():
         store = services.engine(environment)
         now = store_time(store)
-        there, loads = read_assignments(store), _loads(environment, store, now)
-        plan = moves.plan(dict.fromkeys(keys, group), there, read_group_drivers(store), now, loads)
+        assignments, loads = read_assignments(store), _loads(environment, store, now)
+        plan = moves.plan(dict.fromkeys(keys, group), assignments, read_group_drivers(store), now, loads)
     if not plan.moves:
         raise Refused(f"Nothing to move: choose games that are not in group {group} already.")
     left = sorted(set(keys) - {each.game_key for each in plan.moves})
-    lines = moves.render_preview(plan, there, loads, environment.settings.demux.trigger_seconds)
+    lines = moves.render_preview(plan, assignments, loads, environment.settings.demux.trigger_seconds)
     lines += [f"left out: {key} is in group {group} already" for key in left]
-    return _preview(plan.intent(services.actor(), ""), lines, there)
+    return _preview(plan.intent(services.actor(), ""), lines, assignments)
 
 
 def preview_drain(environment: Environment, group: str) -> Preview:
@@ -89,12 +89,13 @@ def preview_drain(environment: Environment, group: str) -> Preview:
     with services.reading():
         store = services.engine(environment)
         now = store_time(store)
-        there, loads = read_assignments(store), _loads(environment, store, now)
-        plan = drains.drain(group, there, read_group_drivers(store), now, loads)
+        assignments, loads = read_assignments(store), _loads(environment, store, now)
+        plan = drains.drain(group, assignments, read_group_drivers(store), now, loads)
     intent = plan.intent(services.actor(), "")
     if not intent.targets:
         raise Refused(f"Nothing to drain: group {group} takes no games, and has none.")
-    return _preview(intent, moves.render_preview(plan, there, loads, environment.settings.demux.trigger_seconds), there)
+    lines = moves.render_preview(plan, assignments, loads, environment.settings.demux.trigger_seconds)
+    return _preview(intent, lines, assignments)
 
 
 def preview_proposed(environment: Environment) -> Preview:
@@ -107,24 +108,26 @@ def preview_proposed(environment: Environment) -> Preview:
     with services.reading():
         store = services.engine(environment)
         now = store_time(store)
-        there, loads = read_assignments(store), _loads(environment, store, now)
+        assignments, loads = read_assignments(store), _loads(environment, store, now)
         placed, even = proposed(loads)
         # Who waits for its first group gets it from the controller, and from ingest: that is no move.
-        found = [each for each in (*placed.placements, *even.placements) if each.source is not None]
-        plan = moves.plan({each.game_key: each.target for each in found}, there, read_group_drivers(store), now, loads)
+        movable = [each for each in (*placed.placements, *even.placements) if each.source is not None]
+        targets = {each.game_key: each.target for each in movable}
+        plan = moves.plan(targets, assignments, read_group_drivers(store), now, loads)
     lines = lines_of(placed, even, trigger)
     if not plan.moves:
-        told = [_named(line, there) for line in lines]
+        named = [_named(line, assignments) for line in lines]
         why = "no group has room for the games that must move, and no move improves the balance."
         raise Refused(
             "\n".join(
                 [
                     f"Nothing to move: {why}",
-                    *told,
+                    *named,
                 ]
             )
         )
-    return _preview(plan.intent(services.actor(), ""), [*lines, moves.render_preview(plan, there)[-1]], there)
+    lines.append(moves.render_preview(plan, assignments)[-1])
+    return _preview(plan.intent(services.actor(), ""), lines, assignments)
 
 
 def preview_groups(environment: Environment, kind: str, names: Sequence[str]) -> Preview:
@@ -135,12 +138,12 @@ def preview_groups(environment: Environment, kind: str, names: Sequence[str]) ->
     """
     with services.reading():
         store = services.engine(environment)
-        there = read_assignments(store)
+        assignments = read_assignments(store)
         facts = groups.plan(kind, names, read_groups(store))
     if not facts:
         raise Refused(f"Nothing to {kind}: {', '.join(names) or 'no group'} is already in that state.")
-    counts = Counter(each.group for each in there.values() if each.group is not None)
-    return _preview(groups.intent(kind, facts, services.actor(), ""), groups.rendered(kind, facts, counts), there)
+    counts = Counter(each.group for each in assignments.values() if each.group is not None)
+    return _preview(groups.intent(kind, facts, services.actor(), ""), groups.rendered(kind, facts, counts), assignments)
 
 
 # -------------------------------------------------------------------------------------------------------------- streams
@@ -154,9 +157,9 @@ def preview_decision(environment: Environment, kind: str, keys: Sequence[str]) -
     """
     with services.reading():
         store = services.engine(environment)
-        there = read_assignments(store)
-        facts = pauses.plan(kind, keys, there, decided(store))
-    return _of_games(kind, keys, facts, pauses.intent, pauses.render_preview, there)
+        assignments = read_assignments(store)
+        facts = pauses.plan(kind, keys, assignments, decided(store))
+    return _of_games(kind, keys, facts, pauses.intent, pauses.render_preview, assignments)
 
 
 def preview_retirement(environment: Environment, kind: str, keys: Sequence[str]) -> Preview:
@@ -166,9 +169,9 @@ def preview_retirement(environment: Environment, kind: str, keys: Sequence[str])
         Refused: a game does not exist, nothing would change, or the control store cannot be read.
     """
     with services.reading():
-        there = read_assignments(services.engine(environment))
-        facts = retirement.plan(kind, keys, there)
-    return _of_games(kind, keys, facts, retirement.intent, retirement.render_preview, there)
+        assignments = read_assignments(services.engine(environment))
+        facts = retirement.plan(kind, keys, assignments)
+    return _of_games(kind, keys, facts, retirement.intent, retirement.render_preview, assignments)
 
 
 def preview_repair(
@@ -188,17 +191,20 @@ def preview_repair(
         store, paths = services.engine(environment), environment.paths
         if kind == "rebuild" and not paths.bronze.exists():
             raise Refused(f"There is nothing to rebuild from: {paths.bronze} does not exist. Start ingest first.")
-        there, count = read_assignments(store), kind == "replay" and len(keys) <= _MOST_COUNTED
-        found = read_all_facts(store, paths, keys, store_time(store), count=count, rows=rows)
-        can = {key: next(each for each in capabilities(facts) if each.name == kind) for key, facts in found.items()}
+        assignments, count = read_assignments(store), kind == "replay" and len(keys) <= _MOST_COUNTED
+        facts_by_game = read_all_facts(store, paths, keys, store_time(store), count=count, rows=rows)
+        can = {
+            key: next(each for each in capabilities(facts) if each.name == kind) for key, facts in facts_by_game.items()
+        }
         chosen = [key for key, capability in can.items() if capability.possible]
-        left = [_named(f"{key}: {_why_not(can[key])}", there) for key in sorted(can) if not can[key].possible]
+        left = [_named(f"{key}: {_why_not(can[key])}", assignments) for key in sorted(can) if not can[key].possible]
         left += [f"{key}: no such game" for key in sorted(set(keys) - can.keys())]
         if not chosen:
             raise Refused("\n".join([f"Nothing to {kind}.", *_some(left)]))
         if kind == "retry":
-            facts = pauses.plan(kind, chosen, there, decided(store))
-            intent, lines = pauses.intent(kind, facts, services.actor(), ""), pauses.render_preview(kind, facts, there)
+            facts = pauses.plan(kind, chosen, assignments, decided(store))
+            intent = pauses.intent(kind, facts, services.actor(), "")
+            lines = pauses.render_preview(kind, facts, assignments)
         elif kind == "dedupe":
             name = environment.settings.environment
             facts = dedupes.plan(paths, name, chosen, repairs.observe(paths, name, store, chosen))
@@ -211,7 +217,7 @@ def preview_repair(
             lines += [f"{key}: {can[key].touches}" for key in chosen if kind == "replay"]
     if not facts:
         raise Refused(f"Nothing to {kind}: it has changed just now. Look again.")
-    return _preview(intent, [*lines, *(f"left out: {each}" for each in _some(left))], there)
+    return _preview(intent, [*lines, *(f"left out: {each}" for each in _some(left))], assignments)
 
 
 def preview_replay_of_all(environment: Environment, choice: Mapping[str, str | None]) -> Preview:
@@ -236,13 +242,13 @@ def _why_not(capability: Capability) -> str:
 
 def _of_games(
     kind: str, keys: Sequence[str], facts: Mapping[str, object], intent: Callable[..., Intent],
-    render: Callable[..., list[str]], there: Mapping[str, GameAssignment],
+    render: Callable[..., list[str]], assignments: Mapping[str, GameAssignment],
 ) -> Preview:  # fmt: skip
     left = [f"{key} {_UNCHANGED[kind]}" for key in sorted(set(keys) - facts.keys())]
     if not facts:
         raise Refused(f"Nothing to {kind}: {'; '.join(left[:_MOST_SAID]) or 'no game is chosen'}.")
-    lines = [*render(kind, facts, there), *(f"left out: {each}" for each in _some(left))]
-    return _preview(intent(kind, facts, services.actor(), ""), lines, there)
+    lines = [*render(kind, facts, assignments), *(f"left out: {each}" for each in _some(left))]
+    return _preview(intent(kind, facts, services.actor(), ""), lines, assignments)
 
 
 _UNCHANGED = {
@@ -263,13 +269,13 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
         Refused: it has none, it cannot be any more, or the control store cannot be read.
     """
     with services.reading():
-        store, most = services.engine(environment), environment.settings.placement.max_games_per_group
+        store, max_games = services.engine(environment), environment.settings.placement.max_games_per_group
         done = operations.operation(store, operation_id)
-        intent, lines = controller.undo(store, done, services.actor(), "", store_time(store), most)
-        there = read_assignments(store)
+        intent, lines = controller.undo(store, done, services.actor(), "", store_time(store), max_games)
+        assignments = read_assignments(store)
     if not intent.targets:
         raise Refused(f"Nothing to undo: operation {done.operation_id[:8]} has no effect any more.")
-    return _preview(intent, lines, there)
+    return _preview(intent, lines, assignments)
 
 
 def inverse_of(kind: str) -> str:
@@ -284,9 +290,9 @@ def ask(environment: Environment, intent: Intent) -> Operation:
         Refused: who acts has not the role for it, one of its targets belongs to another open operation, or the control
             store does not answer.
     """
-    mine = replace(intent, actor=services.permitted(environment, intent.kind))
+    attributed = replace(intent, actor=services.permitted(environment, intent.kind))
     with writing():
-        return operations.ask(services.engine(environment), mine)
+        return operations.ask(services.engine(environment), attributed)
 
 
 def resume(environment: Environment, seen: Operation, reason: str = "") -> Operation:
@@ -343,9 +349,11 @@ def _loads(environment: Environment, store: Engine, now: float) -> Loads:
     return read_loads(store, now, environment.settings.placement.max_games_per_group)
 
 
-def _preview(intent: Intent, lines: Sequence[str], there: Mapping[str, GameAssignment]) -> Preview:
-    first = sorted(lines, key=lambda line: line.partition(":")[0] in there)  # what it comes to, then each game
-    return Preview(intent, tuple(_named(line, there) for line in first), touched(intent, there), time.time())
+def _preview(intent: Intent, lines: Sequence[str], assignments: Mapping[str, GameAssignment]) -> Preview:
+    first = sorted(lines, key=lambda line: line.partition(":")[0] in assignments)  # what it comes to, then each game
+    return Preview(
+        intent, tuple(_named(line, assignments) for line in first), touched(intent, assignments), time.time()
+    )
 
 
 def _some(lines: Sequence[str]) -> list[str]:
@@ -353,7 +361,7 @@ def _some(lines: Sequence[str]) -> list[str]:
     return [*lines[:_MOST_SAID], *more]
 
 
-def _named(line: str, there: Mapping[str, GameAssignment]) -> str:
+def _named(line: str, assignments: Mapping[str, GameAssignment]) -> str:
     """Put a game's name before a line that begins with its key."""
     key = line.partition(":")[0]
-    return f"{formatting.shown(there[key].game, 60)} · {line}" if key in there else line
+    return f"{formatting.shown(assignments[key].game, 60)} · {line}" if key in assignments else line

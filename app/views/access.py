@@ -116,7 +116,7 @@ def _draw_state(environment: Environment, access: AccessState) -> None:
             icon=":material/hourglass_disabled:",
         )
     with st.container(gap=None):
-        st.text(_told(environment, access))
+        st.text(_state_line(environment, access))
         if kind == "embedded":
             st.caption(
                 "On a laptop the file system is the real boundary: who can read the folder reads the tables, "
@@ -124,20 +124,22 @@ def _draw_state(environment: Environment, access: AccessState) -> None:
             )
 
 
-def _told(environment: Environment, access: AccessState) -> str:
-    told = []
+def _state_line(environment: Environment, access: AccessState) -> str:
+    parts = []
     if access.known is not None:
         at = access.known.observed.read_at
         every = formatting.age(environment.settings.access.refresh_seconds)
-        told.append(f"Catalog read {formatting.age(access.read_at - at)} ago, at {formatting.clock(at)}; every {every}")
+        parts.append(
+            f"Catalog read {formatting.age(access.read_at - at)} ago, at {formatting.clock(at)}; every {every}"
+        )
     if access.on_the_way:
         number = len(access.on_the_way)
-        told.append(f"{number} change{'' if number == 1 else 's'} on the way: cells show it once it was seen")
+        parts.append(f"{number} change{'' if number == 1 else 's'} on the way: cells show it once it was seen")
     if access.waiting:
-        told.append(f"{len(access.waiting)} request{'' if len(access.waiting) == 1 else 's'} to decide")
+        parts.append(f"{len(access.waiting)} request{'' if len(access.waiting) == 1 else 's'} to decide")
     if access.ending:
-        told.append(f"{len(access.ending)} ending within 14 days")
-    return " · ".join(told) or "Nothing is known yet."
+        parts.append(f"{len(access.ending)} ending within 14 days")
+    return " · ".join(parts) or "Nothing is known yet."
 
 
 _page()

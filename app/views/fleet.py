@@ -43,10 +43,10 @@ def _live(environment: Environment) -> None:
         alt="All games that match the filters, worst first. The key links to the game's page.",
         key="games",
     )
-    most = (
+    limited = (
         f" The worst {_MOST_ROWS} of them are in the table; filters find the others." if len(rows) > len(shown) else ""
     )
-    st.caption(f"{len(rows)} of {len(fleet.rows)} games, worst first.{most} All times are UTC.")
+    st.caption(f"{len(rows)} of {len(fleet.rows)} games, worst first.{limited} All times are UTC.")
 
 
 def _draw_nothing_yet(fleet: Fleet) -> None:

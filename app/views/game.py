@@ -142,9 +142,9 @@ def _read_trend(environment: Environment, game_key: str) -> Trend | Refused:
 
 def _draw_evidence(fleet: Fleet, row: GameRow, trend: Trend | None) -> None:
     """Draw the numbers behind the verdict; what the driver can no longer vouch for is a dash."""
-    live, told = row.live, row.told
+    live, reported = row.live, row.told
     driver = fleet.driver("group", row.group or "")
-    committed = told.last_commit_at if told is not None else None
+    committed = reported.last_commit_at if reported is not None else None
     p50, p95, p99 = trend.latency_seconds if trend is not None else (None, None, None)
     facts = {
         "Status": formatting.status_text(row.verdict.status),
@@ -156,17 +156,17 @@ def _draw_evidence(fleet: Fleet, row: GameRow, trend: Trend | None) -> None:
         "Latency p50": formatting.duration(p50),
         "Latency p95": formatting.duration(p95),
         "Latency p99": formatting.duration(p99),
-        "Cursor (seq)": formatting.count(told.cursor_seq if told is not None else None),
+        "Cursor (seq)": formatting.count(reported.cursor_seq if reported is not None else None),
         "Last seq in bronze": formatting.count(row.last_seq),
         "Group's frontier": formatting.count(driver.frontier_seq if driver is not None else None),
         "Last commit": f"{formatting.age(fleet.read_at - committed)} ago"
         if committed is not None
         else formatting.UNKNOWN_VALUE,
-        "Rows": formatting.count(told.rows_total if told is not None else None),
-        "Rejects": formatting.count(told.rejects_total if told is not None else None),
+        "Rows": formatting.count(reported.rows_total if reported is not None else None),
+        "Rejects": formatting.count(reported.rejects_total if reported is not None else None),
         "Generation": str(row.generation),
-        "Last report": f"{formatting.age(fleet.read_at - told.updated_at)} ago"
-        if told is not None
+        "Last report": f"{formatting.age(fleet.read_at - reported.updated_at)} ago"
+        if reported is not None
         else formatting.UNKNOWN_VALUE,
     }
     with st.container(horizontal=True, key="evidence", gap="small"):

@@ -213,9 +213,9 @@ def _draw_group(environment: Environment, steering: ControlState) -> None:
         )
         chosen = st.session_state.get(_GROUP)
         if chosen in names:
-            found = cards.of_group(str(chosen), steering, partial(services.missing_role, environment))
+            offered = cards.of_group(str(chosen), steering, partial(services.missing_role, environment))
             title = f"Group {formatting.shown(str(chosen), 40)} and its games"
-            cards.draw({3: title}, found, on_click=_offer_group, args=(environment, str(chosen)))
+            cards.draw({3: title}, offered, on_click=_offer_group, args=(environment, str(chosen)))
         confirm.draw_confirmation(environment, _PLACE_GROUP)
         if chosen in names:
             group_forms.draw_change(environment, steering, str(chosen))

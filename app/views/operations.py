@@ -243,9 +243,9 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
             if barred is not None and seen.why_no_undo is None:
                 st.caption(formatting.escaped(barred))
             confirm.draw_confirmation(environment, place, operation_items.draw if operation.kind == ACCESS else None)
-    said = st.session_state.get(_note_of(operation.operation_id))
-    if said is not None and said[1] is not None:
-        st.warning(formatting.escaped(said[1]), icon=":material/block:")
+    note = st.session_state.get(_note_of(operation.operation_id))
+    if note is not None and note[1] is not None:
+        st.warning(formatting.escaped(note[1]), icon=":material/block:")
 
 
 def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:

@@ -75,13 +75,13 @@ def _live(environment: Environment) -> None:
 
 
 def _draw_table(environment: Environment, steering: ControlState, rows: list[GameRow]) -> None:
-    found: Mapping[str, Facts] = {}
+    facts: Mapping[str, Facts] = {}
     try:
-        found = control_queries.facts(environment, sorted(row.game_key for row in rows))
+        facts = control_queries.facts(environment, sorted(row.game_key for row in rows))
     except Refused as refused:
         st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
     st.dataframe(
-        pd.DataFrame(_row(steering, row, found.get(row.game_key)) for row in rows),
+        pd.DataFrame(_row(steering, row, facts.get(row.game_key)) for row in rows),
         hide_index=True,
         height=min(36 * (len(rows) + 1), 620),
         column_config=_COLUMNS,
@@ -97,38 +97,38 @@ def _sentence(troubled: int, stopped: int) -> str:
 
 
 def _is_stopped(steering: ControlState, row: GameRow) -> bool:
-    made = steering.decisions.get(row.game_key, _NOTHING)
-    return made.parked_at is not None or made.failures > 0
+    decision = steering.decisions.get(row.game_key, _NOTHING)
+    return decision.parked_at is not None or decision.failures > 0
 
 
 def _row(steering: ControlState, row: GameRow, facts: Facts | None) -> dict[str, str]:
-    made = steering.decisions.get(row.game_key, _NOTHING)
+    decision = steering.decisions.get(row.game_key, _NOTHING)
     now = steering.read_at
-    told = row.told.last_error if row.told is not None else None
-    evidence = made.evidence or told or row.verdict.reason
+    reported_error = row.told.last_error if row.told is not None else None
+    evidence = decision.evidence or reported_error or row.verdict.reason
     return {
         "status": formatting.status_text(row.verdict.status),
         "game": formatting.shown(row.game, 80),
         "page": f"game?game={row.game_key}",
         "group": formatting.shown(row.group, 40) if row.group is not None else formatting.UNKNOWN_VALUE,
-        "how": _how(made, now),
+        "how": _how(decision, now),
         "possible": _possible(facts),
-        "class": _CLASSES.get(made.failure_class or "", formatting.UNKNOWN_VALUE),
+        "class": _CLASSES.get(decision.failure_class or "", formatting.UNKNOWN_VALUE),
         "evidence": formatting.shown(evidence, 200) if evidence else formatting.UNKNOWN_VALUE,
-        "failures": formatting.count(made.failures) if made.failures else formatting.UNKNOWN_VALUE,
-        "last": f"{formatting.age(now - made.failed_at)} ago"
-        if made.failed_at is not None
+        "failures": formatting.count(decision.failures) if decision.failures else formatting.UNKNOWN_VALUE,
+        "last": f"{formatting.age(now - decision.failed_at)} ago"
+        if decision.failed_at is not None
         else formatting.UNKNOWN_VALUE,
     }
 
 
-def _how(made: StreamControl, now: float) -> str:
-    if made.parked_at is not None:
-        return f"parked {formatting.age(now - made.parked_at)} ago"
-    if made.failures:
+def _how(decision: StreamControl, now: float) -> str:
+    if decision.parked_at is not None:
+        return f"parked {formatting.age(now - decision.parked_at)} ago"
+    if decision.failures:
         return (
-            f"next attempt in {formatting.age(made.retry_at - now)}"
-            if made.retry_at > now
+            f"next attempt in {formatting.age(decision.retry_at - now)}"
+            if decision.retry_at > now
             else "tries at its next pass"
         )
     return formatting.UNKNOWN_VALUE
