@@ -37,9 +37,9 @@ _log: Final = logging.getLogger("turnout")
 class AccessReconciler:
     """Reconciles access in the controller's process."""
 
-    def __init__(self, world: ControlContext, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, context: ControlContext, environ: Mapping[str, str] = os.environ) -> None:
         """Begin with a round at the first tick; `environ` has addresses and tokens of catalogs that are not ours."""
-        self._world, self._environ = world, environ
+        self._context, self._environ = context, environ
         self._stop = threading.Event()
         self._seen = threading.Event()  # a change was, since the newest round began
         self._executor = Executor(self._open, self._stop, seen=self._seen.set)
@@ -63,7 +63,7 @@ class AccessReconciler:
                 self._broken = f"access: {type(error).__name__}: {error}"
             else:
                 self._broken = None
-            self._round, self._due_at = None, time.monotonic() + self._world.settings.access.refresh_seconds
+            self._round, self._due_at = None, time.monotonic() + self._context.settings.access.refresh_seconds
         is_due = self._seen.is_set() or time.monotonic() >= self._due_at
         if self._round is None and is_due and not self._stop.is_set():
             self._seen.clear()  # before it begins: what is seen while it runs may have come too late for it
@@ -76,7 +76,7 @@ class AccessReconciler:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _open(self) -> Catalog:
-        return open_catalog(self._world.settings.access, self._world.paths, self._environ)
+        return open_catalog(self._context.settings.access, self._context.paths, self._environ)
 
     def run_round(self) -> None:
         """Do one round, and tell how it went; a tick has it done in a thread."""
@@ -84,36 +84,36 @@ class AccessReconciler:
             self._round_of(self._open())
         except (CatalogUnavailable, Refused) as problem:
             self._tell(str(problem))
-            snapshot.keep(self._world.engine, None, str(problem))
+            snapshot.keep(self._context.engine, None, str(problem))
         except SQLAlchemyError as error:
             _log.warning("the control store is away, access waits: %s", error)
         else:
             self._tell(None)
 
     def _round_of(self, catalog: Catalog) -> None:
-        world = self._world
-        schema = proposals.schema_of(world.settings.access)
-        refused = register_missing(world, catalog, schema)
-        observed = snapshot.observe(catalog, schema, store_time(world.engine))
+        context = self._context
+        schema = proposals.schema_of(context.settings.access)
+        refused = register_missing(context, catalog, schema)
+        observed = snapshot.observe(catalog, schema, store_time(context.engine))
         problems = [*refused, *_blind(Resolver(observed), catalog.executor)]
-        snapshot.keep(world.engine, observed, "; ".join(problems) or None)
-        if groups := groups_of(world.settings.roles):
-            members.keep(world.engine, {each: _active_in(Resolver(observed), each) for each in groups})
+        snapshot.keep(context.engine, observed, "; ".join(problems) or None)
+        if groups := groups_of(context.settings.roles):
+            members.keep(context.engine, {each: _active_in(Resolver(observed), each) for each in groups})
         self._end_what_ran_out(catalog)
 
     def _end_what_ran_out(self, catalog: Catalog) -> None:
         """Ask for the end of what has run out, principal by principal, so that one which is held keeps no other one."""
-        world = self._world
-        intents = expired(ledger.managed(world.engine).entitlements, store_time(world.engine))
-        busy = open_by_target(world.engine, sorted({proposals.target(each.principal) for each in intents}))
+        context = self._context
+        intents = expired(ledger.managed(context.engine).entitlements, store_time(context.engine))
+        busy = open_by_target(context.engine, sorted({proposals.target(each.principal) for each in intents}))
         for who in sorted({each.cell[0] for each in intents}):
-            mine = [each for each in intents if each.cell[0] == who]
-            if proposals.target(mine[0].principal) in busy:
+            of_principal = [each for each in intents if each.cell[0] == who]
+            if proposals.target(of_principal[0].principal) in busy:
                 continue
-            prepared = proposals.prepare(world.engine, catalog, world.settings.access, mine)
+            prepared = proposals.prepare(context.engine, catalog, context.settings.access, of_principal)
             if prepared.plan.is_empty:
                 continue
-            ask(world.engine, prepared.to_intent(CONTROLLER, "Access expired."))
+            ask(context.engine, prepared.to_intent(CONTROLLER, "Access expired."))
 
     def _tell(self, problem: str | None) -> None:
         if problem is not None and problem != self._problem:

@@ -48,9 +48,9 @@ def approved(engine: Engine, wanted: Request, intent: operations.Intent) -> oper
     """
     if intent.actor == wanted.requester:
         raise Refused("Nobody decides about a request of their own: another access admin must.")
-    made = operations.ask(engine, intent)
-    requests.decide(engine, wanted, "approved", intent.actor, intent.reason, made.operation_id)
-    return made
+    operation = operations.ask(engine, intent)
+    requests.decide(engine, wanted, "approved", intent.actor, intent.reason, operation.operation_id)
+    return operation
 
 
 def require_approved(engine: Engine, operation: operations.Operation) -> None:

@@ -69,13 +69,13 @@ def id_of(finding: Finding) -> str:
     return hashlib.sha256(finding.mark.encode()).hexdigest()
 
 
-def find(found: Drift, name: str) -> Finding:
+def find(observed: Drift, name: str) -> Finding:
     """Return the finding whose id begins so.
 
     Raises:
         Refused: there is none, or there are several.
     """
-    same = [each for each in found.findings if name and id_of(each).startswith(name)]
+    same = [each for each in observed.findings if name and id_of(each).startswith(name)]
     if len(same) != 1:
         what = "There is no finding" if not same else "Several findings begin with"
         raise Refused(f"{what} {name!r}. `turnout grants drift` shows those there are.")

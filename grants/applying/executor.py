@@ -58,85 +58,87 @@ class Executor:
         return OperationDefinition(proposals.KIND, steps, lambda _, operation: operation.preview, _done)
 
     def _in_thread(
-        self, work: Callable[[ControlContext, Operation], str], world: ControlContext, operation: Operation
+        self, work: Callable[[ControlContext, Operation], str], context: ControlContext, operation: Operation
     ) -> StepResult:
         name = f"{operation.operation_id} {work.__name__}"
         if not self._works.contains(name):
-            self._works.submit(name, partial(work, world, operation))
+            self._works.submit(name, partial(work, context, operation))
         try:
-            said = self._works.pop_result(name)
+            message = self._works.pop_result(name)
         except Transient as away:
             return StepResult("waiting", str(away))
-        return StepResult("waiting", "The catalog is being asked.") if said is None else StepResult("done", said)
+        return StepResult("waiting", "The catalog is being asked.") if message is None else StepResult("done", message)
 
-    def _check(self, world: ControlContext, operation: Operation) -> str:
+    def _check(self, context: ControlContext, operation: Operation) -> str:
         """Plan it again, and go on only if the plan is the one that was shown, and is allowed.
 
         Raises:
             Refused: it does not, or may not.
         """
-        require_approved(world.engine, operation)
-        access, catalog = world.settings.access, self._open()
-        planned = proposals.replan(world.engine, catalog, access, operation)
+        require_approved(context.engine, operation)
+        access, catalog = context.settings.access, self._open()
+        planned = proposals.replan(context.engine, catalog, access, operation)
         if planned.plan.fingerprint != operation.preview.get("fingerprint"):
             raise Refused("Nothing was done: it has changed since you looked. Review it and try again.")
-        proposals.require_allowed(world.engine, world.settings, catalog, planned, operation)
-        ledger.write(world.engine, operation, planned.plan.change_set)
+        proposals.require_allowed(context.engine, context.settings, catalog, planned, operation)
+        ledger.write(context.engine, operation, planned.plan.change_set)
         return f"It is as it was shown: {len(planned.plan.changes)} changes to make."
 
-    def _apply(self, world: ControlContext, operation: Operation) -> str:
+    def _apply(self, context: ControlContext, operation: Operation) -> str:
         """Apply each change that is not applied yet; where USE_* fails, what rests on it is kept back."""
         catalog = self._open()
         by_principal: dict[str, list[ledger.Item]] = {}
-        for item in ledger.items(world.engine, operation.operation_id):
+        for item in ledger.items(context.engine, operation.operation_id):
             by_principal.setdefault(folded(item.change.principal), []).append(item)
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="apply") as pool:
-            for each in [pool.submit(_apply_to_one, world, operation, catalog, some) for some in by_principal.values()]:
+            for each in [
+                pool.submit(_apply_to_one, context, operation, catalog, some) for some in by_principal.values()
+            ]:
                 each.result()
-        made = ledger.items(world.engine, operation.operation_id)
-        return f"{sum(each.is_done for each in made)} of {len(made)} applied."
+        items = ledger.items(context.engine, operation.operation_id)
+        return f"{sum(each.is_done for each in items)} of {len(items)} applied."
 
-    def _keep(self, world: ControlContext, operation: Operation) -> StepResult:
+    def _keep(self, context: ControlContext, operation: Operation) -> StepResult:
         intents = proposals.intents_of(operation.parameters["intents"])
-        ledger.keep(world.engine, operation, ledger.done(world.engine, operation.operation_id), intents)
+        ledger.keep(context.engine, operation, ledger.done(context.engine, operation.operation_id), intents)
         return StepResult("done", "Written into the ledger.")
 
-    def _observe(self, world: ControlContext, operation: Operation) -> str:
+    def _observe(self, context: ControlContext, operation: Operation) -> str:
         """Read until every applied change is seen, or its time is over."""
         catalog, until = self._open(), time.monotonic() + self._observe_seconds
         pause = 0.1
         while True:
-            waiting = [each for each in ledger.items(world.engine, operation.operation_id) if each.state == "applied"]
+            waiting = [each for each in ledger.items(context.engine, operation.operation_id) if each.state == "applied"]
             seen: dict[Securable, Mapping[str, frozenset[str]]] = {}
             for item in waiting:
                 where = item.change.securable
                 if where not in seen:
                     seen[where] = catalog.assignments(where)
                 if _is_seen(item, seen[where]):
-                    ledger.mark(world.engine, operation, item.number, "observed", "")
+                    ledger.mark(context.engine, operation, item.number, "observed", "")
                 elif time.monotonic() >= until:
-                    said = f"No read has shown it within {self._observe_seconds:g} s."
-                    ledger.mark(world.engine, operation, item.number, "unseen", said)
-            made = ledger.items(world.engine, operation.operation_id)
-            if not any(each.state == "applied" for each in made):
-                observed = sum(each.state == "observed" for each in made)
+                    message = f"No read has shown it within {self._observe_seconds:g} s."
+                    ledger.mark(context.engine, operation, item.number, "unseen", message)
+            items = ledger.items(context.engine, operation.operation_id)
+            if not any(each.state == "applied" for each in items):
+                observed = sum(each.state == "observed" for each in items)
                 if observed:  # what fails time and again makes nobody look time and again
                     self._seen()
-                return f"{observed} of {len(made)} observed in the catalog."
+                return f"{observed} of {len(items)} observed in the catalog."
             if self._stop.wait(pause):
                 raise CatalogUnavailable("The controller is stopping.")
             pause = min(pause * 2, 5.0)
 
-    def _probe(self, world: ControlContext, operation: Operation) -> str:
+    def _probe(self, context: ControlContext, operation: Operation) -> str:
         """Try to read as those who gain and those who lose; the results are reported, and judged at the end."""
         catalog = self._open()
         failed = {
             folded(each.change.principal)
-            for each in ledger.items(world.engine, operation.operation_id)
+            for each in ledger.items(context.engine, operation.operation_id)
             if not each.is_done
         }
         effects = [each for each in operation.preview["effects"] if folded(each[0]) not in failed]
-        tables = catalog.tables(proposals.schema_of(world.settings.access))
+        tables = catalog.tables(proposals.schema_of(context.settings.access))
         tried: list[tuple[str, str, bool, Probe]] = []
         for gains in (True, False):
             cells = [(who, key) for who, key, was, then in effects if (then if gains else was) is True]
@@ -144,10 +146,10 @@ class Executor:
             tried += [(who, key, gains, catalog.probe(who, tables[key])) for who, key in chosen]
         return _told_of(tried, parts_failed=bool(failed))
 
-    def _judge(self, world: ControlContext, operation: Operation) -> StepResult:
+    def _judge(self, context: ControlContext, operation: Operation) -> StepResult:
         """Say what was not done, if anything was not: a set of which a part has failed has not succeeded."""
-        made = ledger.items(world.engine, operation.operation_id)
-        failed = [each for each in made if each.state in {"failed", "planned", "unseen"}]
+        items = ledger.items(context.engine, operation.operation_id)
+        failed = [each for each in items if each.state in {"failed", "planned", "unseen"}]
         if not failed:
             return StepResult("done", "Nothing has failed.")
         first = "; ".join(
@@ -155,33 +157,33 @@ class Executor:
         )
         more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
         return StepResult(
-            "failed", f"{len(made) - len(failed)} of {len(made)} changes are done. {len(failed)} not: {first}{more}"
+            "failed", f"{len(items) - len(failed)} of {len(items)} changes are done. {len(failed)} not: {first}{more}"
         )
 
 
-def _apply_to_one(world: ControlContext, operation: Operation, catalog: Catalog, mine: list[ledger.Item]) -> None:
+def _apply_to_one(context: ControlContext, operation: Operation, catalog: Catalog, items: list[ledger.Item]) -> None:
     kept_back = None
-    for item in mine:
+    for item in items:
         if item.is_done:
             continue
         if kept_back is not None:
-            ledger.mark(world.engine, operation, item.number, "failed", kept_back)
+            ledger.mark(context.engine, operation, item.number, "failed", kept_back)
             continue
         try:
             catalog.change(item.change)
         except CatalogUnavailable:
             raise  # nothing is known of it: it is tried again
         except Refused as refused:
-            ledger.mark(world.engine, operation, item.number, "failed", str(refused))
+            ledger.mark(context.engine, operation, item.number, "failed", str(refused))
             if item.change.securable.type != "table":  # what is above tables is added before them, taken after them
                 kept_back = f"Not tried, since {item.change.securable.full_name} failed before."
         else:
-            ledger.mark(world.engine, operation, item.number, "applied", "")
+            ledger.mark(context.engine, operation, item.number, "applied", "")
 
 
-def _is_seen(item: ledger.Item, there: Mapping[str, frozenset[str]]) -> bool:
+def _is_seen(item: ledger.Item, held: Mapping[str, frozenset[str]]) -> bool:
     who = folded(item.change.principal)
-    has = frozenset[str]().union(*(had for name, had in there.items() if folded(name) == who))
+    has = frozenset[str]().union(*(had for name, had in held.items() if folded(name) == who))
     return has.issuperset(item.change.add) and has.isdisjoint(item.change.remove)
 
 
@@ -199,10 +201,10 @@ def _told_of(tried: list[tuple[str, str, bool, Probe]], *, parts_failed: bool) -
     wrong = [(who, key, probe) for who, key, gains, probe in tried if probe.reads is (not gains)]
     if wrong:
         who, key, probe = wrong[0]
-        said = f"{who} {'reads' if probe.reads else 'does not read'} {key}: {probe.said}"
+        sentence = f"{who} {'reads' if probe.reads else 'does not read'} {key}: {probe.said}"
         if not parts_failed:
-            raise Refused(f"Applied, but {said}")
-        return f"{len(wrong)} of {len(tried)} tried are not as planned, since parts have failed: {said}"
+            raise Refused(f"Applied, but {sentence}")
+        return f"{len(wrong)} of {len(tried)} tried are not as planned, since parts have failed: {sentence}"
     untried = [probe.said for *_, probe in tried if probe.reads is None]
     proven = f"{len(tried) - len(untried)} tried: each reads or is refused as planned."
     by_group = [probe.stand_in for *_, probe in tried if probe.reads and probe.stand_in]

@@ -75,8 +75,8 @@ def write(engine: Engine, operation: Operation, change_set: ChangeSet) -> None:
     """
     with engine.begin() as connection:
         lock_operation(connection, operation)
-        mine = access_change_sets.c.operation_id == operation.operation_id
-        if connection.execute(select(access_change_sets.c.operation_id).where(mine)).first() is not None:
+        own_rows = access_change_sets.c.operation_id == operation.operation_id
+        if connection.execute(select(access_change_sets.c.operation_id).where(own_rows)).first() is not None:
             return
         row = {"operation_id": operation.operation_id, "change_set": _as_json(change_set)}
         connection.execute(insert(access_change_sets).values(row))
@@ -139,9 +139,9 @@ def mark(engine: Engine, operation: Operation, number: int, state: State, messag
     """
     with engine.begin() as connection:
         lock_operation(connection, operation)
-        mine = (access_items.c.operation_id == operation.operation_id) & (access_items.c.number == number)
+        own_row = (access_items.c.operation_id == operation.operation_id) & (access_items.c.number == number)
         connection.execute(
-            update(access_items).where(mine).values(state=state, message=message, changed_at=store_now())
+            update(access_items).where(own_row).values(state=state, message=message, changed_at=store_now())
         )
 
 
@@ -168,11 +168,11 @@ def keep(engine: Engine, operation: Operation, done: ChangeSet, intents: Iterabl
                 .where(_is(ended), entitlements.c.ended_at.is_(None))
                 .values(ended_at=store_now(), ended_by=operation.operation_id)
             )
-        for made in sorted(after.entitlements - before.entitlements, key=lambda each: (each.cell, each.until or 0.0)):
-            reason, ticket = terms.get((made.cell, made.until), (operation.reason, ""))
+        for new in sorted(after.entitlements - before.entitlements, key=lambda each: (each.cell, each.until or 0.0)):
+            reason, ticket = terms.get((new.cell, new.until), (operation.reason, ""))
             connection.execute(
                 insert(entitlements).values(
-                    principal=made.principal, game_key=made.key, expires_at=made.until, table_id=made.table_id,
+                    principal=new.principal, game_key=new.key, expires_at=new.until, table_id=new.table_id,
                     reason=reason, ticket=ticket, operation_id=operation.operation_id, given_at=store_now(),
                 )
             )  # fmt: skip

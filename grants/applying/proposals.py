@@ -54,8 +54,8 @@ class AccessProposal:
         """Return the operation to ask for; `more` is kept with it, such as who requested it."""
         keys = {intent.key for intent in self.intents} - {NO_GAME} | {each.key for each in self.plan.effects}
         cells = [*(each.principal for each in self.plan.changes), *(intent.principal for intent in self.intents)]
-        made = (*self.plan.change_set.made, *self.plan.change_set.ended)
-        who = {folded(each) for each in (*cells, *(each.principal for each in made))}
+        entitlements = (*self.plan.change_set.made, *self.plan.change_set.ended)
+        who = {folded(each) for each in (*cells, *(each.principal for each in entitlements))}
         parameters = {"intents": [asdict(each) for each in self.intents], "games": sorted(keys), **more}
         targets = tuple(sorted(target(each) for each in who)) if not self.plan.is_empty else ()
         return operations.Intent(KIND, targets, actor, reason, parameters, self.preview, undoes=self.undoes)
@@ -160,9 +160,9 @@ def require_allowed(
 
     def person(actor: str) -> Person:
         name = principal_of(settings.access, actor)
-        found = prepared.observed.directory.principals.get(folded(name))
+        principal = prepared.observed.directory.principals.get(folded(name))
         # who has the embedded catalog's folder may act as all its users; none of them is a person of another system
-        is_known = settings.access.catalog == "embedded" or (found is not None and found.kind != "group")
+        is_known = settings.access.catalog == "embedded" or (principal is not None and principal.kind != "group")
         return Person(name, resolver.closure(name), may(roles, actor, KIND), is_known)
 
     requester = by.parameters.get("requested_by")
@@ -189,15 +189,15 @@ def intents_of(tree: Iterable[Mapping[str, Any]]) -> list[AccessIntent]:
 def lines(prepared: AccessProposal) -> list[str]:
     """Return what a plan does and brings about, as lines for people."""
     planned = prepared.plan
-    told = [each.sentence for each in planned.effects]
-    told += [each.sentence for each in planned.unmoved]
-    told += [f"Note: {each}" for each in planned.warnings]
+    listed = [each.sentence for each in planned.effects]
+    listed += [each.sentence for each in planned.unmoved]
+    listed += [f"Note: {each}" for each in planned.warnings]
     changes = [f"  {each}" for change in planned.changes for each in statements(change)]
     gains = sum(each.then is True for each in planned.effects)
     loses = sum(each.was is True for each in planned.effects)
     kept = len(planned.change_set.made), len(planned.change_set.ended)
     comes = f"{gains} gain read access, {loses} lose it; {len(planned.changes)} catalog changes"
-    return [*told, *changes, f"{comes}; {kept[0]} entitlements begin, {kept[1]} end."]
+    return [*listed, *changes, f"{comes}; {kept[0]} entitlements begin, {kept[1]} end."]
 
 
 def statements(change: Change) -> list[str]:

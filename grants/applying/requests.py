@@ -57,8 +57,8 @@ def ask(engine: Engine, requester: str, intents: Sequence[Mapping[str, Any]], re
     act = audit.Act(requester, "request access", _targets(intents), None, {"request": request_id, "reason": reason})
     with engine.begin() as connection:
         audit.lock_log(connection)
-        mine = (access_requests.c.requester == requester) & (access_requests.c.state == "asked")
-        waiting = [_read(row) for row in connection.execute(select(access_requests).where(mine))]
+        own_waiting = (access_requests.c.requester == requester) & (access_requests.c.state == "asked")
+        waiting = [_read(row) for row in connection.execute(select(access_requests).where(own_waiting))]
         for each in waiting:
             if _cells(each.intents) == asked:
                 return replace(each, repeated=True)
@@ -102,7 +102,7 @@ def decide(
         raise Refused("A rejection needs a reason: who asked reads it.")
     detail = {"request": request.request_id, "requester": request.requester, "decision_reason": decision_reason}
     act = audit.Act(actor, f"{state} a request", _targets(request.intents), operation_id, detail)
-    mine = (access_requests.c.request_id == request.request_id) & (access_requests.c.version == request.version)
+    as_read = (access_requests.c.request_id == request.request_id) & (access_requests.c.version == request.version)
     values = {
         "state": state, "decided_by": actor, "decision_reason": decision_reason, "operation_id": operation_id,
         "decided_at": store_now(), "version": request.version + 1,
@@ -110,7 +110,7 @@ def decide(
     with engine.begin() as connection:
         audit.lock_log(connection)
         audit.begin(connection, act)
-        still_asked = mine & (access_requests.c.state == "asked")
+        still_asked = as_read & (access_requests.c.state == "asked")
         if not connection.execute(update(access_requests).where(still_asked).values(values)).rowcount:
             now = _one(connection, request.request_id)
             raise RequestConflict(f"This request was {now.state} by {now.decided_by!r} meanwhile. Nothing was changed.")
@@ -127,12 +127,12 @@ def request(engine: Engine, request_id: str) -> Request:
     request_id = request_id[:_LONGER_THAN_ANY_ID]  # a database takes no pattern of any length
     query = select(access_requests).where(access_requests.c.request_id.startswith(request_id, autoescape=True))
     with engine.connect() as connection:
-        found = connection.execute(query.limit(2)).all()
-    if not found or not request_id:
+        rows = connection.execute(query.limit(2)).all()
+    if not rows or not request_id:
         raise Refused(f"There is no request {request_id!r}. `turnout grants requests` shows those there are.")
-    if len(found) > 1:
+    if len(rows) > 1:
         raise Refused(f"Several requests begin with {request_id!r}: give more of it.")
-    return _read(found[0])
+    return _read(rows[0])
 
 
 def list_requests(engine: Engine, limit: int = 100) -> list[Request]:

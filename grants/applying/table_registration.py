@@ -17,19 +17,19 @@ from pipeline.store.games import known_games
 _log: Final = logging.getLogger("turnout")
 
 
-def register_missing(world: ControlContext, catalog: Catalog, schema: Securable) -> list[str]:
+def register_missing(context: ControlContext, catalog: Catalog, schema: Securable) -> list[str]:
     """Register the tables that games have and the catalog does not know; return why some could not be.
 
     Raises:
         CatalogUnavailable: the catalog cannot be reached.
     """
     try:
-        there = set(catalog.tables(schema))
+        registered = set(catalog.tables(schema))
     except NotFound:
-        there = set()
+        registered = set()
     problems = []
-    for key in sorted(known_games(world.engine).keys() - there):
-        place = world.paths.table(GameKey(key))
+    for key in sorted(known_games(context.engine).keys() - registered):
+        place = context.paths.table(GameKey(key))
         if not (place / "_delta_log").is_dir():
             continue  # nothing has come of it yet
         try:

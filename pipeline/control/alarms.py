@@ -38,8 +38,8 @@ class Alarms:
         except SQLAlchemyError:
             raise
         except Exception as error:  # noqa: BLE001 - the other parts must go on
-            said = " ".join(f"{type(error).__name__}: {error}".split())[:_SAID]
-            alarms = (f"{part} cannot go on: {said}. The controller's log has the traceback.",)
+            problem = " ".join(f"{type(error).__name__}: {error}".split())[:_SAID]
+            alarms = (f"{part} cannot go on: {problem}. The controller's log has the traceback.",)
             if self._is_new(part, alarms[0]):
                 _log.exception("%s", alarms[0])
         else:

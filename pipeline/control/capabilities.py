@@ -99,10 +99,10 @@ def read_facts(engine: Engine, paths: Paths, key: str, now: float, *, count: boo
     Raises:
         Refused: no such game is known.
     """
-    found = read_all_facts(engine, paths, [key], now, count=count)
-    if key not in found:
+    facts_by_game = read_all_facts(engine, paths, [key], now, count=count)
+    if key not in facts_by_game:
         raise Refused(f"No such game: {key}. `turnout games list` shows those there are.")
-    return found[key]
+    return facts_by_game[key]
 
 
 def read_all_facts(
@@ -112,20 +112,20 @@ def read_all_facts(
 
     `rows` are those of quarantine that a replay takes, of whichever game it is.
     """
-    known, there, drivers = known_names(engine), read_assignments(engine), read_group_drivers(engine)
+    known, assignments, drivers = known_names(engine), read_assignments(engine), read_group_drivers(engine)
     decisions, schemas = decided(engine), registered_keys(engine)
     names = {key: known[key] for key in keys if key in known}
-    carried = Counter(each.group for each in there.values())
-    groups = {key: there[key].group if key in there else None for key in names}
+    carried = Counter(each.group for each in assignments.values())
+    groups = {key: assignments[key].group if key in assignments else None for key in names}
     belongs = open_by_target(
         engine, [*(f"game:{key}" for key in names), *(f"group:{name}" for name in {*groups.values()})]
     )
-    found = {}
+    facts_by_game = {}
     for key, group in groups.items():
-        seat = there.get(key)  # None: it has a schema, and no row of it has come
+        seat = assignments.get(key)  # None: it has a schema, and no row of it has come
         driver = drivers.get(group) if group else None
         busy = belongs.get(f"game:{key}") or belongs.get(f"group:{group}")
-        found[key] = Facts(
+        facts_by_game[key] = Facts(
             game_key=key,
             group=group,
             lane=seat.lane if seat else None,
@@ -141,15 +141,15 @@ def read_all_facts(
             took_seconds=last_durations(engine, f"game:{key}"),
             rows=rows,
         )
-    return found
+    return facts_by_game
 
 
 def _counted(paths: Paths, game: Game, rows: Selection) -> dict[str, int]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     with opened(paths, {game.key: game.name}, replace(rows, game=game)) as chosen:
         for each in chosen.counts(_REASONS):
-            found[each.reason] = found.get(each.reason, 0) + each.rows
-    return found
+            counts[each.reason] = counts.get(each.reason, 0) + each.rows
+    return counts
 
 
 def _capability(name: Name, facts: Facts, obstacles: Mapping[Name, str | None]) -> Capability:

@@ -72,14 +72,14 @@ def run(
     """
     stop = stop or stop_on_signals()
     engine = open_store(settings, paths)
-    world = ControlContext(settings, engine, paths)
+    context = ControlContext(settings, engine, paths)
     backend = Local(paths.logs, driver or _driver(paths), os.environ)
     supervisor = Supervisor(engine, {"local": backend}, partial(_in_hand, paths))
     evacuator = Evacuator(engine, settings.placement)
     with leased(engine, settings.store, "controller", "main") as lease:
         start_driver(engine, "controller", "main", None)
         beats = _Beats(engine, settings.metrics.heartbeat_seconds)
-        added: list[Extension] = [make(world) for make in extensions.registered(extensions.CONTROLLER)]
+        added: list[Extension] = [make(context) for make in extensions.registered(extensions.CONTROLLER)]
         kinds = ChainMap(dict(KINDS), *(dict(each.kinds) for each in added))
         parts = _parts(engine, settings, supervisor, evacuator, added)
         alarms, looked_at = Alarms(), -math.inf
@@ -88,7 +88,7 @@ def run(
                 lease.check()
             wait = _QUIET_SECONDS
             try:
-                if tick(world, kinds):
+                if tick(context, kinds):
                     wait = _BUSY_SECONDS
                 if time.monotonic() - looked_at >= _QUIET_SECONDS:
                     looked_at = time.monotonic()
@@ -113,24 +113,24 @@ def undo(
         Refused: it has none, or it cannot be any more.
     """
     require_undoable(engine, done)
-    there = read_assignments(engine)
+    assignments = read_assignments(engine)
     if done.kind == "move":
         loads = read_loads(engine, now, most_games)
-        plan = moves.undo(done, there, read_group_drivers(engine), now, loads)
-        return plan.intent(actor, reason, done.operation_id), moves.render_preview(plan, there, loads)
+        plan = moves.undo(done, assignments, read_group_drivers(engine), now, loads)
+        return plan.intent(actor, reason, done.operation_id), moves.render_preview(plan, assignments, loads)
     if done.kind in groups.INVERSE:
         kind = groups.INVERSE[done.kind]
         facts = groups.plan(kind, done.parameters["groups"], read_groups(engine))
-        counts = Counter(each.group for each in there.values() if each.group is not None)
+        counts = Counter(each.group for each in assignments.values() if each.group is not None)
         return groups.intent(kind, facts, actor, reason, done.operation_id), groups.rendered(kind, facts, counts)
     if done.kind in retirement.INVERSE:
         kind = retirement.INVERSE[done.kind]
-        facts = retirement.plan(kind, done.parameters["games"], there)
+        facts = retirement.plan(kind, done.parameters["games"], assignments)
         intent = retirement.intent(kind, facts, actor, reason, done.operation_id)
-        return intent, retirement.render_preview(kind, facts, there)
+        return intent, retirement.render_preview(kind, facts, assignments)
     kind = pauses.INVERSE[done.kind]
-    facts = pauses.plan(kind, done.parameters["games"], there, decided(engine))
-    return pauses.intent(kind, facts, actor, reason, done.operation_id), pauses.render_preview(kind, facts, there)
+    facts = pauses.plan(kind, done.parameters["games"], assignments, decided(engine))
+    return pauses.intent(kind, facts, actor, reason, done.operation_id), pauses.render_preview(kind, facts, assignments)
 
 
 def _parts(

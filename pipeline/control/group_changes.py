@@ -94,8 +94,8 @@ def _of_capacity(seen: Group, then: Group, load: GroupLoad | None) -> list[str]:
         return ["Nobody knows what its games take: those that no longer fit are named when moves are proposed."]
     if load.cores <= limit:
         return []
-    said = (
+    sentence = (
         f"Its {load.games} games take about {load.cores:.2f} cores, which is more: it gets no game, and who must leave "
         "is named when moves are proposed. Nothing moves by itself."
     )
-    return [said]
+    return [sentence]

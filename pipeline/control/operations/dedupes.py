@@ -83,9 +83,9 @@ def dedupe_each(
     return done, failed
 
 
-def intent(facts: Mapping[str, Any], actor: str, reason: str, found: Sequence[Deduped] = ()) -> Intent:
+def intent(facts: Mapping[str, Any], actor: str, reason: str, deduped: Sequence[Deduped] = ()) -> Intent:
     """Return the operation to submit; of the tables that were found so, only those second copies are removed."""
-    shown = {each.game_key: each.removed for each in found if each.game_key in facts}
+    shown = {each.game_key: each.removed for each in deduped if each.game_key in facts}
     parameters = {"games": sorted(facts), **({"shown": shown} if shown else {})}
     return Intent("dedupe", tuple(f"game:{key}" for key in facts), actor, reason, parameters, facts)
 
@@ -97,11 +97,11 @@ def announced(facts: Mapping[str, Any]) -> list[str]:
     return [*lines, f"{len(facts)} to dedupe. {last}"]
 
 
-def render_preview(found: Sequence[Deduped]) -> list[str]:
+def render_preview(deduped: Sequence[Deduped]) -> list[str]:
     """Return what an operation removes, as lines for people."""
-    total, tables = sum(each.removed for each in found), sum(each.removed > 0 for each in found)
+    total, tables = sum(each.removed for each in deduped), sum(each.removed > 0 for each in deduped)
     last = f"{total:,} second copies to remove from {tables} table(s), one commit each. One copy of each row stays."
-    return [*map(sentence, found), last, "`turnout repair rebuild` makes a table from bronze again."]
+    return [*map(sentence, deduped), last, "`turnout repair rebuild` makes a table from bronze again."]
 
 
 def sentence(done: Deduped) -> str:
@@ -118,53 +118,55 @@ def _repairs(paths: Paths, environment: str, key: str) -> int:
     return (table.cursor if table else None) or 0
 
 
-def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
-    keys, environment = operation.parameters["games"], world.settings.environment
-    return plan(world.paths, environment, keys, observe(world.paths, environment, world.engine, keys))
+def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
+    keys, environment = operation.parameters["games"], context.settings.environment
+    return plan(context.paths, environment, keys, observe(context.paths, environment, context.engine, keys))
 
 
-def _remove(world: ControlContext, operation: Operation) -> StepResult:
-    work = partial(_all, world, operation)
+def _remove(context: ControlContext, operation: Operation) -> StepResult:
+    work = partial(_all, context, operation)
     meanwhile = f"Doubled rows of {len(operation.preview)} are being removed."
-    return worked(world, operation, work, meanwhile, _PERHAPS_MEMORY)
+    return worked(context, operation, work, meanwhile, _PERHAPS_MEMORY)
 
 
-def _see(world: ControlContext, operation: Operation) -> StepResult:
+def _see(context: ControlContext, operation: Operation) -> StepResult:
     """Look again at the tables: nothing in them may be doubled now."""
     name = f"{operation.operation_id} see"
-    world.background_tasks.submit(name, partial(_left, world, operation))
-    said = world.background_tasks.pop_result(name)
-    return StepResult("waiting", "The tables are being read again.") if said is None else StepResult("done", said)
+    context.background_tasks.submit(name, partial(_left, context, operation))
+    message = context.background_tasks.pop_result(name)
+    return StepResult("waiting", "The tables are being read again.") if message is None else StepResult("done", message)
 
 
-def _left(world: ControlContext, operation: Operation) -> str:
-    found = _each(world, operation, dry_run=True)
-    if left := [each.game_key for each in found if each.removed]:
+def _left(context: ControlContext, operation: Operation) -> str:
+    deduped = _each(context, operation, dry_run=True)
+    if left := [each.game_key for each in deduped if each.removed]:
         raise Refused(f"Rows are doubled again in {join_limited(left)}: look at the table's Delta history.")
     return "No row has a second copy now."
 
 
-def _all(world: ControlContext, operation: Operation) -> str:
-    return " ".join(_outcome(world, operation, each) for each in _each(world, operation, dry_run=False))
+def _all(context: ControlContext, operation: Operation) -> str:
+    return " ".join(_outcome(context, operation, each) for each in _each(context, operation, dry_run=False))
 
 
-def _outcome(world: ControlContext, operation: Operation, done: Deduped) -> str:
+def _outcome(context: ControlContext, operation: Operation, done: Deduped) -> str:
     """Return what was done to one table, also by a controller that was killed between its commit and the journal."""
-    key, environment = done.game_key, world.settings.environment
-    if done.removed or _repairs(world.paths, environment, key) == operation.preview[key]["repairs"]:
+    key, environment = done.game_key, context.settings.environment
+    if done.removed or _repairs(context.paths, environment, key) == operation.preview[key]["repairs"]:
         return sentence(done)
     since = operation.requested_at * 1000
-    commits = DeltaTable(world.paths.table(GameKey(key))).history()
+    commits = DeltaTable(context.paths.table(GameKey(key))).history()
     notes = [str(each.get("turnout", "")) for each in commits if each["timestamp"] >= since]
     earlier = next((note for note in notes if note.startswith("dedupe: ")), None)
     return sentence(done) if earlier is None else f"{key}: removed by an earlier try, which did not end: {earlier}."
 
 
-def _each(world: ControlContext, operation: Operation, *, dry_run: bool) -> list[Deduped]:
-    schemas, known = LocalRegistry(world.engine).snapshot(), known_names(world.engine)
+def _each(context: ControlContext, operation: Operation, *, dry_run: bool) -> list[Deduped]:
+    schemas, known = LocalRegistry(context.engine).snapshot(), known_names(context.engine)
     games = [Game(GameKey(key), known[key]) for key in sorted(operation.preview)]
     shown = None if dry_run else operation.parameters.get("shown")
-    done, failed = dedupe_each(world.paths, world.settings.environment, schemas, games, dry_run=dry_run, shown=shown)
+    done, failed = dedupe_each(
+        context.paths, context.settings.environment, schemas, games, dry_run=dry_run, shown=shown
+    )
     if failed:
         others = f" The other {len(done)} are done." if done else ""
         raise Refused(f"{join_limited(failed)}{others}")

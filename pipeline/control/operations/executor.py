@@ -73,8 +73,8 @@ class ControlContext:
             return query(self.engine)
         if query not in self.shared:
             self.shared[query] = query(self.engine)
-        found: T = self.shared[query]
-        return found
+        answer: T = self.shared[query]
+        return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,66 +119,66 @@ def join_limited(keys: Sequence[str]) -> str:
     return ", ".join(keys[:_SHOWN]) + more
 
 
-def advance(world: ControlContext, kind: OperationDefinition, operation: Operation) -> Operation:
+def advance(context: ControlContext, kind: OperationDefinition, operation: Operation) -> Operation:
     """Bring an operation as far as it goes now.
 
     Raises:
         OperationConflict: another controller has changed it meanwhile.
     """
     if operation.state == "planned":
-        operation = _begin(world, kind, operation)
+        operation = _begin(context, kind, operation)
     if operation.state not in {"running", "verifying"}:
         return operation
-    done = {each.name for each in steps(world.engine, operation.operation_id) if each.state == "done"}
+    done = {each.name for each in steps(context.engine, operation.operation_id) if each.state == "done"}
     for step in kind.steps:
         if step.name in done:
             continue
         if step.verifies and operation.state == "running":
-            operation = change(world.engine, operation, "verifying")
-        number = begin_step(world.engine, operation, step.name)
-        progress = _attempt(world, step, operation)
+            operation = change(context.engine, operation, "verifying")
+        number = begin_step(context.engine, operation, step.name)
+        progress = _attempt(context, step, operation)
         if progress.state == "waiting":
-            return _wait(world, step, operation, number, progress)
-        end_step(world.engine, operation, number, progress.state, progress.said)
+            return _wait(context, step, operation, number, progress)
+        end_step(context.engine, operation, number, progress.state, progress.said)
         if progress.state == "failed":
-            return change(world.engine, operation, "failed", progress.said)
-    told = {each.name: each.detail for each in steps(world.engine, operation.operation_id) if each.state == "done"}
-    outcome = " ".join([kind.done(operation), *(told[step.name] for step in kind.steps if step.tells)])
-    return change(world.engine, operation, "succeeded", outcome)
+            return change(context.engine, operation, "failed", progress.said)
+    details = {each.name: each.detail for each in steps(context.engine, operation.operation_id) if each.state == "done"}
+    outcome = " ".join([kind.done(operation), *(details[step.name] for step in kind.steps if step.tells)])
+    return change(context.engine, operation, "succeeded", outcome)
 
 
-def tick(world: ControlContext, kinds: Mapping[str, OperationDefinition]) -> int:
+def tick(context: ControlContext, kinds: Mapping[str, OperationDefinition]) -> int:
     """Bring operations on that can go on by themselves, in turn; return how many of those are still open."""
     still_open = advanced = 0
-    found = with_journals(world.engine, _next_in_turn(world))
-    waiting = _still_waiting(world, kinds, found)
-    for operation, _ in found:
+    journals = with_journals(context.engine, _next_in_turn(context))
+    waiting = _still_waiting(context, kinds, journals)
+    for operation, _ in journals:
         if operation.operation_id in waiting:
             still_open += 1
         elif advanced < _MAX_ADVANCED:
             advanced += 1
-            still_open += _advance_one(world, kinds, operation)
+            still_open += _advance_one(context, kinds, operation)
         else:
             still_open += 1
             continue  # it stays among those that are looked at next
-        world.turns[operation.operation_id] = world.turns[_NOW]
+        context.turns[operation.operation_id] = context.turns[_NOW]
     return still_open
 
 
-def _next_in_turn(world: ControlContext) -> list[str]:
+def _next_in_turn(context: ControlContext) -> list[str]:
     """Return the operations to look at: those first that were never looked at, then those that waited longest."""
-    turns = world.turns
-    there = unattended(world.engine)
-    for gone in turns.keys() - set(there) - {_NOW}:
+    turns = context.turns
+    open_ids = unattended(context.engine)
+    for gone in turns.keys() - set(open_ids) - {_NOW}:
         del turns[gone]
     turns[_NOW] = turns.get(_NOW, 0) + 1
-    return sorted(there, key=lambda each: turns.get(each, 0))[:_MAX_LOOKED_AT]
+    return sorted(open_ids, key=lambda each: turns.get(each, 0))[:_MAX_LOOKED_AT]
 
 
 def _still_waiting(
-    world: ControlContext,
+    context: ControlContext,
     kinds: Mapping[str, OperationDefinition],
-    found: Sequence[tuple[Operation, Sequence[Step]]],
+    journals: Sequence[tuple[Operation, Sequence[Step]]],
 ) -> set[str]:
     """Return which operations wait for what they have waited for, and are in their time: nothing is to do for those.
 
@@ -186,7 +186,7 @@ def _still_waiting(
     believed; one that may go on looks for itself.
     """
     looking = []
-    for operation, journal in found:
+    for operation, journal in journals:
         done = {each.name for each in journal if each.state == "done"}
         kind = kinds.get(operation.kind)
         step = None if kind is None else next((each for each in kind.steps if each.name not in done), None)
@@ -195,7 +195,7 @@ def _still_waiting(
             looking.append((operation, step, running))
     if not looking:
         return set()
-    now, together, waiting, notes = store_time(world.engine), replace(world, shared={}), set(), []
+    now, together, waiting, notes = store_time(context.engine), replace(context, shared={}), set(), []
     for operation, step, running in looking:
         progress = _attempt_look(together, step, operation)
         if progress is None or progress.state != "waiting" or now - running.started_at > step.seconds:
@@ -203,27 +203,27 @@ def _still_waiting(
         waiting.add(operation.operation_id)
         if progress.said != running.detail:
             notes.append((operation.operation_id, running.number, progress.said))
-    note_waits(world.engine, notes)
+    note_waits(context.engine, notes)
     return waiting
 
 
-def _attempt_look(world: ControlContext, step: StepDefinition, operation: Operation) -> StepResult | None:
+def _attempt_look(context: ControlContext, step: StepDefinition, operation: Operation) -> StepResult | None:
     try:
-        return step.act(world, operation)
+        return step.act(context, operation)
     except SQLAlchemyError:
         raise
     except Exception:  # noqa: BLE001 - whatever is wrong with it is found, and reported, when it looks for itself
         return None
 
 
-def _advance_one(world: ControlContext, kinds: Mapping[str, OperationDefinition], operation: Operation) -> bool:
+def _advance_one(context: ControlContext, kinds: Mapping[str, OperationDefinition], operation: Operation) -> bool:
     """Bring one operation on; tell whether it is still open."""
     kind = kinds.get(operation.kind)
     try:
         if kind is None:
-            change(world.engine, operation, "failed", f"This version knows no operation {operation.kind!r}.")
+            change(context.engine, operation, "failed", f"This version knows no operation {operation.kind!r}.")
             return False
-        return advance(world, kind, operation).is_open
+        return advance(context, kind, operation).is_open
     except OperationConflict:
         return True  # another controller has it
     except SQLAlchemyError as error:
@@ -231,7 +231,7 @@ def _advance_one(world: ControlContext, kinds: Mapping[str, OperationDefinition]
         return True
     except Exception as error:  # noqa: BLE001 - told of with the operation; the others must go on
         _log.exception("operation %s cannot go on", operation.operation_id[:8])
-        _ask_a_person(world.engine, operation, error)
+        _ask_a_person(context.engine, operation, error)
         return False
 
 
@@ -324,46 +324,46 @@ def _require_waiting(operation: Operation) -> None:
 
 def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> None:
     """Set an operation aside that makes no sense, or meets a bug of ours, so that the others go on."""
-    said = f"It cannot go on: {type(error).__name__}: {error}"[:_SAID]
+    problem = f"It cannot go on: {type(error).__name__}: {error}"[:_SAID]
     try:
-        change(engine, find(engine, operation.operation_id), "needs_human", said)
+        change(engine, find(engine, operation.operation_id), "needs_human", problem)
     except (OperationConflict, Refused, SQLAlchemyError):
         return  # the next tick finds it as it is, or gone
 
 
-def _begin(world: ControlContext, kind: OperationDefinition, operation: Operation) -> Operation:
+def _begin(context: ControlContext, kind: OperationDefinition, operation: Operation) -> Operation:
     """Begin, if what the actor was shown is still so."""
     try:
-        roles.require(roles.current(world.settings, world.engine), operation.actor, operation.kind)
-        facts = kind.facts(world, operation)
+        roles.require(roles.current(context.settings, context.engine), operation.actor, operation.kind)
+        facts = kind.facts(context, operation)
     except Refused as refused:
-        return change(world.engine, operation, "failed", f"Nothing was done: {refused}")
+        return change(context.engine, operation, "failed", f"Nothing was done: {refused}")
     if hash_of(facts) != operation.preview_hash:
         return change(
-            world.engine,
+            context.engine,
             operation,
             "failed",
             "Nothing was done: it has changed since you looked. Review it and try again.",
         )
-    return change(world.engine, operation, "running")
+    return change(context.engine, operation, "running")
 
 
-def _attempt(world: ControlContext, step: StepDefinition, operation: Operation) -> StepResult:
+def _attempt(context: ControlContext, step: StepDefinition, operation: Operation) -> StepResult:
     try:
-        return step.act(world, operation)
+        return step.act(context, operation)
     except Refused as refused:
         return StepResult("failed", str(refused))
 
 
 def _wait(
-    world: ControlContext, step: StepDefinition, operation: Operation, number: int, progress: StepResult
+    context: ControlContext, step: StepDefinition, operation: Operation, number: int, progress: StepResult
 ) -> Operation:
     """Note what a step waits for; after its time ask a person, who finds the step ended and may let it begin again."""
-    journal = {each.number: each for each in steps(world.engine, operation.operation_id)}
-    waited = store_time(world.engine) - journal[number].started_at
+    journal = {each.number: each for each in steps(context.engine, operation.operation_id)}
+    waited = store_time(context.engine) - journal[number].started_at
     if waited <= step.seconds:
-        end_step(world.engine, operation, number, "running", progress.said)
+        end_step(context.engine, operation, number, "running", progress.said)
         return operation
-    said = f"{progress.said} It was waited for {waited:.0f} s."
-    end_step(world.engine, operation, number, "failed", said)
-    return change(world.engine, operation, "needs_human", said)
+    message = f"{progress.said} It was waited for {waited:.0f} s."
+    end_step(context.engine, operation, number, "failed", message)
+    return change(context.engine, operation, "needs_human", message)

@@ -31,32 +31,32 @@ _RUNS_SECONDS: Final = 180.0  # a JVM starts, and every game's table is opened
 INVERSE: Final = {"start": "stop", "stop": "start"}
 
 
-def plan(kind: str, names: Sequence[str], there: Mapping[str, Group]) -> dict[str, Any]:
+def plan(kind: str, names: Sequence[str], registered: Mapping[str, Group]) -> dict[str, Any]:
     """Return what an operation is about, group → what is wanted now and its version; those already so are left out.
 
     Raises:
         Refused: a group does not exist, or it is not ours to start.
     """
-    unknown = sorted(set(names) - there.keys())
+    unknown = sorted(set(names) - registered.keys())
     if unknown:
         raise Refused(
-            f"There is no cluster group {join_limited(unknown)}. Groups: {join_limited(sorted(there)) or 'none'}."
+            f"There is no cluster group {join_limited(unknown)}. Groups: {join_limited(sorted(registered)) or 'none'}."
         )
-    foreign = sorted(name for name in set(names) if there[name].backend == "none")
+    foreign = sorted(name for name in set(names) if registered[name].backend == "none")
     if foreign:
         raise Refused(
             f"turnout does not start group {join_limited(foreign)}, which has no backend: {kind} it there, or let the "
             f"controller run it with `turnout groups set {foreign[0]} --backend local`."
         )
-    frozen = [there[name] for name in sorted(set(names)) if there[name].defect is not None]
+    frozen = [registered[name] for name in sorted(set(names)) if registered[name].defect is not None]
     if frozen:
         raise Refused(f"Group {frozen[0].name}: {frozen[0].defect}")
-    made = {name: there[name] for name in sorted(set(names))}
+    affected = {name: registered[name] for name in sorted(set(names))}
     if kind == "restart":
-        made = {name: each for name, each in made.items() if each.desired != "stopped"}
+        affected = {name: each for name, each in affected.items() if each.desired != "stopped"}
     else:
-        made = {name: each for name, each in made.items() if (each.desired == "stopped") == (kind == "start")}
-    return {name: [each.desired, each.version] for name, each in made.items()}
+        affected = {name: each for name, each in affected.items() if (each.desired == "stopped") == (kind == "start")}
+    return {name: [each.desired, each.version] for name, each in affected.items()}
 
 
 def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Intent:
@@ -77,34 +77,34 @@ def rendered(kind: str, facts: Mapping[str, Any], games: Mapping[str, int]) -> l
     return [*lines, f"{len(facts)} to {kind}. {what[kind]}"]
 
 
-def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
-    return plan(operation.kind, operation.parameters["groups"], world.read(read_groups))
+def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
+    return plan(operation.kind, operation.parameters["groups"], context.read(read_groups))
 
 
-def _decide(world: ControlContext, operation: Operation) -> StepResult:
+def _decide(context: ControlContext, operation: Operation) -> StepResult:
     desired = "running" if operation.kind == "start" else "stopped"
-    with world.engine.begin() as connection:
+    with context.engine.begin() as connection:
         lock_operation(connection, operation)
         for name, (_, version) in operation.preview.items():
             set_desired_state(connection, name, version, desired)
     for name in operation.preview:
-        reset_restart_budget(world.engine, name)
+        reset_restart_budget(context.engine, name)
     return StepResult("done", f"Decided for {len(operation.preview)}.")
 
 
-def _end(world: ControlContext, operation: Operation) -> StepResult:
+def _end(context: ControlContext, operation: Operation) -> StepResult:
     """Ask the drivers to end that began before the operation was requested; the supervisor sees to it."""
     for name in operation.preview:
-        reset_restart_budget(world.engine, name)
-    old = _end_old(world, operation)
+        reset_restart_budget(context.engine, name)
+    old = _end_old(context, operation)
     if old:
         return StepResult("waiting", f"Still to end: {join_limited(old)}.")
     return StepResult("done", "Their drivers have ended.")
 
 
-def _end_old(world: ControlContext, operation: Operation) -> list[str]:
+def _end_old(context: ControlContext, operation: Operation) -> list[str]:
     """Ask old drivers to end; return their groups. One that nobody has started here can be asked once it is found."""
-    runs, drivers = world.read(open_runs), world.read(active_drivers)
+    runs, drivers = context.read(open_runs), context.read(active_drivers)
     old = []
     for name in operation.preview:
         run, driver = runs.get(name), drivers.get(name)
@@ -113,15 +113,15 @@ def _end_old(world: ControlContext, operation: Operation) -> list[str]:
         if is_old or holder is not None:
             old.append(name)
         if run is not None and (is_old or (holder is not None and run.reference == reference_of(holder))):
-            ask_to_stop(world.engine, run.run_id)
+            ask_to_stop(context.engine, run.run_id)
     return old
 
 
-def _see_stopped(world: ControlContext, operation: Operation) -> StepResult:
-    there = world.read(read_groups)
+def _see_stopped(context: ControlContext, operation: Operation) -> StepResult:
+    registered = context.read(read_groups)
     # Where somebody wished otherwise since, the last request wins.
-    names = {name for name in operation.preview if name in there and there[name].desired == "stopped"}
-    left = sorted(names & (world.read(open_runs).keys() | world.read(active_drivers).keys()))
+    names = {name for name in operation.preview if name in registered and registered[name].desired == "stopped"}
+    left = sorted(names & (context.read(open_runs).keys() | context.read(active_drivers).keys()))
     if left:
         return StepResult("waiting", f"Still to end: {join_limited(left)}.")
     others = sorted(set(operation.preview) - names)
@@ -129,13 +129,13 @@ def _see_stopped(world: ControlContext, operation: Operation) -> StepResult:
     return StepResult("done", f"No driver runs of {len(names)}.{wished}")
 
 
-def _see_running(world: ControlContext, operation: Operation) -> StepResult:
+def _see_running(context: ControlContext, operation: Operation) -> StepResult:
     if operation.kind == "restart":
-        _end_old(world, operation)  # one whose lease had run out may have come back
-    drivers, there, runs = world.read(active_drivers), world.read(read_groups), world.read(open_runs)
+        _end_old(context, operation)  # one whose lease had run out may have come back
+    drivers, registered, runs = context.read(active_drivers), context.read(read_groups), context.read(open_runs)
     left = []
     for name in operation.preview:
-        if name not in there or there[name].desired == "stopped":
+        if name not in registered or registered[name].desired == "stopped":
             continue  # somebody wished otherwise since: the last request wins
         driver = drivers.get(name)
         # A start may find a driver that nobody has asked to end yet: it goes on, and no new one comes.
@@ -148,8 +148,8 @@ def _see_running(world: ControlContext, operation: Operation) -> StepResult:
 
 
 def _done(operation: Operation) -> str:
-    said = {"start": "Started and seen", "stop": "Stopped and seen", "restart": "Restarted and seen"}
-    return f"{said[operation.kind]}: {join_limited(operation.parameters['groups'])}."
+    verbs = {"start": "Started and seen", "stop": "Stopped and seen", "restart": "Restarted and seen"}
+    return f"{verbs[operation.kind]}: {join_limited(operation.parameters['groups'])}."
 
 
 _RUNS: Final = StepDefinition("verify", _see_running, _RUNS_SECONDS, verifies=True, looks=True)

@@ -43,18 +43,18 @@ def suspects(ended: Sequence[Run], carried: Mapping[str, GameAssignment], now: f
 
 
 def intent(
-    source: Group, ended: Sequence[Run], there: Mapping[str, GameAssignment], taken: Sequence[str], now: float
+    source: Group, ended: Sequence[Run], assignments: Mapping[str, GameAssignment], taken: Sequence[str], now: float
 ) -> Intent | None:
     """Return the operation that moves the suspects of a group into a new one, None where nothing is suspected.
 
     `taken` are the names of the groups there are.
     """
-    games = suspects(ended, {key: seat for key, seat in there.items() if seat.group == source.name}, now)
+    games = suspects(ended, {key: seat for key, seat in assignments.items() if seat.group == source.name}, now)
     if not games:
         return None
     number = next(number for number in range(1, len(taken) + 2) if f"{_PREFIX}{number}" not in taken)
     target = f"{_PREFIX}{number}"
-    preview = {key: [there[key].group, target, there[key].epoch] for key in games}
+    preview = {key: [assignments[key].group, target, assignments[key].epoch] for key in games}
     targets = (f"group:{target}", *(f"game:{key}" for key in games))
     parameters = {"assignments": dict.fromkeys(games, target), "like": source.name, "group": target}
     reason = (
@@ -66,14 +66,14 @@ def intent(
     )
 
 
-def _make(world: ControlContext, operation: Operation) -> StepResult:
+def _make(context: ControlContext, operation: Operation) -> StepResult:
     """Make the group; desired `drained`, so that no other game is placed beside a suspect."""
     name, like = operation.parameters["group"], operation.parameters["like"]
-    there = read_groups(world.engine)
-    if name not in there:
-        source = there[like]
-        made = Group(name, source.backend, "drained", None, source.priority, source.spark_master)
-        create(world.engine, made, CONTROLLER, operation.reason, world.settings.placement.max_games_per_group)
+    registered = read_groups(context.engine)
+    if name not in registered:
+        source = registered[like]
+        group = Group(name, source.backend, "drained", None, source.priority, source.spark_master)
+        create(context.engine, group, CONTROLLER, operation.reason, context.settings.placement.max_games_per_group)
     return StepResult("done", f"Group {name} is there; the controller starts its driver.")
 
 
@@ -89,7 +89,7 @@ KIND: Final = OperationDefinition(
 
 def _in_hand(run: Run) -> list[str]:
     try:
-        found = json.loads(run.active_games or "[]")
+        active = json.loads(run.active_games or "[]")
     except ValueError:
         return []  # a row edited by hand
-    return found if isinstance(found, list) else []
+    return active if isinstance(active, list) else []

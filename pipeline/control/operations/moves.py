@@ -74,7 +74,7 @@ class Plan:
 
 def plan(
     wanted: Mapping[str, str],
-    there: Mapping[str, GameAssignment],
+    assignments: Mapping[str, GameAssignment],
     groups: Mapping[str, GroupDriver],
     now: float,
     loads: Loads = _NO_LOADS,
@@ -84,16 +84,16 @@ def plan(
     Raises:
         Refused: a game or group does not exist, a game is retired, or a group is not to run, is silent or has no room.
     """
-    unknown = sorted(wanted.keys() - there.keys())
+    unknown = sorted(wanted.keys() - assignments.keys())
     if unknown:
         raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
-    require_carried(wanted, there)
+    require_carried(wanted, assignments)
     for group in sorted(set(wanted.values())):
         _require_taking(require_group(group, groups), now)
     moves = [
-        Move(key, there[key].group, group, there[key].epoch)
+        Move(key, assignments[key].group, group, assignments[key].epoch)
         for key, group in sorted(wanted.items())
-        if there[key].group != group
+        if assignments[key].group != group
     ]
     planned = Plan(tuple(moves))
     for after in loads_after(planned, loads).values():
@@ -128,7 +128,7 @@ def loads_after(planned: Plan, loads: Loads) -> dict[str, GroupLoad]:
 
 def render_preview(
     planned: Plan,
-    there: Mapping[str, GameAssignment],
+    assignments: Mapping[str, GameAssignment],
     loads: Loads = _NO_LOADS,
     trigger_seconds: float = _TRIGGER_SECONDS,
 ) -> list[str]:
@@ -136,7 +136,7 @@ def render_preview(
     lines = [f"{name}: {was} → {then}" for name, (was, then) in planned.desired.items()]
     by_key = loads.by_key()
     for each in planned.moves:
-        seat, game = there[each.game_key], by_key.get(each.game_key)
+        seat, game = assignments[each.game_key], by_key.get(each.game_key)
         behind = "cursor unknown" if seat.cursor_seq is None else f"cursor {seat.cursor_seq} of {seat.last_seq}"
         seconds = None if game is None else catch_up_seconds(game, trigger_seconds)
         catchup = "catch-up time unknown" if seconds is None else f"caught up after about {seconds:.0f} s"
@@ -156,18 +156,20 @@ def _crowded(loads: Loads, after: GroupLoad, coming: Sequence[str]) -> str:
     else:
         cores = sum(by_key[key].cores for key in coming if key in by_key)
         why = f"they take {cores:.3g} cores, and it has {full(loads.groups[after.name])}"
-    there = most_room(loads.groups, after.name)
-    return f"Group {after.name} has no room for {len(coming)} more: {why}; {there}. Take another group, or fewer games."
+    roomiest = most_room(loads.groups, after.name)
+    return (
+        f"Group {after.name} has no room for {len(coming)} more: {why}; {roomiest}. Take another group, or fewer games."
+    )
 
 
-def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
-    there, groups = world.read(read_assignments), world.read(read_group_drivers)
+def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
+    current, groups = context.read(read_assignments), context.read(read_group_drivers)
     assignments = operation.parameters["assignments"]
     wanted = operation.parameters.get("desired", {})
     for name, (was, then) in wanted.items():
         if name not in groups or groups[name].desired != was:
             raise Refused(f"group {name} is {groups[name].desired if name in groups else 'gone'} now.")
-        carried = (key for key, seat in there.items() if seat.group == name and seat.retired_at is None)
+        carried = (key for key, seat in current.items() if seat.group == name and seat.retired_at is None)
         new = sorted(set(carried) - assignments.keys())
         if then != "running" and new:
             raise Refused(f"group {name} has got {len(new)} more since you looked: {join_limited(new)}. Ask again.")
@@ -178,17 +180,17 @@ def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
             raise Refused(f"group {name} takes no games: it is {groups[name].desired}.")
     facts = {}
     for key, group in assignments.items():
-        if key not in there:
+        if key not in current:
             raise Refused(f"there is no game {key} any more.")
-        facts[key] = [there[key].group, group, there[key].epoch]
+        facts[key] = [current[key].group, group, current[key].epoch]
     return facts
 
 
-def _assign(world: ControlContext, operation: Operation) -> StepResult:
+def _assign(context: ControlContext, operation: Operation) -> StepResult:
     moves = {key: (epoch, group) for key, (_, group, epoch) in operation.preview.items()}
     desired = {name: (was, then) for name, (was, then) in operation.parameters.get("desired", {}).items()}
     try:
-        with world.engine.begin() as connection:
+        with context.engine.begin() as connection:
             lock_operation(connection, operation)
             reassign(connection, moves, desired)
     except AssignmentConflict as moved:
@@ -197,18 +199,18 @@ def _assign(world: ControlContext, operation: Operation) -> StepResult:
     return StepResult("done", f"{marked}{len(moves)} assigned.")
 
 
-def release(world: ControlContext, operation: Operation) -> StepResult:
+def release(context: ControlContext, operation: Operation) -> StepResult:
     """Wait until the old drivers, the first of what the preview says of each game, have let the games go.
 
     One that was assigned again since, perhaps back to its old group, is not waited for: the last request wins.
     """
-    if not world.settings.store.leases:
+    if not context.settings.store.leases:
         return StepResult("done", "Leases are off: nobody is asked to let go.")
-    there = world.read(read_assignments)
+    assignments = context.read(read_assignments)
     held = [
         key
         for key, (source, *_, epoch) in operation.preview.items()
-        if source and there[key].held_by == source and there[key].epoch <= epoch + 1
+        if source and assignments[key].held_by == source and assignments[key].epoch <= epoch + 1
     ]
     if held:
         holders = Counter(str(operation.preview[key][0]) for key in held)
@@ -221,10 +223,12 @@ def release(world: ControlContext, operation: Operation) -> StepResult:
     return StepResult("done", "The old drivers have let go.")
 
 
-def _take(world: ControlContext, operation: Operation) -> StepResult:
-    there = world.read(read_assignments)
+def _take(context: ControlContext, operation: Operation) -> StepResult:
+    assignments = context.read(read_assignments)
     missing = [
-        key for key, (_, group, epoch) in operation.preview.items() if not _is_taken(there[key], group, epoch, world)
+        key
+        for key, (_, group, epoch) in operation.preview.items()
+        if not _is_taken(assignments[key], group, epoch, context)
     ]
     if missing:
         groups = sorted({str(operation.preview[key][1]) for key in missing})
@@ -234,35 +238,35 @@ def _take(world: ControlContext, operation: Operation) -> StepResult:
     return StepResult("done", "The new drivers hold all of them.")
 
 
-def _is_taken(seat: GameAssignment, group: str, epoch: int, world: ControlContext) -> bool:
+def _is_taken(seat: GameAssignment, group: str, epoch: int, context: ControlContext) -> bool:
     if seat.epoch > epoch + 1:
         return True  # somebody has moved it on since: the last request wins
-    return seat.held_by == group if world.settings.store.leases else seat.told_group == group
+    return seat.held_by == group if context.settings.store.leases else seat.told_group == group
 
 
-def _see(world: ControlContext, operation: Operation) -> StepResult:
+def _see(context: ControlContext, operation: Operation) -> StepResult:
     """Check whether the new drivers report the games, and each runs, catches up or has nothing to do."""
-    there = world.read(read_assignments)
+    assignments = context.read(read_assignments)
     unseen = []
     for key, (_, group, epoch) in operation.preview.items():
-        seat = there[key]
+        seat = assignments[key]
         if seat.epoch > epoch + 1:
             continue
-        told = seat.told_group == group and (seat.told_at or 0.0) > operation.requested_at
+        reported = seat.told_group == group and (seat.told_at or 0.0) > operation.requested_at
         settled = seat.lane in {"RUN", "PAUSED", "QUARANTINED"} or (seat.cursor_seq or 0) >= seat.last_seq
-        if not told or not settled:
+        if not reported or not settled:
             unseen.append(key)
     if unseen:
-        behind = sum(max(there[key].last_seq - (there[key].cursor_seq or 0), 0) for key in unseen)
-        left = _left(world, operation, [there[key] for key in unseen])
+        behind = sum(max(assignments[key].last_seq - (assignments[key].cursor_seq or 0), 0) for key in unseen)
+        left = _left(context, operation, [assignments[key] for key in unseen])
         return StepResult(
             "waiting", f"{len(unseen)} not caught up yet, {behind} seqs in all: {join_limited(unseen)}. {left}"
         )
-    world.seen.pop(operation.operation_id, None)
+    context.seen.pop(operation.operation_id, None)
     return StepResult("done", "Its new driver reports each game and reads on from its cursor.")
 
 
-def _left(world: ControlContext, operation: Operation, unseen: Sequence[GameAssignment]) -> str:
+def _left(context: ControlContext, operation: Operation, unseen: Sequence[GameAssignment]) -> str:
     """Say how long the games that are behind still need, as far as this process has seen their lag fall."""
     lags = [
         seat.backlog_age_seconds if seat.told_group == operation.preview[seat.game_key][1] else None for seat in unseen
@@ -271,23 +275,23 @@ def _left(world: ControlContext, operation: Operation, unseen: Sequence[GameAssi
     if len(known) < len(lags):
         return "No estimate: a lag is unknown."
     now = (max(seat.told_at or 0.0 for seat in unseen), max(known))
-    seconds = seconds_left(world.seen.setdefault(operation.operation_id, now), now)
+    seconds = seconds_left(context.seen.setdefault(operation.operation_id, now), now)
     if seconds is None:
-        world.seen[operation.operation_id] = now
+        context.seen[operation.operation_id] = now
         return "No estimate: the lag was not seen to fall."
     return f"About {seconds:.0f} s are left, as fast as the lag falls."
 
 
 def _done(operation: Operation) -> str:
     by_group = Counter(group for _, group, _ in operation.preview.values())
-    said = [f"{count} in {group}" for group, count in sorted(by_group.items())]
+    parts = [f"{count} in {group}" for group, count in sorted(by_group.items())]
     marked = [f"group {name} is {then}" for name, (_, then) in operation.parameters.get("desired", {}).items()]
-    return f"Moved and seen: {', '.join([*said, *marked])}."
+    return f"Moved and seen: {', '.join([*parts, *marked])}."
 
 
 def undo(
     operation: Operation,
-    there: Mapping[str, GameAssignment],
+    assignments: Mapping[str, GameAssignment],
     groups: Mapping[str, GroupDriver],
     now: float,
     loads: Loads = _NO_LOADS,
@@ -298,7 +302,7 @@ def undo(
         Refused: it cannot be, or a game was moved on or a group changed since.
     """
     for key, (_, group, epoch) in operation.preview.items():
-        seat = there.get(key)
+        seat = assignments.get(key)
         if seat is None or (seat.group, seat.epoch) != (group, epoch + 1):
             raise Refused(f"{key} was moved on since: it is in {seat.group if seat else 'no group'} now.")
     back = {name: (then, was) for name, (was, then) in operation.parameters.get("desired", {}).items()}
@@ -307,7 +311,7 @@ def undo(
             raise Refused(f"Group {name} was changed since: it is {groups[name].desired} now, not {then}.")
     wanted = {key: source for key, (source, *_) in operation.preview.items() if source is not None}
     as_then = {name: replace(groups[name], desired=was) for name, (_, was) in back.items()}
-    return replace(plan(wanted, there, {**groups, **as_then}, now, loads), desired=back)
+    return replace(plan(wanted, assignments, {**groups, **as_then}, now, loads), desired=back)
 
 
 MOVE: Final = OperationDefinition(

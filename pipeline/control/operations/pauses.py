@@ -21,22 +21,22 @@ _NOTHING: Final = StreamControl()
 
 
 def plan(
-    kind: str, keys: Sequence[str], there: Mapping[str, GameAssignment], decisions: Mapping[str, StreamControl]
+    kind: str, keys: Sequence[str], assignments: Mapping[str, GameAssignment], decisions: Mapping[str, StreamControl]
 ) -> dict[str, Any]:
     """Return what an operation is about, game key → what is decided now; games it would change nothing of are left out.
 
     Raises:
         Refused: a game does not exist, or is retired.
     """
-    unknown = sorted(set(keys) - there.keys())
+    unknown = sorted(set(keys) - assignments.keys())
     if unknown:
         raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
-    require_carried(keys, there)
-    made = {key: decisions.get(key, _NOTHING) for key in sorted(set(keys))}
+    require_carried(keys, assignments)
+    chosen = {key: decisions.get(key, _NOTHING) for key in sorted(set(keys))}
     if kind == "retry":  # how often it has failed may change every second
-        return {key: "stopped" for key, each in made.items() if each.parked_at is not None or each.failures}
+        return {key: "stopped" for key, each in chosen.items() if each.parked_at is not None or each.failures}
     left = "running" if kind == "pause" else "paused"
-    return {key: each.desired for key, each in made.items() if each.desired == left}
+    return {key: each.desired for key, each in chosen.items() if each.desired == left}
 
 
 def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Intent:
@@ -45,23 +45,23 @@ def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes:
     return Intent(kind, targets, actor, reason, {"games": sorted(facts)}, facts, undoes=undoes)
 
 
-def render_preview(kind: str, facts: Mapping[str, Any], there: Mapping[str, GameAssignment]) -> list[str]:
+def render_preview(kind: str, facts: Mapping[str, Any], assignments: Mapping[str, GameAssignment]) -> list[str]:
     """Return what an operation does, as lines for people."""
-    lines = [f"{key}: {there[key].lane or 'nothing reported'} in group {there[key].group}" for key in facts]
+    lines = [f"{key}: {assignments[key].lane or 'nothing reported'} in group {assignments[key].group}" for key in facts]
     return [*lines, f"{len(facts)} to {kind}. No other stream is touched."]
 
 
-def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
+def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
     keys = operation.parameters["games"]
     if operation.kind == "retry":
-        plan("retry", keys, world.read(read_assignments), {})
+        plan("retry", keys, context.read(read_assignments), {})
         return dict.fromkeys(keys, "stopped")
-    return plan(operation.kind, keys, world.read(read_assignments), world.read(decided))
+    return plan(operation.kind, keys, context.read(read_assignments), context.read(decided))
 
 
-def _decide(world: ControlContext, operation: Operation) -> StepResult:
+def _decide(context: ControlContext, operation: Operation) -> StepResult:
     desired: Desired = "paused" if operation.kind == "pause" else "running"
-    with world.engine.begin() as connection:
+    with context.engine.begin() as connection:
         lock_operation(connection, operation)
         for key in operation.parameters["games"]:
             if operation.kind == "retry":
@@ -71,9 +71,9 @@ def _decide(world: ControlContext, operation: Operation) -> StepResult:
     return StepResult("done", f"Decided for {len(operation.parameters['games'])}.")
 
 
-def _see(world: ControlContext, operation: Operation) -> StepResult:
-    there = world.read(read_assignments)
-    unseen = [key for key in operation.parameters["games"] if not _is_told(operation, there[key])]
+def _see(context: ControlContext, operation: Operation) -> StepResult:
+    assignments = context.read(read_assignments)
+    unseen = [key for key in operation.parameters["games"] if not _is_told(operation, assignments[key])]
     if unseen:
         return StepResult("waiting", f"No driver has reported {len(unseen)} yet: {join_limited(unseen)}.")
     return StepResult("done", "Their drivers report it.")
@@ -87,16 +87,16 @@ def _is_told(operation: Operation, seat: GameAssignment) -> bool:
     return seat.lane != ("PAUSED" if operation.kind == "resume" else "QUARANTINED")
 
 
-def _done(said: str, operation: Operation) -> str:
-    return f"{said}: {join_limited(operation.parameters['games'])}."
+def _done(verb: str, operation: Operation) -> str:
+    return f"{verb}: {join_limited(operation.parameters['games'])}."
 
 
-def _kind(name: str, said: str) -> OperationDefinition:
+def _kind(name: str, verb: str) -> OperationDefinition:
     steps = (
         StepDefinition("decide", _decide, 30.0),
         StepDefinition("verify", _see, _SEEN_SECONDS, verifies=True, looks=True),
     )
-    return OperationDefinition(name, steps, _facts, partial(_done, said))
+    return OperationDefinition(name, steps, _facts, partial(_done, verb))
 
 
 KINDS: Final = {

@@ -73,7 +73,7 @@ def observe(
         Refused: a table cannot be opened.
     """
     known, schemas, retired = known_names(engine), registered_keys(engine), retired_games(engine)
-    found = {}
+    subjects = {}
     for key in (key for key in keys if key in known):
         try:
             newest = newest_generation(paths, environment, key)
@@ -82,8 +82,8 @@ def observe(
                 raise unreadable(key, error) from error
             remains = damaged_log.read(paths.table(GameKey(key)), key, error)
             newest = generation.newest(remains.transaction_version, environment, GameKey(key))
-        found[key] = Subject(known[key], schemas.get(key, 0), newest, key in retired)
-    return found
+        subjects[key] = Subject(known[key], schemas.get(key, 0), newest, key in retired)
+    return subjects
 
 
 def plan(kind: str, keys: Sequence[str], subjects: Mapping[str, Subject]) -> dict[str, Any]:
@@ -112,8 +112,8 @@ def plan(kind: str, keys: Sequence[str], subjects: Mapping[str, Subject]) -> dic
 def plan_all(paths: Paths, environment: str, engine: Engine, choice: Mapping[str, str | None]) -> dict[str, Any]:
     """Return what a replay is about that takes every game with such rows, but those retired or without a schema."""
     known = known_names(engine)
-    with opened(paths, known, selection(choice, {}), twins=True) as found:
-        names = set(found.games())
+    with opened(paths, known, selection(choice, {}), twins=True) as quarantined:
+        names = set(quarantined.games())
     subjects = observe(paths, environment, engine, [key for key, name in known.items() if name in names])
     return plan("replay", [key for key, each in subjects.items() if each.schemas and not each.retired], subjects)
 
@@ -150,8 +150,8 @@ def render_preview(kind: str, facts: Mapping[str, Any], choice: Mapping[str, str
 
 
 def _narrowed(choice: Mapping[str, str | None]) -> list[str]:
-    said = {"refused_for": "refused for", "since": "first seen at or after", "until": "first seen before"}
-    only = [f"{words} {choice[name]}" for name, words in said.items() if choice.get(name)]
+    phrases = {"refused_for": "refused for", "since": "first seen at or after", "until": "first seen before"}
+    only = [f"{words} {choice[name]}" for name, words in phrases.items() if choice.get(name)]
     warning = ["Such a row may kill the controller, which begins it three times at most."]
     return [
         *([f"Only rows {' and '.join(only)}."] if only else []),
@@ -172,24 +172,28 @@ def newest_generation(paths: Paths, environment: str, key: str) -> int | None:
     return None if table is None else generation.newest(table.transaction_version, environment, GameKey(key))
 
 
-def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
+def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
     keys = operation.parameters["games"]
-    subjects = observe(world.paths, world.settings.environment, world.engine, keys, operation.kind)
+    subjects = observe(context.paths, context.settings.environment, context.engine, keys, operation.kind)
     return plan(operation.kind, keys, subjects)
 
 
-def _rebuild(world: ControlContext, operation: Operation) -> StepResult:
-    work = partial(_rebuild_all, world, operation)
-    return worked(world, operation, work, f"{len(operation.preview)} being rebuilt; the old tables serve meanwhile.")
+def _rebuild(context: ControlContext, operation: Operation) -> StepResult:
+    work = partial(_rebuild_all, context, operation)
+    return worked(context, operation, work, f"{len(operation.preview)} being rebuilt; the old tables serve meanwhile.")
 
 
-def _replay(world: ControlContext, operation: Operation) -> StepResult:
-    work = partial(_replay_all, world, operation)
-    return worked(world, operation, work, f"Rows of {len(operation.preview)} are being decoded.")
+def _replay(context: ControlContext, operation: Operation) -> StepResult:
+    work = partial(_replay_all, context, operation)
+    return worked(context, operation, work, f"Rows of {len(operation.preview)} are being decoded.")
 
 
 def worked(
-    world: ControlContext, operation: Operation, work: Callable[[], str], meanwhile: str, perhaps: str = _PERHAPS_A_ROW
+    context: ControlContext,
+    operation: Operation,
+    work: Callable[[], str],
+    meanwhile: str,
+    perhaps: str = _PERHAPS_A_ROW,
 ) -> StepResult:
     """Begin the work where it is not being done in this process, and tell when it is done.
 
@@ -197,82 +201,82 @@ def worked(
     `perhaps` ends the sentence of a work that each of its tries died of: why that may be, and what to do.
     """
     name = operation.operation_id
-    if not world.background_tasks.contains(name):
-        _begin_try(world, operation, perhaps)
-        world.background_tasks.submit(name, work)
+    if not context.background_tasks.contains(name):
+        _begin_try(context, operation, perhaps)
+        context.background_tasks.submit(name, work)
     try:
-        said = world.background_tasks.pop_result(name)
+        message = context.background_tasks.pop_result(name)
     except Exception as error:
-        _end_try(world, operation, "failed", f"{type(error).__name__}: {error}"[:500])
+        _end_try(context, operation, "failed", f"{type(error).__name__}: {error}"[:500])
         raise
-    if said is None:
+    if message is None:
         return StepResult("waiting", meanwhile)
-    _end_try(world, operation, "done", said)
-    return StepResult("done", said)
+    _end_try(context, operation, "done", message)
+    return StepResult("done", message)
 
 
-def _begin_try(world: ControlContext, operation: Operation, perhaps: str) -> None:
-    _end_try(world, operation, "failed", "The controller that did it has ended.")
-    before = sum(each.name.startswith("try ") for each in steps(world.engine, operation.operation_id))
+def _begin_try(context: ControlContext, operation: Operation, perhaps: str) -> None:
+    _end_try(context, operation, "failed", "The controller that did it has ended.")
+    before = sum(each.name.startswith("try ") for each in steps(context.engine, operation.operation_id))
     if before >= _TRIES:
         raise Refused(f"It was begun {before} times and never ended: {perhaps}")
-    begin_step(world.engine, operation, f"try {before + 1}", f"By pid {os.getpid()} on {socket.gethostname()}.")
+    begin_step(context.engine, operation, f"try {before + 1}", f"By pid {os.getpid()} on {socket.gethostname()}.")
 
 
-def _end_try(world: ControlContext, operation: Operation, state: Any, said: str) -> None:
-    for each in steps(world.engine, operation.operation_id):
+def _end_try(context: ControlContext, operation: Operation, state: Any, message: str) -> None:
+    for each in steps(context.engine, operation.operation_id):
         if each.name.startswith("try ") and each.state == "running":
-            end_step(world.engine, operation, each.number, state, said)
+            end_step(context.engine, operation, each.number, state, message)
 
 
-def _rebuild_all(world: ControlContext, operation: Operation) -> str:
-    schemas, known = LocalRegistry(world.engine).snapshot(), known_names(world.engine)
-    said, failed = [], []
+def _rebuild_all(context: ControlContext, operation: Operation) -> str:
+    schemas, known = LocalRegistry(context.engine).snapshot(), known_names(context.engine)
+    messages, failed = [], []
     for key, replaces in sorted(operation.preview.items()):
         try:
-            said.append(_rebuild_one(world, schemas, Game(GameKey(key), known[key]), replaces))
-            _retry_stream(world, key, operation.actor)
+            messages.append(_rebuild_one(context, schemas, Game(GameKey(key), known[key]), replaces))
+            _retry_stream(context, key, operation.actor)
         except (Refused, Transient, DeltaError, OSError, pa.ArrowException) as error:
             failed.append(f"{key}: {first_line(error)}")
     if failed:
-        others = f" The other {len(said)} are rebuilt." if said else ""
+        others = f" The other {len(messages)} are rebuilt." if messages else ""
         raise Refused(f"{join_limited(failed)}{others}")
-    return f"{join_limited(said)}."
+    return f"{join_limited(messages)}."
 
 
-def _rebuild_one(world: ControlContext, schemas: SchemaSet, game: Game, replaces: int) -> str:
+def _rebuild_one(context: ControlContext, schemas: SchemaSet, game: Game, replaces: int) -> str:
     try:
-        done = rebuild(world.paths, world.settings.environment, world.engine, schemas, game, replaces)
+        done = rebuild(context.paths, context.settings.environment, context.engine, schemas, game, replaces)
     except GenerationConflict:  # a controller was killed right after the switch: what it left undone is done here
-        there = newest_generation(world.paths, world.settings.environment, game.key) or replaces
-        record_generation(world.engine, game.key, there)
-        stale_quarantine.remove(world.paths, world.settings.environment, game)
-        return f"{game.key}: generation {there} was there already"
-    newest = newest_generation(world.paths, world.settings.environment, game.key)
+        number = newest_generation(context.paths, context.settings.environment, game.key) or replaces
+        record_generation(context.engine, game.key, number)
+        stale_quarantine.remove(context.paths, context.settings.environment, game)
+        return f"{game.key}: generation {number} was there already"
+    newest = newest_generation(context.paths, context.settings.environment, game.key)
     if newest is None or newest < done.generation:
         raise Refused(f"Its table is of generation {newest}, not {done.generation}: look at its Delta history.")
     return render_rebuilt(done)
 
 
-def _retry_stream(world: ControlContext, key: str, actor: str) -> None:
+def _retry_stream(context: ControlContext, key: str, actor: str) -> None:
     """Let a stream that is parked or waits run again: what it failed of was about the old table, or it fails again."""
-    if decided(world.engine).get(key, _NOTHING).failures:
-        ask_retry(world.engine, key, actor)
+    if decided(context.engine).get(key, _NOTHING).failures:
+        ask_retry(context.engine, key, actor)
 
 
-def _replay_all(world: ControlContext, operation: Operation) -> str:
-    schemas, known = LocalRegistry(world.engine).snapshot(), _chosen(world, operation)
+def _replay_all(context: ControlContext, operation: Operation) -> str:
+    schemas, known = LocalRegistry(context.engine).snapshot(), _chosen(context, operation)
     chosen = selection(operation.parameters, known)
-    done = replay_all(world.paths, world.settings.environment, schemas, known, chosen, dry_run=False)
-    said = _counted([each.done for each in done])
+    done = replay_all(context.paths, context.settings.environment, schemas, known, chosen, dry_run=False)
+    message = _counted([each.done for each in done])
     failed = [f"{each.game_key}: {plain(each.error)}" for each in done if each.error]
     if failed:
-        raise Refused(f"{join_limited(failed)}. Of the others {said}")
-    return said
+        raise Refused(f"{join_limited(failed)}. Of the others {message}")
+    return message
 
 
-def _chosen(world: ControlContext, operation: Operation) -> dict[str, str]:
-    known = known_names(world.engine)
+def _chosen(context: ControlContext, operation: Operation) -> dict[str, str]:
+    known = known_names(context.engine)
     return {key: known[key] for key in operation.preview}
 
 
@@ -288,31 +292,35 @@ def _counted(done: Sequence[Replayed]) -> str:
     return f"{', '.join(f'{count:,} {name}' for name, count in counts.items())}."
 
 
-def _see_replayed(world: ControlContext, operation: Operation) -> StepResult:
+def _see_replayed(context: ControlContext, operation: Operation) -> StepResult:
     """Count what is left of the chosen rows; quarantine may be large, so that is done in a thread, too."""
     name = f"{operation.operation_id} see"
-    world.background_tasks.submit(name, partial(_left, world, operation))
-    said = world.background_tasks.pop_result(name)
-    if said is None:
+    context.background_tasks.submit(name, partial(_left, context, operation))
+    message = context.background_tasks.pop_result(name)
+    if message is None:
         return StepResult("waiting", "What is left in quarantine is being counted.")
-    return StepResult("done", said)
+    return StepResult("done", message)
 
 
-def _left(world: ControlContext, operation: Operation) -> str:
-    known, left = _chosen(world, operation), 0
-    with opened(world.paths, known, selection(operation.parameters, known)) as found:
-        left = sum(found.places(name).num_rows for name in known.values())
+def _left(context: ControlContext, operation: Operation) -> str:
+    known, left = _chosen(context, operation), 0
+    with opened(context.paths, known, selection(operation.parameters, known)) as quarantined:
+        left = sum(quarantined.places(name).num_rows for name in known.values())
     return f"{left:,} of such rows are in quarantine now."
 
 
-def _see_rebuilt(world: ControlContext, operation: Operation) -> StepResult:
+def _see_rebuilt(context: ControlContext, operation: Operation) -> StepResult:
     """Look whether the driver of each goes on with the new table; where none runs, the table itself is looked at."""
-    journal = steps(world.engine, operation.operation_id)
+    journal = steps(context.engine, operation.operation_id)
     switched = max(each.ended_at or 0.0 for each in journal if each.name == "rebuild")
-    there, groups, decisions = read_assignments(world.engine), read_group_drivers(world.engine), decided(world.engine)
-    waiting, alone, parked, now = [], [], [], store_time(world.engine)
+    assignments, groups, decisions = (
+        read_assignments(context.engine),
+        read_group_drivers(context.engine),
+        decided(context.engine),
+    )
+    waiting, alone, parked, now = [], [], [], store_time(context.engine)
     for key in operation.preview:
-        seat = there.get(key)
+        seat = assignments.get(key)
         group = groups.get(seat.group or "") if seat is not None else None
         if seat is None or group is None or silence(group.state, group.heartbeat_at, now) is not None:
             alone.append(key)  # its table has been seen: the work ended with a look at it
@@ -320,27 +328,27 @@ def _see_rebuilt(world: ControlContext, operation: Operation) -> StepResult:
             waiting.append(key)
         elif (decision := decisions.get(key, _NOTHING)).parked_at is not None:
             parked.append(key)
-        elif seat.lane != "PAUSED" and (seat.lane == "QUARANTINED" or decision.failures or not _goes_on(world, seat)):
+        elif seat.lane != "PAUSED" and (seat.lane == "QUARANTINED" or decision.failures or not _goes_on(context, seat)):
             waiting.append(key)
     if waiting:
         late = f"The drivers of {len(waiting)} do not go on with the new table yet: {join_limited(waiting)}."
         return StepResult("waiting", late)
-    said = ["The drivers go on with the new tables."] if len(alone) < len(operation.preview) else []
-    said += [f"Parked again, to be tried again by `turnout repair retry`: {join_limited(parked)}."] if parked else []
-    said += [f"No driver carries {join_limited(alone)} now."] if alone else []
-    return StepResult("done", " ".join(said))
+    parts = ["The drivers go on with the new tables."] if len(alone) < len(operation.preview) else []
+    parts += [f"Parked again, to be tried again by `turnout repair retry`: {join_limited(parked)}."] if parked else []
+    parts += [f"No driver carries {join_limited(alone)} now."] if alone else []
+    return StepResult("done", " ".join(parts))
 
 
-def _goes_on(world: ControlContext, seat: GameAssignment) -> bool:
+def _goes_on(context: ControlContext, seat: GameAssignment) -> bool:
     """Tell whether a driver has come as far as the new table: a cursor below its own is the old generation's."""
-    newest = newest_generation(world.paths, world.settings.environment, seat.game_key) or 1
-    app_id = stream_app_id(world.settings.environment, GameKey(seat.game_key), newest)
-    table = CursorTable.open(world.paths.table(GameKey(seat.game_key)), app_id)
+    newest = newest_generation(context.paths, context.settings.environment, seat.game_key) or 1
+    app_id = stream_app_id(context.settings.environment, GameKey(seat.game_key), newest)
+    table = CursorTable.open(context.paths.table(GameKey(seat.game_key)), app_id)
     return table is not None and seat.cursor_seq is not None and seat.cursor_seq >= (table.cursor or 0)
 
 
-def _done(said: str, operation: Operation) -> str:
-    return f"{said}: {join_limited(sorted(operation.preview))}."
+def _done(verb: str, operation: Operation) -> str:
+    return f"{verb}: {join_limited(sorted(operation.preview))}."
 
 
 KINDS: Final = {

@@ -26,7 +26,7 @@ _SEEN_SECONDS: Final = 300.0
 INVERSE: Final = {"retire": "restore", "restore": "retire"}
 
 
-def plan(kind: str, keys: Sequence[str], there: Mapping[str, GameAssignment]) -> dict[str, Any]:
+def plan(kind: str, keys: Sequence[str], assignments: Mapping[str, GameAssignment]) -> dict[str, Any]:
     """Return what an operation is about, game key → its group and the epoch of its assignment.
 
     Games it would change nothing of are left out.
@@ -34,11 +34,11 @@ def plan(kind: str, keys: Sequence[str], there: Mapping[str, GameAssignment]) ->
     Raises:
         Refused: a game does not exist.
     """
-    unknown = sorted(set(keys) - there.keys())
+    unknown = sorted(set(keys) - assignments.keys())
     if unknown:
         raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
-    chosen = [key for key in sorted(set(keys)) if (there[key].retired_at is None) == (kind == "retire")]
-    return {key: [there[key].group, there[key].epoch] for key in chosen}
+    chosen = [key for key in sorted(set(keys)) if (assignments[key].retired_at is None) == (kind == "retire")]
+    return {key: [assignments[key].group, assignments[key].epoch] for key in chosen}
 
 
 def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Intent:
@@ -47,12 +47,12 @@ def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes:
     return Intent(kind, targets, actor, reason, {"games": sorted(facts)}, facts, undoes=undoes)
 
 
-def render_preview(kind: str, facts: Mapping[str, Any], there: Mapping[str, GameAssignment]) -> list[str]:
+def render_preview(kind: str, facts: Mapping[str, Any], assignments: Mapping[str, GameAssignment]) -> list[str]:
     """Return what an operation does, as lines for people."""
     lines = []
     for key in facts:
-        behind = "cursor unknown" if there[key].cursor_seq is None else f"cursor {there[key].cursor_seq}"
-        lines.append(f"{key}: {there[key].group or 'no group'}, {behind} of {there[key].last_seq}")
+        behind = "cursor unknown" if assignments[key].cursor_seq is None else f"cursor {assignments[key].cursor_seq}"
+        lines.append(f"{key}: {assignments[key].group or 'no group'}, {behind} of {assignments[key].last_seq}")
     what = {
         "retire": "No group carries them until they are restored; what they send stays in bronze.",
         "restore": "Each gets a group and catches up from its table's cursor.",
@@ -60,40 +60,42 @@ def render_preview(kind: str, facts: Mapping[str, Any], there: Mapping[str, Game
     return [*lines, f"{len(facts)} to {kind}. {what[kind]}"]
 
 
-def _facts(world: ControlContext, operation: Operation) -> Mapping[str, Any]:
-    return plan(operation.kind, operation.parameters["games"], world.read(read_assignments))
+def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
+    return plan(operation.kind, operation.parameters["games"], context.read(read_assignments))
 
 
-def _retire(world: ControlContext, operation: Operation) -> StepResult:
-    return _change(world, operation, "retired")
+def _retire(context: ControlContext, operation: Operation) -> StepResult:
+    return _change(context, operation, "retired")
 
 
-def _restore(world: ControlContext, operation: Operation) -> StepResult:
-    progress = _change(world, operation, "restored")
+def _restore(context: ControlContext, operation: Operation) -> StepResult:
+    progress = _change(context, operation, "restored")
     if progress.state == "done":
-        assign_waiting(world.engine, world.settings.placement.max_games_per_group)
+        assign_waiting(context.engine, context.settings.placement.max_games_per_group)
     return progress
 
 
-def _change(world: ControlContext, operation: Operation, said: str) -> StepResult:
+def _change(context: ControlContext, operation: Operation, verb: str) -> StepResult:
     change = store.retire if operation.kind == "retire" else store.restore
     try:
-        with world.engine.begin() as connection:
+        with context.engine.begin() as connection:
             lock_operation(connection, operation)
             change(connection, {key: epoch for key, (_, epoch) in operation.preview.items()})
     except AssignmentConflict as moved:
-        return StepResult("failed", f"Nothing was {said}: {moved}.")
-    return StepResult("done", f"{len(operation.preview)} {said}.")
+        return StepResult("failed", f"Nothing was {verb}: {moved}.")
+    return StepResult("done", f"{len(operation.preview)} {verb}.")
 
 
-def _see(world: ControlContext, operation: Operation) -> StepResult:
+def _see(context: ControlContext, operation: Operation) -> StepResult:
     """Check whether a driver reports each, and each runs, has caught up or is not to run."""
-    there = world.read(read_assignments)
-    homeless = [key for key in operation.preview if there[key].group is None and there[key].retired_at is None]
+    assignments = context.read(read_assignments)
+    homeless = [
+        key for key in operation.preview if assignments[key].group is None and assignments[key].retired_at is None
+    ]
     if homeless:
-        assign_waiting(world.engine, world.settings.placement.max_games_per_group)
+        assign_waiting(context.engine, context.settings.placement.max_games_per_group)
         return StepResult("waiting", f"There is no group yet for {len(homeless)}: {join_limited(homeless)}.")
-    unseen = [key for key in operation.preview if not _is_back(there[key], operation)]
+    unseen = [key for key in operation.preview if not _is_back(assignments[key], operation)]
     if unseen:
         return StepResult("waiting", f"{len(unseen)} not caught up yet: {join_limited(unseen)}.")
     return StepResult("done", "Its driver reports each game and reads on from its cursor.")
@@ -102,12 +104,12 @@ def _see(world: ControlContext, operation: Operation) -> StepResult:
 def _is_back(seat: GameAssignment, operation: Operation) -> bool:
     if seat.retired_at is not None:
         return True  # somebody has retired it again since: the last request wins
-    told = seat.told_group == seat.group and (seat.told_at or 0.0) > operation.requested_at
-    return told and (seat.lane in {"RUN", "PAUSED", "QUARANTINED"} or (seat.cursor_seq or 0) >= seat.last_seq)
+    reported = seat.told_group == seat.group and (seat.told_at or 0.0) > operation.requested_at
+    return reported and (seat.lane in {"RUN", "PAUSED", "QUARANTINED"} or (seat.cursor_seq or 0) >= seat.last_seq)
 
 
-def _done(said: str, operation: Operation) -> str:
-    return f"{said}: {join_limited(operation.parameters['games'])}."
+def _done(verb: str, operation: Operation) -> str:
+    return f"{verb}: {join_limited(operation.parameters['games'])}."
 
 
 KINDS: Final = {

@@ -53,7 +53,7 @@ def best(part: Mapping[str, GroupLoad], leavers: Leavers, most_games: int) -> tu
     shares = {name: each.share for name, each in part.items()}
     squares = sum(share**2 for share in shares.values())
     highest = sorted((share, name) for name, share in shares.items() if name != source.name)[-2:]
-    least, found = (round(source.share, 9), round(squares, 9), "", 0), None
+    least, best_move = (round(source.share, 9), round(squares, 9), "", 0), None
     for target in sorted(part.values(), key=lambda each: each.name):
         if target.name == source.name or target.games + 1 > most_games:
             continue
@@ -66,23 +66,23 @@ def best(part: Mapping[str, GroupLoad], leavers: Leavers, most_games: int) -> tu
             if taken > source.share - _WORTH or not target.has_room(game.cores, most_games):
                 continue
             after = round(max(others, left, taken), 9), round(rest + left**2 + taken**2, 9), target.name, number
-            if after[:2] < least[:2] or (after < least and found is not None):
-                least, found = after, (game, target)
-    return found
+            if after[:2] < least[:2] or (after < least and best_move is not None):
+                least, best_move = after, (game, target)
+    return best_move
 
 
 def _points(source: GroupLoad, target: GroupLoad, others: float) -> list[float]:
     """Return the cores at which a move changes from better to worse, or becomes impossible."""
     gives, takes = _capacity(source), _capacity(target)
     high, low = source.share, target.share
-    most = (high - _WORTH - low) * takes
+    highest = (high - _WORTH - low) * takes
     return [
         (high - low) / (1 / gives + 1 / takes),  # both are equally full then
         (high / gives - low / takes) / (1 / gives**2 + 1 / takes**2),  # the sum of squares is least
         (high - others) * gives,  # the source is as full as the fullest of the others
         (others - low) * takes,  # the target is
-        most,
-        most if target.headroom is None else min(most, target.headroom),
+        highest,
+        highest if target.headroom is None else min(highest, target.headroom),
     ]
 
 
@@ -93,8 +93,8 @@ def _capacity(group: GroupLoad) -> float:
 def _next_to(row: list[tuple[float, int]], point: float) -> set[int]:
     """Return the numbers of the entries below and above a point; of several with the same cores, the first."""
     at = bisect_right(row, (point, -1))
-    found = set()
+    neighbours = set()
     for index in (at - 1, at):
         if 0 <= index < len(row):
-            found.add(row[bisect_left(row, (row[index][0], -1))][1])
-    return found
+            neighbours.add(row[bisect_left(row, (row[index][0], -1))][1])
+    return neighbours

@@ -99,7 +99,7 @@ def leaving(loads: Loads, group: str, staying: Container[str] = ()) -> Placed:
     return board.placed(_homeless(board, why_not))
 
 
-def even_out(loads: Loads, most: int = MOST_EVENED, fixed: Container[str] = ()) -> Placed:
+def even_out(loads: Loads, max_moves: int = MOST_EVENED, fixed: Container[str] = ()) -> Placed:
     """Return the moves that most reduce the highest share of load, at most so many; each lowers it, or evens it out.
 
     Only running groups whose drivers live take part, and no games in `fixed`. No game leaves a group of its priority
@@ -108,11 +108,11 @@ def even_out(loads: Loads, most: int = MOST_EVENED, fixed: Container[str] = ()) 
     board = _Board(loads)
     part = {name: each for name, each in board.rooms.items() if each.desired == "running" and each.alive}
     leavers = evening.Leavers(sorted((each for each in loads.games if each.game_key not in fixed), key=_leaves_sooner))
-    for _ in range(most):
-        found = evening.best(part, leavers, loads.most_games)
-        if found is None:
+    for _ in range(max_moves):
+        best_move = evening.best(part, leavers, loads.most_games)
+        if best_move is None:
             break
-        game, target = found
+        game, target = best_move
         leavers.remove(game)
         source = part[str(game.group)]
         part[source.name] = source.plus(-game.cores, -1)
@@ -122,19 +122,19 @@ def even_out(loads: Loads, most: int = MOST_EVENED, fixed: Container[str] = ()) 
     return board.placed()
 
 
-def proposed(loads: Loads, most: int = MOST_EVENED) -> tuple[Placed, Placed]:
+def proposed(loads: Loads, max_moves: int = MOST_EVENED) -> tuple[Placed, Placed]:
     """Return the moves of who cannot stay, and those that even out what then is; no game is in both."""
     placed = place(loads)
     wanted = placed.wanted
-    there = tuple(replace(each, group=wanted.get(each.game_key, each.group)) for each in loads.games)
-    return placed, even_out(replace(loads, games=there, groups=placed.after), most, set(wanted))
+    placed_games = tuple(replace(each, group=wanted.get(each.game_key, each.group)) for each in loads.games)
+    return placed, even_out(replace(loads, games=placed_games, groups=placed.after), max_moves, set(wanted))
 
 
 def lines_of(placed: Placed, even: Placed, trigger_seconds: float) -> list[str]:
     """Return what `proposed` has found as lines for people: moves and why, who fits nowhere, how full groups get."""
     lines = []
-    for title, found in (("cannot stay", placed.placements), ("evens out the load", even.placements)):
-        for each in found:
+    for title, placements in (("cannot stay", placed.placements), ("evens out the load", even.placements)):
+        for each in placements:
             seconds = catch_up_seconds(each.game, trigger_seconds)
             catchup = "catch-up time unknown" if seconds is None else f"caught up after about {seconds:.0f} s"
             way = f"{each.source or 'no group'} → {each.target}"
@@ -223,24 +223,24 @@ class _Board:
 
 
 def _highest(placed: Placed, even: Placed) -> str:
-    was, then = (max((each.share for each in found.values()), default=None) for found in (placed.before, even.after))
+    was, then = (max((each.share for each in loads.values()), default=None) for loads in (placed.before, even.after))
     return "no group" if was is None or then is None else f"{was:.1%} → {then:.1%}"
 
 
 def _round(board: _Board) -> int:
     """Place once who cannot stay; return how many found a group. What leaves may make room for others."""
-    found = _homed(board, board.why_not)
+    moved = _homed(board, board.why_not)
     for name in sorted(board.rooms):
-        found += _relieved(board, name)
-    return found
+        moved += _relieved(board, name)
+    return moved
 
 
 def _homed(board: _Board, why_not: _WhyNot) -> int:
-    found = 0
+    moved = 0
     waiting = [(each, why) for each in board.loads.games if (why := why_not(each)) is not None]
     for game, why in sorted(waiting, key=lambda each: placed_sooner(each[0])):
-        found += _moved(board, game, why, moves=board.at[game.game_key] is not None)
-    return found
+        moved += _moved(board, game, why, moves=board.at[game.game_key] is not None)
+    return moved
 
 
 def _relieved(board: _Board, name: str) -> int:
@@ -265,9 +265,9 @@ def _relieved(board: _Board, name: str) -> int:
 
 
 def _moved(board: _Board, game: GameLoad, why: str, *, moves: bool) -> bool:
-    most, priority = board.loads.most_games, game.load.priority
+    max_games, priority = board.loads.most_games, game.load.priority
     others = [each for each in board.rooms.values() if each.name != board.at[game.game_key]]
-    target = choose(game.cores, priority, others, most, moves=moves)
+    target = choose(game.cores, priority, others, max_games, moves=moves)
     if target is None:
         return False
     with_it = target.plus(game.cores)
@@ -306,8 +306,8 @@ def _crowded(board: _Board) -> list[Unplaced]:
 
 def _nowhere(board: _Board, game: GameLoad, why: str) -> str:
     stays = "waits" if game.group is None else "stays"
-    there = most_room(board.rooms, str(board.at[game.game_key]))
-    return f"{why}; it {stays}, because its {game.cores:.3g} cores fit nowhere: {there}."
+    roomiest = most_room(board.rooms, str(board.at[game.game_key]))
+    return f"{why}; it {stays}, because its {game.cores:.3g} cores fit nowhere: {roomiest}."
 
 
 def _leaves_sooner(game: GameLoad) -> tuple[int, float, float, str]:

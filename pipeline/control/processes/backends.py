@@ -128,9 +128,9 @@ def reference_of(process: Process) -> str:
 def process_of(reference: str) -> Process | None:
     """Return the process a reference is of, None where it makes no sense."""
     try:
-        found = Process(**json.loads(reference))
+        process = Process(**json.loads(reference))
     except (ValueError, TypeError, RecursionError):
         return None  # a row edited by hand
     # A pid of 0 or less would be a signal to many processes, ourselves among them.
-    is_possible = isinstance(found.pid, int) and 0 < found.pid < _MAX_PID
-    return found if is_possible and isinstance(found.started, (int, type(None))) else None
+    is_possible = isinstance(process.pid, int) and 0 < process.pid < _MAX_PID
+    return process if is_possible and isinstance(process.started, (int, type(None))) else None

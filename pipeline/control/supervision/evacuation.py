@@ -86,7 +86,7 @@ def dead(
     down = [seen for seen in shall if _is_down(seen, drivers.get(seen.group.name), now)]
     if 2 * len(down) > len(shall):
         return []
-    found = []
+    dead_groups = []
     for seen in down:
         name = seen.group.name
         if seen.group.desired != "running" or seen.defect is not None:
@@ -95,24 +95,24 @@ def dead(
             each = _left_alone(name, drivers[name], now, minutes)
         else:
             each = _unstartable(seen, drivers.get(name), lived.get(name), now, minutes)
-        found += [each] if each is not None else []
-    return found
+        dead_groups += [each] if each is not None else []
+    return dead_groups
 
 
-def plan(found: Sequence[Dead], facts: Facts) -> list[Relief]:
+def plan(dead_groups: Sequence[Dead], facts: Facts) -> list[Relief]:
     """Return what is done for dead groups: of each go as many games as fit elsewhere and belong to no other operation.
 
     Where all games go, it is the drain that a person would ask for. A game that waits for another operation goes
     as soon as that has ended; one that was moved once, and is back, stays.
     """
-    made = []
-    for each in found:
+    reliefs = []
+    for each in dead_groups:
         relief = _relief(each, facts)
         if relief.intent is not None:  # who is relieved next finds what room is left then
             rooms = _left_room(facts.loads, relief.intent.parameters["assignments"])
             facts = replace(facts, loads=replace(facts.loads, groups=rooms))
-        made += [relief] if relief.intent is not None or relief.alarms else []
-    return made
+        reliefs += [relief] if relief.intent is not None or relief.alarms else []
+    return reliefs
 
 
 @dataclass(slots=True)
@@ -137,20 +137,20 @@ class Evacuator:
             return
         lived = last_lived(self.engine, _LIVED_SECONDS)
         minutes = self.placement.evacuate_after_minutes
-        found = dead(groups, group_drivers(self.engine), lived, now, minutes)
-        self.alarms = tuple(self._relieved(found, now)) if found else ()
+        dead_groups = dead(groups, group_drivers(self.engine), lived, now, minutes)
+        self.alarms = tuple(self._relieved(dead_groups, now)) if dead_groups else ()
 
-    def _relieved(self, found: Sequence[Dead], now: float) -> list[str]:
+    def _relieved(self, dead_groups: Sequence[Dead], now: float) -> list[str]:
         """Ask for the relief of dead groups; return what a person should know."""
-        asked = asked_under(self.engine, [key for each in found for key in each.keys])
+        asked = asked_under(self.engine, [key for each in dead_groups for key in each.keys])
         loads = read_loads(self.engine, now, self.placement.max_games_per_group)
-        names = {each.group for each in found}
+        names = {each.group for each in dead_groups}
         targets = [f"group:{name}" for name in names]
         targets += [f"game:{game.game_key}" for game in loads.games if game.group in names]
         taken = open_by_target(self.engine, targets)
-        there, groups = read_assignments(self.engine), read_group_drivers(self.engine)
+        assignments, groups = read_assignments(self.engine), read_group_drivers(self.engine)
         alarms: list[str] = []
-        for each in plan(found, Facts(asked, taken, there, groups, loads, now)):
+        for each in plan(dead_groups, Facts(asked, taken, assignments, groups, loads, now)):
             alarms += each.alarms
             waits = None if each.intent is None else self._ask(each.group, each.intent)
             alarms += [waits] if waits is not None else []
@@ -177,7 +177,7 @@ class _Games:
 
 
 def _games_of(group: Dead, facts: Facts) -> _Games:
-    mine = {game.game_key for game in facts.loads.games if game.group == group.group}
+    own_keys = {game.game_key for game in facts.loads.games if game.group == group.group}
     earlier = [facts.asked[key] for key in group.keys if key in facts.asked]
     under_way = {key for each in earlier if each.is_open for key in each.preview}
     ended = {
@@ -187,23 +187,23 @@ def _games_of(group: Dead, facts: Facts) -> _Games:
         for key in each.preview
         if _was_moved(each, facts.assignments.get(key))
     }
-    new = mine - under_way - ended
+    new = own_keys - under_way - ended
     waits = {key: facts.taken[f"game:{key}"] for key in sorted(new) if f"game:{key}" in facts.taken}
     going = new - waits.keys()
     if len(earlier) == _MAX_MOVES:
         ended, going = ended | going, set()
-    return _Games(mine, sorted(mine & ended), waits, going)
+    return _Games(own_keys, sorted(own_keys & ended), waits, going)
 
 
 def _relief(group: Dead, facts: Facts) -> Relief:
     games, name = _games_of(group, facts), group.group
-    said = f"group {name} is dead: {group.why}"
+    problem = f"group {name} is dead: {group.why}"
     alarms: list[str] = []
     if games.still:
         hint = f"Run `turnout groups drain {name}` where others have room, or start it"
-        alarms.append(f"{said}. {len(games.still)} games are still in it: {join_limited(games.still)}. {hint}.")
+        alarms.append(f"{problem}. {len(games.still)} games are still in it: {join_limited(games.still)}. {hint}.")
     if games.waits:
-        alarms.append(f"{said}. {_waiting(games)}")
+        alarms.append(f"{problem}. {_waiting(games)}")
     if not games.going:
         return Relief(name, None, tuple(alarms))
     placed = leaving(facts.loads, name, games.all - games.going)
@@ -211,7 +211,7 @@ def _relief(group: Dead, facts: Facts) -> Relief:
         left = [game.game.game_key for game in placed.unplaced]
         room = most_room(placed.after, name)
         count = f"{len(left)} of its {len(games.all)}"
-        alarms.append(f"{said}. {count} games fit nowhere and stay: {join_limited(left)}; {room}.")
+        alarms.append(f"{problem}. {count} games fit nowhere and stay: {join_limited(left)}; {room}.")
     if not placed.wanted:
         return Relief(name, None, tuple(alarms))
     try:
@@ -221,7 +221,7 @@ def _relief(group: Dead, facts: Facts) -> Relief:
     all_go = placed.wanted.keys() == games.all and f"group:{name}" not in facts.taken
     planned = replace(planned, desired={name: ("running", "drained")} if all_go else {})
     key = next(key for key in group.keys if key not in facts.asked)
-    intent = replace(planned.intent(CONTROLLER, f"{said[0].upper()}{said[1:]}."), idempotency_key=key)
+    intent = replace(planned.intent(CONTROLLER, f"{problem[0].upper()}{problem[1:]}."), idempotency_key=key)
     return Relief(name, intent, tuple(alarms))
 
 

@@ -114,8 +114,8 @@ def _of_run(seen: GroupObservation, now: float) -> Action | None:
     if run.reference is None:
         if now - run.started_at <= _UNSEEN_SECONDS:
             return Action("wait", group.name, "its process is being started")
-        said = "what started it ended before its process was known"
-        return Action("ended", group.name, said, run.run_id)
+        reason = "what started it ended before its process was known"
+        return Action("ended", group.name, reason, run.run_id)
     if seen.is_alive is False or (seen.is_alive is None and not seen.holds):
         return Action("ended", group.name, "", run.run_id, run.reference, died=run.stop_requested_at is None)
     if seen.is_alive is None:
@@ -126,8 +126,8 @@ def _of_run(seen: GroupObservation, now: float) -> Action | None:
         return Action("stop", group.name, f"it is set to {group.desired}", run.run_id, run.reference)
     if now - run.stop_requested_at <= STOP_SECONDS:
         return Action("stop", group.name, "it was asked to end", run.run_id, run.reference)
-    said = f"it has not ended {STOP_SECONDS:.0f} s after it was asked to"
-    return Action("kill", group.name, said, run.run_id, run.reference)
+    reason = f"it has not ended {STOP_SECONDS:.0f} s after it was asked to"
+    return Action("kill", group.name, reason, run.run_id, run.reference)
 
 
 def _wants_start(seen: GroupObservation) -> bool:
@@ -142,8 +142,8 @@ def _start(
     """Return a start, or what it has to wait for."""
     name = seen.group.name
     if sum(1 for _ in _died_since(seen, now - WINDOW_SECONDS)) >= _BUDGET:
-        said = f"it died {_BUDGET} times within an hour. Read its log, then `turnout groups restart {name}`"
-        return Action("wait", name, said)
+        reason = f"it died {_BUDGET} times within an hour. Read its log, then `turnout groups restart {name}`"
+        return Action("wait", name, reason)
     if seen.ended:
         at = (seen.ended[0].ended_at or now) + pause_after(seen.ended)
         if at > now:

@@ -108,9 +108,9 @@ class Supervisor:
     def _apply(self, action: Action, group: store.Group, now: float) -> None:
         backend, run_id, reference = self.backends.get(group.backend), action.run_id, action.reference or ""
         if action.what == "ended" and run_id is not None:
-            said = action.about or (backend.ending(reference) if backend else "")
+            ending = action.about or (backend.ending(reference) if backend else "")
             active_games = self.active_games(group.name) if action.died else None
-            store.end_run(self.engine, run_id, said, died=action.died, active_games=active_games)
+            store.end_run(self.engine, run_id, ending, died=action.died, active_games=active_games)
             if action.died:
                 self._isolate(group, now)
         if backend is None:
@@ -160,10 +160,10 @@ class Supervisor:
     def _tell(self, actions: list[Action]) -> None:
         """Log what changes, once."""
         for action in actions:
-            said = f"{action.what}: {action.about}"
-            if self._told.get(action.group) != said:
-                _log.info("group %s: %s", action.group, said)
-            self._told[action.group] = said
+            line = f"{action.what}: {action.about}"
+            if self._told.get(action.group) != line:
+                _log.info("group %s: %s", action.group, line)
+            self._told[action.group] = line
 
 
 def observe(engine: Engine, backends: Mapping[str, Backend], now: float) -> list[GroupObservation]:
