@@ -137,8 +137,8 @@ class Observed:
 
     def table(self, key: str) -> Securable:
         """Return where a game's table is, or would be if there is none."""
-        there = self.tables.get(key)
-        return Securable((*self.schema.path, key)) if there is None else there.securable
+        table = self.tables.get(key)
+        return Securable((*self.schema.path, key)) if table is None else table.securable
 
 
 @lru_cache(maxsize=8_192)  # a plan over hundreds of games asks for the same few names hundreds of thousands of times

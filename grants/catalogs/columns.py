@@ -19,14 +19,14 @@ def described(columns: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     Raises:
         Refused: something is no type.
     """
-    told = []
+    described_columns = []
     for position, (name, delta_type) in enumerate(columns):
         head = re.match(r"[a-z_]+", delta_type)
         if head is None:
             raise Refused(f"{delta_type!r} of column {name!r} is no type of Delta.")
-        text = re.sub(r"\b(long|integer|short|byte)\b(?!:)", lambda found: _SQL_NAMES[found[0]], delta_type)
+        text = re.sub(r"\b(long|integer|short|byte)\b(?!:)", lambda match: _SQL_NAMES[match[0]], delta_type)
         base = _SQL_NAMES.get(head[0], head[0])
-        told.append(
+        described_columns.append(
             {
                 "name": name,
                 "type_text": text,
@@ -36,25 +36,25 @@ def described(columns: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
                 "nullable": True,
             }
         )
-    return told
+    return described_columns
 
 
-def table_of(schema: Securable, found: dict[str, Any]) -> GameTable | None:
+def table_of(schema: Securable, answer: dict[str, Any]) -> GameTable | None:
     """Return a table of a catalog's list; None of one whose name no game's table can have."""
-    name, table_id, owner = found.get("name"), found.get("table_id"), found.get("owner")
+    name, table_id, owner = answer.get("name"), answer.get("table_id"), answer.get("owner")
     if not isinstance(name, str) or not isinstance(table_id, str):
         raise CatalogUnavailable(f"The catalog lists a table of {schema.full_name} without name or id.")
     try:
         securable = Securable((*schema.path, name))
     except Refused:
         return None
-    columns = found.get("columns") or []
+    columns = answer.get("columns") or []
     masked = tuple(str(column.get("name")) for column in columns if isinstance(column, dict) and column.get("mask"))
     return GameTable(
         key=name,
         securable=securable,
         table_id=table_id,
         owner=owner if isinstance(owner, str) and owner else None,
-        has_row_filter=bool(found.get("row_filter")),
+        has_row_filter=bool(answer.get("row_filter")),
         masked_columns=masked,
     )

@@ -93,11 +93,11 @@ class _Entry:
         self.principal, self.scim_id, self.members = principal, scim_id, members
 
     @classmethod
-    def of(cls, found: Mapping[str, Any], kind: PrincipalKind, name: str) -> "_Entry":
+    def of(cls, answer: Mapping[str, Any], kind: PrincipalKind, name: str) -> "_Entry":
         """Return what a SCIM resource says."""
-        principal = Principal(text_of(found, name), kind, active=found.get("active") is not False)
-        members = frozenset(text_of(each, "value") for each in listed(found, "members"))
-        return cls(principal, text_of(found, "id"), members)
+        principal = Principal(text_of(answer, name), kind, active=answer.get("active") is not False)
+        members = frozenset(text_of(each, "value") for each in listed(answer, "members"))
+        return cls(principal, text_of(answer, "id"), members)
 
 
 def _directory(entries: Iterable[_Entry]) -> Directory:

@@ -38,21 +38,21 @@ class Members:
 
     def groups_of(self) -> Mapping[str, frozenset[str]]:
         """Return the groups that everybody is directly in, folded names all."""
-        found: dict[str, set[str]] = {}
+        groups_by_member: dict[str, set[str]] = {}
         for group, members in self.groups().items():
             for member in members:
-                found.setdefault(member, set()).add(group)
-        return {member: frozenset(groups) for member, groups in found.items()}
+                groups_by_member.setdefault(member, set()).add(group)
+        return {member: frozenset(groups) for member, groups in groups_by_member.items()}
 
     def all_groups_of(self, name: str) -> list[str]:
         """Return the groups a principal is in, also through groups, the nearest first."""
-        groups_of, found, left = self.groups_of(), dict.fromkeys([folded(name)]), [folded(name)]
+        groups_of, reached, left = self.groups_of(), dict.fromkeys([folded(name)]), [folded(name)]
         while left:
             for group in sorted(groups_of.get(left.pop(0), ())):
-                if group not in found:
-                    found[group] = None
+                if group not in reached:
+                    reached[group] = None
                     left.append(group)
-        return list(found)[1:]
+        return list(reached)[1:]
 
 
 def _is_group(name: Any, members: Any) -> bool:

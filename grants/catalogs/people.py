@@ -19,12 +19,12 @@ def add(catalog: Embedded, name: str, groups: Sequence[str]) -> None:
     rest = catalog.rest
     user = _find(rest, "Users", "userName", name) or rest.write("POST", f"{SCIM}/Users", {"userName": name})
     for group in groups:
-        there = _find(rest, "Groups", "displayName", group)
-        there = there or rest.write("POST", f"{SCIM}/Groups", {"displayName": group})
-        if any(each.get("value") == user["id"] for each in there.get("members") or ()):
+        in_catalog = _find(rest, "Groups", "displayName", group)
+        in_catalog = in_catalog or rest.write("POST", f"{SCIM}/Groups", {"displayName": group})
+        if any(each.get("value") == user["id"] for each in in_catalog.get("members") or ()):
             continue
         member = {"op": "add", "path": "members", "value": [{"value": user["id"]}]}
-        rest.write("PATCH", f"{SCIM}/Groups/{text_of(there, 'id')}", {"Operations": [member]})
+        rest.write("PATCH", f"{SCIM}/Groups/{text_of(in_catalog, 'id')}", {"Operations": [member]})
 
 
 def _find(rest: Rest, kind: str, field: str, name: str) -> Mapping[str, Any] | None:

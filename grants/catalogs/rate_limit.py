@@ -66,10 +66,10 @@ class RateLimiter:
         """Wait for one's turn."""
         with self._lock:
             now = self._clock.time()
-            mine = max(now, self._free_at)
-            self._free_at = mine + self._pause
-        if mine > now:
-            self._clock.sleep(mine - now)
+            turn_at = max(now, self._free_at)
+            self._free_at = turn_at + self._pause
+        if turn_at > now:
+            self._clock.sleep(turn_at - now)
             with self._lock:  # it may have slept longer: then the next turn is counted from now
                 self._free_at = max(self._free_at, self._clock.time() + self._pause)
 

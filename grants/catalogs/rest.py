@@ -90,26 +90,26 @@ class Rest:
         start = 1
         while True:
             page = self.read(path, {"startIndex": start, "count": 100})
-            found, total = listed(page, "Resources"), page.get("totalResults")
-            yield from found
-            start += len(found)
+            page_items, total = listed(page, "Resources"), page.get("totalResults")
+            yield from page_items
+            start += len(page_items)
             if not isinstance(total, int):
                 raise CatalogUnavailable(f"The catalog at {self.url} does not say how many there are at {path}.")
             if start > total:
                 return
-            if not found:
+            if not page_items:
                 raise CatalogUnavailable(f"The catalog at {self.url} counts {total} at {path}, and shows {start - 1}.")
 
     def shown(self, path: str) -> Iterator[dict[str, Any]]:
         """Yield all resources of a SCIM list that counts only those it shows: until it shows none. Raises as `read`."""
         start, seen = 1, set[str]()
-        while found := listed(self.read(path, {"startIndex": start, "count": 100}), "Resources"):
-            ids = {text_of(each, "id") for each in found}
+        while page_items := listed(self.read(path, {"startIndex": start, "count": 100}), "Resources"):
+            ids = {text_of(each, "id") for each in page_items}
             if ids <= seen:
                 raise CatalogUnavailable(f"The catalog at {self.url} gives its pages of {path} in a circle.")
-            yield from found
+            yield from page_items
             seen |= ids
-            start += len(found)
+            start += len(page_items)
 
     @cached_property
     def _client(self) -> Any:
@@ -157,21 +157,21 @@ def listed(answer: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     Raises:
         CatalogUnavailable: what is there is no list of objects.
     """
-    found = answer.get(key)
-    if found is None:
+    items = answer.get(key)
+    if items is None:
         return []
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+    if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
         raise CatalogUnavailable(f"The catalog's {key} cannot be understood.")
-    return found
+    return items
 
 
-def text_of(found: Mapping[str, Any], key: str) -> str:
+def text_of(answer: Mapping[str, Any], key: str) -> str:
     """Return a text that must be there.
 
     Raises:
         CatalogUnavailable: it is not.
     """
-    value = found.get(key)
+    value = answer.get(key)
     if not isinstance(value, str):
         raise CatalogUnavailable(f"The catalog gives no {key} where one belongs.")
     return value

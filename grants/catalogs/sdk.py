@@ -50,14 +50,14 @@ def client(
         )
     except ValueError as error:  # a profile named by the environment that does not exist, and the like
         raise Refused(f"The client of the catalog at {url} cannot be made: {_short(error)}.") from error
-    made = WorkspaceClient(config=config).api_client
-    session: requests.Session = made._api_client._session  # noqa: SLF001 - the SDK has no switch for what follows
+    api_client = WorkspaceClient(config=config).api_client
+    session: requests.Session = api_client._api_client._session  # noqa: SLF001 - the SDK has no switch for what follows
     session.max_redirects = 0  # a request is answered where it was sent, or not at all
     if local:
         session.trust_env = False  # a proxy must not see what is said on this machine
     if shared_token is not None:
         session.mount("http://", ProvenAdapter(shared_token))
-    return made
+    return api_client
 
 
 def translate_error(url: str, error: Exception) -> Refused | Transient:
@@ -66,16 +66,16 @@ def translate_error(url: str, error: Exception) -> Refused | Transient:
         return CatalogUnavailable(f"The catalog at {url} does not answer: {_short(error)}.")
     if "unable to parse response" in str(error):  # no JSON: whoever answers does not know the path
         return CatalogUnavailable(f"What answers at {url} is no catalog, or not one that knows this request.")
-    said = f"The catalog at {url} says: {_short(error)}."
+    message = f"The catalog at {url} says: {_short(error)}."
     if isinstance(error, platform.Unauthenticated):
-        return Unauthenticated(said.replace(" says: ", " says 401: ", 1))
+        return Unauthenticated(message.replace(" says: ", " says 401: ", 1))
     if isinstance(error, platform.PermissionDenied):
-        return Denied(said.replace(" says: ", " says 403: ", 1))
+        return Denied(message.replace(" says: ", " says 403: ", 1))
     if isinstance(error, platform.NotFound):
-        return NotFound(said)
+        return NotFound(message)
     if isinstance(error, platform.BadRequest | platform.ResourceConflict | platform.NotImplemented):
-        return Refused(said)
-    return CatalogUnavailable(said)
+        return Refused(message)
+    return CatalogUnavailable(message)
 
 
 class _Clock(SdkClock):

@@ -66,9 +66,9 @@ class Unity:
 
     def assignments(self, securable: Securable) -> Mapping[str, frozenset[str]]:
         """Return who was directly granted what on it."""
-        found = unity_rest.assignments(self._rest, securable)
-        self._seen.update(map(folded, found))
-        return found
+        granted = unity_rest.assignments(self._rest, securable)
+        self._seen.update(map(folded, granted))
+        return granted
 
     def directory(self) -> Directory:
         """Return the server's users, those of them that stand for groups, and who the file says is in which.
@@ -77,8 +77,8 @@ class Unity:
             Refused: names of users differ only in casing, the server's list leaves out users, or it keeps no grants.
         """
         self._seen.add(folded(self.executor))
-        found = self._users()
-        missing = sorted(self._seen - found.keys())
+        users = self._users()
+        missing = sorted(self._seen - users.keys())
         if missing:
             raise Refused(
                 f"The server's list of users leaves out {missing[0]!r}, whom it knows: it does so where users share "
@@ -86,8 +86,8 @@ class Unity:
             )
         groups = self._members.groups()
         emulated = {*groups, folded(EVERYONE)}
-        kinds: dict[str, PrincipalKind] = {name: "group" if name in emulated else "user" for name in found}
-        principals = {name: Principal(each.name, kinds[name], each.active) for name, each in found.items()}
+        kinds: dict[str, PrincipalKind] = {name: "group" if name in emulated else "user" for name in users}
+        principals = {name: Principal(each.name, kinds[name], each.active) for name, each in users.items()}
         return Directory(principals, self._members.groups_of(), emulated_groups=True)
 
     def change(self, change: Change) -> None:
@@ -108,14 +108,14 @@ class Unity:
         if not self._known.keys() >= {folded(principal), *groups}:
             self._users()
         known = self._known.get(folded(principal), Principal(principal, "user", active=False))
-        said = self._tried(self._key, known.name, table)
-        if said.reads is not False or not known.active:  # who is not active reads by no group either
-            return said
+        result = self._tried(self._key, known.name, table)
+        if result.reads is not False or not known.active:  # who is not active reads by no group either
+            return result
         for name in (*groups, folded(EVERYONE)):
-            probe = self._tried(self._key, self._known[name].name, table) if name in self._known else said
+            probe = self._tried(self._key, self._known[name].name, table) if name in self._known else result
             if probe.reads is not False:
                 return replace(probe, stand_in=self._known[name].name)
-        return said
+        return result
 
     def _tried(self, key: UnityKey, name: str, table: GameTable) -> Probe:
         try:
@@ -135,20 +135,20 @@ class Unity:
 
     def _users(self) -> Mapping[str, Principal]:
         """Read all users, by folded name. A deleted user stays in the list for ever, so an active namesake counts."""
-        found: dict[str, list[Principal]] = defaultdict(list)
+        by_name: dict[str, list[Principal]] = defaultdict(list)
         for each in self._rest.shown(f"{SCIM}/Users"):
             name = _email(each)
-            found[folded(name)].append(Principal(name, "user", active=each.get("active") is not False))
-        doubles = [each.name for same in found.values() if sum(each.active for each in same) > 1 for each in same]
+            by_name[folded(name)].append(Principal(name, "user", active=each.get("active") is not False))
+        doubles = [each.name for same in by_name.values() if sum(each.active for each in same) > 1 for each in same]
         if doubles:
             raise Refused(f"Users differ only in casing: {', '.join(map(repr, doubles))}. Delete all but one of each.")
-        self._known = {name: max(same, key=lambda each: each.active) for name, same in found.items()}
+        self._known = {name: max(same, key=lambda each: each.active) for name, same in by_name.items()}
         return self._known
 
 
-def _email(found: Mapping[str, Any]) -> str:
+def _email(user: Mapping[str, Any]) -> str:
     """Return what grants call a user: the primary address, which need not look like one."""
-    emails = found.get("emails")
+    emails = user.get("emails")
     if not isinstance(emails, list) or not emails or not all(isinstance(each, dict) for each in emails):
         raise CatalogUnavailable("The catalog has a user without an e-mail address.")
     return text_of(next((each for each in emails if each.get("primary")), emails[0]), "value")

@@ -17,14 +17,14 @@ def tables(rest: Rest, schema: Securable) -> Mapping[str, GameTable]:
     catalog_name, schema_name = schema.path
     rest.read(path_of(f"{PREFIX}/schemas", schema.full_name))  # some answer for a schema that is gone with no tables
     asked = {"catalog_name": catalog_name, "schema_name": schema_name}
-    found = (table_of(schema, each) for each in rest.pages(f"{PREFIX}/tables", "tables", asked))
-    return {table.key: table for table in found if table is not None}
+    listed_tables = (table_of(schema, each) for each in rest.pages(f"{PREFIX}/tables", "tables", asked))
+    return {table.key: table for table in listed_tables if table is not None}
 
 
 def owner(rest: Rest, securable: Securable) -> str | None:
     """Return who owns a securable; None where that is not known."""
-    found = rest.read(path_of(f"{PREFIX}/{securable.type}s", securable.full_name)).get("owner")
-    return found if isinstance(found, str) and found else None
+    name = rest.read(path_of(f"{PREFIX}/{securable.type}s", securable.full_name)).get("owner")
+    return name if isinstance(name, str) and name else None
 
 
 def permissions_path(securable: Securable) -> str:
@@ -52,7 +52,7 @@ def register(rest: Rest, table: Securable, location: str, columns: Sequence[tupl
     catalog_name, schema_name, name = table.path
     if _is_known(rest, table, location):
         return False
-    made = {
+    definition = {
         "name": name,
         "catalog_name": catalog_name,
         "schema_name": schema_name,
@@ -63,11 +63,11 @@ def register(rest: Rest, table: Securable, location: str, columns: Sequence[tupl
     }
     try:
         try:
-            rest.write("POST", f"{PREFIX}/tables", made)
+            rest.write("POST", f"{PREFIX}/tables", definition)
         except NotFound:
             _make(rest, Securable(table.path[:1]), {"name": catalog_name})
             _make(rest, Securable(table.path[:2]), {"name": schema_name, "catalog_name": catalog_name})
-            rest.write("POST", f"{PREFIX}/tables", made)
+            rest.write("POST", f"{PREFIX}/tables", definition)
     except Refused:
         if not _is_known(rest, table, location):  # known by now: ours whose answer was lost, or another process's
             raise
@@ -77,12 +77,12 @@ def register(rest: Rest, table: Securable, location: str, columns: Sequence[tupl
 
 def _is_known(rest: Rest, table: Securable, location: str) -> bool:
     try:
-        found = rest.read(path_of(f"{PREFIX}/tables", table.full_name))
+        answer = rest.read(path_of(f"{PREFIX}/tables", table.full_name))
     except NotFound:
         return False
-    there = str(found.get("storage_location") or "")
-    if _plain(there) != _plain(location):
-        raise Refused(f"{table.full_name} is taken in the catalog by a table at {there!r}, not {location!r}.")
+    registered_at = str(answer.get("storage_location") or "")
+    if _plain(registered_at) != _plain(location):
+        raise Refused(f"{table.full_name} is taken in the catalog by a table at {registered_at!r}, not {location!r}.")
     return True
 
 

@@ -94,11 +94,11 @@ def _failure(status: Mapping[str, Any]) -> Exception:
     code, message = (
         (str(error.get(key, "")) for key in ("error_code", "message")) if isinstance(error, dict) else ("", "")
     )
-    said = f"The warehouse says: {' '.join(message.split())[:_MOST_LETTERS] or status.get('state')}"
+    reason = f"The warehouse says: {' '.join(message.split())[:_MOST_LETTERS] or status.get('state')}"
     if status.get("state") != "FAILED":  # cancelled because it took too long, or the warehouse was stopped
         return CatalogUnavailable(f"The warehouse did not finish: {status.get('state')}.")
     if any(mark in code or mark in message for mark in _DENIED):
-        return Denied(said)
+        return Denied(reason)
     if any(mark in code or mark in message for mark in _GONE):
-        return NotFound(said)
-    return Refused(said)
+        return NotFound(reason)
+    return Refused(reason)

@@ -76,8 +76,8 @@ def render_yaml(rows: Iterable[Row], max_days: int = policy.MAX_DAYS) -> str:
             lines.append(f"    ticket: {quoted(terms.ticket)}")
     text = "\n".join(lines) + "\n"
     if len(text.encode()) > MAX_BYTES:
-        said = f"The policy would have {len(text.encode()):,} bytes and {MAX_BYTES:,} are read"
-        raise Refused(f"{said}; export fewer games or principals, or SQL or Terraform.")
+        problem = f"The policy would have {len(text.encode()):,} bytes and {MAX_BYTES:,} are read"
+        raise Refused(f"{problem}; export fewer games or principals, or SQL or Terraform.")
     return text
 
 

@@ -33,8 +33,8 @@ def quoted_name(name: str) -> str:
 def grant(privilege: str, securable: Securable, principal: str) -> str:
     """Return one GRANT statement with its semicolon."""
     path = ".".join(map(quoted_name, securable.path))
-    said = privilege.replace("_", " ")
-    return f"GRANT {said} ON {securable.type.upper()} {path} TO {quoted_name(principal)};"
+    words = privilege.replace("_", " ")
+    return f"GRANT {words} ON {securable.type.upper()} {path} TO {quoted_name(principal)};"
 
 
 def render_sql(rows: Iterable[Row], schema: Securable) -> str:
@@ -66,7 +66,7 @@ def parse(text: str, schema: Securable, known_games: Mapping[str, str]) -> list[
 
 
 def _statements(text: str, problems: Problems) -> list[Statement]:
-    found, lines = [], Lines(text)
+    statements, lines = [], Lines(text)
     position, terms, terms_line = 0, None, 0
     while position < len(text):
         line = lines.at(position)
@@ -84,18 +84,18 @@ def _statements(text: str, problems: Problems) -> list[Statement]:
                 terms, terms_line = read, line
         elif match := _GRANT.match(text, position):
             statement = _statement(match, line, terms or {}, problems)
-            found += [statement] if statement is not None else []
+            statements += [statement] if statement is not None else []
             terms = None
         else:
             match = _REST.match(text, position)
             assert match is not None
-            said = f"{shown(' '.join(match[0].split()))} is not understood"
-            problems.add(line, f"{said}; only GRANT of USE CATALOG, USE SCHEMA and SELECT is read")
+            problem = f"{shown(' '.join(match[0].split()))} is not understood"
+            problems.add(line, f"{problem}; only GRANT of USE CATALOG, USE SCHEMA and SELECT is read")
             terms = None
         position = match.end()
     if terms is not None:
         problems.add(terms_line, "the terms of this comment belong to no statement")
-    return found
+    return statements
 
 
 def _statement(match: re.Match[str], line: int, terms: Mapping[str, Any], problems: Problems) -> Statement | None:

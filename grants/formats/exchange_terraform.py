@@ -51,8 +51,8 @@ def render_terraform(rows: Iterable[Row], schema: Securable, direct: Direct | No
     for outer, privilege in uses(schema).items():
         for who, name in names.items():
             kept = _others(direct or {}, outer, who, privilege)
-            said = f"# {comment(None, kept)}\n" if kept else ""
-            blocks.append(said + _resource(outer, name, privilege, kept))
+            note = f"# {comment(None, kept)}\n" if kept else ""
+            blocks.append(note + _resource(outer, name, privilege, kept))
     for row in ordered:
         table = Securable((*schema.path, row.key))
         kept = _others(direct or {}, table, folded(row.principal), SELECT)
@@ -73,8 +73,8 @@ def parse(text: str, schema: Securable, known_games: Mapping[str, str]) -> list[
 
 
 def _others(direct: Direct, securable: Securable, who: str, privilege: str) -> list[str]:
-    found = (privileges for name, privileges in direct.get(securable, {}).items() if folded(name) == who)
-    return sorted({each for privileges in found for each in privileges} - {privilege})
+    granted = (privileges for name, privileges in direct.get(securable, {}).items() if folded(name) == who)
+    return sorted({each for privileges in granted for each in privileges} - {privilege})
 
 
 def _resource(securable: Securable, principal: str, privilege: str, kept: Iterable[str]) -> str:
@@ -100,7 +100,7 @@ def _string(text: str) -> str:
     r"""Return an HCL string: `${` and `%{` begin nothing, nor behind more of the same, where only \u is unambiguous."""
     return re.sub(
         r"([$%]+)\{",
-        lambda found: "".join(f"\\u{ord(char):04x}" for char in found[1][:-1]) + found[1][-1] * 2 + "{",
+        lambda match: "".join(f"\\u{ord(char):04x}" for char in match[1][:-1]) + match[1][-1] * 2 + "{",
         quoted(text),
     )
 
@@ -145,8 +145,8 @@ class _Reading:
     def _refuse_line(self, line: int) -> None:
         match = self._take(_REST)
         assert match is not None
-        said = f"{shown(match[0].strip())} is not understood"
-        self._problems.add(line, f"{said}; only databricks_grant resources with {', '.join(_ATTRIBUTES)} are read")
+        problem = f"{shown(match[0].strip())} is not understood"
+        self._problems.add(line, f"{problem}; only databricks_grant resources with {', '.join(_ATTRIBUTES)} are read")
 
     def _unused(self, terms: tuple[int, object] | None) -> None:
         if terms is not None:
@@ -154,10 +154,10 @@ class _Reading:
 
     def _block(self, first: int, label: str, terms: Mapping[str, Any]) -> Statement | None:
         if label in self._labels:
-            said = f"the name {label} stands in line {self._labels[label]} already"
-            self._problems.add(first, f"{said}; Terraform wants another one")
+            problem = f"the name {label} stands in line {self._labels[label]} already"
+            self._problems.add(first, f"{problem}; Terraform wants another one")
         self._labels.setdefault(label, first)
-        found: dict[str, tuple[str, ...] | str] = {}
+        attributes: dict[str, tuple[str, ...] | str] = {}
         while True:
             line = self._lines.at(self._position)
             if self._take(_SPACE):
@@ -167,9 +167,9 @@ class _Reading:
                     self._problems.add(line, "terms stand above a resource, not in it")
             elif self._text.startswith("}", self._position):
                 self._position += 1
-                return self._statement(first, found, terms)
+                return self._statement(first, attributes, terms)
             elif match := self._take(_ATTRIBUTE):
-                self._attribute(line, match[1], match[2], found)
+                self._attribute(line, match[1], match[2], attributes)
             else:
                 if self._position == len(self._text):
                     self._problems.add(first, f"the resource {label} has no end")
@@ -178,33 +178,33 @@ class _Reading:
                 if self._position == len(self._text):
                     return None
 
-    def _attribute(self, line: int, name: str, value: str, found: dict[str, tuple[str, ...] | str]) -> None:
+    def _attribute(self, line: int, name: str, value: str, attributes: dict[str, tuple[str, ...] | str]) -> None:
         if name not in _ATTRIBUTES:
             self._problems.add(line, f"{name} is not understood; there are {', '.join(_ATTRIBUTES)}")
-        elif name in found:
+        elif name in attributes:
             self._problems.add(line, f"{name} stands twice; keep one")
         elif value.startswith("[") != (name == "privileges"):
             self._problems.add(line, f"{name} must be {'a list of texts' if name == 'privileges' else 'one text'}")
         else:
             texts = tuple(self._unescaped(line, each[1:-1]) for each in re.findall(_STRING, value))
-            found[name] = texts if name == "privileges" else texts[0]
+            attributes[name] = texts if name == "privileges" else texts[0]
 
     def _statement(
-        self, line: int, found: Mapping[str, tuple[str, ...] | str], terms: Mapping[str, Any]
+        self, line: int, attributes: Mapping[str, tuple[str, ...] | str], terms: Mapping[str, Any]
     ) -> Statement | None:
-        named = [each for each in ("catalog", "schema", "table") if each in found]
-        if len(named) != 1 or "principal" not in found or "privileges" not in found:
+        named = [each for each in ("catalog", "schema", "table") if each in attributes]
+        if len(named) != 1 or "principal" not in attributes or "privileges" not in attributes:
             self._problems.add(line, "a resource has principal, privileges and one of catalog, schema, table")
             return None
         try:
-            securable = Securable(tuple(str(found[named[0]]).split(".")))
+            securable = Securable(tuple(str(attributes[named[0]]).split(".")))
         except Refused as refused:
             self._problems.add(line, str(refused))
             return None
         if securable.type != named[0]:
             self._problems.add(line, f"{securable.full_name} is a {securable.type} by its name, not a {named[0]}")
             return None
-        return Statement(line, securable, str(found["principal"]), tuple(found["privileges"]), terms)
+        return Statement(line, securable, str(attributes["principal"]), tuple(attributes["privileges"]), terms)
 
     def _unescaped(self, line: int, raw: str) -> str:
         """Return what a string between its quotes says; anything that Terraform would compute is a problem."""

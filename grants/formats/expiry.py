@@ -22,11 +22,11 @@ def parse_until(text: str) -> int:
     try:
         if _DATE.fullmatch(text):
             return _seconds(datetime.fromisoformat(text).replace(tzinfo=UTC) + timedelta(days=1))
-        found = _TIME.fullmatch(text)
-        if found is not None and found[3] is None:
+        match = _TIME.fullmatch(text)
+        if match is not None and match[3] is None:
             raise Refused(f"{shown(text)} has no time zone; add Z or an offset such as +02:00")
-        if found is not None:
-            return _seconds(datetime.fromisoformat(f"{found[1]}T{found[2]}{found[3].upper()}"))
+        if match is not None:
+            return _seconds(datetime.fromisoformat(f"{match[1]}T{match[2]}{match[3].upper()}"))
     except (ValueError, OverflowError) as error:
         raise Refused(f"{shown(text)} is no day there is") from error
     raise Refused(f"{shown(text)} is no date such as 2026-12-31 and no time such as 2026-12-31T18:00:00Z")

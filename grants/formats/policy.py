@@ -101,8 +101,8 @@ def check_until(policy: Policy, now: float) -> tuple[str, ...]:
         if entry.until is None:
             continue
         if entry.until > now + policy.max_days * 86_400:
-            said = f"until {spelled_until(entry.until)} is more than {policy.max_days} days ahead"
-            problems.add(entry.line, f"{said}; name an earlier day, or raise max_days")
+            problem = f"until {spelled_until(entry.until)} is more than {policy.max_days} days ahead"
+            problems.add(entry.line, f"{problem}; name an earlier day, or raise max_days")
         elif entry.until <= now:
             warnings.append(f"line {entry.line}: it is over since {spelled_until(entry.until)}; nobody reads by it.")
     problems.refuse()
@@ -118,9 +118,9 @@ def cells(policy: Policy, known_games: Mapping[str, str]) -> list[Cell]:
         Refused: a game the policy names is not known any more, or two entries contradict each other now.
     """
     problems = Problems("the policy")
-    found, _ = _resolved(policy, known_games, problems)
+    resolved, _ = _resolved(policy, known_games, problems)
     problems.refuse()
-    return [found[cell] for cell in sorted(found)]
+    return [resolved[cell] for cell in sorted(resolved)]
 
 
 class _Reading:
@@ -132,15 +132,15 @@ class _Reading:
         self._everyone: list[int] = []  # the lines that name everybody
 
     def policy(self, root: yaml.Node) -> Policy:
-        found = yaml_nodes.fields(
+        fields = yaml_nodes.fields(
             root, "the policy", ("version", "allow_everyone", "max_days", "grants"), self._problems
         )
         if isinstance(root, yaml.MappingNode):
-            self._version(root, found.get("version"))
-        everyone, days = found.get("allow_everyone"), found.get("max_days")
+            self._version(root, fields.get("version"))
+        everyone, days = fields.get("allow_everyone"), fields.get("max_days")
         allowed = yaml_nodes.truth(everyone, "allow_everyone", self._problems) if everyone is not None else False
         longest = yaml_nodes.number(days, "max_days", _LONGEST_DAYS, self._problems) if days is not None else MAX_DAYS
-        entries = self._entries(root, found.get("grants"))
+        entries = self._entries(root, fields.get("grants"))
         for line in [] if allowed else self._everyone:
             self._problems.add(line, f"'{EVERYONE}' is everybody; say allow_everyone: true if that is meant")
         return Policy(entries, self._kinds, bool(allowed), longest or MAX_DAYS)
@@ -162,26 +162,26 @@ class _Reading:
 
     def _entry(self, node: yaml.Node) -> Entry:
         known = ("principals", "games", "until", "reason", "ticket")
-        found = yaml_nodes.fields(node, "a grant", known, self._problems)
+        fields = yaml_nodes.fields(node, "a grant", known, self._problems)
         for name in ("principals", "games", "reason") if isinstance(node, yaml.MappingNode) else ():
-            if name not in found:
+            if name not in fields:
                 self._problems.add(line_of(node), f"{name} is missing")
         principals = (
-            [self._principal(item) for item in self._items(found["principals"], "principals")]
-            if "principals" in found
+            [self._principal(item) for item in self._items(fields["principals"], "principals")]
+            if "principals" in fields
             else []
         )
         games = (
-            [(self._text(item, "a game"), line_of(item)) for item in self._items(found["games"], "games")]
-            if "games" in found
+            [(self._text(item, "a game"), line_of(item)) for item in self._items(fields["games"], "games")]
+            if "games" in fields
             else []
         )
         return Entry(
             principals=tuple(dict.fromkeys(each for each in principals if each is not None)),
             games=tuple(Written(name, line) for name, line in games if name is not None),
-            until=self._until(found.get("until")),
-            reason=self._text(found.get("reason"), "reason") or "",
-            ticket=self._text(found.get("ticket"), "ticket"),
+            until=self._until(fields.get("until")),
+            reason=self._text(fields.get("reason"), "reason") or "",
+            ticket=self._text(fields.get("ticket"), "ticket"),
             line=line_of(node),
         )
 
@@ -194,8 +194,8 @@ class _Reading:
     def _principal(self, node: yaml.Node) -> str | None:
         named, kind = node, None
         if isinstance(node, yaml.MappingNode):
-            found = yaml_nodes.fields(node, "a principal", KINDS, self._problems)
-            given = [(found[each], each) for each in KINDS if each in found]
+            fields = yaml_nodes.fields(node, "a principal", KINDS, self._problems)
+            given = [(fields[each], each) for each in KINDS if each in fields]
             if len(given) != 1:
                 self._problems.add(line_of(node), f"a principal is a name, or one of {', '.join(KINDS)} with a name")
                 return None
@@ -228,14 +228,14 @@ def _resolved(
     keys_of = {name: key for key, name in known_games.items()}
     patterns = {text for entry in policy.entries for text, _ in entry.games if _PATTERN.search(text)}
     if len(patterns) > MAX_PATTERNS:
-        said = f"the policy has {len(patterns):,} patterns; {MAX_PATTERNS:,} are read"
-        problems.add(policy.entries[0].line, f"{said}; write fewer and wider ones")
+        problem = f"the policy has {len(patterns):,} patterns; {MAX_PATTERNS:,} are read"
+        problems.add(policy.entries[0].line, f"{problem}; write fewer and wider ones")
         return {}, []
     chosen = [_keys(entry, known_games, keys_of, problems) for entry in policy.entries]
     named = sum(len(entry.principals) * len(keys) for entry, (keys, _) in zip(policy.entries, chosen, strict=True))
     if named > MAX_CELLS:
-        said = f"the policy names {named:,} times a game for a principal; {MAX_CELLS:,} are read"
-        problems.add(policy.entries[0].line, f"{said}; use groups")
+        problem = f"the policy names {named:,} times a game for a principal; {MAX_CELLS:,} are read"
+        problems.add(policy.entries[0].line, f"{problem}; use groups")
         return {}, []
     found: dict[tuple[str, str], tuple[Cell, int]] = {}
     spelling: dict[str, str] = {}
@@ -251,9 +251,11 @@ def _resolved(
         for line, both in against.items():
             first = f"{shown(known_games[both[0].key])} for {shown(both[0].principal)}"
             more = f" and {len(both) - 1} more" if len(both) > 1 else ""
-            said = f"{first}{more} stands in line {line} already, with another until, reason or ticket"
-            problems.add(entry.line, f"{said}; keep one of them")
-    return {place: cell for place, (cell, _) in found.items()}, [said for _, warnings in chosen for said in warnings]
+            problem = f"{first}{more} stands in line {line} already, with another until, reason or ticket"
+            problems.add(entry.line, f"{problem}; keep one of them")
+    return {place: cell for place, (cell, _) in found.items()}, [
+        problem for _, warnings in chosen for problem in warnings
+    ]
 
 
 def _keys(

@@ -28,11 +28,11 @@ class Problems:
         """
         if not self._found:
             return
-        found = sorted(set(self._found))
-        shown = [f"  - line {line}: {sentence}" for line, sentence in found[:_MOST_SHOWN]]
-        if len(found) > _MOST_SHOWN:
-            shown.append(f"  - and {len(found) - _MOST_SHOWN} more")
-        raise Refused(f"{len(found)} problem(s) in {self._subject}, correct them there:\n" + "\n".join(shown))
+        problems = sorted(set(self._found))
+        shown = [f"  - line {line}: {sentence}" for line, sentence in problems[:_MOST_SHOWN]]
+        if len(problems) > _MOST_SHOWN:
+            shown.append(f"  - and {len(problems) - _MOST_SHOWN} more")
+        raise Refused(f"{len(problems)} problem(s) in {self._subject}, correct them there:\n" + "\n".join(shown))
 
 
 class Lines:

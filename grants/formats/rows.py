@@ -66,16 +66,16 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
     Raises:
         Refused: two rows of one principal and game differ, or a principal is spelled in two ways or has two kinds.
     """
-    found: dict[tuple[str, str], Row] = {}
+    by_cell: dict[tuple[str, str], Row] = {}
     who: dict[str, Row] = {}
     for row in rows:
         one, other = row, who.setdefault(folded(row.principal), row)
         if (one.principal, one.kind) != (other.principal, other.kind):
             both = f"{shown(one.principal)} ({one.kind}) and {shown(other.principal)} ({other.kind})"
             raise Refused(f"{both} are one principal: spell it one way, and say one kind.")
-        if found.setdefault(row.order, row) != row:
+        if by_cell.setdefault(row.order, row) != row:
             raise Refused(f"{shown(row.game)} for {shown(row.principal)} stands twice with other terms; keep one.")
-    return [found[order] for order in sorted(found)]
+    return [by_cell[order] for order in sorted(by_cell)]
 
 
 def quoted(text: str) -> str:
@@ -92,8 +92,8 @@ def comment(row: Row | None, kept: Iterable[str] = ()) -> str:
         terms = {name: value for name, value in zip(_TERMS, values, strict=True) if value is not None}
     if kept:
         terms[KEPT] = sorted(kept)
-    said = json.dumps(terms, ensure_ascii=False)
-    return f"{MARK} " + "".join(json.dumps(c)[1:-1] if not c.isprintable() else _hidden(c) for c in said)
+    text = json.dumps(terms, ensure_ascii=False)
+    return f"{MARK} " + "".join(json.dumps(c)[1:-1] if not c.isprintable() else _hidden(c) for c in text)
 
 
 def parse_comment(text: str, line: int, problems: Problems) -> dict[str, Any] | None:
@@ -101,15 +101,15 @@ def parse_comment(text: str, line: int, problems: Problems) -> dict[str, Any] | 
     if not text.strip().startswith(MARK):
         return None
     try:
-        found = json.loads(text.strip().removeprefix(MARK), object_pairs_hook=_once)
+        parsed = json.loads(text.strip().removeprefix(MARK), object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         problems.add(line, f"the comment after '{MARK}' is not valid JSON: {error}")
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         problems.add(line, f"the comment after '{MARK}' must be a JSON object with {', '.join(_TERMS)}")
         return {}
     terms: dict[str, Any] = {}
-    for name, value in found.items():
+    for name, value in parsed.items():
         if name == KEPT and isinstance(value, list) and all(isinstance(each, str) for each in value):
             terms[name] = value
         elif name not in _TERMS:
@@ -123,10 +123,10 @@ def parse_comment(text: str, line: int, problems: Problems) -> dict[str, Any] | 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make a JSON object of pairs."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise ValueError("a field stands twice")
-    return found
+    return values
 
 
 def _hidden(char: str) -> str:

@@ -42,8 +42,8 @@ def rows_of(
             continue
         place = each.securable, folded(each.principal)
         if place in lines:
-            said = f"{each.securable.full_name} for {shown(each.principal)} stands in line {lines[place]} already"
-            problems.add(each.line, f"{said}; keep one")
+            problem = f"{each.securable.full_name} for {shown(each.principal)} stands in line {lines[place]} already"
+            problems.add(each.line, f"{problem}; keep one")
             continue
         lines[place] = each.line
         row = _row(each, known_games, problems) if each.securable.parent == schema else None
@@ -79,8 +79,8 @@ def _row(statement: Statement, known_games: Mapping[str, str], problems: Problem
         return None
     for name, value in (("principal", statement.principal), ("game", known_games[key])):
         if terms.get(name, value) != value:
-            said = f"the comment says {name} {shown(terms[name])} where the statement has {shown(value)}"
-            problems.add(statement.line, f"{said}; correct one of them")
+            problem = f"the comment says {name} {shown(terms[name])} where the statement has {shown(value)}"
+            problems.add(statement.line, f"{problem}; correct one of them")
             return None
     if "reason" not in terms:
         example = f"{MARK} {json.dumps({'reason': 'why'})}"
@@ -104,8 +104,8 @@ def _paired(lines: Mapping[tuple[Securable, str], int], schema: Securable, probl
         if securable.parent == schema:
             for outer, privilege in uses(schema).items():
                 if (outer, who) not in lines:
-                    said = f"{shown(who)} gets no {privilege} on {outer.full_name} in this file, so could not read"
-                    problems.add(line, f"{said}; add it")
+                    problem = f"{shown(who)} gets no {privilege} on {outer.full_name} in this file, so could not read"
+                    problems.add(line, f"{problem}; add it")
 
 
 def _agreed(rows: Sequence[tuple[int, Row]], problems: Problems) -> list[Row]:

@@ -31,9 +31,9 @@ def composed(text: str, problems: Problems) -> yaml.Node | None:
         return yaml.compose(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = ", ".join(part for part in (error.context, error.problem) if part)
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
         last = max(len(text.splitlines()), 1)  # libyaml takes the end of a text for a line of its own
-        problems.add(min(_line(mark), last), f"this is not valid YAML: {said}")
+        problems.add(min(_line(mark), last), f"this is not valid YAML: {problem}")
     except yaml.YAMLError as error:  # the reader's, which know no line
         problems.add(1, f"this is not valid YAML: {error}")
     return None
@@ -49,16 +49,16 @@ def fields(node: yaml.Node, what: str, known: Collection[str], problems: Problem
     if not isinstance(node, yaml.MappingNode):
         problems.add(line_of(node), f"{what} must be a mapping with {', '.join(known)}")
         return {}
-    found: dict[str, yaml.Node] = {}
+    values: dict[str, yaml.Node] = {}
     for key, value in node.value:
         name = str(key.value) if isinstance(key, yaml.ScalarNode) else "a list or mapping"
         if name not in known:
             problems.add(line_of(key), f"{shown(name)} is no field of {what}; there are {', '.join(known)}")
-        elif name in found:
+        elif name in values:
             problems.add(line_of(key), f"{name} stands twice in {what}; keep one")
         else:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def text(node: yaml.Node, what: str, problems: Problems) -> str | None:
@@ -90,15 +90,15 @@ def truth(node: yaml.Node, what: str, problems: Problems) -> bool | None:
     return None
 
 
-def number(node: yaml.Node, what: str, most: int, problems: Problems) -> int | None:
+def number(node: yaml.Node, what: str, limit: int, problems: Problems) -> int | None:
     """Return a whole number from 1 to `most`, written in plain digits."""
     if isinstance(node, yaml.ScalarNode) and node.tag.endswith(":int"):
         digits = node.value
-        if digits.isascii() and digits.isdigit() and not digits.startswith("0") and len(digits) <= len(str(most)):
+        if digits.isascii() and digits.isdigit() and not digits.startswith("0") and len(digits) <= len(str(limit)):
             value = int(digits)
-            if value <= most:
+            if value <= limit:
                 return value
-    problems.add(line_of(node), f"{what} must be a whole number from 1 to {most:,}")
+    problems.add(line_of(node), f"{what} must be a whole number from 1 to {limit:,}")
     return None
 
 

@@ -50,11 +50,11 @@ def matrix(resolver: Resolver, keys: Iterable[str] | None = None, principals: It
     Raises:
         Refused: the catalog has no table of one of the games.
     """
-    there = resolver.observed
-    rows = tuple(sorted(there.tables) if keys is None else dict.fromkeys(keys))
+    observed = resolver.observed
+    rows = tuple(sorted(observed.tables) if keys is None else dict.fromkeys(keys))
     for key in rows:
         resolver.table(key)
-    names = sorted(each.name for each in there.directory.principals.values()) if principals is None else principals
+    names = sorted(each.name for each in observed.directory.principals.values()) if principals is None else principals
     columns = {resolver.name(each): _column(resolver.reading(each), rows) for each in names}
     return Matrix(rows, columns)
 

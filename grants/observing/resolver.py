@@ -177,11 +177,11 @@ class Resolver:
         """Return what a principal reads of all games, without the why."""
         who = folded(principal)
         if who not in self._readings:
-            found, could = Reading(), _NO_KEYS
+            reading_of, could = Reading(), _NO_KEYS
             if self.standing(who) == "active":
-                found = self.reach(who)
-                could = _NO_KEYS.union(*map(self._could_read, self._parts(who))) - found.reads - found.unknown
-            self._readings[who] = Reading(found.reads, found.unknown, could)
+                reading_of = self.reach(who)
+                could = _NO_KEYS.union(*map(self._could_read, self._parts(who))) - reading_of.reads - reading_of.unknown
+            self._readings[who] = Reading(reading_of.reads, reading_of.unknown, could)
         return self._readings[who]
 
     def reach(self, principal: str, without: AbstractSet[Holding] = _NOBODY) -> Reading:
@@ -319,9 +319,9 @@ class Resolver:
 
 def _by_folded(direct: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
     """Fold principals, and join what two spellings of one have. The name of a deleted principal is empty: nobody's."""
-    found: dict[str, frozenset[str]] = {}
+    by_name: dict[str, frozenset[str]] = {}
     for principal, privileges in direct.items():
         if principal:
             name = folded(principal)
-            found[name] = found[name] | privileges if name in found else privileges
-    return found
+            by_name[name] = by_name[name] | privileges if name in by_name else privileges
+    return by_name

@@ -87,11 +87,11 @@ def read(engine: Engine) -> Picture:
 
 def with_fresh(observed: Observed, fresh: Observed) -> Observed:
     """Lay what was just read over an older picture; what was not read again stays as it was, but what is gone goes."""
-    there = {*observed.schema.chain(), *(each.securable for each in fresh.tables.values())}
+    securables = {*observed.schema.chain(), *(each.securable for each in fresh.tables.values())}
     return replace(
         fresh,
-        owners={where: who for where, who in {**observed.owners, **fresh.owners}.items() if where in there},
-        direct={where: held for where, held in {**observed.direct, **fresh.direct}.items() if where in there},
+        owners={where: who for where, who in {**observed.owners, **fresh.owners}.items() if where in securables},
+        direct={where: held for where, held in {**observed.direct, **fresh.direct}.items() if where in securables},
     )
 
 
@@ -102,8 +102,8 @@ def as_json(observed: Observed) -> str:
         "tables": [{**asdict(each), "securable": each.securable.path} for each in observed.tables.values()],
         "owners": [[securable.path, owner] for securable, owner in observed.owners.items()],
         "direct": [
-            [securable.path, {principal: sorted(had) for principal, had in there.items()}]
-            for securable, there in observed.direct.items()
+            [securable.path, {principal: sorted(had) for principal, had in grants.items()}]
+            for securable, grants in observed.direct.items()
         ],
         "principals": [asdict(each) for each in observed.directory.principals.values()],
         "groups_of": {name: sorted(groups) for name, groups in observed.directory.groups_of.items()},
@@ -123,8 +123,8 @@ def from_json(text: str) -> Observed:
         tables={each.key: each for each in tables},
         owners={_securable(path): owner for path, owner in tree["owners"]},
         direct={
-            _securable(path): {principal: frozenset(had) for principal, had in there.items()}
-            for path, there in tree["direct"]
+            _securable(path): {principal: frozenset(had) for principal, had in grants.items()}
+            for path, grants in tree["direct"]
         },
         directory=Directory(
             {folded(each.name): each for each in principals},

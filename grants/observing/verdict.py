@@ -106,10 +106,10 @@ def best(verdicts: Sequence[Verdict]) -> Verdict:
 
     What any of them could grant itself, it could; what is unknown of any is unknown.
     """
-    found = max(verdicts, key=lambda each: (each.reads is True, each.reads is None))  # of equals the first
+    first_best = max(verdicts, key=lambda each: (each.reads is True, each.reads is None))  # of equals the first
     could = max(verdicts, key=lambda each: (each.could_grant_itself is True, each.could_grant_itself is None))
     return replace(
-        found,
+        first_best,
         granting=could.granting,
         could_grant_itself=could.could_grant_itself,
         unknown=tuple(dict.fromkeys(each for verdict in verdicts for each in verdict.unknown)),

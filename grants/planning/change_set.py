@@ -73,12 +73,12 @@ class Draft:
 
 
 def _put(assignments: Assignments, where: Securable, principal: str, privilege: str) -> None:
-    there = assignments.setdefault(where, {})
-    held = there.get(principal)
+    on_securable = assignments.setdefault(where, {})
+    held = on_securable.get(principal)
     if held is None:
-        there[principal] = (privilege,)
+        on_securable[principal] = (privilege,)
     elif privilege not in held:
-        there[principal] = tuple(sorted((*held, privilege)))
+        on_securable[principal] = tuple(sorted((*held, privilege)))
 
 
 def _sorted(assignments: Assignments, direction: int) -> Iterator[tuple[Securable, str, tuple[str, ...]]]:
@@ -93,12 +93,12 @@ def simulate(observed: Observed, changes: Iterable[Change]) -> Observed:
     for change in changes:
         if change.securable not in observed.direct:
             continue
-        there = direct.get(change.securable)
-        if there is None:
-            there = direct[change.securable] = dict(observed.direct[change.securable])
-        then = _changed(there.pop(change.principal, _NONE), change.add, change.remove)
+        on_securable = direct.get(change.securable)
+        if on_securable is None:
+            on_securable = direct[change.securable] = dict(observed.direct[change.securable])
+        then = _changed(on_securable.pop(change.principal, _NONE), change.add, change.remove)
         if then:
-            there[change.principal] = then
+            on_securable[change.principal] = then
     return replace(observed, direct={**observed.direct, **direct})
 
 
@@ -119,12 +119,12 @@ class Spellings:
 
         Mostly there is one; none where nothing was granted.
         """
-        found = self._found.get(where)
-        if found is None:
-            found = self._found[where] = {}
+        by_name = self._found.get(where)
+        if by_name is None:
+            by_name = self._found[where] = {}
             for each, held in self._direct.get(where, {}).items():
-                found.setdefault(folded(each), []).append((each, held))
-        return found.get(principal, [])
+                by_name.setdefault(folded(each), []).append((each, held))
+        return by_name.get(principal, [])
 
 
 def ours_of(changes: Iterable[Change], managed: ManagedAccess) -> frozenset[ManagedGrant]:

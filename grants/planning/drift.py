@@ -77,8 +77,8 @@ def drift(observed: Observed, managed: ManagedAccess, now: float, ignored: Mappi
     by_cell: dict[Cell, list[Entitlement]] = {}
     for each in managed.entitlements:
         by_cell.setdefault(each.cell, []).append(each)
-    found = [*_of_entitlements(resolver, by_cell, now), *_of_assignments(resolver, managed, by_cell)]
-    ordered = sorted(found, key=lambda each: (list(CLASSES).index(each.kind), each.securable, each.mark))
+    findings = [*_of_entitlements(resolver, by_cell, now), *_of_assignments(resolver, managed, by_cell)]
+    ordered = sorted(findings, key=lambda each: (list(CLASSES).index(each.kind), each.securable, each.mark))
     securables = (*observed.schema.chain(), *(table.securable for table in observed.tables.values()))
     unread = tuple(sorted(each for each in securables if each not in observed.direct))
     return Drift(tuple(replace(each, ignored=ignored.get(each.mark)) for each in ordered), unread)
@@ -129,35 +129,35 @@ def _lacks_use(resolver: Resolver, who: str) -> list[str]:
 
 def _gone(resolver: Resolver, ours: Entitlement) -> Finding:
     state = "is not active" if resolver.standing(ours.principal) == "inactive" else "is not in the directory any more"
-    said = f"{ours.principal}, who was given {ours.key}, {state}: take the grant, or ignore it if they come back."
+    sentence = f"{ours.principal}, who was given {ours.key}, {state}: take the grant, or ignore it if they come back."
     return Finding(
-        "gone", ours.principal, resolver.observed.table(ours.key), (SELECT,), said, ("revert", "ignore"), ours
+        "gone", ours.principal, resolver.observed.table(ours.key), (SELECT,), sentence, ("revert", "ignore"), ours
     )
 
 
 def _expired(resolver: Resolver, ours: Entitlement) -> Finding:
-    said = f"{ours.principal} still has SELECT on {ours.key}, and the time of that has come: revoke it."
+    sentence = f"{ours.principal} still has SELECT on {ours.key}, and the time of that has come: revoke it."
     return Finding(
-        "expired", ours.principal, resolver.observed.table(ours.key), (SELECT,), said, ("revert", "ignore"), ours
+        "expired", ours.principal, resolver.observed.table(ours.key), (SELECT,), sentence, ("revert", "ignore"), ours
     )
 
 
 def _unfulfilled(resolver: Resolver, ours: Entitlement, lacks: tuple[str, ...]) -> Iterator[Finding]:
-    who, where, there = ours.principal, resolver.observed.table(ours.key), resolver.observed.tables.get(ours.key)
-    if there is None:
-        said = f"{who} was given {ours.key}, and the catalog has no such table: register it, or give the grant up."
-        yield Finding("missing", who, where, (SELECT,), said, ("adopt", "ignore"), ours)
-    elif there.table_id != ours.table_id:
+    who, where, table = ours.principal, resolver.observed.table(ours.key), resolver.observed.tables.get(ours.key)
+    if table is None:
+        sentence = f"{who} was given {ours.key}, and the catalog has no such table: register it, or give the grant up."
+        yield Finding("missing", who, where, (SELECT,), sentence, ("adopt", "ignore"), ours)
+    elif table.table_id != ours.table_id:
         what = f"lost {' and '.join(lacks)}" if lacks else "was granted it again since, by whom is not known"
-        said = f"The table of {ours.key} was recreated after {who} was granted it: {who} {what}."
+        sentence = f"The table of {ours.key} was recreated after {who} was granted it: {who} {what}."
         acts: tuple[Act, ...] = ("adopt", "revert", "ignore") if lacks else ("adopt", "ignore")
-        yield Finding("recreated", who, where, lacks, said, acts, ours)
+        yield Finding("recreated", who, where, lacks, sentence, acts, ours)
     elif lacks:
         reads = resolver.reading(who).of(ours.key)
         still = "still reads it by another way" if reads else "does not read it"
         still = "may or may not read it" if reads is None else still
-        said = f"{who} was given {ours.key}, and {' and '.join(lacks)} of that is not there: {who} {still}."
-        yield Finding("missing", who, where, lacks, said, ("adopt", "revert", "ignore"), ours)
+        sentence = f"{who} was given {ours.key}, and {' and '.join(lacks)} of that is not there: {who} {still}."
+        yield Finding("missing", who, where, lacks, sentence, ("adopt", "revert", "ignore"), ours)
 
 
 def _of_assignments(
@@ -172,16 +172,16 @@ def _of_assignments(
             cell = (folded(principal), keys.get(where, ""))
             holder = principal or "A deleted principal"
             for privilege in sorted(privileges - KNOWN):
-                said = f"{holder} holds {privilege} on {place(where)}: what that allows is not known."
-                yield Finding("unknown", principal, where, (privilege,), said, ("ignore",))
+                sentence = f"{holder} holds {privilege} on {place(where)}: what that allows is not known."
+                yield Finding("unknown", principal, where, (privilege,), sentence, ("ignore",))
             if resolver.standing(principal) == "gone" or not principal:
                 if cell not in by_cell and (where in keys or cell[0] not in entitled):
                     yield _gone_holder(principal, where, privileges, is_table=where in keys)
                 continue
             yield from _broader(resolver, principal, where, privileges, declared[cell[0]])
             if where in keys and SELECT in privileges and cell not in by_cell:
-                said = f"{principal} has SELECT on {place(where)}, and turnout knows no grant of it."
-                yield Finding("extra", principal, where, (SELECT,), said, ("adopt", "revert", "ignore"))
+                sentence = f"{principal} has SELECT on {place(where)}, and turnout knows no grant of it."
+                yield Finding("extra", principal, where, (SELECT,), sentence, ("adopt", "revert", "ignore"))
     above = set(uses(observed))
     for given in managed.given:
         if given.principal not in entitled and (given.privilege, given.securable) in above and resolver.holds(*given):
@@ -192,8 +192,8 @@ def _gone_holder(principal: str, where: Securable, privileges: frozenset[str], *
     rights = tuple(sorted(privileges))
     who = principal or "A deleted principal"
     acts: tuple[Act, ...] = ("revert", "ignore") if is_table and principal else ("ignore",)
-    said = f"{who} holds {' and '.join(rights)} on {place(where)}, and the directory does not know them."
-    return Finding("gone", principal, where, rights, said, acts)
+    sentence = f"{who} holds {' and '.join(rights)} on {place(where)}, and the directory does not know them."
+    return Finding("gone", principal, where, rights, sentence, acts)
 
 
 def _broader(
@@ -202,24 +202,24 @@ def _broader(
     tables = len(resolver.observed.tables)
     for privilege in sorted(privileges & {SELECT, ALL_PRIVILEGES}):
         if where.type != "table":
-            said = (
+            sentence = (
                 f"{principal} holds {privilege} on {place(where)}: that counts for all {tables} games, and {declared} "
                 "were declared. Its owner can revoke it there; turnout does not."
             )
-            yield Finding("broader", principal, where, (privilege,), said, ("ignore",))
+            yield Finding("broader", principal, where, (privilege,), sentence, ("ignore",))
         elif privilege == ALL_PRIVILEGES:
-            said = f"{principal} holds {privilege} on {place(where)}: more than reading. Its owner can revoke it."
-            yield Finding("broader", principal, where, (privilege,), said, ("ignore",))
+            sentence = f"{principal} holds {privilege} on {place(where)}: more than reading. Its owner can revoke it."
+            yield Finding("broader", principal, where, (privilege,), sentence, ("ignore",))
 
 
 def _left_over(resolver: Resolver, given: ManagedGrant) -> Iterator[Finding]:
     if not idle(resolver, {given.principal}):
         return
     who, readers = resolver.name(given.principal), readers_by(resolver, given)
-    said = f"{who} still has {given.privilege} on {place(given.securable)}, and turnout gives it no game any more"
+    sentence = f"{who} still has {given.privilege} on {place(given.securable)}, and turnout gives it no game any more"
     if readers:
         name, key = min(readers)
         more = f" ({len(readers)} cells in all)" if len(readers) > 1 else ""
-        said += f". {resolver.name(name)} reads {key} by it{more}: it can be taken when nobody does"
+        sentence += f". {resolver.name(name)} reads {key} by it{more}: it can be taken when nobody does"
     acts: tuple[Act, ...] = ("ignore",) if readers else ("revert", "ignore")
-    yield Finding("extra", who, given.securable, (given.privilege,), f"{said}.", acts)
+    yield Finding("extra", who, given.securable, (given.privilege,), f"{sentence}.", acts)

@@ -60,9 +60,9 @@ class Case:
     @property
     def principals(self) -> tuple[str, ...]:
         """All that get or lose something, as they are spelled."""
-        made = (*self.plan.change_set.made, *self.plan.change_set.ended)
+        entitlements = (*self.plan.change_set.made, *self.plan.change_set.ended)
         return tuple(
-            dict.fromkeys((*(each.principal for each in self.plan.changes), *(each.principal for each in made)))
+            dict.fromkeys((*(each.principal for each in self.plan.changes), *(each.principal for each in entitlements)))
         )
 
 
@@ -72,9 +72,9 @@ def require_allowed(case: Case) -> None:
     Raises:
         Refused: with the sentences of all rules that it breaks.
     """
-    said = refusals(case)
-    if said:
-        raise Refused(" ".join(said))
+    refused = refusals(case)
+    if refused:
+        raise Refused(" ".join(refused))
 
 
 def refusals(case: Case) -> tuple[str, ...]:
@@ -111,9 +111,9 @@ def _only_games(case: Case) -> Iterator[str]:
         is_game = where.path[:-1] == case.schema.path and where.path[-1] in case.inventory
         if where not in above and not is_game:
             yield f"{where.full_name} is no game's table in {case.schema.full_name}: turnout grants nothing else."
-    for made in case.plan.change_set.made:
-        if made.key not in case.inventory:
-            yield f"{made.key} is no game that turnout knows: register it first."
+    for entitlement in case.plan.change_set.made:
+        if entitlement.key not in case.inventory:
+            yield f"{entitlement.key} is no game that turnout knows: register it first."
 
 
 def _names(case: Case) -> Iterator[str]:

@@ -79,9 +79,9 @@ class Cells:
 
     def make(self, new: Entitlement) -> None:
         """Make one; it takes the place of the one of its kind, and leaves the one of the other kind alone."""
-        there = self.then.get(new.cell, ())
-        if new not in there:
-            for old in [each for each in there if each.permanent == new.permanent]:
+        entitlements = self.then.get(new.cell, ())
+        if new not in entitlements:
+            for old in [each for each in entitlements if each.permanent == new.permanent]:
                 self.end(old)
             self.then.setdefault(new.cell, []).append(new)
             self.made.append(new)
@@ -288,7 +288,7 @@ def _facts(
 
 
 def _by_key(intents: Iterable[AccessIntent]) -> Mapping[str, list[AccessIntent]]:
-    found: dict[str, list[AccessIntent]] = defaultdict(list)
+    by_key: dict[str, list[AccessIntent]] = defaultdict(list)
     for intent in intents:
-        found[intent.key].append(intent)
-    return found
+        by_key[intent.key].append(intent)
+    return by_key

@@ -46,7 +46,7 @@ class ServerState:
 class Call:
     """One request of a caller who is known."""
 
-    world: ServerState
+    state: ServerState
     caller: sqlite3.Row  # of principals
     path: Mapping[str, str]
     query: Mapping[str, str]
@@ -55,7 +55,7 @@ class Call:
     @property
     def rows(self) -> sqlite3.Connection:
         """The catalog's rows, in this request's transaction."""
-        return self.world.rows
+        return self.state.rows
 
     def text(self, name: str, default: str | None = None) -> str:
         """Return a text of the body; without a default it must be there."""
@@ -82,13 +82,13 @@ class Call:
 Handler = Callable[[Call], Mapping[str, Any]]
 
 
-def endpoint(world: ServerState, handler: Handler, status: int = 200) -> Callable[[Request], Awaitable[Response]]:
+def endpoint(state: ServerState, handler: Handler, status: int = 200) -> Callable[[Request], Awaitable[Response]]:
     """Return the handler as Starlette calls it: the body read up to its limit, one transaction, JSON out."""
 
     async def answer(request: Request) -> Response:
         try:
             body = await _body(request)
-            call = Call(world, request.scope["caller"], request.path_params, request.query_params, body)
+            call = Call(state, request.scope["caller"], request.path_params, request.query_params, body)
             return JSONResponse(_in_one_transaction(call, handler), status)
         except ApiError as wrong:
             return said(wrong)

@@ -22,8 +22,8 @@ class Gate:
     A page of another site that points its own name at this machine sends that name as the host, and is refused.
     """
 
-    def __init__(self, app: ASGIApp, world: ServerState) -> None:
-        self._app, self._world = app, world
+    def __init__(self, app: ASGIApp, state: ServerState) -> None:
+        self._app, self._state = app, state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -33,10 +33,10 @@ class Gate:
             self._meant_for_us(scope)
             asked = _PROOF.fullmatch(scope["path"])
             if asked is not None:  # the only answer without a token: the client sends none before it has this
-                proven = proof(self._world.own_token, self._world.port, asked[1])
+                proven = proof(self._state.own_token, self._state.port, asked[1])
                 await PlainTextResponse(proven)(scope, receive, send)
                 return
-            scope["caller"] = caller_of(self._world.rows, Headers(scope=scope).get("authorization", ""))
+            scope["caller"] = caller_of(self._state.rows, Headers(scope=scope).get("authorization", ""))
         except ApiError as wrong:
             await said(wrong)(scope, receive, send)
             return
@@ -47,18 +47,18 @@ class Gate:
 
     def _meant_for_us(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
-        if headers.get("host") not in {f"127.0.0.1:{self._world.port}", f"localhost:{self._world.port}"}:
+        if headers.get("host") not in {f"127.0.0.1:{self._state.port}", f"localhost:{self._state.port}"}:
             raise ApiError(400, "BAD_REQUEST", "This host is addressed as 127.0.0.1 or localhost, with its port.")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > MOST_BYTES:
             raise ApiError(413, "REQUEST_TOO_LARGE", f"A request has at most {MOST_BYTES} bytes.")
 
     async def _troubled(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._world.requests += 1
-        troubles = self._world.troubles
+        self._state.requests += 1
+        troubles = self._state.troubles
 
         def due(every: int) -> bool:
-            return bool(every) and self._world.requests % every == 0
+            return bool(every) and self._state.requests % every == 0
 
         if due(troubles.busy_every):
             wait = {"Retry-After": str(troubles.retry_after_seconds)}

@@ -13,7 +13,7 @@ def page(call: Call, keys: Sequence[str]) -> tuple[Sequence[str], dict[str, str]
     `keys` are all there are, sorted, none twice.
     """
     token = call.query.get("page_token", "")
-    troubles = call.world.troubles
+    troubles = call.state.troubles
     if troubles.empty_pages and not token.startswith(_EMPTY_FIRST):
         return (), {"next_page_token": _EMPTY_FIRST + token}
     after = _after(token.removeprefix(_EMPTY_FIRST))

@@ -89,20 +89,20 @@ def _told(call: Call, *, inherited: bool) -> Mapping[str, Any]:
     wanted = call.query.get("principal")
     keys = sorted(key for key in held if wanted is None or folded(names[key]) == folded(wanted))
     shown, more = page(call, keys)
-    told = [{"principal": _cased(call, names[key]), "privileges": held[key]} for key in shown]
-    return {**({"privilege_assignments": told} if told else {}), **more}
+    listed = [{"principal": _cased(call, names[key]), "privileges": held[key]} for key in shown]
+    return {**({"privilege_assignments": listed} if listed else {}), **more}
 
 
 def _held(call: Call, securable: sqlite3.Row) -> list[tuple[str, str]]:
     """Return (principal id, privilege) of all grants on a securable, as they were when a late read looks."""
-    moment = now() - call.world.troubles.lag_seconds
-    found = call.rows.execute(
+    moment = now() - call.state.troubles.lag_seconds
+    rows = call.rows.execute(
         "SELECT DISTINCT principal_id, privilege FROM grants"
         " WHERE securable_id = ? AND since <= ? AND (until IS NULL OR until > ?) ORDER BY principal_id, privilege",
         (securable["id"], moment, moment),
     )
-    held = [(row["principal_id"], row["privilege"]) for row in found]
-    new = {principal_id: _UNKNOWN for principal_id, _ in held} if call.world.troubles.unknown_privileges else {}
+    held = [(row["principal_id"], row["privilege"]) for row in rows]
+    new = {principal_id: _UNKNOWN for principal_id, _ in held} if call.state.troubles.unknown_privileges else {}
     return [*held, *new.items()]
 
 
@@ -112,9 +112,9 @@ def _source(call: Call, place: sqlite3.Row) -> dict[str, str]:
 
 def _name(rows: sqlite3.Connection, principal_id: str) -> str:
     """Return a principal's name; empty of one that was deleted."""
-    found = rows.execute("SELECT name FROM principals WHERE id = ?", (principal_id,)).fetchone()
-    return found["name"] if found else ""
+    row = rows.execute("SELECT name FROM principals WHERE id = ?", (principal_id,)).fetchone()
+    return row["name"] if row else ""
 
 
 def _cased(call: Call, text: str) -> str:
-    return text.swapcase() if call.world.troubles.other_casing else text
+    return text.swapcase() if call.state.troubles.other_casing else text

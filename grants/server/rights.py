@@ -55,30 +55,30 @@ def standing(rows: sqlite3.Connection, principal: sqlite3.Row, securable: sqlite
     chain = chain_of(rows, securable)
     held = []
     for each in chain:
-        found = rows.execute(
+        grants = rows.execute(
             "SELECT principal_id, privilege FROM grants WHERE securable_id = ? AND until IS NULL", (each["id"],)
         )
-        held.append(frozenset(privilege for principal_id, privilege in found if principal_id in selves))
+        held.append(frozenset(privilege for principal_id, privilege in grants if principal_id in selves))
     owned = tuple(each["owner_id"] in selves for each in chain)
     return Standing(chain, tuple(held), owned, bool(principal["admin"]))
 
 
 def closure(rows: sqlite3.Connection, principal_id: str) -> frozenset[str]:
     """Return the ids of a principal and of all groups it is in, also through groups, and of everyone."""
-    found = rows.execute(
+    parents = rows.execute(
         "WITH RECURSIVE inside (id) AS (SELECT ? UNION"
         " SELECT group_id FROM members JOIN inside ON members.member_id = inside.id) SELECT id FROM inside",
         (principal_id,),
     )
-    return frozenset(row["id"] for row in found) | {EVERYONE_ID}
+    return frozenset(row["id"] for row in parents) | {EVERYONE_ID}
 
 
 def chain_of(rows: sqlite3.Connection, securable: sqlite3.Row) -> tuple[sqlite3.Row, ...]:
     """Return a securable and all it lies in, from the inside out."""
     chain = [securable]
     while chain[-1]["parent_id"]:
-        found = rows.execute("SELECT * FROM securables WHERE id = ?", (chain[-1]["parent_id"],))
-        chain.append(found.fetchone())
+        parent = rows.execute("SELECT * FROM securables WHERE id = ?", (chain[-1]["parent_id"],))
+        chain.append(parent.fetchone())
     return tuple(chain)
 
 
@@ -96,11 +96,11 @@ def find(rows: sqlite3.Connection, securable_type: str, full_name: str) -> sqlit
     kind = securable_type.lower()
     if kind not in _TYPES:
         raise ApiError(400, "INVALID_PARAMETER_VALUE", f"{securable_type!r} is no type of securable known here.")
-    found: sqlite3.Row | None
-    found = rows.execute("SELECT * FROM securables WHERE full_name = ?", (full_name.lower(),)).fetchone()
-    if found is None or type_of(found) != kind:
+    securable: sqlite3.Row | None
+    securable = rows.execute("SELECT * FROM securables WHERE full_name = ?", (full_name.lower(),)).fetchone()
+    if securable is None or type_of(securable) != kind:
         raise ApiError(404, f"{kind.upper()}_DOES_NOT_EXIST", f"{kind.capitalize()} {full_name!r} does not exist.")
-    return found
+    return securable
 
 
 def require_sight(call: Call, securable: sqlite3.Row) -> None:

@@ -26,12 +26,12 @@ def listed(call: Call) -> Mapping[str, Any]:
     """List all of one kind, `count` from `startIndex` on."""
     call.require_admin()
     start = max(1, call.number("startIndex", 1))
-    found = call.rows.execute(
+    rows = call.rows.execute(
         "SELECT * FROM principals WHERE kind = ? AND id != ? ORDER BY rowid", (_kind(call), EVERYONE_ID)
     ).fetchall()
-    shown = found[start - 1 : start - 1 + min(call.number("count", _MOST), _MOST)]
-    told = {"totalResults": len(found), "startIndex": start, "itemsPerPage": len(shown)}
-    return {**told, "Resources": [_told(call.rows, row) for row in shown]}
+    shown = rows[start - 1 : start - 1 + min(call.number("count", _MOST), _MOST)]
+    page = {"totalResults": len(rows), "startIndex": start, "itemsPerPage": len(shown)}
+    return {**page, "Resources": [_told(call.rows, row) for row in shown]}
 
 
 def one(call: Call) -> Mapping[str, Any]:
@@ -62,22 +62,22 @@ def make(call: Call) -> Mapping[str, Any]:
 def patch(call: Call) -> Mapping[str, Any]:
     """Change a group's members, or whether a user is active."""
     call.require_admin()
-    found = _found(call)
+    principal = _found(call)
     for operation in as_list(call.body.get("Operations"), "Operations", dict):
-        if found["kind"] == "group":
-            _patch_members(call.rows, found["id"], operation)
+        if principal["kind"] == "group":
+            _patch_members(call.rows, principal["id"], operation)
         else:
-            _patch_activity(call.rows, found, operation)
+            _patch_activity(call.rows, principal, operation)
     return _told(call.rows, _found(call))
 
 
 def delete(call: Call) -> Mapping[str, Any]:
     """Delete a principal with its tokens and memberships; what it was granted stays, without a name."""
     call.require_admin()
-    found = _found(call)
-    if found["admin"]:
+    principal = _found(call)
+    if principal["admin"]:
         raise invalid("The metastore's admin cannot be deleted: nobody could change anything any more.")
-    call.rows.execute("DELETE FROM principals WHERE id = ?", (found["id"],))
+    call.rows.execute("DELETE FROM principals WHERE id = ?", (principal["id"],))
     return {}
 
 
@@ -93,24 +93,24 @@ def _found(call: Call) -> sqlite3.Row:
 
 
 def _by_id(rows: sqlite3.Connection, kind: str, principal_id: str) -> sqlite3.Row:
-    found: sqlite3.Row | None
-    found = rows.execute("SELECT * FROM principals WHERE kind = ? AND id = ?", (kind, principal_id)).fetchone()
-    if found is None or principal_id == EVERYONE_ID:
+    principal: sqlite3.Row | None
+    principal = rows.execute("SELECT * FROM principals WHERE kind = ? AND id = ?", (kind, principal_id)).fetchone()
+    if principal is None or principal_id == EVERYONE_ID:
         raise ApiError(404, "RESOURCE_DOES_NOT_EXIST", f"There is no {kind.replace('_', ' ')} with that id.")
-    return found
+    return principal
 
 
 def _told(rows: sqlite3.Connection, principal: sqlite3.Row) -> dict[str, Any]:
-    told = {"id": principal["id"], _NAME[principal["kind"]]: principal["name"], "displayName": principal["display"]}
+    resource = {"id": principal["id"], _NAME[principal["kind"]]: principal["name"], "displayName": principal["display"]}
     parents = _related(rows, "member_id", "group_id", principal["id"])
-    told["groups"] = [{"value": row["id"], "display": row["name"], "type": "direct"} for row in parents]
+    resource["groups"] = [{"value": row["id"], "display": row["name"], "type": "direct"} for row in parents]
     if principal["kind"] != "group":
-        return {**told, "active": bool(principal["active"])}
+        return {**resource, "active": bool(principal["active"])}
     members = [
         {"value": row["id"], "display": row["display"], "$ref": f"{_plural(row['kind'])}/{row['id']}"}
         for row in _related(rows, "group_id", "member_id", principal["id"])
     ]
-    return {**told, "members": members, "meta": {"resourceType": "Group"}}
+    return {**resource, "members": members, "meta": {"resourceType": "Group"}}
 
 
 def _related(rows: sqlite3.Connection, by: str, wanted: str, principal_id: str) -> list[sqlite3.Row]:

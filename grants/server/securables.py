@@ -103,11 +103,11 @@ def principal_named(rows: sqlite3.Connection, name: str) -> sqlite3.Row:
     Raises:
         ApiError: 404 when there is none.
     """
-    found: sqlite3.Row | None
-    found = rows.execute("SELECT * FROM principals WHERE folded = ?", (folded(name),)).fetchone()
-    if found is None:
+    principal: sqlite3.Row | None
+    principal = rows.execute("SELECT * FROM principals WHERE folded = ?", (folded(name),)).fetchone()
+    if principal is None:
         raise ApiError(404, "PRINCIPAL_DOES_NOT_EXIST", f"Could not find principal with name {name!r}.")
-    return found
+    return principal
 
 
 def _visible(call: Call, securable_type: str, full_name: str) -> sqlite3.Row:
@@ -117,11 +117,11 @@ def _visible(call: Call, securable_type: str, full_name: str) -> sqlite3.Row:
 
 
 def _listed(call: Call, plural: str, parent: sqlite3.Row | None) -> Mapping[str, Any]:
-    found = call.rows.execute(
+    rows = call.rows.execute(
         "SELECT * FROM securables WHERE parent_id IS ? ORDER BY full_name", (parent["id"] if parent else None,)
     ).fetchall()
     seen = {
-        row["full_name"]: row for row in found if call.caller["admin"] or standing(call.rows, call.caller, row).sees()
+        row["full_name"]: row for row in rows if call.caller["admin"] or standing(call.rows, call.caller, row).sees()
     }
     shown, more = page(call, list(seen))
     return {**({plural: [_told(call.rows, seen[name]) for name in shown]} if shown else {}), **more}
@@ -130,7 +130,7 @@ def _listed(call: Call, plural: str, parent: sqlite3.Row | None) -> Mapping[str,
 def _told(rows: sqlite3.Connection, securable: sqlite3.Row) -> dict[str, Any]:
     owner = rows.execute("SELECT name FROM principals WHERE id = ?", (securable["owner_id"],)).fetchone()
     path = securable["full_name"].split(".")
-    told = {
+    answer = {
         "name": path[-1],
         "full_name": securable["full_name"],
         **({"owner": owner["name"]} if owner else {}),
@@ -139,8 +139,8 @@ def _told(rows: sqlite3.Connection, securable: sqlite3.Row) -> dict[str, Any]:
     }
     if len(path) == 3:
         kind = {"table_type": "EXTERNAL", "data_source_format": "DELTA", "storage_location": securable["location"]}
-        return {**told, **kind, "table_id": securable["id"], "columns": json.loads(securable["columns"])}
-    return {**told, f"{type_of(securable)}_id": securable["id"]}
+        return {**answer, **kind, "table_id": securable["id"], "columns": json.loads(securable["columns"])}
+    return {**answer, f"{type_of(securable)}_id": securable["id"]}
 
 
 def _given(call: Call, securable_type: str) -> Mapping[str, Any]:
@@ -178,5 +178,5 @@ def _made(
         if "location" in str(error):
             raise ApiError(400, "INVALID_PARAMETER_VALUE", "Another table lies at that location already.") from error
         raise ApiError(409, "ALREADY_EXISTS", f"{name!r} already exists.") from error
-    found = call.rows.execute("SELECT * FROM securables WHERE id = ?", (securable_id,)).fetchone()
-    return _told(call.rows, found)
+    row = call.rows.execute("SELECT * FROM securables WHERE id = ?", (securable_id,)).fetchone()
+    return _told(call.rows, row)

@@ -51,31 +51,31 @@ def serve(folder: Path, port: int, troubles: Troubles) -> None:
         raise Refused(f"{folder} cannot be the catalog's folder: {error}. Choose one that can be written.") from error
     with _lock(folder), _listen(port) as listener, closing(_open(folder / "catalog.db")) as rows:
         token = tokens.keep_own_token(rows, folder / TOKEN_FILE)
-        world = ServerState(rows, troubles, listener.getsockname()[1], token)
-        _run(application(world), listener, world.port)
+        state = ServerState(rows, troubles, listener.getsockname()[1], token)
+        _run(application(state), listener, state.port)
 
 
-def application(world: ServerState) -> ASGIApp:
+def application(state: ServerState) -> ASGIApp:
     """Return the catalog behind its gate."""
     app = Starlette(
         routes=[
-            Route(path, endpoint(world, handler, status), methods=[verb]) for verb, path, handler, status in _ROUTES
+            Route(path, endpoint(state, handler, status), methods=[verb]) for verb, path, handler, status in _ROUTES
         ],
         exception_handlers={HTTPException: no_such_endpoint, Exception: broken},
     )
     app.router.redirect_slashes = False
-    return Gate(app, world)
+    return Gate(app, state)
 
 
 def _switch(call: Call) -> Mapping[str, Any]:
     """Make the troubles of the body from now on, and no others."""
     call.require_admin()
     try:
-        call.world.troubles = troubles_from(call.body)
+        call.state.troubles = troubles_from(call.body)
     except Refused as error:
         raise invalid(str(error)) from error
-    call.world.requests = 0
-    return dataclasses.asdict(call.world.troubles)
+    call.state.requests = 0
+    return dataclasses.asdict(call.state.troubles)
 
 
 _UC: Final = securables.PREFIX

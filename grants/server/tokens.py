@@ -41,19 +41,19 @@ def caller_of(rows: sqlite3.Connection, authorization: str) -> sqlite3.Row:
     Raises:
         ApiError: 401 without a token, with one that is unknown or expired, or of a user who is not active.
     """
-    found: sqlite3.Row | None
+    caller: sqlite3.Row | None
     scheme, _, token = authorization.partition(" ")
-    found = rows.execute(
+    caller = rows.execute(
         "SELECT principals.*, expires_at FROM tokens JOIN principals ON principals.id = principal_id WHERE sha256 = ?",
         (_hash(token.strip()),),
     ).fetchone()
-    if scheme.lower() != "bearer" or found is None:
+    if scheme.lower() != "bearer" or caller is None:
         raise ApiError(401, "UNAUTHENTICATED", "There is no token, or it is not known here.")
-    if found["expires_at"] is not None and found["expires_at"] <= now():
+    if caller["expires_at"] is not None and caller["expires_at"] <= now():
         raise ApiError(401, "UNAUTHENTICATED", "The token has expired.")
-    if not found["active"]:
-        raise ApiError(401, "UNAUTHENTICATED", f"{found['name']} is not active.")
-    return found
+    if not caller["active"]:
+        raise ApiError(401, "UNAUTHENTICATED", f"{caller['name']} is not active.")
+    return caller
 
 
 def mint(call: Call) -> Mapping[str, Any]:
@@ -76,15 +76,17 @@ def credentials(call: Call) -> Mapping[str, Any]:
     if call.text("operation") != "READ":
         raise invalid("operation is to be READ: nobody writes with credentials of this catalog.")
     table_id = call.text("table_id")
-    found = call.rows.execute("SELECT * FROM securables WHERE id = ? AND location IS NOT NULL", (table_id,)).fetchone()
-    if found is None:
+    securable = call.rows.execute(
+        "SELECT * FROM securables WHERE id = ? AND location IS NOT NULL", (table_id,)
+    ).fetchone()
+    if securable is None:
         raise ApiError(404, "TABLE_DOES_NOT_EXIST", f"Table with id {table_id!r} does not exist.")
-    missing = standing(call.rows, call.caller, found).unreadable()
+    missing = standing(call.rows, call.caller, securable).unreadable()
     if missing:
         raise denied(f"{call.caller['name']} does not have {' and '.join(missing)}.")
     return {
-        "table_id": found["id"],
-        "url": found["location"],
+        "table_id": securable["id"],
+        "url": securable["location"],
         "expiration_time": int((now() + _LONGEST_SECONDS) * 1000),
     }
 
