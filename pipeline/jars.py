@@ -56,10 +56,10 @@ def java_executable() -> str:
         if not java.exists():
             raise Refused(f"JAVA_HOME is {home}, but {java} does not exist. Correct JAVA_HOME or unset it.")
         return str(java)
-    found = shutil.which("java")
-    if found is None:
+    executable = shutil.which("java")
+    if executable is None:
         raise Refused("Java is not on PATH. Install Java 17 or later (./turnout setup does it, or says how).")
-    return found
+    return executable
 
 
 def jars_dir() -> Path:

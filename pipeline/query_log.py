@@ -19,17 +19,17 @@ def lines(file: Path) -> list[dict[str, Any]] | None:
     """Return what stands below the version line of one of Spark's log files, None when it is damaged or missing."""
     try:
         version, *rest = file.read_text("utf-8").split("\n")  # not at U+2028 and its like, which JSON has as they are
-        told = [json.loads(line) for line in rest if line]
+        entries = [json.loads(line) for line in rest if line]
     except (FileNotFoundError, ValueError):  # also no line at all, and bytes that are no text
         return None
-    whole = version.startswith("v") and told and all(isinstance(each, dict) for each in told)
-    return told if whole else None
+    whole = version.startswith("v") and entries and all(isinstance(each, dict) for each in entries)
+    return entries if whole else None
 
 
 def offset(file: Path) -> dict[str, Any] | None:
     """Return the one source's offset in a file of planned offsets, None when it cannot be read."""
-    told = lines(file)
-    return None if told is None or len(told) != 2 else told[1]
+    entries = lines(file)
+    return None if entries is None or len(entries) != 2 else entries[1]
 
 
 def has_id(metadata: Path) -> bool:

@@ -86,8 +86,8 @@ class Telemetry:
     def close(self) -> None:
         """Publish what waits, write the tables, and take the process off Prometheus's list."""
         self._outbox.close(_CLOSE_SECONDS)
-        for told in self._joiner.release():
-            self._publish_pass(told)
+        for report in self._joiner.release():
+            self._publish_pass(report)
         self._tables.close(_CLOSE_SECONDS)
         _remove_target(self._target, self.address)
         if self._pusher:
@@ -110,12 +110,12 @@ class Telemetry:
                 ready = self._joiner.expire(now)
             case _:
                 ready = self._joiner.expire(now)
-        for told in ready:
-            self._publish_pass(told)
+        for report in ready:
+            self._publish_pass(report)
 
-    def _publish_pass(self, told: Pass) -> None:
-        self._tables.add(told)
-        self.exposition.add_pass(told)
+    def _publish_pass(self, report: Pass) -> None:
+        self._tables.add(report)
+        self.exposition.add_pass(report)
 
 
 def _write_target(file: Path, address: str, kind: str, name: str) -> None:

@@ -75,25 +75,25 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
         raise Refused(f"There is nothing to adopt: {described} was never ingested here. Start ingest.")
     bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
     batches = names.ingest_app_id(settings.environment, number)
-    found = _find(settings, paths, engine, number, bronze)
-    _refuse_loss(found.trouble, accept_loss=accept_loss)
+    finding = _find(settings, paths, engine, number, bronze)
+    _refuse_loss(finding.trouble, accept_loss=accept_loss)
     cursors = restored.game_cursors(paths, settings.environment, engine)
     top = restored.highest(paths, engine, bronze, cursors).seq
     unread = bronze.transaction_version(batches) is None and top <= (bronze.cursor or 0)
-    recorded = sources.identity(engine, number) is not None or found.known.generation == number
-    if unread and recorded and found.trouble is None and not (paths.checkpoints / "ingest" / str(number)).exists():
+    recorded = sources.identity(engine, number) is not None or finding.known.generation == number
+    if unread and recorded and finding.trouble is None and not (paths.checkpoints / "ingest" / str(number)).exists():
         held = restored.holding_lost_rows(cursors, _losses(settings, bronze))
-        return Adopted(number, found.position, (), new=False, rebuild=tuple(held))
+        return Adopted(number, finding.position, (), new=False, rebuild=tuple(held))
     if top <= (bronze.cursor or 0):  # of an older copy, all above its end is forgotten below
         _give_up_others(settings, paths, engine, number, bronze)
     left = left_behind(paths.quarantine, batches)
     seq = _close(bronze, batches, settings.environment, top, left[1])
     _forget(settings, paths, engine, bronze, seq, left)
-    found = _find(settings, paths, engine, number, bronze)
-    _refuse_loss(found.trouble, accept_loss=accept_loss)
+    finding = _find(settings, paths, engine, number, bronze)
+    _refuse_loss(finding.trouble, accept_loss=accept_loss)
     if not recorded:  # read under another name before: verify compares by the id
-        sources.record_identity(engine, replace(found.known, generation=number))
-    adopted = _replace(engine, described, number, found, bronze.table_id, seq)
+        sources.record_identity(engine, replace(finding.known, generation=number))
+    adopted = _replace(engine, described, number, finding, bronze.table_id, seq)
     held = restored.holding_lost_rows(cursors, _losses(settings, bronze))
     return replace(adopted, rebuild=tuple(held))
 
@@ -307,19 +307,19 @@ def _forget(
     forget_commits(engine, lost.after)
 
 
-def _replace(engine: Engine, described: str, before: int, found: _Finding, bronze_id: str, seq: int) -> Adopted:
+def _replace(engine: Engine, described: str, before: int, finding: _Finding, bronze_id: str, seq: int) -> Adopted:
     """Record the generation that goes on, and what is missing before it."""
     actor, now = current_user(), time.time()
-    trouble = found.trouble
-    position = found.position if trouble is None else trouble.onward
+    trouble = finding.trouble
+    position = finding.position if trouble is None else trouble.onward
     missing = () if trouble is None else trouble.gaps
     reason = "" if trouble is None else trouble.reason
     gaps = tuple(
         sources.AcceptedGap(0, described, gap.partition, gap.first, gap.last, reason, actor, now) for gap in missing
     )
     new = sources.Identity(
-        0, found.seen.id, source_checks.partitions(found.seen), bronze_id, seq, identity.render_position(position),
-        actor, source_checks.clock(found.seen),
+        0, finding.seen.id, source_checks.partitions(finding.seen), bronze_id, seq, identity.render_position(position),
+        actor, source_checks.clock(finding.seen),
     )  # fmt: skip
     number = sources.replace_generation(engine, described, before, new, gaps)
     return Adopted(number, position, tuple(sources.AcceptedGap(number, *_rest(gap)) for gap in gaps), new=True)

@@ -34,18 +34,18 @@ def last_offsets(bronze: Path, topic: str, since_seq: int, wanted: AbstractSet[i
 
     Reads until each wanted partition was seen; offsets grow with seq, so older files cannot hold a later one.
     """
-    found: dict[int, tuple[int, int]] = {}  # partition → seq and offset of its last row
+    by_partition: dict[int, tuple[int, int]] = {}  # partition → seq and offset of its last row
     for newest, file in _newest_first(bronze, since_seq):
-        if wanted <= found.keys() and all(seq > newest for seq, _ in found.values()):
+        if wanted <= by_partition.keys() and all(seq > newest for seq, _ in by_partition.values()):
             break
         rows = read_file(file, ["seq", "topic", "partition", "offset"])
-        mine = pc.and_(pc.equal(rows["topic"], topic), pc.is_valid(rows["partition"]))
-        rows = rows.filter(pc.and_(mine, pc.greater(rows["seq"], since_seq)))
+        of_topic = pc.and_(pc.equal(rows["topic"], topic), pc.is_valid(rows["partition"]))
+        rows = rows.filter(pc.and_(of_topic, pc.greater(rows["seq"], since_seq)))
         last = rows.group_by("partition").aggregate([("seq", "max"), ("offset", "max")])
         for row in last.to_pylist():
-            before = found.get(row["partition"], (0, -1))
-            found[row["partition"]] = max(before, (row["seq_max"], row["offset_max"]))
-    return {number: offset for number, (_, offset) in found.items()}
+            before = by_partition.get(row["partition"], (0, -1))
+            by_partition[row["partition"]] = max(before, (row["seq_max"], row["offset_max"]))
+    return {number: offset for number, (_, offset) in by_partition.items()}
 
 
 def last_commit(bronze: Path, since_seq: int, commits: Mapping[str, int]) -> LastCommit | None:

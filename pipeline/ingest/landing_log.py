@@ -63,8 +63,8 @@ def file_name(path: str, landing: Path | None) -> str:
     the last part.
     """
     whole = unquote(path)
-    _, found, inside = whole.partition(f"{landing}/")
-    if found:
+    _, separator, inside = whole.partition(f"{landing}/")
+    if separator:
         return inside
     return whole.rsplit("/", 1)[-1] if _ABSOLUTE.match(whole) else whole
 
@@ -79,9 +79,9 @@ def former_names(files: Iterable[str]) -> Mapping[str, str]:
 def _first(landing: Path, last: int) -> int:
     """Return the oldest commit from which the log goes on without a gap."""
     log = landing / "_delta_log"
-    there = {int(file.stem) for file in log.glob("*.json") if file.stem.isdigit()}
+    versions = {int(file.stem) for file in log.glob("*.json") if file.stem.isdigit()}
     first = last
-    while first - 1 in there:
+    while first - 1 in versions:
         first -= 1
     return first
 
@@ -103,5 +103,5 @@ def _changes(action: Action | None) -> bool:
 
 
 def _operation(actions: list[Action]) -> str:
-    told = (action["commitInfo"].get("operation") for action in actions if "commitInfo" in action)
-    return next((str(name) for name in told if name), "unknown operation")
+    operations = (action["commitInfo"].get("operation") for action in actions if "commitInfo" in action)
+    return next((str(name) for name in operations if name), "unknown operation")

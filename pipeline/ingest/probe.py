@@ -61,10 +61,10 @@ def _has_record(consumer: Consumer, place: TopicPartition, last: int) -> bool | 
             continue
         error = message.error()
         if error is None:
-            found = (message.offset() or 0) <= last
+            has_record = (message.offset() or 0) <= last
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client has no other name for it
-            found = False
+            has_record = False
         else:
             return None
-        return None if begins_late and not found else found
+        return None if begins_late and not has_record else has_record
     return None

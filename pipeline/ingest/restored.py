@@ -93,19 +93,19 @@ def _require_rows(bronze: Path, evidence: Iterable[Evidence]) -> None:
 
 def highest(paths: Paths, engine: Engine, bronze: CursorTable, cursors: Mapping[GameKey, int]) -> Evidence:
     """Return the highest seq that anything but bronze knows of."""
-    found = _evidence(engine, cursors)
+    evidence = _evidence(engine, cursors)
     kept = read_snapshot(snapshot_file(paths))
     if kept is not None and kept.table_id == bronze.table_id:
-        found.append(Evidence(kept.seq, f"{snapshot_file(paths)} was written at seq {kept.seq}"))
-    return max(found)
+        evidence.append(Evidence(kept.seq, f"{snapshot_file(paths)} was written at seq {kept.seq}"))
+    return max(evidence)
 
 
 def _evidence(engine: Engine, cursors: Mapping[GameKey, int]) -> list[Evidence]:
     """Return what knows of seqs that had rows."""
     reported = last_commit(engine)
-    found = [Evidence(reported, f"ingest has reported seq {reported}")]
-    found += [Evidence(seq, f"the table of {key} has rows up to seq {seq}") for key, seq in cursors.items()]
-    return found
+    evidence = [Evidence(reported, f"ingest has reported seq {reported}")]
+    evidence += [Evidence(seq, f"the table of {key} has rows up to seq {seq}") for key, seq in cursors.items()]
+    return evidence
 
 
 def game_cursors(paths: Paths, environment: str, engine: Engine) -> dict[GameKey, int]:

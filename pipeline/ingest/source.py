@@ -205,5 +205,5 @@ def _check_landing(landing: Path) -> None:
     wrong = [field for field in LANDING if columns.get(field.name) != field.type]
     if wrong:
         expected = ", ".join(f"{field.name} {field.type}" for field in LANDING)
-        found = ", ".join(f"{name} {kind}" for name, kind in columns.items())
-        raise Refused(f"The landing table {landing} has the wrong columns: expected {expected}; found {found}.")
+        present = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+        raise Refused(f"The landing table {landing} has the wrong columns: expected {expected}; found {present}.")

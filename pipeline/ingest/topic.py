@@ -81,37 +81,37 @@ def observe_topic(source: Source) -> TopicSeen | None:
 def translate(options: Mapping[str, str]) -> Connection:
     """Return Kafka's Java options of a connection as the client used here wants them."""
     given = {name.removeprefix("kafka."): value for name, value in options.items()}
-    told = {name: value for name, value in given.items() if name in _SAME}
-    told |= {_RENAMED[name]: value for name, value in given.items() if name in _RENAMED}
-    told |= _stores(given) | _login(given.get("sasl.jaas.config", ""))
+    translated = {name: value for name, value in given.items() if name in _SAME}
+    translated |= {_RENAMED[name]: value for name, value in given.items() if name in _RENAMED}
+    translated |= _stores(given) | _login(given.get("sasl.jaas.config", ""))
     if "ssl.endpoint.identification.algorithm" in given:
-        told["ssl.endpoint.identification.algorithm"] = given["ssl.endpoint.identification.algorithm"] or "none"
-    untold = [name for name in sorted(given) if name.startswith(("ssl.", "sasl.")) and not _covered(name, told)]
-    return Connection(told, tuple(untold))
+        translated["ssl.endpoint.identification.algorithm"] = given["ssl.endpoint.identification.algorithm"] or "none"
+    untold = [name for name in sorted(given) if name.startswith(("ssl.", "sasl.")) and not _covered(name, translated)]
+    return Connection(translated, tuple(untold))
 
 
 def _stores(given: Mapping[str, str]) -> dict[str, str]:
     """Return what stands in the way of key and trust stores: the client reads PEM, and keys from PKCS12, but no JKS."""
-    told = {}
+    translated = {}
     trust, keys = given.get("ssl.truststore.location"), given.get("ssl.keystore.location")
     if trust and given.get("ssl.truststore.type") == "PEM":
-        told["ssl.ca.location"] = trust
+        translated["ssl.ca.location"] = trust
     if keys and given.get("ssl.keystore.type") == "PEM":
-        told |= {"ssl.certificate.location": keys, "ssl.key.location": keys}
+        translated |= {"ssl.certificate.location": keys, "ssl.key.location": keys}
     if keys and given.get("ssl.keystore.type") == "PKCS12":
-        told |= {"ssl.keystore.location": keys, "ssl.keystore.password": given.get("ssl.keystore.password", "")}
-    return told
+        translated |= {"ssl.keystore.location": keys, "ssl.keystore.password": given.get("ssl.keystore.password", "")}
+    return translated
 
 
 def _login(jaas: str) -> dict[str, str]:
     """Return the name and password of a JAAS entry that has them."""
-    found = dict(re.findall(r'\b(username|password)="((?:[^"\\]|\\.)*)"', jaas))
-    if found.keys() < {"username", "password"}:
+    credentials = dict(re.findall(r'\b(username|password)="((?:[^"\\]|\\.)*)"', jaas))
+    if credentials.keys() < {"username", "password"}:
         return {}
-    return {f"sasl.{name}": re.sub(r"\\(.)", r"\1", value) for name, value in found.items()}
+    return {f"sasl.{name}": re.sub(r"\\(.)", r"\1", value) for name, value in credentials.items()}
 
 
-def _covered(name: str, told: Mapping[str, str]) -> bool:
+def _covered(name: str, translated: Mapping[str, str]) -> bool:
     """Return whether an option is given in the other client's words, by itself or by its counterpart."""
     counterparts = {
         "ssl.truststore.location": ("ssl.ca.location", "ssl.ca.pem"),
@@ -119,20 +119,20 @@ def _covered(name: str, told: Mapping[str, str]) -> bool:
         "sasl.jaas.config": ("sasl.password",),
     }
     wanted = counterparts.get(name, (_RENAMED.get(name, name),))
-    return name in _NOT_NEEDED or any(each in told for each in wanted)
+    return name in _NOT_NEEDED or any(each in translated for each in wanted)
 
 
 def _describe(options: Mapping[str, Any], source: Source) -> TopicSeen:
     topic = source.topic
     admin = AdminClient(dict(options))  # by name: without one it would be gone before the answer
-    found = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
-    places = [TopicPartition(topic, part.id) for part in found.partitions]
+    description = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
+    places = [TopicPartition(topic, part.id) for part in description.partitions]
     earliest = _offsets(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
     readable = None
     if source.isolation_level == "read_committed":  # asked first: an end that is asked for later lies behind it
         readable = _offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
     latest = _offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
-    return TopicSeen(topic, str(found.topic_id), earliest, latest, readable, _clock(admin, topic))
+    return TopicSeen(topic, str(description.topic_id), earliest, latest, readable, _clock(admin, topic))
 
 
 def _offsets(
@@ -149,11 +149,11 @@ def _clock(admin: AdminClient, topic: str) -> str | None:
     """Return whose time the topic's records have; None where we may not read its configuration."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     try:
-        found = admin.describe_configs([resource], request_timeout=_ANSWER_SECONDS)[resource].result()
+        settings = admin.describe_configs([resource], request_timeout=_ANSWER_SECONDS)[resource].result()
     except KafkaException as error:
         _log.warning("the configuration of topic %s cannot be read: %s", topic, error.args[0].str())
         return None
-    kind = found["message.timestamp.type"].value if "message.timestamp.type" in found else None
+    kind = settings["message.timestamp.type"].value if "message.timestamp.type" in settings else None
     return {"LogAppendTime": "broker", "CreateTime": "producer"}.get(str(kind))
 
 

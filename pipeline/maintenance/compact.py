@@ -49,11 +49,11 @@ SELECT DISTINCT __filename FROM (
 def merge_by_age(path: Path, table: DeltaTable, order: Sequence[str], wanted: Maintenance, report: TableReport) -> None:
     """Merge small files of a game's table or a metrics table, within each partition."""
     columns = columns_of(table)
-    told = told_columns(table)
+    with_statistics = told_columns(table)
     most_rows = _MOST_VALUES / sum(_leaves(field.type) for field in columns)
 
     def write(old: Sequence[TableFile]) -> list[DataFile]:
-        return packed(path, columns, old, order, told)
+        return packed(path, columns, old, order, with_statistics)
 
     for files in _partitions(table_files(table)):
         units = plan.by_age(files, _FRESH_BYTES)

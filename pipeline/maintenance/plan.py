@@ -43,17 +43,17 @@ def runs(units: Sequence[Unit], fewest: int, most_bytes: int, most_rows: float =
     From the newest to the oldest, a unit joins what came before when it is fresh or no larger than that. So a row is
     rewritten about as often as its table doubles, and merging what was merged again gives nothing to do.
     """
-    found: list[list[Unit]] = [[]]
+    cut: list[list[Unit]] = [[]]
     size = rows = 0
     for unit in reversed(units):
         small = size + unit.size <= most_bytes and rows + unit.rows <= most_rows
-        if found[-1] and not (small and (unit.fresh or unit.size <= size)):
-            found.append([])
+        if cut[-1] and not (small and (unit.fresh or unit.size <= size)):
+            cut.append([])
             size = rows = 0
-        found[-1].append(unit)
+        cut[-1].append(unit)
         size += unit.size
         rows += unit.rows
-    return [tuple(reversed(run)) for run in reversed(found) if len(run) >= max(fewest, 2)]
+    return [tuple(reversed(run)) for run in reversed(cut) if len(run) >= max(fewest, 2)]
 
 
 def by_age(files: Iterable[TableFile], fresh_bytes: int) -> list[Unit]:
@@ -147,7 +147,7 @@ def expendable_log(entries: Mapping[str, LogFile], keep: int | None, recent: flo
 
 
 def expendable_files(
-    found: Mapping[str, float], living: Collection[str], removed_at: Mapping[str, float], cutoff: float
+    files: Mapping[str, float], living: Collection[str], removed_at: Mapping[str, float], cutoff: float
 ) -> list[str]:
     """Return the data files (of path → modified, Unix seconds) that nobody can need any more.
 
@@ -156,7 +156,7 @@ def expendable_files(
     """
     return sorted(
         path
-        for path, modified in found.items()
+        for path, modified in files.items()
         if path not in living and modified < cutoff and removed_at.get(path, modified) < cutoff
     )
 

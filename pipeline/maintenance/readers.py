@@ -25,8 +25,8 @@ class Reader:
 
 def readers(checkpoints: Path, table_id: str) -> list[Reader]:
     """Return the readers of a Delta table among all checkpoints of an environment."""
-    found = [_reader(folder, str(folder.relative_to(checkpoints)), table_id) for folder in _queries(checkpoints)]
-    return [reader for reader in found if reader is not None]
+    each_query = [_reader(folder, str(folder.relative_to(checkpoints)), table_id) for folder in _queries(checkpoints)]
+    return [reader for reader in each_query if reader is not None]
 
 
 def passed_seq(bronze: Path, app_id: str, head_version: int, reader: Reader) -> float | None:

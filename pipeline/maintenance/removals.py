@@ -26,16 +26,16 @@ _MARKED: Final = "_maintenance.json"
 def since_last_look(path: Path, table: DeltaTable) -> Mapping[str, float] | None:
     """Return when files left a table since the last look (path → Unix seconds), None where its log does not tell."""
     seen = _last_marked(path, table)
-    found: dict[str, float] = {}
+    removed: dict[str, float] = {}
     try:
         for version, actions in commits_after(path, seen):
             seen = version
             for each in (action["remove"] for action in actions if "remove" in action):
                 # A removal without a time may have been a moment ago.
-                found[unquote(each["path"])] = (each.get("deletionTimestamp") or time.time() * 1000) / 1000
+                removed[unquote(each["path"])] = (each.get("deletionTimestamp") or time.time() * 1000) / 1000
     except DeltaError:
         return None  # it is damaged before the commit at which a rebuild let it begin anew
-    return found if seen >= table.version() else None
+    return removed if seen >= table.version() else None
 
 
 def mark(path: Path, modified: Mapping[str, float], removed_at: Mapping[str, float]) -> None:

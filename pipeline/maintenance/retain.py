@@ -32,13 +32,13 @@ _NEVER: Final = "interval 36500 days"
 def keep_transactions(path: Path, report: TableReport) -> None:
     """Neutralise the property that lets transactions expire: without its cursor a table would be written again."""
     table = DeltaTable(path)
-    found = table.metadata().configuration.get(_EXPIRY)
-    if found is None or found == _NEVER:
+    retention = table.metadata().configuration.get(_EXPIRY)
+    if retention is None or retention == _NEVER:
         return
     with effect("set_properties"):
         table.alter.set_table_properties({_EXPIRY: _NEVER})
     report.notes.append(
-        f"{_EXPIRY} was set to {found!r}: cursors could expire and rows be written twice. It is {_NEVER!r} now. "
+        f"{_EXPIRY} was set to {retention!r}: cursors could expire and rows be written twice. It is {_NEVER!r} now. "
         "Find out who set it, and run turnout verify."
     )
 
@@ -80,7 +80,7 @@ def clean_files(path: Path, now: float, retention_seconds: float, report: TableR
     When a file left is kept as its time of modification, so that no log has to remember it. Where the log no longer
     tells when files left, they count as having left now.
     """
-    found = dict(_data_files(path))  # before the table is looked at: what is committed in between is in the table
+    files = dict(_data_files(path))  # before the table is looked at: what is committed in between is in the table
     table = DeltaTable(path)
     if not is_plain(table):
         hours = int(retention_seconds // 3600)
@@ -92,8 +92,8 @@ def clean_files(path: Path, now: float, retention_seconds: float, report: TableR
     removed_at = removals.since_last_look(path, table)
     if removed_at is None:
         report.notes.append("its log does not tell when files left it: those outside it are kept as if they left now")
-        removed_at = {name: now for name in found if name not in living}
-    modified = {name: at for name, (at, _) in found.items()}
+        removed_at = {name: now for name in files if name not in living}
+    modified = {name: at for name, (at, _) in files.items()}
     removals.mark(path, modified, removed_at)
     doomed = plan.expendable_files(modified, living, removed_at, now - retention_seconds)
     if doomed:
@@ -103,24 +103,24 @@ def clean_files(path: Path, now: float, retention_seconds: float, report: TableR
             with effect("delete_data_file"):
                 (path / name).unlink()
             report.files_deleted += 1
-            report.bytes_deleted += found[name][1]
+            report.bytes_deleted += files[name][1]
     removals.record_marked(path, table)
 
 
 def _pointed_to(path: Path) -> int:
     """Return the checkpoint that readers are sent to; -1 where the log does not say, so that nothing is cut."""
-    told = pointed_to(path)
-    return -1 if told is None else told
+    pointer = pointed_to(path)
+    return -1 if pointer is None else pointer
 
 
 def _entries(path: Path) -> dict[str, plan.LogFile]:
-    found = {}
+    entries = {}
     for entry in os.scandir(path / "_delta_log"):
         with suppress(FileNotFoundError):  # a draft that became a commit meanwhile
             if entry.is_file():
                 stat = entry.stat()
-                found[entry.name] = plan.LogFile(stat.st_mtime, stat.st_size)
-    return found
+                entries[entry.name] = plan.LogFile(stat.st_mtime, stat.st_size)
+    return entries
 
 
 def _data_files(path: Path) -> Iterator[tuple[str, tuple[float, int]]]:

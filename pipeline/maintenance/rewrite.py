@@ -48,7 +48,7 @@ def opened(path: Path, columns: pa.Schema, files: Sequence[TableFile]) -> ds.Dat
 
 
 def packed(
-    path: Path, columns: pa.Schema, files: Sequence[TableFile], order: Sequence[str], told: Collection[str]
+    path: Path, columns: pa.Schema, files: Sequence[TableFile], order: Sequence[str], with_statistics: Collection[str]
 ) -> list[DataFile]:
     """Write the rows of files of one partition as one file, sorted where an order is given, with statistics of columns.
 
@@ -60,7 +60,7 @@ def packed(
         rows = rows.sort_by([(name, "ascending") for name in order])
     folder = Path(files[0].path).parent
     file = write_file(rows, path / folder, compression="zstd")
-    stats = stats_of(rows, [name for name in columns.names if name in told])
+    stats = stats_of(rows, [name for name in columns.names if name in with_statistics])
     return [replace(file, path=str(folder / file.path), stats=stats)]
 
 
@@ -149,8 +149,8 @@ class _Cutter:
         if self._open.size >= 2 * self._file_bytes:
             seqs = rows.column("seq").to_numpy()
             changes |= np.append(seqs[0] != self._last[1], seqs[1:] != seqs[:-1])
-        found = np.flatnonzero(changes)
-        return int(found[0]) if found.size else None
+        cuts = np.flatnonzero(changes)
+        return int(cuts[0]) if cuts.size else None
 
     def _append(self, rows: pa.Table) -> None:
         if rows.num_rows:

@@ -159,10 +159,10 @@ def _quarantine(settings: Settings, paths: Paths, *, thorough: bool) -> Merge:
 def _refused_games(quarantine: Path) -> list[Game]:
     """Return the games that quarantine has rows of."""
     rows = DeltaTable(quarantine).to_pyarrow_dataset().scanner(columns=["game"]).to_batches()
-    found: set[str] = set()
+    keys: set[str] = set()
     for batch in rows:
-        found.update(name for name in batch.column("game").unique().to_pylist() if name is not None)
-    return [Game(names.game_key(name), name) for name in sorted(found)]
+        keys.update(name for name in batch.column("game").unique().to_pylist() if name is not None)
+    return [Game(names.game_key(name), name) for name in sorted(keys)]
 
 
 def _bronze(settings: Settings, paths: Paths, now: float) -> Merge:

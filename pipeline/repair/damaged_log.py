@@ -188,8 +188,8 @@ def _begins(folder: Path, version: int) -> bool:
 def _versions(folder: Path) -> set[int]:
     """Return the versions of which a log has a commit or a checkpoint."""
     names = (file.name for file in (folder / "_delta_log").iterdir())
-    found = [name for name in names if name[:20].isdecimal() and name[20:21] == "."]
-    return {int(name[:20]) for name in found if name[20:] == ".json" or name[20:].startswith(".checkpoint.")}
+    commits = [name for name in names if name[:20].isdecimal() and name[20:21] == "."]
+    return {int(name[:20]) for name in commits if name[20:] == ".json" or name[20:].startswith(".checkpoint.")}
 
 
 def _checkpointed(file: Path) -> list[Action]:
@@ -203,8 +203,8 @@ def _checkpointed(file: Path) -> list[Action]:
 
 
 def _data_files(folder: Path) -> set[str]:
-    found = (file.relative_to(folder) for file in folder.rglob("*.parquet"))
-    return {quote(path.as_posix()) for path in found if path.parts[0] != "_delta_log"}
+    paths = (file.relative_to(folder) for file in folder.rglob("*.parquet"))
+    return {quote(path.as_posix()) for path in paths if path.parts[0] != "_delta_log"}
 
 
 def _metadata(before: Action, columns: pa.Schema, description: str, now_ms: int) -> dict[str, Any]:

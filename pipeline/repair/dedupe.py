@@ -188,8 +188,8 @@ class _Dedupe:
                     database.execute("INSERT INTO every SELECT * FROM rows")
             answer = database.execute(_COPIES)
             copies: dict[Place, list[Copy]] = {}
-            while found := answer.fetchmany(_PLACES_AT_ONCE):
-                for number, row, seq, pos in found:
+            while batch := answer.fetchmany(_PLACES_AT_ONCE):
+                for number, row, seq, pos in batch:
                     if len(copies) >= _PLACES_AT_ONCE and (seq, pos) not in copies:
                         yield copies
                         copies = {}
@@ -234,8 +234,8 @@ class _Dedupe:
             for seq, pos, expected in expected_rows(self._game.key, within(chunk, wanted), schemas):
                 if expected is not None:
                     right = (each for each in unlike[seq, pos] if values.is_(each, expected))
-                    if (found := next(right, None)) is not None:
-                        kept[seq, pos] = found
+                    if (row := next(right, None)) is not None:
+                        kept[seq, pos] = row
         if wrong := sorted(unlike.keys() - kept.keys()):
             seq, pos = wrong[0]
             raise Refused(
@@ -290,13 +290,13 @@ class _Values:
         for place, (first, *others) in ranked.items():
             for each in others:
                 pairs.setdefault((first[0], each[0]), []).append((place, self._at[first], self._at[each]))
-        found = set()
+        different = set()
         for (one, other), copies in pairs.items():
             left = self._tables[one].take(pa.array([at for _, at, _ in copies]))
             right = self._tables[other].take(pa.array([at for _, _, at in copies]))
             _, named = differences(left, right, sys.maxsize)
-            found |= {copies[each.row][0] for each in named}
-        return found
+            different |= {copies[each.row][0] for each in named}
+        return different
 
     def is_(self, copy: Copy, expected: pa.Table) -> bool:
         """Tell whether a copy has the expected values."""
@@ -320,11 +320,11 @@ def _places_of(number: int, path: str) -> Iterator[pa.Table]:
 
 def _rows_of(path: str, rows: npt.NDArray[np.int64]) -> pa.Table:
     """Return rows of a file by their numbers, which are in order."""
-    found, first = [], 0
+    places, first = [], 0
     file = pq.ParquetFile(path)
     for batch in file.iter_batches(_PLACES_AT_ONCE):
         inside = rows[(rows >= first) & (rows < first + batch.num_rows)] - first
         first += batch.num_rows
         if len(inside):
-            found.append(without_views(pa.Table.from_batches([batch])).take(pa.array(inside)))
-    return pa.concat_tables([without_views(file.schema_arrow.empty_table()), *found])
+            places.append(without_views(pa.Table.from_batches([batch])).take(pa.array(inside)))
+    return pa.concat_tables([without_views(file.schema_arrow.empty_table()), *places])

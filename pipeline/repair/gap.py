@@ -104,10 +104,10 @@ def _first_table(paths: Paths, environment: str, schemas: SchemaSet, game: Game)
 
 def _first_link(chunks: Iterable[pa.Table], game: Game) -> int | None:
     """Return the seq that the first of the game's own rows follows, None where there is no row."""
-    found: tuple[int, int] | None = None
+    link: tuple[int, int] | None = None
     for chunk in chunks:
         own = chunk.filter(pc.equal(chunk.column("bronze_key"), str(game.key))).select(["seq", "prev_seq"])
         if own.num_rows:
             first = own.sort_by("seq").slice(0, 1).to_pylist()[0]
-            found = min(found or (first["seq"], first["prev_seq"]), (first["seq"], first["prev_seq"]))
-    return None if found is None else found[1]
+            link = min(link or (first["seq"], first["prev_seq"]), (first["seq"], first["prev_seq"]))
+    return None if link is None else link[1]

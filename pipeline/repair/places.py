@@ -23,8 +23,8 @@ def landed(table: DeltaTable, folder: Path, wanted: pa.Table) -> pa.Table:
     if not files or not wanted.num_rows:
         return PLACES.empty_table()
     columns = {"seq": pc.field("_seq").cast(pa.int64()), "pos": pc.field("_pos").cast(pa.int32())}
-    there = ds.dataset(files).to_table(columns=columns, filter=pc.field("_seq").isin(seqs))
-    return distinct(within(there, wanted))
+    rows = ds.dataset(files).to_table(columns=columns, filter=pc.field("_seq").isin(seqs))
+    return distinct(within(rows, wanted))
 
 
 def within(rows: pa.Table, places: pa.Table) -> pa.Table:

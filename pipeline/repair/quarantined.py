@@ -127,10 +127,10 @@ class Quarantined:
 
     def counts(self, limit: int) -> list[Count]:
         """Count the rows by game and reason, the most first; at most `limit` counts."""
-        found = self._database.execute(_COUNT, {"ids": SCHEMA_IDS_SHOWN, "limit": limit}).fetchall()
+        counted = self._database.execute(_COUNT, {"ids": SCHEMA_IDS_SHOWN, "limit": limit}).fetchall()
         return [
             Count(key, game, reason, rows, _time(first), _time(last), tuple(ids), schemas)
-            for key, game, reason, rows, first, last, ids, schemas in found
+            for key, game, reason, rows, first, last, ids, schemas in counted
         ]
 
     def totals(self) -> tuple[int, int]:
@@ -140,8 +140,8 @@ class Quarantined:
 
     def rows(self, limit: int, most_bytes: int) -> list[Row]:
         """Return the newest rows, at most `limit`, each with at most so many bytes of its wrapper."""
-        found = self._database.execute(_SHOW, {"limit": limit, "bytes": most_bytes}).fetchall()
-        return [_row(dict(zip(_ROW, values, strict=True))) for values in found]
+        rows = self._database.execute(_SHOW, {"limit": limit, "bytes": most_bytes}).fetchall()
+        return [_row(dict(zip(_ROW, values, strict=True))) for values in rows]
 
     def games(self) -> list[str]:
         """Return the exact names of the games the rows are of."""
@@ -150,8 +150,8 @@ class Quarantined:
 
     def places(self, name: str, skipped: Sequence[str] = ()) -> pa.Table:
         """Return the places of a game's rows but those refused for a reason to skip."""
-        found = self._database.execute(_PLACES, [name, list(skipped)]).fetchnumpy()
-        return pa.table({name: pa.array(found[name]) for name in PLACES.names}).cast(PLACES)
+        columns = self._database.execute(_PLACES, [name, list(skipped)]).fetchnumpy()
+        return pa.table({name: pa.array(columns[name]) for name in PLACES.names}).cast(PLACES)
 
     def leave_out(self, name: str, places: pa.Table) -> None:
         """Take rows of a game out of the selection."""
@@ -223,7 +223,7 @@ def _leave_out_twins(paths: Paths, known: Mapping[str, str], quarantined: Quaran
             continue
         folder = paths.table(keys[name])
         try:
-            there = landed(DeltaTable(folder), folder, quarantined.places(name))
+            landed_places = landed(DeltaTable(folder), folder, quarantined.places(name))
         except TableNotFoundError:
             continue
         except DeltaError as error:
@@ -233,7 +233,7 @@ def _leave_out_twins(paths: Paths, known: Mapping[str, str], quarantined: Quaran
                 f"A file of the table of {keys[name]} cannot be read: {first_line(error)}. "
                 "If it is damaged, run `turnout repair rebuild`."
             ) from error
-        quarantined.leave_out(name, there)
+        quarantined.leave_out(name, landed_places)
 
 
 def _row(values: dict[str, Any]) -> Row:

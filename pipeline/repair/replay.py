@@ -72,10 +72,10 @@ def replay_all(
     Rows that killed a worker are left alone unless that reason is chosen: they would kill this process, too.
     """
     games = [Game(GameKey(key), name) for key, name in sorted(known.items()) if GameKey(key) in schemas.games]
-    with opened(paths, known, selection, twins=True) as found:
-        names_there = set(found.games())
+    with opened(paths, known, selection, twins=True) as quarantined:
+        names_there = set(quarantined.games())
         skipped = () if selection.reason else (KILLS_WORKER,)
-        chosen = [(game, found.places(game.name, skipped)) for game in games if game.name in names_there]
+        chosen = [(game, quarantined.places(game.name, skipped)) for game in games if game.name in names_there]
     replay = Replay(paths, environment, schemas, dry_run=dry_run)
     return [_one(replay, game, places) for game, places in chosen if places.num_rows]
 

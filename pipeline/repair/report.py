@@ -34,8 +34,8 @@ def counts_as_json(counts: Sequence[Count], rows: int) -> str:
 
 def render_rows(rows: Sequence[Row], total: int) -> str:
     """Return the rows as text, a few lines each."""
-    told = [line for row in rows for line in _lines(row)]
-    return "\n".join([*told, f"{len(rows):,} of {total:,} row(s) in quarantine"])
+    lines = [line for row in rows for line in _lines(row)]
+    return "\n".join([*lines, f"{len(rows):,} of {total:,} row(s) in quarantine"])
 
 
 def rows_as_json(rows: Sequence[Row], total: int) -> str:
@@ -103,9 +103,9 @@ def _named(count: Count) -> str:
 
 
 def _ids(count: Count) -> str:
-    told = ", ".join(str(each) for each in count.schema_ids if each is not None)
+    ids = ", ".join(str(each) for each in count.schema_ids if each is not None)
     more = count.schemas - SCHEMA_IDS_SHOWN
-    return f"{told}, {more} more" if more > 0 else told or "-"
+    return f"{ids}, {more} more" if more > 0 else ids or "-"
 
 
 def _cut(text: str) -> str:

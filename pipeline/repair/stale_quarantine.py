@@ -63,8 +63,8 @@ def _remove(paths: Paths, environment: str, games: Sequence[Game]) -> int:
             continue
         expected[app] = quarantine.transaction_version(app)
         table.commit([], table.cursor, (table.cursor or 0) + 1, note={"turnout": "quarantine: remove what has landed"})
-        found = landed(DeltaTable(folder), folder, places)
-        twins.append(found.add_column(0, "game", pa.array([game.name] * found.num_rows, pa.string())))
+        landed_places = landed(DeltaTable(folder), folder, places)
+        twins.append(landed_places.add_column(0, "game", pa.array([game.name] * landed_places.num_rows, pa.string())))
     if not expected:
         return 0
     _delete(paths.quarantine, known, pa.concat_tables(twins), quarantine, expected)
@@ -74,11 +74,11 @@ def _remove(paths: Paths, environment: str, games: Sequence[Game]) -> int:
 def _places_by_game(quarantine: DeltaTable, folder: Path, games: Sequence[Game]) -> dict[str, pa.Table]:
     """Return the places of games' rows in quarantine by the game's name, each once."""
     wanted = pa.array([game.name for game in games], pa.string())
-    found = [_TWINS.empty_table()]
+    tables = [_TWINS.empty_table()]
     for file in files_with(quarantine, folder, "seq", range(2**62), _keys_of(games)):
         rows = read_file(file, _TWINS.names)
-        found.append(rows.filter(pc.is_in(rows.column("game"), wanted)).cast(_TWINS))
-    rows = pa.concat_tables(found).sort_by("game")
+        tables.append(rows.filter(pc.is_in(rows.column("game"), wanted)).cast(_TWINS))
+    rows = pa.concat_tables(tables).sort_by("game")
     codes = rows.column("game").combine_chunks().dictionary_encode().indices.to_numpy()
     starts = np.flatnonzero(np.diff(codes, prepend=-1)).tolist() if rows.num_rows else []
     slices = [rows.slice(start, end - start) for start, end in pairwise([*starts, rows.num_rows])]
@@ -88,13 +88,13 @@ def _places_by_game(quarantine: DeltaTable, folder: Path, games: Sequence[Game])
 def quarantined_places(quarantine: DeltaTable, folder: Path, game: Game, reason: str | None = None) -> pa.Table:
     """Return the places of a game's rows in quarantine, each once; with `reason` only those refused for it."""
     files = files_with(quarantine, folder, "seq", range(2**62), keys_of(game))
-    found = [PLACES.empty_table()]
+    tables = [PLACES.empty_table()]
     for file in files:
         rows = read_file(file, ["game", "seq", "pos", "reason"])
         chosen = pc.field("game") == game.name
         rows = rows.filter(chosen if reason is None else chosen & (pc.field("reason") == reason))
-        found.append(rows.select(PLACES.names).cast(PLACES))
-    return distinct(pa.concat_tables(found))
+        tables.append(rows.select(PLACES.names).cast(PLACES))
+    return distinct(pa.concat_tables(tables))
 
 
 def _delete(

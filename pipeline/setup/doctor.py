@@ -50,21 +50,21 @@ class Finding:
 
 def findings(settings: Settings, env_dir: Path, root: Path) -> list[Finding]:
     """Look at everything; `root` is the checkout, whose locks say which packages belong here."""
-    found = [_python(), _venv()]
-    found += _packages(root / "requirements.lock", "missing", _SETUP)
-    found += _packages(root / "requirements-dev.lock", "optional", _SETUP_DEV)
-    found += [_java(), *_jars()]
-    found += [_program(name) for name in ("chromium", "initdb", "prometheus", "promtool")]
-    found += [_disk(env_dir), _port("127.0.0.1", settings.dashboard.port, "dashboard.port")]
+    collected = [_python(), _venv()]
+    collected += _packages(root / "requirements.lock", "missing", _SETUP)
+    collected += _packages(root / "requirements-dev.lock", "optional", _SETUP_DEV)
+    collected += [_java(), *_jars()]
+    collected += [_program(name) for name in ("chromium", "initdb", "prometheus", "promtool")]
+    collected += [_disk(env_dir), _port("127.0.0.1", settings.dashboard.port, "dashboard.port")]
     if settings.source.kind == "kafka":
-        found += [_broker(server) for server in settings.source.bootstrap_servers.split(",")]
-    return found
+        collected += [_broker(server) for server in settings.source.bootstrap_servers.split(",")]
+    return collected
 
 
-def render_findings(found: Sequence[Finding]) -> str:
+def render_findings(collected: Sequence[Finding]) -> str:
     """Return the findings as lines for people: the good ones of a topic are one line, many defects are cut short."""
     lines = []
-    for topic, group in groupby(found, lambda finding: finding.topic):
+    for topic, group in groupby(collected, lambda finding: finding.topic):
         members = list(group)
         bad = [finding for finding in members if finding.state != "ok"]
         if len(members) == 1:
@@ -82,16 +82,15 @@ def run(env_dir: Path, as_json: bool, root: Path = ROOT) -> int:
     """Print what was found; return 0, or 1 when something that is needed is missing."""
     try:
         settings, _ = settings_module.load(env_dir)
-        found = [Finding("settings", "settings", "ok", f"of {env_dir} are valid")]
+        collected = [Finding("settings", "settings", "ok", f"of {env_dir} are valid")]
     except Refused as refused:
         settings = Settings()  # so that the rest can be looked at: ports and source are then the defaults'
-        found = [Finding("settings", "settings", "missing", str(refused), "correct them; defaults are assumed below")]
-    found += findings(settings, env_dir, root)
-    text = (
-        json.dumps([dataclasses.asdict(finding) for finding in found], indent=2) if as_json else render_findings(found)
-    )
-    say_lines(text)
-    return 1 if any(finding.state == "missing" for finding in found) else 0
+        remedy = "correct them; defaults are assumed below"
+        collected = [Finding("settings", "settings", "missing", str(refused), remedy)]
+    collected += findings(settings, env_dir, root)
+    as_dicts = [dataclasses.asdict(finding) for finding in collected]
+    say_lines(json.dumps(as_dicts, indent=2) if as_json else render_findings(collected))
+    return 1 if any(finding.state == "missing" for finding in collected) else 0
 
 
 def _line(state: State, subject: str, detail: str, remedy: str) -> str:
@@ -135,10 +134,11 @@ def _packages(lock: Path, absent: State, remedy: str) -> Iterator[Finding]:
 def _java() -> Finding:
     try:
         java = java_executable()
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_PATIENCE_SECONDS).stderr
+        command = [java, "-version"]
+        version_text = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS).stderr
     except (Refused, OSError, subprocess.TimeoutExpired) as error:
         return Finding("java", "Java", "missing", str(error), _SETUP)
-    match = re.search(r' version "(\d+)', said)
+    match = re.search(r' version "(\d+)', version_text)
     if match is None:
         return Finding("java", "Java", "missing", f"{java} does not tell its version", "install Java 17 or later")
     if int(match[1]) < _MIN_JAVA:
@@ -158,10 +158,10 @@ def _program(name: str) -> Finding:
     places = [os.environ.get("PATH", os.defpath)]
     if name == "initdb":  # Debian keeps PostgreSQL's programs off PATH, a folder for each version
         places += sorted(str(path) for path in Path("/usr/lib/postgresql").glob("*/bin"))
-    found = shutil.which(name, path=os.pathsep.join(places))
+    program = shutil.which(name, path=os.pathsep.join(places))
     subject = "PostgreSQL (initdb)" if name == "initdb" else name
-    if found:
-        return Finding(subject, subject, "ok", found)
+    if program:
+        return Finding(subject, subject, "ok", program)
     return Finding(subject, subject, "optional", "not installed", _SETUP_DEV)
 
 

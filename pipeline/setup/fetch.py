@@ -125,10 +125,10 @@ def _ivy_jar() -> Path:
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise Refused("pyspark is not installed in this environment. Run ./turnout setup.")
-    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
-    if not found:
+    jars = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+    if not jars:
         raise Refused(f"{Path(spec.origin).parent}/jars holds no Ivy. Remove .venv and run ./turnout setup.")
-    return found[-1]
+    return jars[-1]
 
 
 def _first_problem(log: Path) -> str:

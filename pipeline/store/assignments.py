@@ -65,13 +65,13 @@ def read_group_drivers(engine: Engine) -> dict[str, GroupDriver]:
         return {row[0]: GroupDriver(*row) for row in connection.execute(query)}
 
 
-def require_carried(keys: Iterable[str], there: Mapping[str, GameAssignment]) -> None:
+def require_carried(keys: Iterable[str], assignments: Mapping[str, GameAssignment]) -> None:
     """Go on only where none of these games is retired.
 
     Raises:
         Refused: one of them is.
     """
-    retired = sorted(key for key in keys if there[key].retired_at is not None)
+    retired = sorted(key for key in keys if assignments[key].retired_at is not None)
     if retired:
         first = retired[0]
         who = f"{first} and {len(retired) - 1} more are" if len(retired) > 1 else f"{first} is"
@@ -109,9 +109,9 @@ def reassign(
         if not connection.execute(
             update(groups).where(as_seen).values(desired=then, version=groups.c.version + 1)
         ).rowcount:
-            found = connection.scalar(select(groups.c.desired).where(groups.c.name == name))
-            if found != then:
-                why = f"group {name} is {found or 'gone'} now, set by another request"
+            now_desired = connection.scalar(select(groups.c.desired).where(groups.c.name == name))
+            if now_desired != then:
+                why = f"group {name} is {now_desired or 'gone'} now, set by another request"
                 raise AssignmentConflict(f"Nothing was moved: {why}.")
 
 

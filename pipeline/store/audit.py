@@ -196,8 +196,8 @@ def _append(connection: Connection, act: Act, phase: Phase, outcome: str | None)
     at = max(float(connection.scalar(select(store_now())) or 0.0), head.at)  # a clock that goes back makes no older day
     day = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
     number = head.number + 1 if head.day == day else 1
-    told = (act.actor, _executor(), act.action, act.targets, act.operation_id)
-    entry = Entry(day, number, at, *told, phase, outcome, act.detail, hash="")
+    described = (act.actor, _executor(), act.action, act.targets, act.operation_id)
+    entry = Entry(day, number, at, *described, phase, outcome, act.detail, hash="")
     digest = entry.hash_after(head.hash)
     connection.execute(
         audit.insert().values(

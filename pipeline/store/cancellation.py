@@ -42,8 +42,8 @@ def end_early(
             "state": "cancelled", "outcome": outcome([each.name for each in journal if each.state == "done"]),
             "version": operation.version + 1, "ended_at": store_now(),
         }  # fmt: skip
-        mine = operations.c.operation_id == operation.operation_id
-        connection.execute(update(operations).where(mine, operations.c.state.in_(OPEN)).values(values))
+        own_row = operations.c.operation_id == operation.operation_id
+        connection.execute(update(operations).where(own_row, operations.c.state.in_(OPEN)).values(values))
         audit.end(connection, operation.act(), "cancelled")
         audit.end(connection, by, "succeeded")
     return find(engine, operation.operation_id)

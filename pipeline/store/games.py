@@ -101,8 +101,8 @@ def reset_heads(engine: Engine, heads: Mapping[str, int], after: int) -> None:
         above = connection.scalars(select(games.c.game_key).where(games.c.last_seq > after)).all()
         rows = [{"key": key, "seq": heads.get(key, 0)} for key in above]
         if rows:
-            mine = games.c.game_key == bindparam("key")
-            connection.execute(update(games).where(mine).values(last_seq=bindparam("seq")), rows)
+            own_row = games.c.game_key == bindparam("key")
+            connection.execute(update(games).where(own_row).values(last_seq=bindparam("seq")), rows)
 
 
 def last_seq(engine: Engine, key: str) -> int:
@@ -154,9 +154,9 @@ def carried(engine: Engine, lease: Lease) -> list[Assignment]:
 
 def held(engine: Engine, lease: Lease) -> Held:
     """Return what a group's driver holds, after taking those of the group's games that nobody holds."""
-    found, free = _read_held(engine, lease)
+    held_games, free = _read_held(engine, lease)
     if not free:
-        return found
+        return held_games
     take = update(games).where(games.c.group_name == lease.name, _is_free(), lease.runs())
     with writing(engine) as connection:
         connection.execute(take.values(held_by=lease.name, held_epoch=lease.epoch))
@@ -191,9 +191,9 @@ def _read_held(engine: Engine, lease: Lease) -> tuple[Held, bool]:
 
 @cache
 def _held_query() -> Select[Any]:
-    mine = games.c.group_name == bindparam("name")
+    is_assigned = games.c.group_name == bindparam("name")
     held = _is_held(bindparam("name"), bindparam("epoch"))
-    return select(*_ASSIGNMENT, mine.is_(True), held, _is_free()).where(mine | held)
+    return select(*_ASSIGNMENT, is_assigned.is_(True), held, _is_free()).where(is_assigned | held)
 
 
 def _is_held(name: str | BindParameter[str], epoch: int | BindParameter[int]) -> ColumnElement[bool]:

@@ -243,11 +243,11 @@ def set_desired_state(connection: Connection, name: str, version: int, desired: 
 
 def active_drivers(engine: Engine) -> dict[str, Driving]:
     """Return who drives each group under a lease that runs."""
-    told = (drivers.c.kind == "group") & (drivers.c.name == leases.c.name) & (drivers.c.pid == leases.c.pid)
+    reported = (drivers.c.kind == "group") & (drivers.c.name == leases.c.name) & (drivers.c.pid == leases.c.pid)
     process = (leases.c[name] for name in Process.__slots__)
     query = (
         select(leases.c.name, *process, leases.c.since, drivers.c.state)
-        .select_from(leases.outerjoin(drivers, told))
+        .select_from(leases.outerjoin(drivers, reported))
         .where(leases.c.kind == "group", leases.c.expires_at > store_now())
     )
     with engine.connect() as connection:
@@ -257,18 +257,18 @@ def active_drivers(engine: Engine) -> dict[str, Driving]:
 def open_runs(engine: Engine) -> dict[str, Run]:
     """Return the run of each group that has not ended."""
     with engine.connect() as connection:
-        found = connection.execute(select(*_RUN).where(group_runs.c.ended_at.is_(None)).order_by(group_runs.c.run_id))
-        return {row.group_name: Run(*row) for row in found}
+        rows = connection.execute(select(*_RUN).where(group_runs.c.ended_at.is_(None)).order_by(group_runs.c.run_id))
+        return {row.group_name: Run(*row) for row in rows}
 
 
 def ended_runs(engine: Engine, since: float) -> dict[str, list[Run]]:
     """Return the runs of each group that ended after `since`, the newest first."""
     query = select(*_RUN).where(group_runs.c.ended_at > since).order_by(group_runs.c.run_id.desc())
-    found: dict[str, list[Run]] = {}
+    runs_by_group: dict[str, list[Run]] = {}
     with engine.connect() as connection:
         for row in connection.execute(query):
-            found.setdefault(row.group_name, []).append(Run(*row))
-    return found
+            runs_by_group.setdefault(row.group_name, []).append(Run(*row))
+    return runs_by_group
 
 
 def last_lived(engine: Engine, seconds: float) -> dict[str, float]:
@@ -304,9 +304,9 @@ def record_process(engine: Engine, run_id: int, reference: str) -> None:
 
 def ask_to_stop(engine: Engine, run_id: int) -> None:
     """Write that a run was asked to end."""
-    mine = (group_runs.c.run_id == run_id) & group_runs.c.stop_requested_at.is_(None)
+    own_row = (group_runs.c.run_id == run_id) & group_runs.c.stop_requested_at.is_(None)
     with engine.begin() as connection:
-        connection.execute(update(group_runs).where(mine).values(stop_requested_at=store_now()))
+        connection.execute(update(group_runs).where(own_row).values(stop_requested_at=store_now()))
 
 
 def end_run(
@@ -324,9 +324,9 @@ def reset_restart_budget(engine: Engine, name: str) -> None:
 
 
 def _change_run(engine: Engine, run_id: int, **values: Any) -> None:
-    mine = (group_runs.c.run_id == run_id) & group_runs.c.ended_at.is_(None)
+    own_row = (group_runs.c.run_id == run_id) & group_runs.c.ended_at.is_(None)
     with engine.begin() as connection:
-        connection.execute(update(group_runs).where(mine).values(values))
+        connection.execute(update(group_runs).where(own_row).values(values))
 
 
 def _values(group: Group) -> dict[str, Any]:

@@ -23,28 +23,28 @@ def loads_in(connection: Connection, now: float, most_games: int) -> Loads:
     query = select(games.c.game_key, games.c.group_name, games.c.priority, *measured).select_from(
         games.outerjoin(streams, streams.c.game_key == games.c.game_key)
     )
-    found = []
+    loads = []
     for key, group, priority, *rates, lag, lane in connection.execute(query.where(games.c.retired_at.is_(None))):
         # A stream that catches up goes as fast as it can, one that is parked not at all: neither tells what it costs
         # when it runs. What a driver told before it died is still the best there is.
         rows, size, commits = rates if lane == "RUN" else (None, None, None)
-        found.append((key, group, Load(rows, size, commits, lag, _priority(priority))))
-    return tallied(found, _groups(connection, now), most_games)
+        loads.append((key, group, Load(rows, size, commits, lag, _priority(priority))))
+    return tallied(loads, _groups(connection, now), most_games)
 
 
 def _groups(connection: Connection, now: float) -> list[GroupLoad]:
     theirs = (drivers.c.kind == "group") & (drivers.c.name == groups.c.name)
     wanted = [groups.c[name] for name in ("name", "desired", "capacity_cores", "priority")]
-    told = [drivers.c[name] for name in Driver.__slots__]
-    found = []
+    columns = [drivers.c[name] for name in Driver.__slots__]
+    loads = []
     for name, desired, capacity, priority, *driver in connection.execute(
-        select(*wanted, *told).select_from(groups.outerjoin(drivers, theirs))
+        select(*wanted, *columns).select_from(groups.outerjoin(drivers, theirs))
     ):
         silence = None if driver[0] is None else Driver(*driver).silence(now)
         alive = None if driver[0] is None else silence is None
         cores = capacity if isinstance(capacity, (int, float)) and capacity > 0 else None
-        found.append(GroupLoad(name, desired, alive, silence, cores, _priority(priority)))
-    return found
+        loads.append(GroupLoad(name, desired, alive, silence, cores, _priority(priority)))
+    return loads
 
 
 def _priority(text: str) -> Priority:

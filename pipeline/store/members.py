@@ -25,8 +25,8 @@ def members(engine: Engine, groups: Collection[str], seconds: float) -> dict[str
     """Return who is in each of these groups, of what was looked at within so many seconds; older is not known."""
     fresh = role_members.c.seen_at >= store_now() - seconds
     query = select(role_members).where(role_members.c.group_name.in_(list(groups)), fresh)
-    found: dict[str, set[str]] = {}
+    by_group: dict[str, set[str]] = {}
     with engine.connect() as connection:
         for row in connection.execute(query):
-            found.setdefault(row.group_name, set()).add(row.principal)
-    return {group: frozenset(principals - {""}) for group, principals in found.items()}
+            by_group.setdefault(row.group_name, set()).add(row.principal)
+    return {group: frozenset(principals - {""}) for group, principals in by_group.items()}

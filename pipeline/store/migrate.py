@@ -25,17 +25,17 @@ def migrate(engine: Engine) -> None:
         Refused: a newer turnout has migrated the store.
     """
     with engine.connect() as connection:
-        found = _version(connection)
-    if found == NEWEST:
+        current = _version(connection)
+    if current == NEWEST:
         return
     with _alone(engine) as connection:
-        found = _version(connection)
-        if found == NEWEST:
+        current = _version(connection)
+        if current == NEWEST:
             return
-        if found is not None and found > NEWEST:
+        if current is not None and current > NEWEST:
             raise Refused(
-                f"The control store was migrated by a newer turnout: it is at {found}, this one knows up to {NEWEST}. "
-                "Run the newer one, or name another store with store.url."
+                f"The control store was migrated by a newer turnout: it is at {current}, this one knows up to "
+                f"{NEWEST}. Run the newer one, or name another store with store.url."
             )
         _upgrade(connection)
 

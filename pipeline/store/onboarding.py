@@ -110,10 +110,10 @@ def registered_above(engine: Engine, registration: int) -> tuple[int, list[tuple
 def refuse(engine: Engine, refusal: RefusedName) -> bool:
     """Note that a name is not to become a game; return False, with nothing done, where it is one. The newest counts."""
     values = asdict(refusal)
-    mine = refused_names.c.game == refusal.game
+    own_row = refused_names.c.game == refusal.game
     with writing(engine) as connection:
         _lock(connection)
-        connection.execute(delete(refused_names).where(mine))  # in SQLite no other one writes from here on
+        connection.execute(delete(refused_names).where(own_row))  # in SQLite no other one writes from here on
         if connection.scalar(select(onboardings.c.game).where(onboardings.c.game == refusal.game)) is not None:
             return False
         connection.execute(insert(refused_names).values(values))
@@ -131,8 +131,8 @@ def refusals(engine: Engine) -> dict[str, RefusedName]:
 def read_sketch(engine: Engine) -> str | None:
     """Return the picture of the names that wait, None when none ever waited."""
     with engine.connect() as connection:
-        found: str | None = connection.scalar(select(name_sketches.c.sketch))
-    return found
+        sketch: str | None = connection.scalar(select(name_sketches.c.sketch))
+    return sketch
 
 
 def write_sketch(engine: Engine, sketch: str) -> None:

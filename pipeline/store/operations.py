@@ -147,10 +147,10 @@ def change(
             audit.lock_log(connection)
         if by is not None:
             audit.begin(connection, by)
-        mine = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
+        as_read = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
         ended = {"ended_at": store_now()} if ends else {}
         values = {"state": state, "outcome": outcome, "version": operations.c.version + 1, **ended}
-        if not operation.is_open or not connection.execute(update(operations).where(mine).values(values)).rowcount:
+        if not operation.is_open or not connection.execute(update(operations).where(as_read).values(values)).rowcount:
             raise OperationConflict(operation.operation_id)
         if ends:
             done = operation_targets.c.operation_id == operation.operation_id
@@ -167,15 +167,15 @@ def begin_step(engine: Engine, operation: Operation, name: str, detail: str = ""
     Raises:
         OperationConflict: another writer has changed the operation since it was read, or has done the step.
     """
-    mine = operation_steps.c.operation_id == operation.operation_id
+    own_steps = operation_steps.c.operation_id == operation.operation_id
     with engine.begin() as connection:
         lock_operation(connection, operation)
-        journal = connection.execute(select(operation_steps).where(mine, operation_steps.c.name == name)).all()
+        journal = connection.execute(select(operation_steps).where(own_steps, operation_steps.c.name == name)).all()
         if any(each.state == "done" for each in journal):
             raise OperationConflict(operation.operation_id)
         number = next((each.number for each in journal if each.state == "running"), None)
         if number is None:
-            number = int(connection.scalar(select(func.max(operation_steps.c.number)).where(mine)) or 0) + 1
+            number = int(connection.scalar(select(func.max(operation_steps.c.number)).where(own_steps)) or 0) + 1
             row = {"operation_id": operation.operation_id, "number": number, "name": name, "detail": detail}
             connection.execute(insert(operation_steps).values({**row, "state": "running", "started_at": store_now()}))
         return int(number)
@@ -189,27 +189,27 @@ def lock_operation(connection: Connection, operation: Operation) -> None:
     Raises:
         OperationConflict: another writer has changed it since it was read.
     """
-    mine = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
-    if not connection.execute(update(operations).where(mine).values(version=operation.version)).rowcount:
+    as_read = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
+    if not connection.execute(update(operations).where(as_read).values(version=operation.version)).rowcount:
         raise OperationConflict(operation.operation_id)
 
 
 def end_step(engine: Engine, operation: Operation, number: int, state: StepState, detail: str) -> None:
     """Write how a step ended, or with `running` what it waits for."""
-    mine = (operation_steps.c.operation_id == operation.operation_id) & (operation_steps.c.number == number)
+    own_step = (operation_steps.c.operation_id == operation.operation_id) & (operation_steps.c.number == number)
     ended = {} if state == "running" else {"ended_at": store_now()}
     with engine.begin() as connection:
         connection.execute(
             update(operation_steps)
-            .where(mine, operation_steps.c.state == "running")
+            .where(own_step, operation_steps.c.state == "running")
             .values(state=state, detail=detail, **ended)
         )
 
 
 def note_waits(engine: Engine, waits: Sequence[tuple[str, int, str]]) -> None:
     """Write what running steps (operation, number) wait for, all of them in one statement."""
-    mine = (operation_steps.c.operation_id == bindparam("of")) & (operation_steps.c.number == bindparam("step"))
-    query = update(operation_steps).where(mine, operation_steps.c.state == "running")
+    own_step = (operation_steps.c.operation_id == bindparam("of")) & (operation_steps.c.number == bindparam("step"))
+    query = update(operation_steps).where(own_step, operation_steps.c.state == "running")
     rows = [{"of": operation_id, "step": number, "detail": detail} for operation_id, number, detail in waits]
     if rows:
         with engine.begin() as connection:
@@ -225,12 +225,12 @@ def operation(engine: Engine, operation_id: str) -> Operation:
     operation_id = operation_id[:_LONGER_THAN_ANY_ID]  # a database takes no pattern of any length
     query = select(operations).where(operations.c.operation_id.startswith(operation_id, autoescape=True))
     with engine.connect() as connection:
-        found = connection.execute(query.limit(2)).all()
-    if not found or not operation_id:
+        rows = connection.execute(query.limit(2)).all()
+    if not rows or not operation_id:
         raise Refused(f"There is no operation {operation_id!r}. `turnout ops list` shows the latest.")
-    if len(found) > 1:
+    if len(rows) > 1:
         raise Refused(f"Several operations begin with {operation_id!r}: give more of it.")
-    return _operation(found[0])
+    return _operation(rows[0])
 
 
 def list_operations(engine: Engine, *, only_open: bool = False, limit: int = 100) -> list[Operation]:
@@ -245,8 +245,8 @@ def list_operations(engine: Engine, *, only_open: bool = False, limit: int = 100
     if only_open:
         query = query.where(operations.c.state.in_(OPEN))
     with engine.connect() as connection:
-        found = [_operation(row) for row in connection.execute(query.limit(limit))]
-    return sorted(found, key=lambda each: (each.state != "needs_human", not each.is_open))
+        listed = [_operation(row) for row in connection.execute(query.limit(limit))]
+    return sorted(listed, key=lambda each: (each.state != "needs_human", not each.is_open))
 
 
 def unattended(engine: Engine) -> list[str]:
@@ -258,16 +258,16 @@ def unattended(engine: Engine) -> list[str]:
 
 def with_journals(engine: Engine, operation_ids: Sequence[str]) -> list[tuple[Operation, list[Step]]]:
     """Return those of these operations that can go on without a person, in this order, with their journals."""
-    mine = operation_steps.c.operation_id.in_(operation_ids)
+    own_steps = operation_steps.c.operation_id.in_(operation_ids)
     columns = [operation_steps.c[name] for name in Step.__slots__]
-    query = select(operation_steps.c.operation_id, *columns).where(mine).order_by(operation_steps.c.number)
+    query = select(operation_steps.c.operation_id, *columns).where(own_steps).order_by(operation_steps.c.number)
     with engine.connect() as connection:
         rows = connection.execute(select(operations).where(operations.c.operation_id.in_(operation_ids)))
-        found = {row.operation_id: _operation(row) for row in rows}
+        by_id = {row.operation_id: _operation(row) for row in rows}
         journals: dict[str, list[Step]] = {}
         for operation_id, *step in connection.execute(query):
             journals.setdefault(operation_id, []).append(Step(*step))
-    known = (found[each] for each in operation_ids if each in found)
+    known = (by_id[each] for each in operation_ids if each in by_id)
     return [
         (each, journals.get(each.operation_id, [])) for each in known if each.is_open and each.state != "needs_human"
     ]
@@ -300,8 +300,8 @@ def asked_under(engine: Engine, keys: Sequence[str]) -> dict[str, Operation]:
 
 def last_durations(engine: Engine, target: str) -> dict[str, float]:
     """Return how many seconds the newest success of each kind took, of those that were about this target alone."""
-    mine = (operations.c.targets == json.dumps([target])) & (operations.c.state == "succeeded")
-    query = select(operations.c.kind, operations.c.requested_at, operations.c.ended_at).where(mine)
+    succeeded = (operations.c.targets == json.dumps([target])) & (operations.c.state == "succeeded")
+    query = select(operations.c.kind, operations.c.requested_at, operations.c.ended_at).where(succeeded)
     with engine.connect() as connection:
         rows = connection.execute(query.order_by(operations.c.ended_at)).all()
     return {row.kind: row.ended_at - row.requested_at for row in rows}
@@ -345,9 +345,9 @@ def _operation(row: Row[Any]) -> Operation:
             raise ValueError(f"there is no state {row.state!r}")
         return Operation(**plain, targets=tuple(targets), parameters=parameters, preview=preview)
     except (ValueError, RecursionError) as error:  # edited by hand: it stands still, the others go on
-        said = f"Its row in the control store makes no sense: {error}. Correct the row, or close the operation."
+        problem = f"Its row in the control store makes no sense: {error}. Correct the row, or close the operation."
         has_ended = row.state in get_args(State) and row.state not in OPEN
-        plain |= {} if has_ended else {"state": "needs_human", "outcome": said}
+        plain |= {} if has_ended else {"state": "needs_human", "outcome": problem}
         plain |= {} if isinstance(row.requested_at, float) else {"requested_at": 0.0}
         return Operation(**plain, targets=(), parameters={}, preview={})
 

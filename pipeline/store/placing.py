@@ -130,13 +130,13 @@ def tallied(
     games: Iterable[tuple[str, str | None, Load]], groups: Iterable[GroupLoad], most_games: int = MOST_GAMES
 ) -> Loads:
     """Return games (key, group, load) and groups with their sums; the groups' own sums are computed again."""
-    found = sorted(games, key=lambda each: each[0])
-    measured = [each.cores for _, _, each in found]
+    ordered = sorted(games, key=lambda each: each[0])
+    measured = [each.cores for _, _, each in ordered]
     known = [cores for cores in measured if cores is not None]
     usual = median(known) if known else TYPICAL_CORES
     counted = tuple(
         GameLoad(key, group, load, usual if cores is None else cores)
-        for (key, group, load), cores in zip(found, measured, strict=True)
+        for (key, group, load), cores in zip(ordered, measured, strict=True)
     )
     sums: dict[str | None, list[float]] = {}
     for each in counted:

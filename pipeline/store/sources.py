@@ -92,8 +92,8 @@ def bronze_id(engine: Engine) -> str | None:
     """Return the id of the bronze table that ingest writes to, None when none was ever recorded."""
     newest = select(ingest_identities.c.bronze_id).order_by(ingest_identities.c.generation.desc()).limit(1)
     with engine.connect() as connection:
-        found: str | None = connection.scalar(newest)
-        return found
+        newest_id: str | None = connection.scalar(newest)
+        return newest_id
 
 
 def newest_clock(connection: Connection) -> str | None:
@@ -103,17 +103,17 @@ def newest_clock(connection: Connection) -> str | None:
     return clock
 
 
-def record_identity(engine: Engine, found: Identity) -> None:
+def record_identity(engine: Engine, new: Identity) -> None:
     """Keep what a generation's source is, before anything of it is read; what was kept before is replaced."""
-    values = {**asdict(found), "recorded_at": time.time()}
+    values = {**asdict(new), "recorded_at": time.time()}
     table = ingest_identities
     with writing(engine) as connection:
-        mine = table.c.generation == found.generation
+        mine = table.c.generation == new.generation
         if not connection.execute(update(table).where(mine).values(values)).rowcount:
             connection.execute(table.insert().values(values))
 
 
-def replace_generation(engine: Engine, source: str, before: int, found: Identity, gaps: Sequence[AcceptedGap]) -> int:
+def replace_generation(engine: Engine, source: str, before: int, new: Identity, gaps: Sequence[AcceptedGap]) -> int:
     """Give a source a new generation, with its identity and the gaps before it, in one transaction.
 
     The generation numbers in `found` and `gaps` are set here.
@@ -129,7 +129,7 @@ def replace_generation(engine: Engine, source: str, before: int, found: Identity
             if not connection.execute(update(table).where(mine).values(source=retired)).rowcount:
                 raise Refused("Another process has just adopted this source. Start ingest.")
             number = _insert_generation(connection, source)
-            values = {**asdict(found), "generation": number, "recorded_at": time.time()}
+            values = {**asdict(new), "generation": number, "recorded_at": time.time()}
             connection.execute(ingest_identities.insert().values(values))
             for gap in gaps:
                 connection.execute(ingest_gaps.insert().values({**asdict(gap), "generation": number}))

@@ -48,9 +48,9 @@ def decided(engine: Engine) -> dict[str, StreamControl]:
         }
 
 
-def record_failures(engine: Engine, made: Mapping[str, StreamControl]) -> None:
+def record_failures(engine: Engine, decisions: Mapping[str, StreamControl]) -> None:
     """Keep the results of failures of these streams; what people requested stays as it is."""
-    for key, decision in made.items():
+    for key, decision in decisions.items():
         values = asdict(decision)
         with writing(engine) as connection:
             _write(connection, key, {name: values[name] for name in _FIELDS if name not in {"desired", "own_query"}})
@@ -88,12 +88,12 @@ def ask_retry_within(connection: Connection, key: str, actor: str) -> None:
 
 
 def _write(connection: Connection, key: str, values: Mapping[str, Any]) -> None:
-    mine = update(stream_control).where(stream_control.c.game_key == key).values(values)
-    if connection.execute(mine).rowcount:
+    own_row = update(stream_control).where(stream_control.c.game_key == key).values(values)
+    if connection.execute(own_row).rowcount:
         return
     row = {**asdict(StreamControl()), "own_query": 0, **values}
     try:
         with connection.begin_nested():
             connection.execute(stream_control.insert().values(game_key=key, **row))
     except IntegrityError:  # another process decided at the same moment
-        connection.execute(mine)
+        connection.execute(own_row)
