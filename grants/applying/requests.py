@@ -75,10 +75,10 @@ def ask(engine: Engine, requester: str, intents: Sequence[Mapping[str, Any]], re
         return _one(connection, request_id)
 
 
-def describe(made: Request) -> str:
+def describe(asked: Request) -> str:
     """Say what came of asking."""
-    name = made.request_id[:8]
-    if made.repeated:
+    name = asked.request_id[:8]
+    if asked.repeated:
         return f"Requested already as {name}, for the reason given then: it waits for an access admin."
     return f"Requested as {name}: an access admin decides about it. Nothing was changed yet."
 

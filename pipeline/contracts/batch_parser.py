@@ -151,12 +151,12 @@ def _varint(number: int) -> bytes:
 
 def _unframed(framed: bytes) -> list[bytes]:
     """Return the messages of a repeated field that the parser wrote."""
-    found, at = [], 0
+    parts, at = [], 0
     while at < len(framed):
         length, shift, at = framed[at + 1], 7, at + 2
         while length >> shift:  # the last byte read says that another one follows
             length += (framed[at] - 1) << shift
             shift, at = shift + 7, at + 1
-        found.append(framed[at : at + length])
+        parts.append(framed[at : at + length])
         at += length
-    return found
+    return parts

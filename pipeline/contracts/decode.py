@@ -91,11 +91,11 @@ class Decoder:
 
     def _unreal_times(self, batch: pa.RecordBatch) -> dict[int, str]:
         """Return the rows with a time or duration out of range, each with the first column that holds one."""
-        found: dict[int, str] = {}
+        reasons: dict[int, str] = {}
         for name in self._timed:
             for row in _rows_with(batch.column(name), _out_of_range).tolist():
-                found.setdefault(row, name)
-        return found
+                reasons.setdefault(row, name)
+        return reasons
 
 
 @lru_cache(maxsize=2048)

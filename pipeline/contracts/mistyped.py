@@ -26,12 +26,12 @@ _Kind: TypeAlias = Literal["one", "many", "by key"]
 class Mistyped:
     """What to look for in messages of one definition and in those inside them."""
 
-    def __init__(self, message: Descriptor, made: dict[str, "Mistyped"] | None = None) -> None:
+    def __init__(self, message: Descriptor, by_name: dict[str, "Mistyped"] | None = None) -> None:
         """Prepare for a message's definition; `made` holds those of the messages around it, by full name."""
-        made = {} if made is None else made
-        made[message.full_name] = self
+        by_name = {} if by_name is None else by_name
+        by_name[message.full_name] = self
         self._wire_types = {each.number: _WIRE_TYPES[each.type] for each in message.fields}
-        self._inside = [(each.name, *inner) for each in message.fields if (inner := _inner(each, made)) is not None]
+        self._inside = [(each.name, *inner) for each in message.fields if (inner := _inner(each, by_name)) is not None]
 
     def find(self, parsed: Any) -> str | None:
         """Return which field came with a wire type that is not its own, None when there is none."""
@@ -59,7 +59,7 @@ def _held(parsed: Any, name: str, kind: _Kind) -> Iterable[Any]:
     return held
 
 
-def _inner(field: FieldDescriptor, made: dict[str, Mistyped]) -> tuple[_Kind, Mistyped] | None:
+def _inner(field: FieldDescriptor, by_name: dict[str, Mistyped]) -> tuple[_Kind, Mistyped] | None:
     """Return how a field holds messages and what to look for in them, None where it holds none."""
     inner = field.message_type
     kind: _Kind = "many" if field.is_repeated else "one"
@@ -67,4 +67,4 @@ def _inner(field: FieldDescriptor, made: dict[str, Mistyped]) -> tuple[_Kind, Mi
         inner, kind = inner.fields_by_name["value"].message_type, "by key"
     if inner is None:
         return None
-    return kind, made.get(inner.full_name) or Mistyped(inner, made)
+    return kind, by_name.get(inner.full_name) or Mistyped(inner, by_name)

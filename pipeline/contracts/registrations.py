@@ -259,6 +259,6 @@ def _check_columns(message: str, descriptor: bytes) -> None:
 
 
 def _listed(reasons: Iterable[str]) -> str:
-    told = list(reasons)
-    more = [f"and {len(told) - _SHOWN_REASONS} more"] if len(told) > _SHOWN_REASONS else []
-    return "".join(f"\n  - {reason}" for reason in [*told[:_SHOWN_REASONS], *more])
+    listed = list(reasons)
+    more = [f"and {len(listed) - _SHOWN_REASONS} more"] if len(listed) > _SHOWN_REASONS else []
+    return "".join(f"\n  - {reason}" for reason in [*listed[:_SHOWN_REASONS], *more])

@@ -96,9 +96,9 @@ class LocalRegistry:
             if not 0 <= version <= latest:
                 raise Refused(f"Schema set {version} does not exist; the newest is {latest}. Name one up to that.")
             if version not in self._sets:
-                found = self._read(connection, version)
-                self._sets = dict([*self._sets.items(), (version, found)][-_KEPT_SETS:])
-                return found
+                schemas = self._read(connection, version)
+                self._sets = dict([*self._sets.items(), (version, schemas)][-_KEPT_SETS:])
+                return schemas
         return self._sets[version]
 
     def _read(self, connection: Connection, version: int) -> SchemaSet:

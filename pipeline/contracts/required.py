@@ -42,10 +42,10 @@ def missing_required(given: Descriptor, decoded: Descriptor, columns: Mapping[st
 def _inside(given: Descriptor, decoded: Descriptor, values: pa.Array) -> dict[int, str]:
     """Return the rows of a column in whose messages a required field is missing, each with that field's path."""
     if pa.types.is_struct(values.type):
-        there = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
-        held = values if len(there) == len(values) else values.take(pa.array(there))
+        present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+        held = values if len(present) == len(values) else values.take(pa.array(present))
         missing = missing_required(given, decoded, dict(zip(held.type.names, held.flatten(), strict=True)))
-        return {int(there[row]): path for row, path in missing.items()}
+        return {int(present[row]): path for row, path in missing.items()}
     missing = _inside(given, decoded, values.items if pa.types.is_map(values.type) else values.values)
     children = np.array(sorted(missing, reverse=True), dtype=np.int64)
     rows = parent_of_each(values, children)

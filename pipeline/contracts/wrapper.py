@@ -129,9 +129,9 @@ def _spread(batch: pa.RecordBatch, rows: Rows, count: int, reasons: dict[int, tu
     """Put the good rows back where they stood; the others are null and have a reason."""
     places = np.full(count, -1, dtype=np.int64)
     places[rows] = np.arange(len(rows))
-    told = [reasons.get(row, (None, None)) for row in range(count)]
+    spread = [reasons.get(row, (None, None)) for row in range(count)]
     return Opened(
         batch.take(pa.array(places, mask=places < 0)),
-        pa.array([reason for reason, _ in told], pa.string()),
-        pa.array([detail for _, detail in told], pa.string()),
+        pa.array([reason for reason, _ in spread], pa.string()),
+        pa.array([detail for _, detail in spread], pa.string()),
     )

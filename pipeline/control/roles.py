@@ -52,17 +52,17 @@ def current(settings: Settings, engine: Engine) -> Roles:
     groups = groups_of(roles)
     if not groups:
         return roles
-    found = members(engine, groups, _FRESH_SECONDS + 2 * settings.access.refresh_seconds)
+    by_group = members(engine, groups, _FRESH_SECONDS + 2 * settings.access.refresh_seconds)
     actors: dict[str, list[str]] = {}
     for actor, principal in settings.access.identities.items():
         actors.setdefault(principal.casefold(), []).append(actor)
 
     def expanded(names: Sequence[str]) -> tuple[str, ...]:
-        said: list[str] = []
+        expanded_names: list[str] = []
         for name in names:
-            people = sorted(found.get(name.removeprefix(_GROUP), ())) if name.startswith(_GROUP) else []
-            said += [name, *people, *(actor for each in people for actor in actors.get(each.casefold(), ()))]
-        return tuple(dict.fromkeys(said))
+            people = sorted(by_group.get(name.removeprefix(_GROUP), ())) if name.startswith(_GROUP) else []
+            expanded_names += [name, *people, *(actor for each in people for actor in actors.get(each.casefold(), ()))]
+        return tuple(dict.fromkeys(expanded_names))
 
     return Roles(expanded(roles.operators), expanded(roles.movers), expanded(roles.access_admins))
 

@@ -79,8 +79,8 @@ def write_when_due(table: Path, version: int) -> None:
 
     So all checkpoints of an hour are about as many bytes as its commits, however large one of them is.
     """
-    told = pointed_to(table)
-    if told is not None and told >= version:
+    pointer = pointed_to(table)
+    if pointer is not None and pointer >= version:
         return  # a newer checkpoint was published first
     last = newest_checkpoint(table, version)
     size = 0 if last is None else checkpoint_file(table, last).stat().st_size
@@ -146,16 +146,16 @@ def pointed_to(table: Path) -> int | None:
 
 def newest_checkpoint(table: Path, version: int) -> int | None:
     """Return the version of the newest checkpoint in one file that is not after a version; None where there is none."""
-    told = pointed_to(table)
-    if told is not None and told <= version and checkpoint_file(table, told).exists():
-        return told
-    found = (_NAME.fullmatch(file.name) for file in (table / "_delta_log").iterdir())
-    return max((int(match[1]) for match in found if match and int(match[1]) <= version), default=None)
+    pointer = pointed_to(table)
+    if pointer is not None and pointer <= version and checkpoint_file(table, pointer).exists():
+        return pointer
+    matches = (_NAME.fullmatch(file.name) for file in (table / "_delta_log").iterdir())
+    return max((int(match[1]) for match in matches if match and int(match[1]) <= version), default=None)
 
 
 def _point_to(table: Path, last: Mapping[str, int]) -> None:
-    newer = pointed_to(table)
-    if newer is not None and newer >= last["version"] and checkpoint_exists(table, newer):
+    pointer = pointed_to(table)
+    if pointer is not None and pointer >= last["version"] and checkpoint_exists(table, pointer):
         return  # a pointer to a checkpoint that was lost keeps every reader out
     draft = table / "_delta_log" / f"_checkpoint_{uuid.uuid4().hex}.tmp"
     with effect("draft_file"), draft.open("w", encoding="utf-8") as handle:
@@ -239,26 +239,28 @@ def _since(table: Path, last: int, version: int) -> _Since:
 def _actions_of(checkpoint: Path) -> dict[str, pa.StructArray]:
     """Return the actions in a checkpoint, by any writer, by kind."""
     rows = pq.read_table(checkpoint)
-    found = {}
+    by_key = {}
     for name in rows.column_names:
         actions = rows.column(name).combine_chunks().drop_null()
         if len(actions) and name not in _KINDS:
             raise _Strange(name)
         if name in _KINDS:
-            found[name] = _as_kind(name, actions)
-    return found
+            by_key[name] = _as_kind(name, actions)
+    return by_key
 
 
 def _as_kind(name: str, actions: pa.StructArray) -> pa.StructArray:
-    there = {each.name for each in actions.type}
-    if any(len(pc.struct_field(actions, lost).drop_null()) for lost in _LOST.get(name, ()) if lost in there):
+    present = {each.name for each in actions.type}
+    if any(len(pc.struct_field(actions, lost).drop_null()) for lost in _LOST.get(name, ()) if lost in present):
         raise _Strange(name)
-    if name == "add" and "stats" not in there and len(actions):
+    if name == "add" and "stats" not in present and len(actions):
         raise _Strange("statistics in columns only")
     if name in {"protocol", "metaData"}:
         return pa.array([_plain(each) for each in actions.to_pylist()], _KINDS[name])
     columns = [
-        pc.struct_field(actions, each.name).cast(each.type) if each.name in there else pa.nulls(len(actions), each.type)
+        pc.struct_field(actions, each.name).cast(each.type)
+        if each.name in present
+        else pa.nulls(len(actions), each.type)
         for each in _KINDS[name]
     ]
     return pa.StructArray.from_arrays(columns, fields=list(_KINDS[name]))

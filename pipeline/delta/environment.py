@@ -52,7 +52,7 @@ def _checkpointed(bronze: Path) -> tuple[int, dict[str, int]]:
     transactions: dict[str, int] = {}
     for file in (each for each in files if each.name.startswith(newest)):
         if "txn" in pq.read_schema(file).names:
-            found = pq.read_table(file, columns=["txn"]).column("txn").combine_chunks().drop_null()
-            ids, versions = pc.struct_field(found, "appId"), pc.struct_field(found, "version")
+            transactions_read = pq.read_table(file, columns=["txn"]).column("txn").combine_chunks().drop_null()
+            ids, versions = pc.struct_field(transactions_read, "appId"), pc.struct_field(transactions_read, "version")
             transactions.update(dict(zip(ids.to_pylist(), versions.to_pylist(), strict=True)))
     return int(newest), transactions

@@ -24,14 +24,14 @@ class LostSeqs:
 
 def read(version_of: Callable[[str], int | None], environment: str) -> tuple[LostSeqs, ...]:
     """Return all that bronze records, oldest first; `version_of` gives its transaction version of an application id."""
-    found = []
+    lost = []
     for number in itertools.count(1):
         after = version_of(lost_seqs_app_id(environment, number, "after"))
         before = version_of(lost_seqs_app_id(environment, number, "before"))
         if after is None or before is None:
             break
-        found.append(LostSeqs(after, before))
-    return tuple(found)
+        lost.append(LostSeqs(after, before))
+    return tuple(lost)
 
 
 def transactions(environment: str, number: int, lost: LostSeqs) -> Mapping[str, int]:

@@ -215,10 +215,10 @@ def _format(folder: Path, log: Path) -> str:
                 ) from error
         if code != 0:
             raise Refused(f"Kafka cannot prepare {folder / 'data'}: {_reason(log, mark)}. All of it: {log}")
-    found = re.search(r"^cluster\.id=(.+)$", identity.read_text("utf-8"), re.MULTILINE)
-    if found is None:
+    match = re.search(r"^cluster\.id=(.+)$", identity.read_text("utf-8"), re.MULTILINE)
+    if match is None:
         raise Refused(f"{identity} names no cluster. Delete {folder / 'data'} to begin with an empty broker.")
-    return found.group(1).strip()
+    return match.group(1).strip()
 
 
 def _reason(log: Path, mark: int) -> str:

@@ -170,7 +170,7 @@ def _topics(client: Producer | AdminClient, bootstrap: str, errors: _Quiet) -> d
         raise Refused(
             f"No Kafka broker answers at {bootstrap}: {errors.last}. Start it, or correct source.bootstrap_servers."
         ) from error
-    return {name: len(found.partitions) for name, found in known.items()}
+    return {name: len(topic.partitions) for name, topic in known.items()}
 
 
 def _produce(producer: Producer, topic: str, event: Event, outcomes: _Outcomes) -> None:

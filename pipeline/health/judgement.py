@@ -244,8 +244,8 @@ def _judge_group(name: str, members: int, facts: FleetFacts) -> DriverState:
 
 def _judge_ingest(facts: FleetFacts) -> list[DriverState]:
     names = sorted({name for kind, name in facts.drivers if kind == "ingest"}) or ["main"]
-    found = [(name, _judge("ingest", name, facts)) for name in names]
-    return [DriverState("ingest", name, liveness, not liveness.is_live) for name, liveness in found]
+    judged = [(name, _judge("ingest", name, facts)) for name in names]
+    return [DriverState("ingest", name, liveness, not liveness.is_live) for name, liveness in judged]
 
 
 def _judge_controller(facts: FleetFacts) -> list[DriverState]:

@@ -102,8 +102,8 @@ def reassign(
         as_seen = (games.c.game_key == key) & (games.c.epoch == epoch)
         if not connection.execute(update(games).where(as_seen).values(group_name=group, epoch=epoch + 1)).rowcount:
             other = now.get(others[0] if others else key)
-            said = f"{others[0] if others else key} is in {other.group_name if other else 'no'} group now, "
-            raise AssignmentConflict(f"{'Nothing was moved: ' if never else ''}{said}assigned by another request.")
+            where = f"{others[0] if others else key} is in {other.group_name if other else 'no'} group now, "
+            raise AssignmentConflict(f"{'Nothing was moved: ' if never else ''}{where}assigned by another request.")
     for name, (was, then) in sorted((desired or {}).items()):
         as_seen = (groups.c.name == name) & (groups.c.desired == was)
         if not connection.execute(

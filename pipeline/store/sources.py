@@ -108,8 +108,8 @@ def record_identity(engine: Engine, new: Identity) -> None:
     values = {**asdict(new), "recorded_at": time.time()}
     table = ingest_identities
     with writing(engine) as connection:
-        mine = table.c.generation == new.generation
-        if not connection.execute(update(table).where(mine).values(values)).rowcount:
+        own_row = table.c.generation == new.generation
+        if not connection.execute(update(table).where(own_row).values(values)).rowcount:
             connection.execute(table.insert().values(values))
 
 
@@ -123,10 +123,10 @@ def replace_generation(engine: Engine, source: str, before: int, new: Identity, 
     """
     table = ingest_generations
     retired = f"{source}{_RETIRED}{before} was replaced)"
-    mine = (table.c.generation == before) & (table.c.source == source)
+    as_read = (table.c.generation == before) & (table.c.source == source)
     try:
         with writing(engine) as connection:
-            if not connection.execute(update(table).where(mine).values(source=retired)).rowcount:
+            if not connection.execute(update(table).where(as_read).values(source=retired)).rowcount:
                 raise Refused("Another process has just adopted this source. Start ingest.")
             number = _insert_generation(connection, source)
             values = {**asdict(new), "generation": number, "recorded_at": time.time()}

@@ -37,11 +37,11 @@ class ActiveGames:
 
 def read_leftover(checkpoint: Path) -> list[str] | None:
     """Return the games that a driver which died had in hand, None where it left none."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for file in (*_folder(checkpoint).glob("*.json"), *(checkpoint / _OLD_FOLDER).glob("*.json")):
         with contextlib.suppress(OSError, ValueError, TypeError):  # such as a file that was cut off
-            found.update(json.loads(file.read_text("utf-8")))
-    return sorted(found) or None
+            keys.update(json.loads(file.read_text("utf-8")))
+    return sorted(keys) or None
 
 
 def _folder(checkpoint: Path) -> Path:

@@ -78,21 +78,21 @@ def _pieces(file: str, part_bytes: int) -> list[tuple[Piece, int]]:
 
 def _recent(bronze: Path, version: int, app_id: str, low: int, high: int) -> list[str] | None:
     """Return the files that the newest commits added with these seqs; None where the end of the log does not tell."""
-    found: list[dict[str, Any]] = []
+    files: list[dict[str, Any]] = []
     for at in range(version, max(version - _MOST_COMMITS, -1), -1):
         actions = read_commit(bronze, at)
         if actions is None or any("remove" in action for action in actions):
             return None  # log cleanup was here, or compaction or a hand: the files of before are not the ones of now
         seqs = [int(action["txn"]["version"]) for action in actions if action.get("txn", {}).get("appId") == app_id]
         added = [action["add"] for action in actions if "add" in action]
-        found += [each for each in added if _may_hold(each, low, high)]
+        files += [each for each in added if _may_hold(each, low, high)]
         # A batch without rows repeats the seq of the commit before, which has its rows.
         if seqs and max(seqs) <= low + bool(added):
             break
     else:
         if version >= _MOST_COMMITS:
             return None
-    ordered = sorted(found, key=lambda each: str(_bound(each, "minValues", "game_key") or ""))
+    ordered = sorted(files, key=lambda each: str(_bound(each, "minValues", "game_key") or ""))
     return [str(bronze / unquote(each["path"])) for each in ordered]
 
 

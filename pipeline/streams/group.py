@@ -202,24 +202,24 @@ class Group:
             Refused: it is gone or was made again: what a cursor is past in the old one would be skipped in the new one.
         """
         path, app_id = self._paths.bronze, names.bronze_app_id(self._settings.environment)
-        there, known = CursorTable.open(path, app_id), None
+        table, known = CursorTable.open(path, app_id), None
         with tolerate_store_outage("bronze is taken for the one it was"):
             known = bronze_id(self._engine)
-        if known is not None and (there is None or there.table_id != known):
-            state = "is gone" if there is None else f"was deleted and recreated: its id is {there.table_id}"
+        if known is not None and (table is None or table.table_id != known):
+            state = "is gone" if table is None else f"was deleted and recreated: its id is {table.table_id}"
             raise Refused(
                 f"Bronze at {path} {state}, ingest wrote to {known}. Put the old one back, or use another --env-dir."
             )
-        return there or CursorTable.create(path, BRONZE, app_id)
+        return table or CursorTable.create(path, BRONZE, app_id)
 
     def _stop_games_ahead(self) -> None:
         """Fail the streams whose tables hold rows that bronze does not have, also when no pass reports it."""
         seqs = BronzeSeqs(self._bronze(), self._settings.environment)
-        found = seqs.failures({key: stream.cursor for key, stream in list(self.streams.items())})
-        for key, failure in found.items():
+        failures = seqs.failures({key: stream.cursor for key, stream in list(self.streams.items())})
+        for key, failure in failures.items():
             _log.warning("%s stops: %s", key, failure.evidence)
         with tolerate_store_outage("failures are not recorded"):
-            self.roster.settle(found, (), len(self.streams))
+            self.roster.settle(failures, (), len(self.streams))
 
     def _may_write(self, key: str) -> bool:
         return self.roster.holds(key)

@@ -104,10 +104,10 @@ class Passes:
         """Return the games that hold rows which bronze does not have; they are left behind."""
         if self._bronze is None:
             return {}
-        found = self._bronze.failures({key: stream.cursor for key, stream in streams.items()})
-        for key in found:
+        failures = self._bronze.failures({key: stream.cursor for key, stream in streams.items()})
+        for key in failures:
             streams[key].behind = True
-        return found
+        return failures
 
     def _apply(
         self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet, lane: Lane, *, repeated: bool

@@ -160,7 +160,7 @@ class Roster:
         """Note the result of a pass or chunk over so many streams, and keep in the store what it decides."""
         now = time.time()
         alike = Counter(failure.kind for failure in failures.values())
-        made: dict[str, StreamControl] = {}
+        decisions: dict[str, StreamControl] = {}
         with self._lock:
             for key, failure in failures.items():
                 stream = self.streams.get(key)
@@ -169,12 +169,12 @@ class Roster:
                 stream.behind = True
                 charged = not lanes.is_shared(alike[failure.kind], carried)
                 dice = random.random()  # noqa: S311 - spreads retries, no secret
-                made[key] = lanes.failed(stream.decision, failure, now, dice, charged=charged)
+                decisions[key] = lanes.failed(stream.decision, failure, now, dice, charged=charged)
             for key in committed:
                 stream = self.streams.get(key)
                 if stream is not None:
-                    made[key] = lanes.succeeded(stream.decision)
-            changed = {key: each for key, each in made.items() if each != self.streams[key].decision}
+                    decisions[key] = lanes.succeeded(stream.decision)
+            changed = {key: each for key, each in decisions.items() if each != self.streams[key].decision}
             for key, decision in changed.items():
                 self.streams[key].decision = decision
         record_failures(self._engine, changed)

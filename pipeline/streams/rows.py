@@ -47,8 +47,8 @@ class FrameRows:
 
     def places(self, key: str, above: int) -> list[Place]:
         """Let Spark look for them."""
-        mine = self.frame.where((F.col("game_key") == key) & (F.col("seq") > above))
-        return sorted((row.seq, row.pos) for row in mine.select("seq", "pos").collect())
+        of_game = self.frame.where((F.col("game_key") == key) & (F.col("seq") > above))
+        return sorted((row.seq, row.pos) for row in of_game.select("seq", "pos").collect())
 
 
 @dataclass(frozen=True, slots=True)

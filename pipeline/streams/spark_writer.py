@@ -205,8 +205,8 @@ def _transactions(snapshot: Any) -> dict[str, int]:
     """
     checksum = snapshot.checksumOpt()
     known = checksum.get().setTransactions() if checksum.isDefined() else checksum
-    found = known.get() if known.isDefined() else snapshot.setTransactions()
-    each = (found.apply(index) for index in range(found.size()))
+    transactions = known.get() if known.isDefined() else snapshot.setTransactions()
+    each = (transactions.apply(index) for index in range(transactions.size()))
     return {str(transaction.appId()): int(transaction.version()) for transaction in each}
 
 

@@ -86,11 +86,11 @@ def split(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterator[pa.Recor
 
 def _split_slice(rows: pa.Table, job: SplitJob) -> pa.RecordBatch:
     seqs = pc.min_max(rows.column("seq")).as_py()
-    mine = _of_my_games(rows, job.cursors)
+    own_rows = _of_my_games(rows, job.cursors)
     if job.trial is not None:
-        mine = _within(mine, *job.trial)
-    worker = _Split(mine, job)
-    del rows, mine  # payloads are large: what was copied is let go of
+        own_rows = _within(own_rows, *job.trial)
+    worker = _Split(own_rows, job)
+    del rows, own_rows  # payloads are large: what was copied is let go of
     worker.run()
     rejects = pa.concat_tables([QUARANTINE.empty_table(), *worker.rejects])
     refused = None
@@ -110,8 +110,8 @@ def _of_my_games(rows: pa.Table, cursors: Mapping[str, int]) -> pa.Table:
     """Keep the rows above the cursor of each game of the job."""
     keys = whole(rows.column("game_key")).dictionary_encode()
     floor = np.array([cursors.get(key, np.iinfo(np.int64).max) for key in keys.dictionary.to_pylist()])
-    mine = rows.column("seq").to_numpy() > floor[keys.indices.to_numpy()]
-    return rows if mine.all() else rows.filter(pa.array(mine))  # a copy of all payloads is not free
+    is_wanted = rows.column("seq").to_numpy() > floor[keys.indices.to_numpy()]
+    return rows if is_wanted.all() else rows.filter(pa.array(is_wanted))  # a copy of all payloads is not free
 
 
 def _within(rows: pa.Table, first: Place, last: Place) -> pa.Table:

@@ -28,7 +28,7 @@ class Difference:
     found: str
 
 
-def differences(expected: pa.Table, found: pa.Table, most: int) -> tuple[int, list[Difference]]:
+def differences(expected: pa.Table, found: pa.Table, limit: int) -> tuple[int, list[Difference]]:
     """Compare two tables of the same rows; return how many values differ, and the first ones, at most so many.
 
     A column that only one of them has must be null in the other.
@@ -50,7 +50,7 @@ def differences(expected: pa.Table, found: pa.Table, most: int) -> tuple[int, li
             if where is None:
                 continue
             count += 1
-            if len(named) < most:
+            if len(named) < limit:
                 path, left, right = where
                 named.append(Difference(row, path, shown(left), _ABSENT if have is None else shown(right)))
     return count, named
@@ -132,9 +132,9 @@ def _in_struct(kind: pa.DataType, want: Any, have: Any, path: str) -> tuple[str,
     types = {kind.field(index).name: kind.field(index).type for index in range(kind.num_fields)}
     for name in dict.fromkeys([*types, *have]):
         one, other = want.get(name), have.get(name)
-        found = _first_difference(types.get(name, pa.null()), one, other, f"{path}.{name}")
-        if found is not None:
-            return found
+        difference = _first_difference(types.get(name, pa.null()), one, other, f"{path}.{name}")
+        if difference is not None:
+            return difference
     return None
 
 
@@ -143,9 +143,9 @@ def _in_map(kind: pa.DataType, want: Any, have: Any, path: str) -> tuple[str, An
     if len(held) != len(have) or wanted.keys() != held.keys():
         return path, want, have
     for key, one in wanted.items():
-        found = _first_difference(kind.item_type, one, held[key], f"{path}[{shown(key)}]")
-        if found is not None:
-            return found
+        difference = _first_difference(kind.item_type, one, held[key], f"{path}[{shown(key)}]")
+        if difference is not None:
+            return difference
     return None
 
 

@@ -173,14 +173,14 @@ class _Definition:
         """Return the columns of a message's fields, in the order of their declaration; `path` ends with a dot."""
         given = self._given.get(message.full_name) or {each.number: each.name for each in message.fields}
         names = _told_apart(given)
-        found = []
+        columns_found = []
         for field in message.fields:
             here = f"{path}{names[field.number]}"
-            made = self._value(field, here)
-            if made is not None:
-                kind, read = made
-                found.append(_Column(self._names.get(here, names[field.number]), kind, read))
-        return found
+            column = self._value(field, here)
+            if column is not None:
+                kind, read = column
+                columns_found.append(_Column(self._names.get(here, names[field.number]), kind, read))
+        return columns_found
 
     def _value(self, field: FieldDescriptor, path: str) -> tuple[pa.DataType, Read] | None:
         """Return a field's type and how a message gives its value; None when it has nothing to hold."""
@@ -347,8 +347,8 @@ class _Checks:
 
     def _check_wire_types(self, held: Any) -> None:
         wire = self._wire[held.DESCRIPTOR.full_name]
-        found = UnknownFieldSet(held)
-        for unknown in (found[index] for index in range(len(found))):
+        unknown_fields = UnknownFieldSet(held)
+        for unknown in (unknown_fields[index] for index in range(len(unknown_fields))):
             if unknown.wire_type not in wire.get(unknown.field_number, {unknown.wire_type}):
                 raise Undecodable("malformed_payload", f"field {unknown.field_number} has another wire type")
         for field, value in held.ListFields():

@@ -50,26 +50,26 @@ def as_dict(balance: Balance) -> dict[str, Any]:
     }
 
 
-def _source_as_dict(found: Behind) -> dict[str, Any]:
+def _source_as_dict(behind: Behind) -> dict[str, Any]:
     return {
-        "behind_source": found.records,
-        "source_problems": list(found.problems),
-        "source_not_compared": list(found.not_compared),
+        "behind_source": behind.records,
+        "source_problems": list(behind.problems),
+        "source_not_compared": list(behind.not_compared),
     }
 
 
-def _values_as_dict(found: Values, landed: int) -> dict[str, Any]:
+def _values_as_dict(values: Values, landed: int) -> dict[str, Any]:
     return {
-        "values_compared": found.compared,
-        "value_mismatches": found.mismatches,
-        "value_rows": found.rows,
+        "values_compared": values.compared,
+        "value_mismatches": values.mismatches,
+        "value_rows": values.rows,
         "value_rows_landed": landed,
-        "value_sample": found.sample,
-        "value_seconds": round(found.seconds, 3),
-        "value_mismatches_by_game": dict(found.by_game),
-        "value_problems": [asdict(each) for each in found.named],
-        "quarantined_decodable": dict(found.decodable),
-        "quarantined_undecodable": dict(found.undecodable),
+        "value_sample": values.sample,
+        "value_seconds": round(values.seconds, 3),
+        "value_mismatches_by_game": dict(values.by_game),
+        "value_problems": [asdict(each) for each in values.named],
+        "quarantined_decodable": dict(values.decodable),
+        "quarantined_undecodable": dict(values.undecodable),
     }
 
 
@@ -109,34 +109,34 @@ def render_balance(balance: Balance, *, complete: bool = False, repairable: Coll
     return "\n".join([*lines, "", _verdict(balance, complete=complete) + _unknown(balance)])
 
 
-def _source_lines(found: Behind) -> list[str]:
+def _source_lines(behind: Behind) -> list[str]:
     """Return what bronze lacks of its source, and what could not be compared."""
-    number = "not compared" if found.records is None else f"{found.records:,}"
+    number = "not compared" if behind.records is None else f"{behind.records:,}"
     return [
         f"{'behind source':<18}{number:>14}",
-        *(f"  {plain(each)}" for each in found.problems),
-        *(f"  not compared: {plain(each)}" for each in found.not_compared),
+        *(f"  {plain(each)}" for each in behind.problems),
+        *(f"  not compared: {plain(each)}" for each in behind.not_compared),
     ]
 
 
-def _value_lines(found: Values, landed: int) -> list[str]:
+def _value_lines(values: Values, landed: int) -> list[str]:
     """Return what was found of values: how many were compared, where they differ, and what quarantine holds."""
-    which = "every landed row" if found.sample is None else f"a sample: at most {found.sample:,} rows of each game"
-    speed = f"{found.rows:,} of {landed:,} rows, {found.rows / max(found.seconds, 0.001):,.0f} a second"
+    which = "every landed row" if values.sample is None else f"a sample: at most {values.sample:,} rows of each game"
+    speed = f"{values.rows:,} of {landed:,} rows, {values.rows / max(values.seconds, 0.001):,.0f} a second"
     lines = [
-        f"{'values compared':<18}{found.compared:>14,}  ({which}; {speed})",
-        f"{'value mismatches':<18}{found.mismatches:>14,}",
+        f"{'values compared':<18}{values.compared:>14,}  ({which}; {speed})",
+        f"{'value mismatches':<18}{values.mismatches:>14,}",
     ]
-    for reason in sorted({*found.decodable, *found.undecodable}):
-        could, could_not = found.decodable.get(reason, 0), found.undecodable.get(reason, 0)
+    for reason in sorted({*values.decodable, *values.undecodable}):
+        could, could_not = values.decodable.get(reason, 0), values.undecodable.get(reason, 0)
         lines.append(
             f"  quarantined as {plain(reason)}: {could:,} would decode with today's schemas, {could_not:,} would not"
         )
-    if found.decodable:
+    if values.decodable:
         lines.append("  `turnout repair replay` lands those that would decode.")
-    if found.named:
+    if values.named:
         lines += ["", "First values that differ (game, seq, pos, column):"]
-    for each in found.named:
+    for each in values.named:
         at = f"{plain(each.game_key)}, {each.seq}, {each.pos}, {plain(each.column or 'the whole row')}"
         lines.append(f"  {at}: expected {each.expected}, found {each.found}")
     return lines
@@ -178,9 +178,9 @@ def _is_wrong(game: GameBalance, *, complete: bool) -> bool:
 
 def _faults(game: GameBalance, *, complete: bool) -> str:
     names = (*FAULTS, "pending", "ahead") if complete else FAULTS
-    found = [f"{_label(name)} {getattr(game.counts, name):,}" for name in names if getattr(game.counts, name)]
+    faults = [f"{_label(name)} {getattr(game.counts, name):,}" for name in names if getattr(game.counts, name)]
     cursor = "no cursor" if game.cursor is None else f"cursor {game.cursor}"
-    return f"{', '.join(found)} ({cursor})"
+    return f"{', '.join(faults)} ({cursor})"
 
 
 def _verdict(balance: Balance, *, complete: bool) -> str:

@@ -137,8 +137,8 @@ def judge(database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, source
 
 
 def _topic(text: str) -> str:
-    found = _TOPIC.match(text)
-    return found[1] if found else _LANDING
+    match = _TOPIC.match(text)
+    return match[1] if match else _LANDING
 
 
 def _passed(settings: Settings, paths: Paths, engine: Engine, probe: Probe | None) -> PassedFiles | PassedOffsets | str:
@@ -217,9 +217,9 @@ def _passed_files(
         return "Ingest still reads the landing table as it was at its first start."
     skipped = set() if start is None else set(start["skip"])
     end = offset["reservoirVersion"]
-    there = {int(file.stem) for file in (landing / "_delta_log").glob("*.json") if file.stem.isdigit()}
+    versions = {int(file.stem) for file in (landing / "_delta_log").glob("*.json") if file.stem.isdigit()}
     first = max(
-        begun, min((version for version in there if set(range(version, table.version() + 1)) <= there), default=0)
+        begun, min((version for version in versions if set(range(version, table.version() + 1)) <= versions), default=0)
     )
     left_out = [(gap.first, table.version() if gap.last is None else gap.last) for gap in accepted]
     rows: dict[str, int] = {}
@@ -238,20 +238,22 @@ def _added(landing: Path, actions: Iterable[dict[str, Any]]) -> Iterator[tuple[s
         if not add.get("dataChange", True):
             continue
         name = unquote(add["path"])
-        told = json.loads(add["stats"]).get("numRecords") if add.get("stats") else None
-        if told is None:
-            told = pq.read_metadata(landing / name).num_rows
+        rows = json.loads(add["stats"]).get("numRecords") if add.get("stats") else None
+        if rows is None:
+            rows = pq.read_metadata(landing / name).num_rows
         inside = name.partition(f"{landing}/")[2] or name
-        yield inside.rsplit("/", 1)[-1] if re.match(r"/|[A-Za-z][A-Za-z0-9+.-]*:/", inside) else inside, int(told)
+        yield inside.rsplit("/", 1)[-1] if re.match(r"/|[A-Za-z][A-Za-z0-9+.-]*:/", inside) else inside, int(rows)
 
 
 def _behind_files(
     database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, passed: PassedFiles, notes: tuple[str, ...]
 ) -> Behind:
     sql = 'SELECT topic, count(DISTINCT "offset") FROM files(?) WHERE "partition" IS NULL GROUP BY topic'
-    there = dict(readings.execute(database, sql, bronze, bronze))
+    in_bronze = dict(readings.execute(database, sql, bronze, bronze))
     # Rows from earlier versions have only the last part of a file's name.
-    has = {name: there.get(name, 0) + there.get(name.rpartition("/")[2], 0) * ("/" in name) for name in passed.rows}
+    has = {
+        name: in_bronze.get(name, 0) + in_bronze.get(name.rpartition("/")[2], 0) * ("/" in name) for name in passed.rows
+    }
     missing = {name: rows - has[name] for name, rows in passed.rows.items() if rows > has[name]}
     named = [
         f"landing file {name}: bronze lacks {missing[name]:,} of {passed.rows[name]:,} rows"

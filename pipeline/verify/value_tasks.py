@@ -216,18 +216,18 @@ class _Work:
     def _by_game(self, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         """Yield the rows game by game; those of no game go with the game whose name they carry."""
         keys = rows.column("game_key").combine_chunks().dictionary_encode()
-        found: dict[str, list[pa.Table]] = {}
+        by_game: dict[str, list[pa.Table]] = {}
         for number, key in enumerate(keys.dictionary.to_pylist()):
             part = rows.filter(pc.equal(keys.indices, number))
             if key != MALFORMED:
-                found.setdefault(key, []).append(part)
+                by_game.setdefault(key, []).append(part)
                 continue
             names = part.column("game").to_pylist()
             homes = [self._home(name) for name in names]
             for home in sorted(set(homes)):
                 chosen = pa.array([each == home for each in homes])
-                found.setdefault(home, []).append(part.filter(chosen))
-        for key, parts in found.items():
+                by_game.setdefault(home, []).append(part.filter(chosen))
+        for key, parts in by_game.items():
             yield key, pa.concat_tables(parts)
 
     def _home(self, name: str | None) -> str:

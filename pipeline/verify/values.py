@@ -165,9 +165,9 @@ def _run_all(parts: Sequence[tuple[int, Part]], subject: Subject) -> Outcome:
     return found
 
 
-def _take(found: Outcome, more: Outcome) -> None:
-    found.add(more)
-    found.named = list(islice(_first(found.named), _MOST_NAMED_OF_ALL))
+def _take(outcome: Outcome, more: Outcome) -> None:
+    outcome.add(more)
+    outcome.named = list(islice(_first(outcome.named), _MOST_NAMED_OF_ALL))
 
 
 def _first(named: Iterable[Mismatch]) -> Iterator[Mismatch]:
