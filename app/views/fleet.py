@@ -80,7 +80,7 @@ def _draw_driver(fleet: Fleet, state: DriverState) -> None:
         st.text(f"heartbeat {formatting.UNKNOWN_VALUE} · frontier {formatting.UNKNOWN_VALUE}")
     else:
         frontier = formatting.UNKNOWN_VALUE if driver.frontier_seq is None else formatting.count(driver.frontier_seq)
-        st.text(f"heartbeat {formatting.age(fleet.read_at - driver.heartbeat_at)} ago · frontier {frontier}")
+        st.text(f"heartbeat {formatting.age(driver.heartbeat_age(fleet.read_at))} ago · frontier {frontier}")
     if state.liveness.reason:
         st.text(formatting.shown(state.liveness.reason, 200))
 

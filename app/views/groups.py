@@ -131,7 +131,7 @@ def _row(steering: ControlState, name: str) -> dict[str, str]:
     return {
         "group": formatting.shown(name, 40),
         "driver": _state(fleet, name),
-        "heartbeat": f"{formatting.age(fleet.read_at - driver.heartbeat_at)} ago"
+        "heartbeat": f"{formatting.age(driver.heartbeat_age(fleet.read_at))} ago"
         if driver is not None
         else formatting.UNKNOWN_VALUE,
         "games": formatting.count(sum(row.group == name for row in fleet.rows)),

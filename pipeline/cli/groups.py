@@ -40,11 +40,11 @@ def list_groups(env_dir: Path, as_json: bool) -> None:
         say_json(rows)
         return
     for row in rows:
-        cores = "no limit" if row["capacity_cores"] is None else f"{row['capacity_cores']:g} cores"
+        cores = _cores(row["capacity_cores"])
         backend = "not started by turnout" if row["backend"] == "none" else f"backend {row['backend']}"
         deaths = f", died {row['deaths']} times in the last hour: {row['last_death']}" if row["deaths"] else ""
         say(
-            f"{row['name']:<20} {row['desired']:<8} {row['driver'] or 'no driver':<10} {row['games']:>5} games  "
+            f"{row['name']!s:<20} {row['desired']!s:<8} {row['driver'] or 'no driver'!s:<10} {row['games']:>5} games  "
             f"{cores}, {row['priority']} priority, {backend}{deaths}"
         )
         if row["defect"]:
@@ -152,6 +152,12 @@ def run_group(env_dir: Path, name: str, once: bool) -> None:
     sys.exit(wiring.run_group(settings, paths, name, once=once))
 
 
+def _cores(cores: Any) -> str:
+    if cores is None:
+        return "no limit"
+    return f"{cores:g} cores" if isinstance(cores, (int, float)) else f"{cores!r} cores"  # a hand has edited the row
+
+
 def _rows(engine: Engine) -> list[dict[str, Any]]:
     from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
     from pipeline.store.games import known_groups
@@ -163,9 +169,10 @@ def _rows(engine: Engine) -> list[dict[str, Any]]:
     rows = []
     for name, group in read_groups(engine).items():
         driver = drivers.get(name)
-        died = [run for run in ended.get(name, []) if run.died]
+        runs = ended.get(name, [])
+        died = [run for run in runs if run.died]
         told = {
-            "defect": group.defect,
+            "defect": " ".join(each for each in (group.defect, *(run.defect for run in runs)) if each) or None,
             "games": counts[name],
             "driver": None if driver is None else driver.state or "starting",
             "deaths": len(died),

@@ -6,7 +6,7 @@ the control store's time. What is not known is never healthy.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal
 
@@ -86,6 +86,7 @@ class FleetFacts:
     waiting_operations: int = 0  # open ones that the controller has to bring on
     stuck_operations: int = 0  # open ones that need a person
     heartbeat_seconds: float = HEARTBEAT_SECONDS
+    defects: Mapping[tuple[str, str], str] = field(default_factory=dict)  # drivers whose lease or run makes no sense
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +226,8 @@ def _judge_report(
 
 
 def _judge(kind: str, name: str, facts: FleetFacts) -> Liveness:
+    if (defect := facts.defects.get((kind, name))) is not None:
+        return Liveness("unknown", None, defect)
     run = facts.runs.get(name) if kind == "group" else None
     driver, lease = facts.drivers.get((kind, name)), facts.leases.get((kind, name))
     return judge_driver(driver, lease, run, facts.now, heartbeat_limit(facts.heartbeat_seconds))

@@ -5,7 +5,7 @@ that is surer contradicts it.
 """
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 HEARTBEAT_LIMIT_SECONDS: Final = 45.0
 """Where the time between two heartbeats is not known, a driver not heard from for longer than this is silent."""
@@ -43,14 +43,21 @@ class Driver:
     state: str  # starting | running | failed | stopped | skewed
     error: str | None
     frontier_seq: int | None  # None is unknown
+    defect: str | None = None  # why nothing of its row counts, as a predicate; values without sense are 0 or empty
 
     @property
     def process(self) -> tuple[str, int]:
         """Host and process id."""
         return self.host, self.pid
 
+    def heartbeat_age(self, now: float) -> float | None:
+        """Return how many seconds ago it last beat, None where its row does not tell."""
+        return None if self.defect is not None else now - self.heartbeat_at
+
     def silence(self, now: float) -> str | None:
         """Say why this driver cannot be relied on, from its heartbeats alone; None when it is alive."""
+        if self.defect is not None:
+            return f"its driver {self.defect}"
         return silence(self.state, self.heartbeat_at, now)
 
 
@@ -102,6 +109,9 @@ def silence(
     """
     if state is None or heartbeat_at is None:
         return "its driver was never started"
+    beaten_at: Any = heartbeat_at  # SQLite takes anything in any column
+    if not isinstance(beaten_at, (float, int)):
+        return f"its driver has an invalid heartbeat in the control store: {beaten_at!r:.80}"
     if state in {"failed", "stopped"}:
         return f"its driver {'has failed' if state == 'failed' else 'is stopped'}"
     doubt = _doubt(state, heartbeat_at, now, limit)
@@ -114,8 +124,10 @@ def judge_driver(
     """Return the state of what one driver should do.
 
     The controller's record of a process's end and a lost lease count at once, a missed heartbeat after `limit` seconds.
-    What an earlier process reported says nothing about the present one.
+    What an earlier process reported says nothing about the present one. A row that makes no sense says nothing at all.
     """
+    if driver is not None and driver.defect is not None:
+        return Liveness("unknown", None, driver.defect)
     if driver is None or _is_replaced(driver, lease, run, now):
         return _judge_unreported(lease, run, now)
     if run is not None and run.ended_at is not None and run.process == driver.process:

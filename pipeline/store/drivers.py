@@ -3,24 +3,31 @@
 Times of processes and of what they report are the store's clock's, whatever the clocks of their machines say.
 """
 
+import math
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Engine, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from listeners.sample import StreamState
-from pipeline.health.liveness import CLOCK_BOUND_SECONDS
+from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver
 from pipeline.store.leases import Kind, store_now
 from pipeline.store.tables import bronze_commits, drivers, streams
 from pipeline.store.writing import writing
 
 _COMMITS_KEPT = 5_000
 _STATE = {"group_name" if each.name == "group" else each.name: each.name for each in fields(StreamState)}
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "host": (str,), "pid": (int,), "started_at": (float, int), "heartbeat_at": (float, int), "state": (str,),
+    "error": (str, type(None)), "frontier_seq": (int, type(None)),
+}  # fmt: skip
+DRIVER_COLUMNS: Final = ("kind", "name", *_TYPES)
+"""The columns of table `drivers` of which `read_driver` makes a driver."""
 
 
 def start_driver(engine: Engine, kind: Kind, name: str, metrics_address: str | None) -> None:
@@ -54,6 +61,32 @@ def beat(engine: Engine, kind: Kind, name: str, state: str, frontier_seq: int | 
             state, error = "skewed", f"has a clock {abs(ahead):.0f} s {how} the control store's, so its ages are wrong"
         values = {"heartbeat_at": store_now(), "state": state, "frontier_seq": frontier_seq, "error": error}
         connection.execute(update(drivers).where(_is_of(kind, name), _is_ours()).values(values))
+
+
+def read_driver(row: Mapping[str, Any]) -> Driver:
+    """Return a driver as its row of the table describes it.
+
+    SQLite takes anything in any column: a row that was edited to nonsense is that driver's defect, and no error.
+    """
+    wrong = [column for column, types in _TYPES.items() if not _is_sound(row[column], types)]
+    values = {column: types[0]() if column in wrong else row[column] for column, types in _TYPES.items()}
+    if "frontier_seq" in wrong:
+        values["frontier_seq"] = None
+    return Driver(row["kind"], row["name"], **values, defect=_defect(row, wrong) if wrong else None)
+
+
+def _is_sound(value: object, types: tuple[type, ...]) -> bool:
+    return isinstance(value, types) and not (isinstance(value, float) and not math.isfinite(value))
+
+
+def _defect(row: Mapping[str, Any], wrong: list[str]) -> str:
+    values = ", ".join(f"{column} {row[column]!r:.80}" for column in wrong)
+    return f"has an invalid row in table drivers of the control store: {values}. Correct it, or restart the driver"
+
+
+def is_time(value: object) -> bool:
+    """Tell whether a value of a column for times is one: SQLite takes anything in any column."""
+    return _is_sound(value, (float, int))
 
 
 def write_streams(engine: Engine, states: Sequence[StreamState]) -> None:

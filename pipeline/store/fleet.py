@@ -23,7 +23,8 @@ from pipeline.health.judgement import (
     judge_fleet,
 )
 from pipeline.health.liveness import Driver, HeldLease, ProcessRun
-from pipeline.store.groups import Group, groups_in
+from pipeline.store.drivers import is_time, read_driver
+from pipeline.store.groups import Group, groups_in, runs_in
 from pipeline.store.leases import store_now
 from pipeline.store.operations import OPEN
 from pipeline.store.sources import newest_clock
@@ -136,7 +137,7 @@ def group_drivers(engine: Engine) -> dict[str, Driver]:
     """Return the driver of each group as it last told, by the group's name; a group without one is missing."""
     with engine.connect() as connection:
         rows = connection.execute(select(drivers).where(drivers.c.kind == "group")).mappings()
-        return {row["name"]: _driver(row) for row in rows}
+        return {row["name"]: read_driver(dict(row)) for row in rows}
 
 
 def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
@@ -170,22 +171,25 @@ def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
 
 
 def _read(connection: Connection, now: float, heartbeat_seconds: float) -> Fleet:
-    found = tuple(_driver(row) for row in connection.execute(select(drivers)).mappings())
+    found = tuple(read_driver(dict(row)) for row in connection.execute(select(drivers)).mappings())
     joined = select(games, *(column.label(f"told_{column.name}") for column in streams.c)).outerjoin(
         streams, streams.c.game_key == games.c.game_key
     )
     rows = connection.execute(joined).mappings().all()
     waiting, stuck = _open_operations(connection)
+    held, broken_leases = _leases(connection)
+    runs, broken_runs = _runs(connection)
     facts = FleetFacts(
         now=now,
         drivers={(driver.kind, driver.name): driver for driver in found},
-        leases=_leases(connection),
-        runs=_runs(connection),
+        leases=held,
+        runs=runs,
         groups={name: _intent(group) for name, group in groups_in(connection).items()},
         games=[_assigned(row) for row in rows],
         waiting_operations=waiting,
         stuck_operations=stuck,
         heartbeat_seconds=heartbeat_seconds,
+        defects={**broken_leases, **broken_runs},
     )
     judgement = judge_fleet(facts)
     newest = connection.execute(
@@ -206,28 +210,30 @@ def _read(connection: Connection, now: float, heartbeat_seconds: float) -> Fleet
     )
 
 
-def _leases(connection: Connection) -> dict[tuple[str, str], HeldLease]:
+def _leases(connection: Connection) -> tuple[dict[tuple[str, str], HeldLease], dict[tuple[str, str], str]]:
+    """Return the leases by kind and name, and why those that make no sense do not count."""
     query = select(*(leases.c[name] for name in ("kind", "name", "host", "pid", "since", "expires_at")))
-    return {
-        (kind, name): HeldLease((host, pid), since, expires_at)
-        for kind, name, host, pid, since, expires_at in connection.execute(query)
-    }
+    held, broken = {}, {}
+    for kind, name, host, pid, since, expires_at in connection.execute(query):
+        if is_time(since) and is_time(expires_at):
+            held[kind, name] = HeldLease((host, pid), since, expires_at)
+        else:
+            times = f"since {since!r:.80}, expires_at {expires_at!r:.80}"
+            broken[kind, name] = f"has an invalid row in table leases of the control store: {times}. Delete the row"
+    return held, broken
 
 
-def _runs(connection: Connection) -> dict[str, ProcessRun]:
-    """Return the newest run of each group that the controller ever started a process for."""
+def _runs(connection: Connection) -> tuple[dict[str, ProcessRun], dict[tuple[str, str], str]]:
+    """Return the newest run of each group that the controller ever started a process for, and the invalid ones."""
     newest = select(func.max(group_runs.c.run_id)).group_by(group_runs.c.group_name)
-    rows = connection.execute(select(group_runs).where(group_runs.c.run_id.in_(newest))).mappings()
-    return {
-        row["group_name"]: ProcessRun(
-            process=_process(row["reference"]),
-            started_at=row["started_at"],
-            ended_at=row["ended_at"],
-            died=bool(row["died"]),
-            message=row["exit_message"],
-        )
-        for row in rows
-    }
+    found, broken = {}, {}
+    for run in runs_in(connection, group_runs.c.run_id.in_(newest)):
+        if run.defect is not None:
+            broken["group", run.group_name] = f"cannot be judged: {run.defect}"
+            continue
+        process = _process(run.reference)
+        found[run.group_name] = ProcessRun(process, run.started_at, run.ended_at, run.died, run.exit_message)
+    return found, broken
 
 
 def _process(reference: str | None) -> tuple[str, int] | None:
@@ -254,20 +260,6 @@ def _worst_first(row: GameRow) -> tuple[int, float, str]:
     """Order by status, then by lag (unknown before known), then by key so that equals keep their places."""
     lag = row.live.backlog_age_seconds if row.live is not None else None
     return (-STATUSES.index(row.verdict.status), -lag if lag is not None else float("-inf"), row.game_key)
-
-
-def _driver(row: RowMapping) -> Driver:
-    return Driver(
-        kind=row["kind"],
-        name=row["name"],
-        host=row["host"],
-        pid=row["pid"],
-        started_at=row["started_at"],
-        heartbeat_at=row["heartbeat_at"],
-        state=row["state"],
-        error=row["error"],
-        frontier_seq=row["frontier_seq"],
-    )
 
 
 def _assigned(row: RowMapping) -> AssignedGame:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
-from sqlalchemy import Connection, Engine, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
@@ -259,6 +259,11 @@ def open_runs(engine: Engine) -> dict[str, Run]:
     with engine.connect() as connection:
         rows = connection.execute(select(*_RUN).where(group_runs.c.ended_at.is_(None)).order_by(group_runs.c.run_id))
         return {row.group_name: Run(*row) for row in rows}
+
+
+def runs_in(connection: Connection, which: ColumnElement[bool]) -> list[Run]:
+    """Return the runs that a condition selects; they may make no sense, see `Run.defect`."""
+    return [Run(*row) for row in connection.execute(select(*_RUN).where(which))]
 
 
 def ended_runs(engine: Engine, since: float) -> dict[str, list[Run]]:

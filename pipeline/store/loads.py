@@ -4,7 +4,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
-from pipeline.health.liveness import Driver
+from pipeline.store.drivers import DRIVER_COLUMNS, read_driver
 from pipeline.store.placing import MOST_GAMES, PRIORITIES, GroupLoad, Load, Loads, Priority, tallied
 from pipeline.store.tables import drivers, games, groups, streams
 
@@ -35,13 +35,14 @@ def loads_in(connection: Connection, now: float, most_games: int) -> Loads:
 def _groups(connection: Connection, now: float) -> list[GroupLoad]:
     theirs = (drivers.c.kind == "group") & (drivers.c.name == groups.c.name)
     wanted = [groups.c[name] for name in ("name", "desired", "capacity_cores", "priority")]
-    columns = [drivers.c[name] for name in Driver.__slots__]
+    columns = [drivers.c[column] for column in DRIVER_COLUMNS]
     loads = []
     for name, desired, capacity, priority, *driver in connection.execute(
         select(*wanted, *columns).select_from(groups.outerjoin(drivers, theirs))
     ):
-        silence = None if driver[0] is None else Driver(*driver).silence(now)
-        alive = None if driver[0] is None else silence is None
+        row = dict(zip(DRIVER_COLUMNS, driver, strict=True))
+        silence = None if row["kind"] is None else read_driver(row).silence(now)
+        alive = None if row["kind"] is None else silence is None
         cores = capacity if isinstance(capacity, (int, float)) and capacity > 0 else None
         loads.append(GroupLoad(name, desired, alive, silence, cores, _priority(priority)))
     return loads

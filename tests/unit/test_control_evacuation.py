@@ -89,6 +89,11 @@ NOT_DEAD = {
     ),
     "a group that is drained": (replace(FOREIGN, group=Group("a", desired="drained")), driver("a")),
     "a row that makes no sense": (replace(FOREIGN, group=Group("a", priority="purple")), driver("a")),
+    "a driver whose row makes no sense": (FOREIGN, replace(driver("a"), heartbeat_at=0.0, defect="is unreadable")),
+    "the same, where the controller cannot start it": (
+        replace(OURS, ended=tries()),
+        replace(driver("a"), heartbeat_at=0.0, defect="is unreadable"),
+    ),
     "too few tries": (replace(OURS, ended=tries(2)), driver("a")),
     "a try that goes on": (replace(OURS, run=tries()[0], ended=tries()), driver("a")),
     "a driver that starts and dies of its work": (replace(OURS, ended=tries(pid=7)), driver("a", ago=100.0)),

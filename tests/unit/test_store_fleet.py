@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, create_engine, delete, insert, select, update
+from sqlalchemy import Engine, create_engine, delete, insert, select, text, update
 
 from listeners.sample import STATUSES, StreamState
 from pipeline.errors import Refused
@@ -18,6 +18,7 @@ from pipeline.store.drivers import beat, start_driver, write_streams
 from pipeline.store.engine import open_store
 from pipeline.store.fleet import Fleet, read_fleet, read_schemas
 from pipeline.store.leases import Lease, Process, expire_dead
+from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent, ask, change
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 
@@ -214,6 +215,45 @@ def test_heartbeats_have_the_stores_time_and_a_wrong_clock_is_named(
     assert abs(driver.heartbeat_at - fleet.read_at) < 60
     assert "s ahead of the control store's" in str(group.liveness.reason)
     assert (group.liveness.state, verdict(fleet).status) == ("unknown", "UNKNOWN")
+
+
+NONSENSE = {
+    "drivers SET heartbeat_at = 'purple'": "heartbeat_at 'purple'",
+    "drivers SET started_at = x'00'": r"started_at b'\x00'",
+    "drivers SET pid = 'purple'": "pid 'purple'",
+    "drivers SET frontier_seq = 'purple'": "frontier_seq 'purple'",
+    "drivers SET state = x'00'": r"state b'\x00'",
+    "drivers SET heartbeat_at = 9e999": "heartbeat_at inf",
+    "leases SET expires_at = 'purple'": "expires_at 'purple'",
+    "leases SET since = 'purple'": "since 'purple'",
+    "group_runs SET started_at = 'purple'": "started_at 'purple'",
+    "group_runs SET ended_at = 'purple'": "ended_at 'purple'",
+}
+
+
+@pytest.mark.parametrize(("edit", "named"), NONSENSE.items(), ids=NONSENSE)
+def test_a_row_that_makes_no_sense_is_its_drivers_problem_and_the_rest_is_shown(
+    store: Engine, edit: str, named: str
+) -> None:
+    """A hand wrote nonsense for one driver: the fleet is read, that driver is named, and the others are well."""
+    hold(store, Process.this())
+    table = edit.split(maxsplit=1)[0]
+    run = {"group_name": "a", "started_at": time.time(), "died": 0}
+    with store.begin() as connection:
+        connection.execute(insert(tables.group_runs).values(run))
+        whose = "group_name = 'a'" if table == "group_runs" else "name = 'a'"
+        connection.execute(text(f"UPDATE {edit} WHERE {whose}"))
+    fleet = read_fleet(store)
+    (problem,) = (each for each in fleet.judgement.problems if each.kind != "stream")
+    assert (problem.kind, problem.name) == ("group", "a")
+    assert named in problem.text
+    assert verdict(fleet).status == "UNKNOWN"
+    (ingest,) = (each for each in fleet.judgement.drivers if each.kind == "ingest")
+    assert (ingest.liveness.state, ingest.is_problem) == ("running", False)
+    driver = fleet.driver("group", "a")
+    assert driver is not None
+    assert (driver.heartbeat_age(fleet.read_at) is None) is (table == "drivers"), "nothing false is shown"
+    assert read_loads(store, time.time()).groups["a"].name == "a", "the placement of games goes on"
 
 
 def test_operations_are_part_of_the_judgement(store: Engine) -> None:

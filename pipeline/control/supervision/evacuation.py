@@ -273,6 +273,8 @@ def _is_down(seen: GroupObservation, driver: Driver | None, now: float) -> bool:
 
 def _left_alone(name: str, driver: Driver, now: float, minutes: float) -> Dead | None:
     """Judge a group that another tool starts; one whose driver has ended in order was stopped on purpose."""
+    if driver.defect is not None:
+        return None  # nobody knows when it was last heard of
     silent = now - driver.heartbeat_at
     if driver.state == "stopped" or silent < minutes * 60:
         return None
@@ -287,7 +289,7 @@ def _unstartable(
 
     The game that kills it would kill the next one; `isolation` parts it from the others.
     """
-    if lived is None or now - lived < minutes * 60:
+    if lived is None or now - lived < minutes * 60 or (driver is not None and driver.defect is not None):
         return None
     tries = [run for run in seen.ended if run.died and (run.ended_at or 0.0) > lived]
     if len(tries) < _TRIES:
