@@ -11,7 +11,7 @@ from typing import Final, get_args
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from listeners.sample import LATENCY_EDGES_SECONDS, STATUSES, Lane
-from listeners.totals import GameTotals, Snapshot
+from listeners.totals import GameTotals, Oversight, Snapshot
 
 PREFIX: Final = "turnout_"
 
@@ -26,7 +26,14 @@ _Games = Sequence[tuple[str, str, GameTotals]]
 
 def families(known: Snapshot) -> Iterator[Metric]:
     """Yield every metric family that has at least one known sample."""
-    for family in (*_streams(known), *_states(known), *_groups(known), *_queries(known), *_process(known)):
+    for family in (
+        *_streams(known),
+        *_states(known),
+        *_groups(known),
+        *_queries(known),
+        *_process(known),
+        *_control(known),
+    ):
         if family.samples:
             yield family
 
@@ -216,6 +223,39 @@ def _process(known: Snapshot) -> Iterator[Metric]:
     yield _gauge("outbox_items", "Events that wait to be published.", (), [((), own.outbox_items)])
     yield _counter("metrics_flush_failures", "Failed writes of the metrics tables.", (), [((), own.flush_failures)])
     yield _counter("metrics_push_failures", "Failed pushes to the Pushgateway.", (), [((), own.push_failures)])
+
+
+def _control(known: Snapshot) -> Iterator[Metric]:
+    """Yield what ingest has read of the controller's work; nothing of it where the control store cannot be read."""
+    if known.oversight is not None:
+        yield from _controller(known.oversight)
+
+
+def _controller(seen: Oversight) -> Iterator[Metric]:
+    yield _gauge(
+        "controller_running",
+        "1 where a controller is known to run, 0 where none is.",
+        (),
+        [((), float(seen.is_controller_running))],
+    )
+    yield _gauge(
+        "controller_supervised_groups",
+        "Groups whose drivers the controller should keep running.",
+        (),
+        [((), seen.supervised_groups)],
+    )
+    yield _gauge(
+        "operations_open",
+        "Open operations by state; needs_human is one that needs a person.",
+        ("state",),
+        (((state,), amount) for state, amount in seen.open_operations.items()),
+    )
+    yield _gauge(
+        "operations_needs_human_requested_timestamp_seconds",
+        "When the oldest operation that needs a person was requested.",
+        (),
+        [((), seen.oldest_stuck_requested_at)],
+    )
 
 
 def _shown_games(known: Snapshot) -> _Games:

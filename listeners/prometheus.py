@@ -28,6 +28,7 @@ from listeners.totals import (
     GameTotals,
     GroupTotals,
     IngestTotals,
+    Oversight,
     QueryTotals,
     SelfCounts,
     Snapshot,
@@ -55,6 +56,7 @@ class Exposition(Collector):
         self._ingest: IngestTotals | None = None
         self._own = SelfCounts()
         self._fleet: FleetProblems | None = None
+        self._oversight: Oversight | None = None
         registry.register(self)
 
     def add_pass(self, told: Pass) -> None:
@@ -129,6 +131,11 @@ class Exposition(Collector):
         with self._lock:
             self._fleet = FleetProblems(dict(problems), judged_at, tuple(stopped_groups))
 
+    def set_oversight(self, oversight: Oversight | None) -> None:
+        """Replace what is known of the controller's work; None where the control store cannot be read now."""
+        with self._lock:
+            self._oversight = oversight
+
     def set_self(
         self,
         *,
@@ -147,7 +154,8 @@ class Exposition(Collector):
         with self._lock:
             states = None if self._states is None else dict(self._states)
             groups, queries = dict(self._groups), dict(self._queries)
-            return Snapshot(dict(self._games), states, groups, queries, self._ingest, self._own, self._fleet)
+            once = (self._ingest, self._own, self._fleet, self._oversight)
+            return Snapshot(dict(self._games), states, groups, queries, *once)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric families of one scrape."""

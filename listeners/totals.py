@@ -73,6 +73,16 @@ class FleetProblems:
 
 
 @dataclass(frozen=True, slots=True)
+class Oversight:
+    """What the control store says of the controller's work and of what waits for people; times are Unix seconds."""
+
+    is_controller_running: bool
+    supervised_groups: int  # whose drivers the controller should keep running
+    open_operations: Mapping[str, int]  # by state, 0 included
+    oldest_stuck_requested_at: float | None  # of those that need a person; None: none does, or it is not known
+
+
+@dataclass(frozen=True, slots=True)
 class SelfCounts:
     """How the telemetry itself is doing, as totals since the start; None is not known."""
 
@@ -94,6 +104,7 @@ class Snapshot:
     ingest: IngestTotals | None
     own: SelfCounts
     fleet: FleetProblems | None = None  # None: this process does not judge the fleet
+    oversight: Oversight | None = None  # None: this process does not read it, or could not
 
 
 def after_result(before: GameTotals, game: GameResult) -> GameTotals:

@@ -30,6 +30,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.fleet import read_fleet
 from pipeline.store.games import register_group
 from pipeline.store.leases import Kind, Lease, expire_dead, leased
+from pipeline.store.oversight import read_oversight
 from pipeline.streams.group import Group
 from pipeline.streams.outage import tolerate_store_outage
 from pipeline.streams.watchdog import Watchdog
@@ -266,25 +267,32 @@ class _Driver:
             return
         self._beaten_at = time.monotonic()
         self._telling.tick(self._attachment.errors)
+        is_judged = False
         with tolerate_store_outage("this heartbeat is not written"):
             beat(self._duty.engine, self._duty.kind, self._duty.name, state, frontier or None, error)
             if self._watchdog and state != "stopped":
                 self._watchdog.evaluate(active=active)
             if self._duty.kind == "ingest":
-                self._judge_fleet()
+                is_judged = self._judge_fleet()
+        if not is_judged:
+            self._telling.exposition.set_oversight(None)  # what was read before says nothing of the present
 
-    def _judge_fleet(self) -> None:
+    def _judge_fleet(self) -> bool:
         """Export the one judgement that the command line and the pages show, for the alerts; ingest always runs.
 
-        It also writes down what the controller would, were it not the controller that has ended.
+        Beside it what the alerts on the controller need. It also writes down what the controller would, were it not the
+        controller that has ended. Return whether the control store could be read.
         """
         try:
             expire_dead(self._duty.engine)
             judgement = read_fleet(self._duty.engine, heartbeat_seconds=self._every).judgement
+            oversight = read_oversight(self._duty.engine, judgement)
         except Exception as error:  # noqa: BLE001 - a row that makes no sense must not stop ingest; the alert says so
             _log.warning("the fleet is not judged, trying again: %s", error)
-            return
+            return False
         self._telling.exposition.set_fleet(judgement.count_problems(), time.time(), judgement.stopped_groups)
+        self._telling.exposition.set_oversight(oversight)
+        return True
 
 
 def _tell_landed(telling: Telemetry, landed: Landed) -> None:

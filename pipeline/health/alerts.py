@@ -20,6 +20,7 @@ _SAMPLE_LIMIT: Final = 200_000  # 2,000 games with their series: more is a mista
 
 _GAME_PAGE: Final = "/game?game={{ $labels.game }}"
 _FLEET_PAGE: Final = "/"
+_OPERATIONS_PAGE: Final = "/operations"
 
 # While a game moves, two drivers may tell its series for a moment. A join that meets two owners fails, and with it the
 # alert; and which of equals `topk` names depends on the order of the series in Prometheus's storage. So where there are
@@ -51,7 +52,14 @@ class Alert:
 
 def alerts(objective_seconds: float = DEFAULT_OBJECTIVE_SECONDS) -> tuple[Alert, ...]:
     """Return all alerts, those about one game first, for a latency objective in seconds."""
-    return (*_broken_streams(), *_late_streams(f"{objective_seconds:g}"), *_processes(), _unhealthy(), *_telling())
+    return (
+        *_broken_streams(),
+        *_late_streams(f"{objective_seconds:g}"),
+        *_processes(),
+        _unhealthy(),
+        *_control(),
+        *_telling(),
+    )
 
 
 def render_rules(objective_seconds: float = DEFAULT_OBJECTIVE_SECONDS) -> str:
@@ -214,6 +222,35 @@ def _unhealthy() -> Alert:
     )
 
 
+def _control() -> tuple[Alert, ...]:
+    return (
+        Alert(
+            "TurnoutControllerDown",
+            "ticket",
+            _NO_CONTROLLER,
+            "2m",
+            "No controller runs, and it is needed",
+            "Nothing restarts the drivers of "
+            '{{ with query "max(turnout_controller_supervised_groups)" }}{{ . | first | value }}{{ end }} groups, and '
+            "{{ with query \"sum(max by (state) (turnout_operations_open{state!='needs_human'}))\" }}"
+            "{{ . | first | value }}{{ end }} operations wait. Streams go on.",
+            _FLEET_PAGE,
+        ),
+        Alert(
+            "TurnoutOperationNeedsPerson",
+            "ticket",
+            'max(turnout_operations_open{state="needs_human"}) > 0',
+            "5m",
+            "An operation needs a person",
+            "{{ $value }} in all"
+            '{{ with query "time() - min(turnout_operations_needs_human_requested_timestamp_seconds)" }}, '
+            "the oldest requested {{ . | first | value | humanizeDuration }} ago{{ end }}. "
+            "What each waits for, `turnout ops list` says.",
+            _OPERATIONS_PAGE,
+        ),
+    )
+
+
 def _telling() -> tuple[Alert, ...]:
     return (
         Alert(
@@ -279,6 +316,15 @@ or
 0 * (time() - max(turnout_fleet_judged_timestamp_seconds) > 60)
 or
 0 * (absent(turnout_fleet_judged_timestamp_seconds) and on () (count(up{job="turnout"}) > 0))"""
+
+# Where ingest cannot read the control store these series are absent, and the judgement above grows old.
+_NO_CONTROLLER: Final = """\
+max(turnout_controller_running) == 0
+and on () (
+  max(turnout_controller_supervised_groups) > 0
+  or
+  sum(max by (state) (turnout_operations_open{state!="needs_human"})) > 0
+)"""
 
 _INGEST_SILENT: Final = """\
 time() - max(turnout_ingest_last_commit_timestamp_seconds) > 300

@@ -125,6 +125,7 @@ class Judgement:
     games: Mapping[str, Verdict]  # by game key
     problems: tuple[Problem, ...]  # none: the fleet is healthy
     headline: str  # the condition in one sentence
+    supervised_groups: int = 0  # whose drivers the controller should keep running
 
     @property
     def healthy(self) -> bool:
@@ -170,7 +171,8 @@ def judge_fleet(facts: FleetFacts) -> Judgement:
         *_operation_problems(facts),
         *(Problem("stream", key, each.status) for key, each in games.items() if each.status in TROUBLE),
     )
-    return Judgement(drivers, games, problems, _headline(drivers, games, facts))
+    supervised = sum(_is_supervised(each) for each in facts.groups.values())
+    return Judgement(drivers, games, problems, _headline(drivers, games, facts), supervised)
 
 
 def judge_game(game: AssignedGame, liveness: Liveness | None, facts: FleetFacts) -> Verdict:

@@ -90,6 +90,18 @@ def judged(values: str) -> tuple[str, str]:
     return 'turnout_fleet_judged_timestamp_seconds{kind="ingest",instance="i:1"}', values
 
 
+def controller(values: str) -> tuple[str, str]:
+    return 'turnout_controller_running{kind="ingest",instance="i:1"}', values
+
+
+def supervised(values: str) -> tuple[str, str]:
+    return 'turnout_controller_supervised_groups{kind="ingest",instance="i:1"}', values
+
+
+def operations(state: str, values: str) -> tuple[str, str]:
+    return f'turnout_operations_open{{state="{state}",kind="ingest",instance="i:1"}}', values
+
+
 INGESTED = ("turnout_ingest_last_commit_timestamp_seconds", grows(1, 3_600))
 HOUR = 3_600
 
@@ -114,6 +126,7 @@ def of_game(alert: str, severity: str = "page", group: str | None = "a") -> str:
 
 DOWN, STALLED, LATE = "TurnoutStreamDown", "TurnoutStreamStalled", "TurnoutLatencyOverObjective"
 UNHEALTHY = _fired("TurnoutFleetUnhealthy", "ticket")
+NO_CONTROLLER, STUCK = _fired("TurnoutControllerDown", "ticket"), _fired("TurnoutOperationNeedsPerson", "ticket")
 SCENARIOS = [
     Scenario(
         "a failed stream fires after 2 minutes and clears",
@@ -261,6 +274,48 @@ SCENARIOS = [
         {600: [], 750: [UNHEALTHY]},
     ),
     Scenario(
+        "a controller that is dead while groups are supervised fires after 2 minutes and clears",
+        [controller(f"{flat(1, 300)} {flat(0, 600)} {flat(1, 900)}"), supervised(flat(3, HOUR))],
+        {300: [], 390: [], 450: [NO_CONTROLLER], 885: [NO_CONTROLLER], 930: []},
+    ),
+    Scenario(
+        "a controller that is dead while an operation waits fires",
+        [
+            controller(flat(0, HOUR)),
+            supervised(flat(0, HOUR)),
+            operations("planned", f"{flat(0, 300)} {flat(1, 600)} {flat(0, 900)}"),
+            operations("running", flat(0, HOUR)),
+        ],
+        {300: [], 450: [NO_CONTROLLER], 930: []},
+    ),
+    Scenario(
+        "without supervised groups and waiting operations nobody misses the controller",
+        [
+            controller(flat(0, HOUR)),
+            supervised(flat(0, HOUR)),
+            operations("planned", flat(0, HOUR)),
+            operations("needs_human", f"{flat(1, 240)} {flat(0, 600)}"),
+        ],
+        {at: [] for at in range(0, 900, 60)},
+    ),
+    Scenario(
+        "where the control store cannot be read the old judgement fires, and nothing that is not known",
+        [
+            up(flat(1, HOUR), "ingest"),
+            controller(f"{flat(0, 60)} {gone(1_800)}"),
+            supervised(f"{flat(3, 60)} {gone(1_800)}"),
+            operations("needs_human", f"{flat(1, 60)} {gone(1_800)}"),
+            problems(f"{flat(0, 1_800)}"),
+            judged(f"{grows(1, 60)} {flat(60, 1_800)}"),
+        ],
+        {150: [], 450: [UNHEALTHY], 1_500: [UNHEALTHY]},
+    ),
+    Scenario(
+        "an operation that needs a person fires after 5 minutes and clears",
+        [operations("needs_human", f"{flat(0, 300)} {flat(2, 900)} {flat(0, 900)}")],
+        {300: [], 570: [], 630: [STUCK], 1_185: [STUCK], 1_230: []},
+    ),
+    Scenario(
         "lasting drops of monitoring events give a ticket",
         [drops(grows(0.1, HOUR))],
         {600: [], 660: [_fired("TurnoutListenerLagging", "ticket", cluster_group="a", instance="a:1")]},
@@ -280,6 +335,9 @@ SCENARIOS = [
             heartbeat(f"{grows(1, 600)} {gone(60)} {grows(1, 2_400, 660)}"),
             (INGESTED[0], f"{grows(1, 600)} {gone(60)} {grows(1, 2_400, 660)}"),
             drops(f"{flat(0, 600)} {grows(5, 60)} {flat(300, 2_400)}"),
+            controller(f"{flat(1, 600)} {flat(0, 60)} {flat(1, 2_400)}"),
+            supervised(flat(3, 3_060)),
+            operations("needs_human", f"{flat(0, 600)} {flat(1, 60)} {flat(0, 2_400)}"),
         ],
         {at: [] for at in range(600, 3_000, 15)},
     ),
@@ -399,6 +457,53 @@ def test_texts_of_an_alert_are_filled_in(tmp_path: Path) -> None:
             "interval": "15s",
             "input_series": [{"series": name, "values": values} for name, values in series],
             "alert_rule_test": [{"eval_time": "5m", "alertname": DOWN, "exp_alerts": [expected]}],
+        },
+    )
+
+
+OLDEST = "turnout_operations_needs_human_requested_timestamp_seconds"
+
+
+@pytest.mark.parametrize(
+    ("alert", "series", "description"),
+    [
+        (
+            "TurnoutControllerDown",
+            [controller(flat(0, HOUR)), supervised(flat(3, HOUR)), operations("planned", flat(2, HOUR))],
+            "Nothing restarts the drivers of 3 groups, and 2 operations wait. Streams go on.",
+        ),
+        (
+            "TurnoutOperationNeedsPerson",
+            [operations("needs_human", flat(2, HOUR)), (OLDEST, flat(60, HOUR))],
+            "2 in all, the oldest requested 9m 0s ago. What each waits for, `turnout ops list` says.",
+        ),
+        (
+            "TurnoutOperationNeedsPerson",
+            [operations("needs_human", flat(2, HOUR))],
+            "2 in all. What each waits for, `turnout ops list` says.",
+        ),
+    ],
+)
+def test_texts_of_alerts_on_the_controllers_work_have_the_numbers(
+    tmp_path: Path, alert: str, series: Sequence[tuple[str, str]], description: str
+) -> None:
+    """A ticket says how many and since when, and leaves out what is not known."""
+    (rule,) = (each for each in alerts.alerts() if each.name == alert)
+    expected = {
+        "exp_labels": {"severity": rule.severity},
+        "exp_annotations": {
+            "summary": rule.summary,
+            "description": description,
+            "runbook_url": rule.runbook,
+            "dashboard_url": rule.dashboard,
+        },
+    }
+    run_rules(
+        tmp_path,
+        {
+            "interval": "15s",
+            "input_series": [{"series": name, "values": values} for name, values in series],
+            "alert_rule_test": [{"eval_time": "10m", "alertname": alert, "exp_alerts": [expected]}],
         },
     )
 

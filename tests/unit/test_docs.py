@@ -28,6 +28,7 @@ from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE, REASONS
 from pipeline.ingest.landing_log import LANDING
 from pipeline.streams.split import OWN_COLUMNS
+from tests.unit.test_health_exposition import OVERSIGHT
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -180,6 +181,7 @@ def told_metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     exposition.add_progress(Progress("q", "id", "run", 0, "", 1, {"addBatch": 1}))
     exposition.add_ingest(seq=1, accepted=1, refused=1, committed_at=1.0, clocks={"broker": 2})
     exposition.set_fleet({"group": 1}, 1.0, ("b",))
+    exposition.set_oversight(OVERSIGHT)
     exposition.set_self(events_dropped=0, listener_errors=0, outbox_items=0, flush_failures=0, push_failures=0)
     return {
         family.name + ("_total" if family.type == "counter" else ""): (

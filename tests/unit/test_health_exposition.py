@@ -5,11 +5,15 @@ from prometheus_client import CollectorRegistry, generate_latest
 from listeners.join import Pass
 from listeners.prometheus import Exposition
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, PassResult
+from listeners.totals import Oversight
 from pipeline.health.alerts import alerts
 from pipeline.health.status import StreamFacts
 from pipeline.health.watch import Reading, Watch
 
 NOW = 9_000.0
+OVERSIGHT = Oversight(
+    is_controller_running=True, supervised_groups=1, open_operations={"needs_human": 1}, oldest_stuck_requested_at=NOW
+)
 
 
 def told() -> dict[str, set[str]]:
@@ -24,6 +28,7 @@ def told() -> dict[str, set[str]]:
     exposition.set_heartbeat("a", NOW)
     exposition.add_ingest(seq=1, accepted=1, refused=0, committed_at=NOW)
     exposition.set_fleet({"group": 0}, NOW, ("b",))
+    exposition.set_oversight(OVERSIGHT)
     exposition.set_self(events_dropped=0, listener_errors=0, outbox_items=0, flush_failures=0)
     samples = re.findall(r"^(\w+)(?:\{(.*)\})? ", generate_latest(registry).decode(), re.MULTILINE)
     return {name: set(re.findall(r'(\w+)="', labels)) for name, labels in samples}

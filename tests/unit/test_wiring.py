@@ -9,7 +9,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from sqlalchemy import select, text
+from sqlalchemy.exc import OperationalError
 
+from pipeline import wiring
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.drivers import start_driver
@@ -17,6 +19,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.tables import drivers
 from pipeline.telemetry import Telemetry
 from pipeline.wiring import _Driver, _Duty, _refusal_told
+from tests.unit.test_health_exposition import OVERSIGHT
 
 
 @pytest.mark.parametrize(("kind", "name"), [("ingest", "main"), ("group", "a")])
@@ -89,6 +92,7 @@ def test_d13_a_query_that_fails_at_its_start_is_started_again(
     exported = telling.exposition.snapshot().fleet
     assert exported is not None, "ingest exports the judgement for the alerts"
     assert exported.counts == {"stream": 0, "group": 0, "ingest": 1, "controller": 0, "operation": 0}
+    assert telling.exposition.snapshot().oversight is not None, "and what the alerts on the controller need"
     assert f"the ingest query failed: {sentence}" in caplog.messages
 
 
@@ -103,11 +107,38 @@ def test_ingest_goes_on_where_the_fleet_cannot_be_judged(tmp_path: Path, caplog:
     attached: Any = SimpleNamespace(errors=0)
     driver = _Driver(settings, _Duty("ingest", "main", engine, CountingStop(), None), telling, attached)
     ended: Any = SimpleNamespace(isActive=False, exception=lambda: None)
+    telling.exposition.set_oversight(OVERSIGHT)
     assert driver.supervise(lambda: ended, lambda: None, lambda: 0, once=False) == 0
     telling.close()
     engine.dispose()
     assert telling.exposition.snapshot().fleet is None
+    assert telling.exposition.snapshot().oversight is None, "what was read before is not the present"
     assert any(each.startswith("the fleet is not judged") for each in caplog.messages)
+
+
+def test_nothing_is_exported_of_the_controller_while_the_control_store_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unknown is never zero, and never what it was: in an outage these series are absent, and ingest goes on."""
+    settings, paths = load(tmp_path, {})
+    engine = open_store(settings, paths)
+    start_driver(engine, "ingest", "main", None)
+    telling = Telemetry(settings.metrics, paths, "ingest", "main")
+    attached: Any = SimpleNamespace(errors=0)
+    driver = _Driver(settings, _Duty("ingest", "main", engine, CountingStop(), None), telling, attached)
+    driver._beat("running", 1, active=True, now=True)
+    assert telling.exposition.snapshot().oversight is not None
+
+    def away(*_arguments: Any, **_options: Any) -> None:
+        raise OperationalError("SELECT 1", {}, Exception("no route to host"))
+
+    monkeypatch.setattr(wiring, "beat", away)
+    driver._beat("running", 1, active=True, now=True)
+    told = {family.name for family in telling.exposition.collect()}
+    assert not {each for each in told if each.startswith(("turnout_controller", "turnout_operations"))}
+    assert "turnout_fleet_judged_timestamp_seconds" in told, "its age says that nothing is known"
+    telling.close()
+    engine.dispose()
 
 
 def test_d13_a_query_whose_failure_stays_is_no_hot_loop(tmp_path: Path) -> None:

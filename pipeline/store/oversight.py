@@ -1,0 +1,44 @@
+"""What the control store knows of the controller's work and of what waits for people, as ingest exports it.
+
+Ingest is there when the controller is dead, so it exports this, and not the controller. Never writes.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from sqlalchemy import Connection, Engine, func, select
+
+from listeners.totals import Oversight
+from pipeline.health.judgement import Judgement
+from pipeline.store.drivers import is_time
+from pipeline.store.operations import OPEN
+from pipeline.store.tables import operations
+
+_NEEDS_PERSON: Final = "needs_human"
+
+
+def read_oversight(engine: Engine, judgement: Judgement) -> Oversight:
+    """Read what alerts on the controller need, beside the judgement of the fleet, which says whether one runs.
+
+    Where the control store cannot be read this raises, and nothing is known: the caller exports nothing then.
+    """
+    controller = judgement.driver("controller", "main")
+    with engine.connect() as connection:
+        return Oversight(
+            is_controller_running=controller is not None and controller.liveness.is_live,
+            supervised_groups=judgement.supervised_groups,
+            open_operations=_open_operations(connection),
+            oldest_stuck_requested_at=_oldest_stuck(connection),
+        )
+
+
+def _open_operations(connection: Connection) -> Mapping[str, int]:
+    query = select(operations.c.state, func.count()).where(operations.c.state.in_(OPEN)).group_by(operations.c.state)
+    return {**dict.fromkeys(OPEN, 0), **dict(tuple(row) for row in connection.execute(query))}
+
+
+def _oldest_stuck(connection: Connection) -> float | None:
+    """Return when the oldest operation that needs a person was requested, None where there is none or no time."""
+    stuck = operations.c.state == _NEEDS_PERSON
+    oldest: object = connection.scalar(select(func.min(operations.c.requested_at)).where(stuck))
+    return float(oldest) if isinstance(oldest, (float, int)) and is_time(oldest) else None

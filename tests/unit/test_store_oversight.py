@@ -1,0 +1,52 @@
+"""What ingest exports of the controller's work: read in the control store, and never a number that is not known."""
+
+import time
+
+from sqlalchemy import Engine, update
+
+from listeners.totals import Oversight
+from pipeline.store.drivers import beat, start_driver
+from pipeline.store.fleet import read_fleet
+from pipeline.store.groups import Group, create
+from pipeline.store.operations import Intent, ask, change
+from pipeline.store.oversight import read_oversight
+from pipeline.store.tables import drivers, operations
+
+
+def seen(engine: Engine) -> Oversight:
+    return read_oversight(engine, read_fleet(engine).judgement)
+
+
+def test_a_dead_controller_is_known_to_those_who_live(engine: Engine) -> None:
+    """It runs while it beats; one that has ended or is silent does not, and the groups that need it are counted."""
+    create(engine, Group("a", "local"), "ann", "")
+    create(engine, Group("b"), "ann", "")
+    create(engine, Group("c", "local", "stopped"), "ann", "")
+    assert (seen(engine).is_controller_running, seen(engine).supervised_groups) == (False, 1)
+    start_driver(engine, "controller", "main", None)
+    beat(engine, "controller", "main", "running", None)
+    assert seen(engine).is_controller_running
+    now = time.time()
+    for wrong in ({"heartbeat_at": now - 600}, {"heartbeat_at": now, "state": "stopped"}):
+        with engine.begin() as connection:
+            connection.execute(update(drivers).values(wrong))
+        assert not seen(engine).is_controller_running, wrong
+
+
+def test_open_operations_are_counted_by_state_and_the_oldest_that_needs_a_person_is_dated(engine: Engine) -> None:
+    """What waits for the controller and what waits for a person are two numbers; without one there is no date."""
+    assert seen(engine).open_operations == {"planned": 0, "running": 0, "verifying": 0, "needs_human": 0}
+    for number in range(3):
+        asked = ask(engine, Intent("pause", (f"game:{number}",), "ann"))
+        if number:
+            change(engine, asked, "needs_human", "look")
+            mine = operations.c.operation_id == asked.operation_id
+            with engine.begin() as connection:
+                connection.execute(update(operations).where(mine).values(requested_at=100.0 * number))
+    found = seen(engine)
+    assert (found.open_operations["planned"], found.open_operations["needs_human"]) == (1, 2)
+    assert found.oldest_stuck_requested_at == 100.0
+    with engine.begin() as connection:
+        ended = {"state": "failed"}
+        connection.execute(update(operations).where(operations.c.state == "needs_human").values(ended))
+    assert seen(engine).oldest_stuck_requested_at is None
