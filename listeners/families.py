@@ -256,6 +256,19 @@ def _controller(seen: Oversight) -> Iterator[Metric]:
         (),
         [((), seen.oldest_stuck_requested_at)],
     )
+    waiting = seen.evacuations.items()
+    yield _gauge(
+        "evacuation_waiting_games",
+        "Games of a dead group that cannot go to another one.",
+        ("cluster_group",),
+        (((name,), games) for name, (games, _) in waiting),
+    )
+    yield _gauge(
+        "evacuation_waiting_since_timestamp_seconds",
+        "Since when games of a dead group cannot go to another one.",
+        ("cluster_group",),
+        (((name,), since) for name, (_, since) in waiting),
+    )
 
 
 def _shown_games(known: Snapshot) -> _Games:

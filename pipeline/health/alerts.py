@@ -20,6 +20,7 @@ _SAMPLE_LIMIT: Final = 200_000  # 2,000 games with their series: more is a mista
 
 _GAME_PAGE: Final = "/game?game={{ $labels.game }}"
 _FLEET_PAGE: Final = "/"
+_GROUPS_PAGE: Final = "/groups"
 _OPERATIONS_PAGE: Final = "/operations"
 
 # While a game moves, two drivers may tell its series for a moment. A join that meets two owners fails, and with it the
@@ -247,6 +248,18 @@ def _control() -> tuple[Alert, ...]:
             "the oldest requested {{ . | first | value | humanizeDuration }} ago{{ end }}. "
             "What each waits for, `turnout ops list` says.",
             _OPERATIONS_PAGE,
+        ),
+        Alert(
+            "TurnoutEvacuationWaits",
+            "page",
+            "max by (cluster_group) (turnout_evacuation_waiting_games) > 0",
+            "5m",
+            "Games of dead group {{ $labels.cluster_group }} cannot go to another one",
+            "{{ $value }} games stand still in it"
+            '{{ with query (printf "time() - min(turnout_evacuation_waiting_since_timestamp_seconds'
+            '{cluster_group=%q})" $labels.cluster_group) }}, '
+            "for {{ . | first | value | humanizeDuration }}{{ end }}. `turnout status` says what they wait for.",
+            _GROUPS_PAGE,
         ),
     )
 

@@ -18,7 +18,16 @@ from pipeline.store import audit
 from pipeline.store.games import assign_waiting
 from pipeline.store.leases import Process, store_now
 from pipeline.store.placing import MOST_GAMES, PRIORITIES, Desired
-from pipeline.store.tables import drivers, games, group_runs, groups, leases, operation_targets, operations
+from pipeline.store.tables import (
+    drivers,
+    games,
+    group_runs,
+    groups,
+    leases,
+    operation_targets,
+    operations,
+    waiting_evacuations,
+)
 
 BACKENDS: Final = ("none", "local")
 """Who starts a group's driver: not turnout, or the controller as a process beside it."""
@@ -197,6 +206,7 @@ def remove(engine: Engine, seen: Group, actor: str, reason: str) -> None:
             raise Refused(f"Group {name} was changed after you looked at it. Look again and retry.")
         _require_unused(connection, name)
         connection.execute(delete(group_runs).where(group_runs.c.group_name == name))
+        connection.execute(delete(waiting_evacuations).where(waiting_evacuations.c.group_name == name))
         connection.execute(delete(drivers).where(drivers.c.kind == "group", drivers.c.name == name))
         connection.execute(delete(leases).where(leases.c.kind == "group", leases.c.name == name))
         audit.end(connection, act, "succeeded")

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, func, select
 from listeners.totals import Oversight
 from pipeline.health.judgement import Judgement
 from pipeline.store.drivers import is_time
+from pipeline.store.evacuations import waiting_in
 from pipeline.store.operations import OPEN
 from pipeline.store.tables import operations
 
@@ -23,12 +24,14 @@ def read_oversight(engine: Engine, judgement: Judgement) -> Oversight:
     Where the control store cannot be read this raises, and nothing is known: the caller exports nothing then.
     """
     controller = judgement.driver("controller", "main")
+    is_running = controller is not None and controller.liveness.is_live
     with engine.connect() as connection:
         return Oversight(
-            is_controller_running=controller is not None and controller.liveness.is_live,
+            is_controller_running=is_running,
             supervised_groups=judgement.supervised_groups,
             open_operations=_open_operations(connection),
             oldest_stuck_requested_at=_oldest_stuck(connection),
+            evacuations=waiting_in(connection) if is_running else {},  # of what a dead one saw nobody knows any more
         )
 
 

@@ -75,6 +75,14 @@ group_runs = Table(  # processes that the controller has started for groups
     Column("active_games", Text),  # JSON: the games it was at work on when it died; null: nobody knows
 )
 
+waiting_evacuations = Table(  # dead groups with games that cannot go
+    "waiting_evacuations",
+    metadata,
+    Column("group_name", String(40), primary_key=True),
+    Column("games", Integer, nullable=False),
+    Column("since", Float, nullable=False),  # by the store's clock
+)
+
 drivers = Table(  # running processes and their heartbeats
     "drivers",
     metadata,

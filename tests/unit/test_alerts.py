@@ -102,6 +102,10 @@ def operations(state: str, values: str) -> tuple[str, str]:
     return f'turnout_operations_open{{state="{state}",kind="ingest",instance="i:1"}}', values
 
 
+def waiting_games(values: str, group: str = "a") -> tuple[str, str]:
+    return f'turnout_evacuation_waiting_games{{cluster_group="{group}",kind="ingest",instance="i:1"}}', values
+
+
 INGESTED = ("turnout_ingest_last_commit_timestamp_seconds", grows(1, 3_600))
 HOUR = 3_600
 
@@ -126,6 +130,7 @@ def of_game(alert: str, severity: str = "page", group: str | None = "a") -> str:
 
 DOWN, STALLED, LATE = "TurnoutStreamDown", "TurnoutStreamStalled", "TurnoutLatencyOverObjective"
 UNHEALTHY = _fired("TurnoutFleetUnhealthy", "ticket")
+EVACUATION = _fired("TurnoutEvacuationWaits", cluster_group="a")
 NO_CONTROLLER, STUCK = _fired("TurnoutControllerDown", "ticket"), _fired("TurnoutOperationNeedsPerson", "ticket")
 SCENARIOS = [
     Scenario(
@@ -316,6 +321,11 @@ SCENARIOS = [
         {300: [], 570: [], 630: [STUCK], 1_185: [STUCK], 1_230: []},
     ),
     Scenario(
+        "games that cannot leave a dead group fire after 5 minutes for that group, and clear",
+        [waiting_games(f"{gone(300)} {flat(4, 600)} {gone(900)}"), waiting_games(flat(0, HOUR), "b")],
+        {300: [], 555: [], 660: [EVACUATION], 870: [EVACUATION], 960: []},
+    ),
+    Scenario(
         "lasting drops of monitoring events give a ticket",
         [drops(grows(0.1, HOUR))],
         {600: [], 660: [_fired("TurnoutListenerLagging", "ticket", cluster_group="a", instance="a:1")]},
@@ -338,6 +348,7 @@ SCENARIOS = [
             controller(f"{flat(1, 600)} {flat(0, 60)} {flat(1, 2_400)}"),
             supervised(flat(3, 3_060)),
             operations("needs_human", f"{flat(0, 600)} {flat(1, 60)} {flat(0, 2_400)}"),
+            waiting_games(f"{gone(600)} {flat(1, 60)} {gone(2_400)}"),
         ],
         {at: [] for at in range(600, 3_000, 15)},
     ),
@@ -461,6 +472,7 @@ def test_texts_of_an_alert_are_filled_in(tmp_path: Path) -> None:
     )
 
 
+SINCE = 'turnout_evacuation_waiting_since_timestamp_seconds{cluster_group="a"}'
 OLDEST = "turnout_operations_needs_human_requested_timestamp_seconds"
 
 
@@ -482,6 +494,11 @@ OLDEST = "turnout_operations_needs_human_requested_timestamp_seconds"
             [operations("needs_human", flat(2, HOUR))],
             "2 in all. What each waits for, `turnout ops list` says.",
         ),
+        (
+            "TurnoutEvacuationWaits",
+            [waiting_games(flat(4, HOUR)), (SINCE, flat(60, HOUR))],
+            "4 games stand still in it, for 9m 0s. `turnout status` says what they wait for.",
+        ),
     ],
 )
 def test_texts_of_alerts_on_the_controllers_work_have_the_numbers(
@@ -490,9 +507,9 @@ def test_texts_of_alerts_on_the_controllers_work_have_the_numbers(
     """A ticket says how many and since when, and leaves out what is not known."""
     (rule,) = (each for each in alerts.alerts() if each.name == alert)
     expected = {
-        "exp_labels": {"severity": rule.severity},
+        "exp_labels": {"severity": rule.severity, **({"cluster_group": "a"} if "$labels" in rule.summary else {})},
         "exp_annotations": {
-            "summary": rule.summary,
+            "summary": rule.summary.replace("{{ $labels.cluster_group }}", "a"),
             "description": description,
             "runbook_url": rule.runbook,
             "dashboard_url": rule.dashboard,

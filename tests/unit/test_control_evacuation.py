@@ -22,6 +22,7 @@ from pipeline.health.liveness import Driver
 from pipeline.settings import Paths, Placement, Settings, load
 from pipeline.store.assignments import GameAssignment, GroupDriver
 from pipeline.store.drivers import start_driver
+from pipeline.store.evacuations import keep_waiting, waiting_in
 from pipeline.store.games import assigned, record_seen, register_group
 from pipeline.store.groups import Group, Run, begin_run, create, end_run, last_lived, read_groups, reset_restart_budget
 from pipeline.store.operations import Intent, Operation, State, ask, change, list_operations, operation
@@ -171,11 +172,13 @@ def test_what_fits_nowhere_stays_and_is_told_of() -> None:
     """D22: no group is filled over its capacity for a dead one; without any room there is nothing to ask for."""
     (some,) = planned(0.25)
     assert some.intent is not None
+    assert some.staying == {"g3"}
     assert (len(some.intent.targets), "desired" in some.intent.parameters) == (2, False)
     assert "1 of its 3 games fit nowhere and stay: g3; most room has b, 0.0499 cores" in some.alarms[0]
     (none,) = planned(0.05)
     assert none.intent is None
     assert "3 of its 3 games fit nowhere and stay" in none.alarms[0]
+    assert none.staying == {"g1", "g2", "g3"}
 
 
 def test_a_game_is_asked_for_once() -> None:
@@ -184,6 +187,7 @@ def test_a_game_is_asked_for_once() -> None:
     (later,) = planned(None, an_operation("succeeded", "g1", "g2", "g3"))
     assert later.intent is None
     assert "3 games are still in it: g1, g2, g3. Run `turnout groups drain a`" in later.alarms[0]
+    assert later.staying == {"g1", "g2", "g3"}
 
 
 def test_a_stuck_operation_keeps_only_its_own_games() -> None:
@@ -231,6 +235,7 @@ def test_a_group_that_cannot_take_games_any_more_stops_nothing(monkeypatch: pyte
     (only,) = planned(None)
     assert only.intent is None
     assert only.alarms[0].startswith("group a waits for its relief: Group b cannot take games")
+    assert only.staying == {"g1", "g2", "g3"}
 
 
 # ------------------------------------------------------------------------------------------------------------ the store
@@ -323,6 +328,58 @@ def test_a_game_of_another_operation_waits_and_the_others_go(engine: Engine) -> 
     change(engine, theirs, "failed", "ended")
     second = next(each for each in world.look() if each.targets == (min(mine),))
     assert (second.kind, second.actor) == ("move", CONTROLLER)
+
+
+def waiting(engine: Engine) -> dict[str, tuple[int, float | None]]:
+    with engine.connect() as connection:
+        return waiting_in(connection)
+
+
+def test_games_that_cannot_go_are_kept_with_the_time_since_when(engine: Engine) -> None:
+    """How many wait stands in the store, since the first look that saw it, also for a controller that follows."""
+    world = Dying(engine)
+    mine = sorted(f"game:{each.game_key}" for each in assigned(engine, "a"))
+    first, second = (ask(engine, Intent("pause", (each,), "ann")) for each in mine[:2])
+    world.look(3)
+    assert waiting(engine) == {}, "nobody was judged yet"
+    world.look()
+    since = world.fleet.clock.now
+    assert waiting(engine) == {"a": (2, since)}
+    change(engine, first, "failed", "ended")
+    world.look()
+    assert waiting(engine) == {"a": (1, since)}, "that one goes now"
+    world.reliever = Evacuator(engine, Placement())
+    world.look(3)
+    assert waiting(engine) == {"a": (1, since)}, "a new controller that does not judge yet forgets nothing"
+    world.look(1, failure="9 of 10 groups died")
+    assert waiting(engine) == {"a": (1, since)}, "nor does one that stands still in a mass failure"
+    change(engine, second, "failed", "ended")
+    world.look()
+    assert waiting(engine) == {}
+
+
+def test_games_whose_move_is_refused_at_the_last_moment_wait(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look and the request another operation may take a game: all of that move wait for the next look."""
+    world = Dying(engine)
+    mine = {each.game_key for each in assigned(engine, "a")}
+
+    def refuse(*_arguments: object) -> Operation:
+        raise Refused("1 of 3 targets belong to another operation now")
+
+    monkeypatch.setattr(evacuation, "ask", refuse)
+    world.look(4)
+    assert waiting(engine) == {"a": (len(mine), world.fleet.clock.now)}
+
+
+@pytest.mark.parametrize("minutes", [10.0, 0.0])
+def test_a_group_that_lives_again_or_is_never_relieved_has_no_games_that_wait(engine: Engine, minutes: float) -> None:
+    """Once its driver is back its games go nowhere and need not; where relief is turned off nobody waits for it."""
+    keep_waiting(engine, {"a": 2}, NOW)
+    world = Dying(engine, minutes)
+    if minutes:
+        world.fleet.leases["a"].acquire()
+    world.look()
+    assert waiting(engine) == {}
 
 
 def test_the_controller_looks_after_dead_groups(

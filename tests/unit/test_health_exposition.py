@@ -12,7 +12,11 @@ from pipeline.health.watch import Reading, Watch
 
 NOW = 9_000.0
 OVERSIGHT = Oversight(
-    is_controller_running=True, supervised_groups=1, open_operations={"needs_human": 1}, oldest_stuck_requested_at=NOW
+    is_controller_running=True,
+    supervised_groups=1,
+    open_operations={"needs_human": 1},
+    oldest_stuck_requested_at=NOW,
+    evacuations={"b": (1, NOW)},
 )
 
 

@@ -2,10 +2,11 @@
 
 import time
 
-from sqlalchemy import Engine, update
+from sqlalchemy import Engine, text, update
 
 from listeners.totals import Oversight
 from pipeline.store.drivers import beat, start_driver
+from pipeline.store.evacuations import keep_waiting
 from pipeline.store.fleet import read_fleet
 from pipeline.store.groups import Group, create
 from pipeline.store.operations import Intent, ask, change
@@ -50,3 +51,16 @@ def test_open_operations_are_counted_by_state_and_the_oldest_that_needs_a_person
         ended = {"state": "failed"}
         connection.execute(update(operations).where(operations.c.state == "needs_human").values(ended))
     assert seen(engine).oldest_stuck_requested_at is None
+
+
+def test_an_evacuation_that_waits_is_known_while_a_controller_runs(engine: Engine) -> None:
+    """What a dead controller saw last is no present: the series are absent, and its own alert fires."""
+    keep_waiting(engine, {"a": 3}, 50.0)
+    assert seen(engine).evacuations == {}
+    start_driver(engine, "controller", "main", None)
+    beat(engine, "controller", "main", "running", None)
+    assert seen(engine).evacuations == {"a": (3, 50.0)}
+    if engine.dialect.name == "sqlite":
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE waiting_evacuations SET since = 'purple'"))
+        assert seen(engine).evacuations == {"a": (3, None)}

@@ -20,6 +20,7 @@ from pipeline.errors import Refused
 from pipeline.health.liveness import RUNS, Driver
 from pipeline.settings import Placement
 from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
+from pipeline.store.evacuations import keep_waiting
 from pipeline.store.fleet import group_drivers
 from pipeline.store.groups import last_lived
 from pipeline.store.loads import read_loads
@@ -56,6 +57,7 @@ class Relief:
     group: str
     intent: Intent | None  # None: there is nothing to ask for, any more or yet
     alarms: tuple[str, ...] = ()  # what a person should know; none where all of its games go
+    staying: frozenset[str] = frozenset()  # keys of its games that cannot go
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,7 @@ class Evacuator:
     alarms: tuple[str, ...] = ()  # what keeps games in dead groups
     _watched_since: float = 0.0
     _looked_at: float = float("-inf")
+    _kept: dict[str, int] | None = None  # how many games wait, by dead group, as last written; None: not by us yet
 
     def tick(self, groups: Sequence[GroupObservation], failure: str | None, now: float) -> None:
         """Ask for what is to be done now: `groups` were seen at `now` by the store, `failure` is a mass failure."""
@@ -132,16 +135,26 @@ class Evacuator:
         self._looked_at = now
         watched = now - self._watched_since >= _WATCHED_SECONDS
         is_quiet = all(_has_process(seen) for seen in groups if seen.group.desired == "running")
+        if not self.placement.evacuate_after_minutes or (groups and is_quiet):
+            self._keep({}, now)
         if not self.placement.evacuate_after_minutes or failure is not None or not watched or is_quiet:
-            self.alarms = ()
+            self.alarms = ()  # what is kept stays as it is: nobody judges now
             return
         lived = last_lived(self.engine, _LIVED_SECONDS)
         minutes = self.placement.evacuate_after_minutes
         dead_groups = dead(groups, group_drivers(self.engine), lived, now, minutes)
-        self.alarms = tuple(self._relieved(dead_groups, now)) if dead_groups else ()
+        alarms, waiting = self._relieved(dead_groups, now) if dead_groups else ([], {})
+        self.alarms = tuple(alarms)
+        self._keep(waiting, now)
 
-    def _relieved(self, dead_groups: Sequence[Dead], now: float) -> list[str]:
-        """Ask for the relief of dead groups; return what a person should know."""
+    def _keep(self, waiting: dict[str, int], now: float) -> None:
+        """Write down how many games wait in dead groups, where that has changed."""
+        if waiting != self._kept:
+            keep_waiting(self.engine, waiting, now)
+            self._kept = waiting
+
+    def _relieved(self, dead_groups: Sequence[Dead], now: float) -> tuple[list[str], dict[str, int]]:
+        """Ask for the relief of dead groups; return what a person should know, and how many games cannot go of each."""
         asked = asked_under(self.engine, [key for each in dead_groups for key in each.keys])
         loads = read_loads(self.engine, now, self.placement.max_games_per_group)
         names = {each.group for each in dead_groups}
@@ -150,11 +163,16 @@ class Evacuator:
         taken = open_by_target(self.engine, targets)
         assignments, groups = read_assignments(self.engine), read_group_drivers(self.engine)
         alarms: list[str] = []
+        waiting: dict[str, int] = {}
         for each in plan(dead_groups, Facts(asked, taken, assignments, groups, loads, now)):
             alarms += each.alarms
+            staying = len(each.staying)
             waits = None if each.intent is None else self._ask(each.group, each.intent)
-            alarms += [waits] if waits is not None else []
-        return alarms
+            if each.intent is not None and waits is not None:
+                alarms.append(waits)
+                staying += len(each.intent.preview)
+            waiting |= {each.group: staying} if staying else {}
+        return alarms, waiting
 
     def _ask(self, group: str, intent: Intent) -> str | None:
         """Ask for a relief; return why it has to wait, None where it has not."""
@@ -199,30 +217,32 @@ def _relief(group: Dead, facts: Facts) -> Relief:
     games, name = _games_of(group, facts), group.group
     problem = f"group {name} is dead: {group.why}"
     alarms: list[str] = []
+    staying = frozenset((*games.still, *games.waits))
     if games.still:
         hint = f"Run `turnout groups drain {name}` where others have room, or start it"
         alarms.append(f"{problem}. {len(games.still)} games are still in it: {join_limited(games.still)}. {hint}.")
     if games.waits:
         alarms.append(f"{problem}. {_waiting(games)}")
     if not games.going:
-        return Relief(name, None, tuple(alarms))
+        return Relief(name, None, tuple(alarms), staying)
     placed = leaving(facts.loads, name, games.all - games.going)
     if placed.unplaced:
         left = [game.game.game_key for game in placed.unplaced]
+        staying |= {*left}
         room = most_room(placed.after, name)
         count = f"{len(left)} of its {len(games.all)}"
         alarms.append(f"{problem}. {count} games fit nowhere and stay: {join_limited(left)}; {room}.")
     if not placed.wanted:
-        return Relief(name, None, tuple(alarms))
+        return Relief(name, None, tuple(alarms), staying)
     try:
         planned = moves.plan(placed.wanted, facts.assignments, facts.groups, facts.clock, facts.loads)
     except Refused as refused:  # such as a driver that fell silent between two looks into the store
-        return Relief(name, None, (*alarms, _postponed(name, refused)))
+        return Relief(name, None, (*alarms, _postponed(name, refused)), staying | placed.wanted.keys())
     all_go = placed.wanted.keys() == games.all and f"group:{name}" not in facts.taken
     planned = replace(planned, desired={name: ("running", "drained")} if all_go else {})
     key = next(key for key in group.keys if key not in facts.asked)
     intent = replace(planned.intent(CONTROLLER, f"{problem[0].upper()}{problem[1:]}."), idempotency_key=key)
-    return Relief(name, intent, tuple(alarms))
+    return Relief(name, intent, tuple(alarms), staying)
 
 
 def _was_moved(operation: Operation, game: GameAssignment | None) -> bool:
