@@ -15,7 +15,7 @@ from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from grants.applying import ledger, proposals
+from grants.applying import drift_store, ledger, proposals
 from grants.applying.executor import Executor
 from grants.applying.table_registration import register_missing
 from grants.catalog import Catalog, CatalogUnavailable
@@ -95,8 +95,9 @@ class AccessReconciler:
         schema = proposals.schema_of(context.settings.access)
         refused = register_missing(context, catalog, schema)
         observed = snapshot.observe(catalog, schema, store_time(context.engine))
-        problems = [*refused, *_blind(Resolver(observed), catalog.executor)]
-        snapshot.keep(context.engine, observed, "; ".join(problems) or None)
+        blind = [*_blind(Resolver(observed), catalog.executor)]
+        drift = None if blind else drift_store.in_picture(context.engine, observed).open_counts
+        snapshot.keep(context.engine, observed, "; ".join([*refused, *blind]) or None, drift)
         if groups := groups_of(context.settings.roles):
             members.keep(context.engine, {each: _active_in(Resolver(observed), each) for each in groups})
         self._end_what_ran_out(catalog)

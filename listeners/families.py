@@ -269,6 +269,18 @@ def _controller(seen: Oversight) -> Iterator[Metric]:
         ("cluster_group",),
         (((name,), since) for name, (_, since) in waiting),
     )
+    yield _gauge(
+        "access_drift_findings",
+        "Differences between the catalog and what was declared that nobody decided to ignore.",
+        ("class",),
+        (((name,), amount) for name, amount in (seen.drift or {}).items()),
+    )
+    yield _gauge(
+        "access_read_timestamp_seconds",
+        "When the controller last read the whole catalog.",
+        (),
+        [((), seen.access_read_at)],
+    )
 
 
 def _shown_games(known: Snapshot) -> _Games:

@@ -82,6 +82,10 @@ class Oversight:
     oldest_stuck_requested_at: float | None  # of those that need a person; None: none does, or it is not known
     evacuations: Mapping[str, tuple[int, float | None]] = field(default_factory=dict)
     """Dead groups with games that cannot go: how many, and since when; None is not known."""
+    access_read_at: float | None = None  # when the catalog was last read; None: it never was, or it is not known
+    drift: Mapping[str, int] | None = (
+        None  # findings of then that nobody ignores, by class, 0 included; None: not known
+    )
 
 
 @dataclass(frozen=True, slots=True)

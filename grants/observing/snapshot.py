@@ -60,11 +60,17 @@ def observe(
     return Observed(schema, tables, owners, direct, directory or catalog.directory(), now)
 
 
-def keep(engine: Engine, observed: Observed | None, problem: str | None = None) -> None:
-    """Keep the newest picture; with None only that it could not be taken: the one before stays, its age tells."""
+def keep(
+    engine: Engine, observed: Observed | None, problem: str | None = None, drift: Mapping[str, int] | None = None
+) -> None:
+    """Keep the newest picture; with None only that it could not be taken: the one before stays, its age tells.
+
+    `drift` are the findings in it that nobody ignores, by class with zeros; None: what has drifted is not known.
+    """
     values: dict[str, Any] = {"problem": problem, "tried_at": store_now()}
     if observed is not None:
-        values |= {"snapshot": as_json(observed), "read_at": observed.read_at}
+        found = None if drift is None else json.dumps(dict(drift))
+        values |= {"snapshot": as_json(observed), "read_at": observed.read_at, "drift": found}
     with engine.begin() as connection:
         if connection.execute(update(catalog_snapshots).values(values)).rowcount:
             return

@@ -61,6 +61,12 @@ class Drift:
         return tuple(each for each in self.findings if each.ignored is None)
 
     @property
+    def open_counts(self) -> dict[str, int] | None:
+        """How many nobody decided to ignore, by class with zeros; None: not known, as somewhere nobody could look."""
+        counts = Counter(each.kind for each in self.open)
+        return None if self.unread else {kind: counts[kind] for kind in CLASSES}
+
+    @property
     def counts(self) -> Counter[Class]:
         """How many there are of each class, ignored ones too."""
         return Counter(each.kind for each in self.findings)

@@ -20,6 +20,7 @@ _SAMPLE_LIMIT: Final = 200_000  # 2,000 games with their series: more is a mista
 
 _GAME_PAGE: Final = "/game?game={{ $labels.game }}"
 _FLEET_PAGE: Final = "/"
+_ACCESS_PAGE: Final = "/access"
 _GROUPS_PAGE: Final = "/groups"
 _OPERATIONS_PAGE: Final = "/operations"
 
@@ -59,6 +60,7 @@ def alerts(objective_seconds: float = DEFAULT_OBJECTIVE_SECONDS) -> tuple[Alert,
         *_processes(),
         _unhealthy(),
         *_control(),
+        *_access(),
         *_telling(),
     )
 
@@ -264,6 +266,31 @@ def _control() -> tuple[Alert, ...]:
     )
 
 
+def _access() -> tuple[Alert, ...]:
+    return (
+        Alert(
+            "TurnoutAccessDrift",
+            "ticket",
+            "sum(max by (class) (turnout_access_drift_findings)) > 0",
+            "15m",
+            "Access in the catalog is not as it was declared",
+            '{{ range query "max by (class) (turnout_access_drift_findings) > 0" }}{{ .Value }} of class '
+            "{{ .Labels.class }}; {{ end }}{{ $value }} in all. `turnout grants drift` names them.",
+            _ACCESS_PAGE,
+        ),
+        Alert(
+            "TurnoutAccessUnknown",
+            "ticket",
+            _ACCESS_UNKNOWN,
+            "15m",
+            "Whether access has drifted is not known",
+            "{{ if eq $value 0.0 }}The catalog was read, but not all of it can be seen{{ else }}"
+            "The catalog was last read {{ $value | humanizeDuration }} ago{{ end }}. The page Access says why.",
+            _ACCESS_PAGE,
+        ),
+    )
+
+
 def _telling() -> tuple[Alert, ...]:
     return (
         Alert(
@@ -337,6 +364,17 @@ and on () (
   max(turnout_controller_supervised_groups) > 0
   or
   sum(max by (state) (turnout_operations_open{state!="needs_human"})) > 0
+)"""
+
+# The longest time between two looks, access.refresh_seconds, is an hour. Without a controller its own alert is enough.
+_ACCESS_UNKNOWN: Final = f"""\
+(
+  time() - max(turnout_access_read_timestamp_seconds) > 7200
+  or
+  0 * (max(turnout_access_read_timestamp_seconds) unless on () turnout_access_drift_findings)
+)
+unless on () (
+{_NO_CONTROLLER}
 )"""
 
 _INGEST_SILENT: Final = """\

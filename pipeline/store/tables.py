@@ -76,12 +76,11 @@ group_runs = Table(  # processes that the controller has started for groups
 )
 
 waiting_evacuations = Table(  # dead groups with games that cannot go
-    "waiting_evacuations",
-    metadata,
+    "waiting_evacuations", metadata,
     Column("group_name", String(40), primary_key=True),
     Column("games", Integer, nullable=False),
     Column("since", Float, nullable=False),  # by the store's clock
-)
+)  # fmt: skip
 
 drivers = Table(  # running processes and their heartbeats
     "drivers",
@@ -360,6 +359,7 @@ catalog_snapshots = Table(  # one row: the catalog as the controller last read i
     Column("snapshot_id", Integer, primary_key=True, autoincrement=False),
     Column("snapshot", Text),  # JSON, see `grants/observing/snapshot.py`; null: it was never read
     Column("read_at", Float),
+    Column("drift", Text),  # JSON: the findings in it that nobody ignores, by class; null: not known
     Column("problem", Text),  # why the newest attempt failed; null: it did not
     Column("tried_at", Float, nullable=False),
 )

@@ -106,6 +106,14 @@ def waiting_games(values: str, group: str = "a") -> tuple[str, str]:
     return f'turnout_evacuation_waiting_games{{cluster_group="{group}",kind="ingest",instance="i:1"}}', values
 
 
+def drifted(values: str, kind: str = "extra") -> tuple[str, str]:
+    return f'turnout_access_drift_findings{{class="{kind}",kind="ingest",instance="i:1"}}', values
+
+
+def access_read(values: str) -> tuple[str, str]:
+    return 'turnout_access_read_timestamp_seconds{kind="ingest",instance="i:1"}', values
+
+
 INGESTED = ("turnout_ingest_last_commit_timestamp_seconds", grows(1, 3_600))
 HOUR = 3_600
 
@@ -131,6 +139,7 @@ def of_game(alert: str, severity: str = "page", group: str | None = "a") -> str:
 DOWN, STALLED, LATE = "TurnoutStreamDown", "TurnoutStreamStalled", "TurnoutLatencyOverObjective"
 UNHEALTHY = _fired("TurnoutFleetUnhealthy", "ticket")
 EVACUATION = _fired("TurnoutEvacuationWaits", cluster_group="a")
+DRIFT, ACCESS_UNKNOWN = _fired("TurnoutAccessDrift", "ticket"), _fired("TurnoutAccessUnknown", "ticket")
 NO_CONTROLLER, STUCK = _fired("TurnoutControllerDown", "ticket"), _fired("TurnoutOperationNeedsPerson", "ticket")
 SCENARIOS = [
     Scenario(
@@ -326,6 +335,40 @@ SCENARIOS = [
         {300: [], 555: [], 660: [EVACUATION], 870: [EVACUATION], 960: []},
     ),
     Scenario(
+        "findings of drift fire after 15 minutes, also while one class follows another, and clear",
+        [
+            access_read(grows(1, HOUR)),
+            drifted(f"{flat(0, 300)} {flat(2, 600)} {flat(0, 2_400)}"),
+            drifted(f"{flat(0, 900)} {flat(1, 900)} {flat(0, 1_500)}", "gone"),
+        ],
+        {1_170: [], 1_230: [DRIFT], 1_770: [DRIFT], 1_830: []},
+    ),
+    Scenario(
+        "a catalog that was not read for 2 hours fires, with what was found in it last",
+        [access_read(flat(0, 3 * HOUR)), drifted(flat(1, 3 * HOUR))],
+        {7_200: [DRIFT], 8_070: [DRIFT], 8_145: [DRIFT, ACCESS_UNKNOWN]},
+    ),
+    Scenario(
+        "a catalog of which not all can be seen is not without drift: it is unknown",
+        [access_read(grows(1, HOUR)), drifted(f"{flat(0, 600)} {gone(2_400)}")],
+        {600: [], 1_455: [], 1_560: [ACCESS_UNKNOWN]},
+    ),
+    Scenario(
+        "a catalog that was never read has no drift to fire for",
+        [controller(flat(1, HOUR)), supervised(flat(1, HOUR))],
+        {at: [] for at in (300, 3_000)},
+    ),
+    Scenario(
+        "without a controller that is needed its own alert is enough",
+        [
+            access_read(flat(0, 3 * HOUR)),
+            drifted(flat(0, 3 * HOUR)),
+            controller(flat(0, 3 * HOUR)),
+            supervised(flat(1, 3 * HOUR)),
+        ],
+        {8_400: [NO_CONTROLLER], 10_200: [NO_CONTROLLER]},
+    ),
+    Scenario(
         "lasting drops of monitoring events give a ticket",
         [drops(grows(0.1, HOUR))],
         {600: [], 660: [_fired("TurnoutListenerLagging", "ticket", cluster_group="a", instance="a:1")]},
@@ -487,7 +530,7 @@ OLDEST = "turnout_operations_needs_human_requested_timestamp_seconds"
         (
             "TurnoutOperationNeedsPerson",
             [operations("needs_human", flat(2, HOUR)), (OLDEST, flat(60, HOUR))],
-            "2 in all, the oldest requested 9m 0s ago. What each waits for, `turnout ops list` says.",
+            "2 in all, the oldest requested 19m 0s ago. What each waits for, `turnout ops list` says.",
         ),
         (
             "TurnoutOperationNeedsPerson",
@@ -497,7 +540,17 @@ OLDEST = "turnout_operations_needs_human_requested_timestamp_seconds"
         (
             "TurnoutEvacuationWaits",
             [waiting_games(flat(4, HOUR)), (SINCE, flat(60, HOUR))],
-            "4 games stand still in it, for 9m 0s. `turnout status` says what they wait for.",
+            "4 games stand still in it, for 19m 0s. `turnout status` says what they wait for.",
+        ),
+        (
+            "TurnoutAccessDrift",
+            [drifted(flat(2, HOUR)), drifted(flat(0, HOUR), "gone")],
+            "2 of class extra; 2 in all. `turnout grants drift` names them.",
+        ),
+        (
+            "TurnoutAccessUnknown",
+            [access_read(flat(1, HOUR))],
+            "The catalog was read, but not all of it can be seen. The page Access says why.",
         ),
     ],
 )
@@ -520,7 +573,7 @@ def test_texts_of_alerts_on_the_controllers_work_have_the_numbers(
         {
             "interval": "15s",
             "input_series": [{"series": name, "values": values} for name, values in series],
-            "alert_rule_test": [{"eval_time": "10m", "alertname": alert, "exp_alerts": [expected]}],
+            "alert_rule_test": [{"eval_time": "20m", "alertname": alert, "exp_alerts": [expected]}],
         },
     )
 

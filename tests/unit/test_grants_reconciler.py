@@ -16,13 +16,15 @@ from grants.catalog import Change, Denied
 from grants.cli.reading import rows
 from grants.model import Securable
 from grants.observing import snapshot
-from grants.planning.drift import intent
+from grants.planning.drift import CLASSES, intent
 from grants.planning.entitlements import AccessIntent
 from grants.reconciler import AccessReconciler
 from pipeline.control.roles import CONTROLLER
 from pipeline.errors import Refused
 from pipeline.settings import Roles
+from pipeline.store.fleet import read_fleet
 from pipeline.store.operations import ask, list_operations, operation
+from pipeline.store.oversight import read_oversight
 from pipeline.store.tables import entitlements
 from tests.unit.access_world import ANN, BOB, CHESS, GO, House
 
@@ -85,6 +87,30 @@ def test_a_table_that_lies_elsewhere_is_told_of(house: House) -> None:
     house.rounds()
     assert GO in house.catalog.tables(house.schema)
     assert CHESS in (snapshot.read(house.world.engine).problem or "")
+
+
+def test_what_has_drifted_is_counted_beside_each_picture(house: House) -> None:
+    """A round counts what nobody ignores, for the alerts; while the catalog is away the count has the picture's age."""
+    house.make_table(CHESS)
+    house.rounds()
+    engine = house.world.engine
+    first = read_oversight(engine, read_fleet(engine).judgement)
+    assert first.drift == dict.fromkeys(CLASSES, 0)
+    house.catalog.change(Change(Securable((*house.schema.path, CHESS)), ANN, add=("SELECT",)))
+    house.rounds()
+    second = read_oversight(engine, read_fleet(engine).judgement)
+    assert second.drift is not None
+    assert second.drift["extra"] == 1
+    assert (second.access_read_at or 0.0) > (first.access_read_at or 0.0)
+    (found,) = drift_store.read_drift(engine, house.catalog, house.world.settings.access).findings
+    drift_store.ignore(engine, house.world.settings, [found], "carl", "known")
+    house.rounds()
+    third = read_oversight(engine, read_fleet(engine).judgement)
+    assert third.drift == first.drift
+    house.server.kill()
+    house.rounds()
+    away = read_oversight(engine, read_fleet(engine).judgement)
+    assert (away.drift, away.access_read_at) == (third.drift, third.access_read_at)
 
 
 def test_a_catalog_that_is_away_leaves_the_last_picture(house: House) -> None:

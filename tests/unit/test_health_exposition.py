@@ -17,6 +17,8 @@ OVERSIGHT = Oversight(
     open_operations={"needs_human": 1},
     oldest_stuck_requested_at=NOW,
     evacuations={"b": (1, NOW)},
+    access_read_at=NOW,
+    drift={"extra": 1},
 )
 
 

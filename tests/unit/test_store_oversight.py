@@ -2,7 +2,8 @@
 
 import time
 
-from sqlalchemy import Engine, text, update
+import pytest
+from sqlalchemy import Engine, insert, text, update
 
 from listeners.totals import Oversight
 from pipeline.store.drivers import beat, start_driver
@@ -11,7 +12,7 @@ from pipeline.store.fleet import read_fleet
 from pipeline.store.groups import Group, create
 from pipeline.store.operations import Intent, ask, change
 from pipeline.store.oversight import read_oversight
-from pipeline.store.tables import drivers, operations
+from pipeline.store.tables import catalog_snapshots, drivers, operations
 
 
 def seen(engine: Engine) -> Oversight:
@@ -51,6 +52,26 @@ def test_open_operations_are_counted_by_state_and_the_oldest_that_needs_a_person
         ended = {"state": "failed"}
         connection.execute(update(operations).where(operations.c.state == "needs_human").values(ended))
     assert seen(engine).oldest_stuck_requested_at is None
+
+
+@pytest.mark.parametrize(
+    ("values", "read_at", "drift"),
+    [
+        ({"read_at": 50.0, "drift": '{"extra": 2, "gone": 0}'}, 50.0, {"extra": 2, "gone": 0}),
+        ({"read_at": 50.0, "drift": None}, 50.0, None),
+        ({"read_at": 50.0, "drift": "purple"}, 50.0, None),
+        ({"read_at": 50.0, "drift": '{"extra": "two"}'}, 50.0, None),
+        ({"read_at": None, "drift": None}, None, None),
+    ],
+)
+def test_drift_that_is_not_known_is_no_zero(
+    engine: Engine, values: dict[str, object], read_at: float | None, drift: dict[str, int] | None
+) -> None:
+    """A catalog that was never read, or not wholly, and a row that makes no sense leave it unknown."""
+    assert (seen(engine).access_read_at, seen(engine).drift) == (None, None)
+    with engine.begin() as connection:
+        connection.execute(insert(catalog_snapshots).values(snapshot_id=1, tried_at=60.0, **values))
+    assert (seen(engine).access_read_at, seen(engine).drift) == (read_at, drift)
 
 
 def test_an_evacuation_that_waits_is_known_while_a_controller_runs(engine: Engine) -> None:
