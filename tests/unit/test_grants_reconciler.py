@@ -283,6 +283,10 @@ def test_an_executor_that_may_see_too_little_is_told_of(house: House) -> None:
         house.catalog.rest.write("PATCH", f"/api/2.1/unity-catalog/{kind}/{where.full_name}", {"owner": ANN})
     house.rounds()
     assert "sees its own grants only" in (snapshot.read(house.world.engine).problem or "")
+    engine = house.world.engine
+    assert read_oversight(engine, read_fleet(engine).judgement).drift is None, (
+        "what it does not see is not without drift"
+    )
     house.catalog.change(Change(house.schema, "turnout-executor", add=("MANAGE",)))
     house.rounds()
     assert snapshot.read(house.world.engine).problem is None
