@@ -56,7 +56,7 @@ def client(
     if local:
         session.trust_env = False  # a proxy must not see what is said on this machine
     if shared_token is not None:
-        session.mount("http://", ProvenAdapter(shared_token))
+        session.mount("http://", ProvenAdapter(shared_token, timeouts[1]))
     return api_client
 
 

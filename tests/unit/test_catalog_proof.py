@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -40,7 +41,10 @@ class Squatter:
                 with suppress(OSError):  # a client that has heard enough closes
                     while request := connection.recv(65_536):
                         self.got += request
-                        connection.sendall(self._answer(request))
+                        self._reply(connection, request)
+
+    def _reply(self, connection: socket.socket, request: bytes) -> None:
+        connection.sendall(self._answer(request))
 
     def end(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -53,9 +57,20 @@ class Squatter:
             each.close()
 
 
+class Dripper(Squatter):
+    """Answers, and then says the same again and again, without an end."""
+
+    def _reply(self, connection: socket.socket, request: bytes) -> None:
+        first, again = self._answer(request).split(b"|")
+        connection.sendall(first)
+        while True:
+            connection.sendall(again)
+            time.sleep(0.02)
+
+
 @contextmanager
-def squatted(answer: Answer, port: int = 0) -> Iterator[Squatter]:
-    squatter = Squatter(answer, port)
+def squatted(answer: Answer, port: int = 0, kind: type[Squatter] = Squatter) -> Iterator[Squatter]:
+    squatter = kind(answer, port)
     try:
         yield squatter
     finally:
@@ -96,6 +111,21 @@ def test_a_program_that_takes_the_port_gets_no_token(answer: str, tmp_path: Path
         assert TOKEN.encode() not in squatter.got
         assert b"authorization" not in squatter.got.lower()
         assert squatter.got.count(b"\r\n\r\n") == 1
+
+
+@pytest.mark.parametrize("said", [
+    b"|HTTP/1.1 100 Continue\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nX: |a",
+    b"HTTP/1.1 200 OK\r\n|X: a\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 64\r\n\r\n|0",
+])  # fmt: skip
+def test_a_program_that_never_finishes_its_answer_holds_nobody(said: bytes) -> None:
+    """The whole proof has a time limit, not each byte of it: commands and the controller end in that time."""
+    with squatted(lambda _: said, kind=Dripper) as squatter:
+        url = f"http://127.0.0.1:{squatter.port}"
+        with pytest.raises(CatalogUnavailable, match="is not this environment's catalog"):
+            Embedded(Rest(url, TOKEN, shared_token=TOKEN, timeout_seconds=1)).directory()
+        assert TOKEN.encode() not in squatter.got
 
 
 def test_a_proof_passed_on_from_another_port_does_not_count(tmp_path: Path) -> None:
