@@ -18,7 +18,8 @@ def as_csv(log: Log) -> str:
     writer.writerow(_FIELDS)
     for entry in log.entries:
         detail = json.dumps(dict(entry.detail), sort_keys=True, ensure_ascii=False)
-        values = (entry.day, str(entry.number), formatting.moment(entry.at), entry.actor, entry.executor, entry.action)
+        number = "" if entry.number is None else str(entry.number)
+        values = (entry.day, number, formatting.moment(entry.at), entry.actor, entry.executor, entry.action)
         more = (" ".join(entry.targets), entry.operation_id or "", entry.phase, entry.outcome or "", detail, entry.hash)
         writer.writerow([f"'{value}" if value.startswith(_FORMULA) else value for value in (*values, *more)])
     return text.getvalue()

@@ -233,7 +233,8 @@ def list_audit(env_dir: Path, since: datetime | None, until: datetime | None, as
         ended = f" {each.outcome}" if each.outcome else ""
         about = ", ".join(each.targets)
         did = f"{each.actor:<12} {each.action} {each.phase}{ended}"
-        say(plain(f"{moment(each.at)}  {each.place:<16} {did}  {about}"))
+        at = "?" if each.at is None else moment(each.at)
+        say(plain(f"{at:<19}  {each.place:<16} {did}  {about}"))
 
 
 @click.command("verify")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, select, true, update
 
 from pipeline.actor import current_user
 from pipeline.store.leases import store_now
@@ -42,8 +42,8 @@ class Entry:
     """One line of the log."""
 
     day: str  # YYYY-MM-DD, UTC
-    number: int  # within the day
-    at: float  # Unix seconds by the store's clock; never earlier than the entry before
+    number: int | None  # within the day; None where its row has no number there
+    at: float | None  # Unix seconds by the store's clock, never earlier than the entry before; None as above
     actor: str
     executor: str
     action: str
@@ -53,12 +53,12 @@ class Entry:
     outcome: str | None
     detail: Mapping[str, Any]
     hash: str
-    defect: str | None = None  # why its row makes no sense: it was changed by hand; its targets and detail are not told
+    defect: str | None = None  # why its row makes no sense: it was changed by hand; what cannot be told is left out
 
     @property
     def place(self) -> str:
         """Its name for people: day and number."""
-        return f"{self.day} #{self.number}"
+        return f"{self.day} #{'?' if self.number is None else self.number}"
 
     def hash_after(self, previous: str) -> str:
         """Return the hash this entry has after another one's."""
@@ -121,7 +121,7 @@ def entries(engine: Engine, since: str = "", until: str = "9999") -> Iterator[En
 
     A row that a hand has spoilt is an entry with a `defect`.
     """
-    return _read(engine, (audit.c.day >= since) & (audit.c.day <= until))
+    return map(_entry, _rows(engine, (audit.c.day >= since) & (audit.c.day <= until)))
 
 
 def verify(engine: Engine, known: str | None = None) -> Verdict:
@@ -129,8 +129,8 @@ def verify(engine: Engine, known: str | None = None) -> Verdict:
     chain = _Chain(known)
     while True:
         before = chain.count
-        for entry in _read(engine, chain.rest()):
-            chain.add(entry)
+        for row in _rows(engine, chain.rest()):
+            chain.add(row)
         with engine.connect() as connection:
             head = connection.execute(select(audit_head)).one()
         if head.hash == chain.hash:
@@ -152,25 +152,29 @@ class _Chain:
         self.defects: list[str] = []
         self.begun: dict[tuple[Any, ...], list[Entry]] = {}
         self._known = known
-        self._last = ("", 0)
+        self._row: Row[Any] | None = None  # the last, as it was stored
+        self._last: tuple[str, int | None] = ("", 0)
 
     def rest(self) -> ColumnElement[bool]:
         """Return the SQL condition of what comes after."""
-        day, number = self._last
+        if self._row is None:
+            return true()
+        day, number = self._row.day, self._row.number
         return (audit.c.day > day) | ((audit.c.day == day) & (audit.c.number > number))
 
-    def add(self, entry: Entry) -> None:
+    def add(self, row: Row[Any]) -> None:
+        entry = _entry(row)
         day, number = self._last
-        expected = number + 1 if entry.day == day else 1
-        if entry.number != expected:
-            self.defects.append(f"{entry.day}: entries {expected} to {entry.number - 1} are missing")
+        expected = 1 if entry.day != day else None if number is None else number + 1
+        if None not in (expected, entry.number) and entry.number != expected:
+            self.defects.append(f"{entry.day}: what was before entry {entry.number} is missing, from {expected} on")
         if entry.defect is not None:
             self.defects.append(f"{entry.place}: {entry.defect}")
         elif entry.hash != entry.hash_after(self.hash):
             self.defects.append(f"{entry.place}: it, or the entry before it, is not what was written")
         self.knows |= entry.hash == self._known
         self._pair(entry)
-        self.count, self.hash, self._last = self.count + 1, entry.hash, (entry.day, entry.number)
+        self.count, self.hash, self._row, self._last = self.count + 1, entry.hash, row, (entry.day, entry.number)
 
     def _pair(self, entry: Entry) -> None:
         """Put an act that begins with those that wait for their end, or take out the one that ends."""
@@ -183,11 +187,10 @@ class _Chain:
             self.begun[name].pop()  # the last that began: what a person does about an operation lies within it
 
 
-def _read(engine: Engine, wanted: ColumnElement[bool]) -> Iterator[Entry]:
+def _rows(engine: Engine, wanted: ColumnElement[bool]) -> Iterator[Row[Any]]:
     query = select(audit).where(wanted).order_by(audit.c.day, audit.c.number)
     with engine.connect() as connection:
-        for row in connection.execution_options(yield_per=_ROWS).execute(query):
-            yield _entry(row)
+        yield from connection.execution_options(yield_per=_ROWS).execute(query)
 
 
 def _append(connection: Connection, act: Act, phase: Phase, outcome: str | None) -> None:
@@ -210,17 +213,41 @@ def _append(connection: Connection, act: Act, phase: Phase, outcome: str | None)
 
 
 def _entry(row: Row[Any]) -> Entry:
+    """Return what a row tells. SQLite keeps a value of any type in any column, so none is taken on trust."""
     targets: tuple[str, ...] = ()
     detail: dict[str, Any] = {}
     defect = None
     try:
+        _require_types(row)
         targets, detail = _parsed(row)
     except (ValueError, RecursionError) as error:
         defect = f"its row makes no sense, so it is not what was written: {error}"
-    return Entry(
-        row.day, row.number, row.at, row.actor, row.executor, row.action, targets,
-        row.operation_id, row.phase, row.outcome, detail, row.hash, defect,
-    )  # fmt: skip
+    told = {
+        name: value if value is None or type(value) is str else repr(value)
+        for name, value in row._asdict().items()
+        if name not in {"number", "at", "targets", "detail"}
+    }
+    number, at = (row.number if type(row.number) is int else None), (row.at if _is_moment(row.at) else None)
+    return Entry(**told, number=number, at=at, targets=targets, detail=detail, defect=defect)
+
+
+def _require_types(row: Row[Any]) -> None:
+    if type(row.number) is not int:
+        raise ValueError("number is no number")
+    if not _is_moment(row.at):
+        raise ValueError("at is no time")
+    for name, value in row._asdict().items():
+        optional = name in {"operation_id", "outcome"} and value is None
+        if name not in {"number", "at"} and type(value) is not str and not optional:
+            raise ValueError(f"{name} is no text")
+
+
+def _is_moment(at: object) -> bool:
+    """Return whether it is a time that people can be told."""
+    try:
+        return type(at) is float and bool(datetime.fromtimestamp(at, UTC))
+    except (ValueError, OverflowError, OSError):
+        return False
 
 
 def _parsed(row: Row[Any]) -> tuple[tuple[str, ...], dict[str, Any]]:

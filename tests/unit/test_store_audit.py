@@ -3,12 +3,19 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import Engine, delete, insert, update
 
+from app.components.audit_csv import as_csv
+from app.state.control_queries import AuditFilter, Log
+from pipeline.cli.main import cli
 from pipeline.control.operations.executor import resume
+from pipeline.settings import load
 from pipeline.store.audit import Act, begin, end, entries, verify
+from pipeline.store.engine import open_store
 from pipeline.store.operations import Intent, ask, change
 from pipeline.store.tables import audit, audit_head
 from tests.unit.leases_world import StoreClock
@@ -102,6 +109,48 @@ def test_a_row_that_makes_no_sense_is_a_defect_and_hides_no_other(engine: Engine
     assert [defect.partition(":")[0][-2:] for defect in verdict.defects] == ["#1", "#3", "#6"]
     assert "makes no sense" in verdict.defects[1]
     assert verdict.entries == 6
+
+
+BLOB = b"\xff\x00"
+SPOILT = [
+    *((name, BLOB) for name in ("day", "number", "at", "actor", "targets", "operation_id", "phase", "detail", "hash")),
+    *((name, value) for name in ("number", "at") for value in ("zz", "", 9e999)),
+    *(("at", value) for value in (1e18, -1e18)),
+    ("number", 1.5),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), SPOILT, ids=repr)
+def test_a_value_of_a_foreign_type_is_a_defect(name: str, value: object, tmp_path: Path) -> None:
+    """SQLite keeps any value in any column: one that no act writes is found, and the log can be listed with it."""
+    settings, paths = load(tmp_path)
+    engine = open_store(settings, paths)
+    for actor in ("ann", "bob"):
+        done(engine, Act(actor, "pause", ("game:go_1",)))
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE audit SET {name} = ? WHERE number = 3", (value,))
+    verdict = verify(engine)
+    assert verdict.entries == 4
+    assert any("makes no sense" in defect for defect in verdict.defects), verdict.defects
+    told = {}
+    for how in ("verify", "verify --json", "list", "list --json"):
+        told[how] = CliRunner().invoke(cli, ["audit", *how.split(), "--env-dir", str(tmp_path)])
+    assert [each.exit_code for each in told.values()] == [1, 1, 0, 0]
+    assert name != "at" or "\n?  " in told["list"].output
+    log = Log({}, tuple(entries(engine)), 4, 0.0)
+    assert all(AuditFilter("", "9", "a", "a", "a").matches(entry, {}) in {True, False} for entry in log.entries)
+    assert as_csv(log)
+
+
+def test_an_entry_slipped_in_before_all_days_is_found(engine: Engine) -> None:
+    """A row without a day and with a number below 1 stands before the first: it is read, too."""
+    done(engine)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO audit SELECT '', -1, at, 'eve', executor, action, targets, operation_id, phase, outcome,"
+            " detail, hash FROM audit WHERE number = 1"
+        )
+    assert not verify(engine).intact
 
 
 def test_a_log_that_was_written_anew_is_found_by_a_hash_kept_elsewhere(engine: Engine) -> None:
