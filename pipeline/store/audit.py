@@ -18,11 +18,13 @@ from typing import Any, Final, Literal
 from sqlalchemy import ColumnElement, Connection, Engine, Row, select, true, update
 
 from pipeline.actor import current_user
+from pipeline.errors import Refused
 from pipeline.store.leases import store_now
 from pipeline.store.tables import audit, audit_head
 
 Phase = Literal["begun", "ended"]
-_HEAD: Final = 0  # the id of the only row of `audit_head`
+_HEAD: Final = (audit_head.c.day, audit_head.c.number, audit_head.c.at, audit_head.c.hash)
+_NOTHING: Final = ("", 0, 0.0, "")  # the head of a log without entries
 _ROWS: Final = 1_000  # read at once
 
 
@@ -86,11 +88,15 @@ class Verdict:
 
 def lock_log(connection: Connection) -> None:
     """Let nobody else append until the caller's transaction ends: call it first, and do nothing slow after it."""
-    connection.execute(update(audit_head).values(head_id=_HEAD))
+    connection.execute(update(audit_head).values(hash=audit_head.c.hash))
 
 
 def begin(connection: Connection, act: Act) -> None:
-    """Write an act before it is done, in the caller's transaction, which holds the log from here on."""
+    """Write an act before it is done, in the caller's transaction, which holds the log from here on.
+
+    Raises:
+        Refused: the log was changed by hand, so that nothing can be appended to it.
+    """
     _append(connection, act, "begun", None)
 
 
@@ -126,18 +132,19 @@ def entries(engine: Engine, since: str = "", until: str = "9999") -> Iterator[En
 
 def verify(engine: Engine, known: str | None = None) -> Verdict:
     """Look whether every entry is what it was when it was written, and whether one of them has the `known` hash."""
-    chain = _Chain(known)
+    chain, seen = _Chain(known), ""
     while True:
         before = chain.count
         for row in _rows(engine, chain.rest()):
             chain.add(row)
         with engine.connect() as connection:
-            head = connection.execute(select(audit_head)).one()
-        if head.hash == chain.hash:
+            written = _newest_written(connection)
+        if written == chain.last:
             break
-        if chain.count == before:  # nobody was writing while we read: it is not there
-            chain.defects.append(f"{head.day} #{head.number} is the newest entry written, and is not the last there is")
+        if chain.count == before and repr(written) == seen:  # nobody was writing while we read: it is not there
+            chain.defects.append(_misplaced(written, chain.last))
             break
+        seen = repr(written)  # a time may be NaN, which equals nothing
     if not chain.knows:
         chain.defects.append(f"no entry has the hash {known}: the log was rewritten, or the hash is another log's")
     unended = tuple(entry for waiting in chain.begun.values() for entry in waiting)
@@ -147,20 +154,23 @@ def verify(engine: Engine, known: str | None = None) -> Verdict:
 class _Chain:
     """The entries read so far, each checked against the one before."""
 
+    last: tuple[Any, ...]  # place, time and hash of the last, as they were stored
+
     def __init__(self, known: str | None) -> None:
+        self.last = _NOTHING
         self.count, self.hash, self.knows = 0, "", known is None
         self.defects: list[str] = []
         self.begun: dict[tuple[Any, ...], list[Entry]] = {}
         self._known = known
-        self._row: Row[Any] | None = None  # the last, as it was stored
         self._last: tuple[str, int | None] = ("", 0)
 
     def rest(self) -> ColumnElement[bool]:
         """Return the SQL condition of what comes after."""
-        if self._row is None:
+        if not self.count:
             return true()
-        day, number = self._row.day, self._row.number
-        return (audit.c.day > day) | ((audit.c.day == day) & (audit.c.number > number))
+        day, number, *_ = self.last
+        after: ColumnElement[bool] = (audit.c.day > day) | ((audit.c.day == day) & (audit.c.number > number))
+        return after
 
     def add(self, row: Row[Any]) -> None:
         entry = _entry(row)
@@ -174,7 +184,8 @@ class _Chain:
             self.defects.append(f"{entry.place}: it, or the entry before it, is not what was written")
         self.knows |= entry.hash == self._known
         self._pair(entry)
-        self.count, self.hash, self._row, self._last = self.count + 1, entry.hash, row, (entry.day, entry.number)
+        self.count, self.hash, self._last = self.count + 1, entry.hash, (entry.day, entry.number)
+        self.last = (row.day, row.number, row.at, row.hash)
 
     def _pair(self, entry: Entry) -> None:
         """Put an act that begins with those that wait for their end, or take out the one that ends."""
@@ -195,13 +206,13 @@ def _rows(engine: Engine, wanted: ColumnElement[bool]) -> Iterator[Row[Any]]:
 
 def _append(connection: Connection, act: Act, phase: Phase, outcome: str | None) -> None:
     lock_log(connection)
-    head = connection.execute(select(audit_head)).one()
-    at = max(float(connection.scalar(select(store_now())) or 0.0), head.at)  # a clock that goes back makes no older day
+    head_day, head_number, head_at, head_hash = _head(connection)
+    at = max(float(connection.scalar(select(store_now())) or 0.0), head_at)  # a clock that goes back makes no older day
     day = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
-    number = head.number + 1 if head.day == day else 1
+    number = head_number + 1 if head_day == day else 1
     described = (act.actor, _executor(), act.action, act.targets, act.operation_id)
     entry = Entry(day, number, at, *described, phase, outcome, act.detail, hash="")
-    digest = entry.hash_after(head.hash)
+    digest = entry.hash_after(head_hash)
     connection.execute(
         audit.insert().values(
             day=day, number=number, at=at, actor=act.actor, executor=entry.executor, action=act.action,
@@ -210,6 +221,37 @@ def _append(connection: Connection, act: Act, phase: Phase, outcome: str | None)
         )
     )  # fmt: skip
     connection.execute(update(audit_head).values(day=day, number=number, at=at, hash=digest))
+
+
+def _head(connection: Connection) -> tuple[str, int, float, str]:
+    """Return place, time and hash of the newest entry; the caller holds the log.
+
+    Raises:
+        Refused: what was written last and the last entry are two things, so no entry can be bound to it.
+    """
+    newest = select(audit).order_by(audit.c.day.desc(), audit.c.number.desc()).limit(1)
+    row = connection.execute(newest).one_or_none()
+    last = _NOTHING if row is None else (row.day, row.number, row.at, row.hash)
+    if _newest_written(connection) != last or (row is not None and _entry(row).defect is not None):
+        raise Refused(
+            "The audit log was changed by hand and does not end with the entry that was written last, so no act can be "
+            "added to it: see `turnout audit verify`."
+        )
+    return last
+
+
+def _newest_written(connection: Connection) -> tuple[Any, ...] | None:
+    """Return place, time and hash of the entry that was written last, as the head has them; None without one head."""
+    heads = connection.execute(select(*_HEAD)).all()
+    return tuple(heads[0]) if len(heads) == 1 else None
+
+
+def _misplaced(written: tuple[Any, ...] | None, last: tuple[Any, ...]) -> str:
+    if written is None:
+        return "audit_head has not one row, so nobody knows which entry was written last"
+    if written[3] != last[3]:
+        return f"{written[0]} #{written[1]} is the newest entry written, and is not the last there is"
+    return f"audit_head was changed: its day, number and time are {written[:3]}, those of the last entry {last[:3]}"
 
 
 def _entry(row: Row[Any]) -> Entry:
@@ -222,7 +264,7 @@ def _entry(row: Row[Any]) -> Entry:
         targets, detail = _parsed(row)
     except (ValueError, RecursionError) as error:
         defect = f"its row makes no sense, so it is not what was written: {error}"
-    told = {
+    told: dict[str, Any] = {
         name: value if value is None or type(value) is str else repr(value)
         for name, value in row._asdict().items()
         if name not in {"number", "at", "targets", "detail"}

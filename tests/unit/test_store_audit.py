@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import Engine, delete, insert, update
+from sqlalchemy import Engine, delete, event, insert, update
 
 from app.components.audit_csv import as_csv
 from app.state.control_queries import AuditFilter, Log
 from pipeline.cli.main import cli
 from pipeline.control.operations.executor import resume
+from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.audit import Act, begin, end, entries, verify
 from pipeline.store.engine import open_store
@@ -140,6 +141,58 @@ def test_a_value_of_a_foreign_type_is_a_defect(name: str, value: object, tmp_pat
     log = Log({}, tuple(entries(engine)), 4, 0.0)
     assert all(AuditFilter("", "9", "a", "a", "a").matches(entry, {}) in {True, False} for entry in log.entries)
     assert as_csv(log)
+
+
+HEADS = {
+    "another day": "UPDATE audit_head SET day = '2001-01-01'",
+    "a lower number": "UPDATE audit_head SET number = 1",
+    "a higher number": "UPDATE audit_head SET number = 9",
+    "a time in the future": "UPDATE audit_head SET at = 9e9",
+    "a time that is none": "UPDATE audit_head SET at = 9e99",
+    "another hash": "UPDATE audit_head SET hash = 'x'",
+    "no head": "DELETE FROM audit_head",
+    "two heads": "INSERT INTO audit_head SELECT 1, day, number, at, hash FROM audit_head",
+    "the newest entry taken out": "DELETE FROM audit WHERE number = 2",
+}
+
+
+@pytest.mark.parametrize("change", HEADS)
+def test_a_head_that_is_not_the_last_entry_is_found_and_nothing_is_added(engine: Engine, change: str) -> None:
+    """What is kept of the newest entry must be that entry: otherwise verify says so, and acts are refused in words."""
+    done(engine)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(HEADS[change])
+    verdict = verify(engine)
+    assert len(verdict.defects) == 1
+    with pytest.raises(Refused, match="see `turnout audit verify`"):
+        done(engine)
+    assert verify(engine) == verdict
+
+
+@pytest.mark.parametrize("name", ["day", "number", "at", "hash"])
+@pytest.mark.parametrize("value", ["zz", BLOB, 9e999], ids=repr)
+def test_a_head_that_makes_no_sense_is_found(name: str, value: object, tmp_path: Path) -> None:
+    """SQLite keeps any value in any column of the head, too."""
+    engine = open_store(*load(tmp_path))
+    done(engine)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE audit_head SET {name} = ?", (value,))
+    assert len(verify(engine).defects) == 1
+    with pytest.raises(Refused, match="see `turnout audit verify`"):
+        done(engine)
+
+
+def test_an_act_between_the_looks_is_no_defect(engine: Engine) -> None:
+    """What is written after the entries were read and before the head is, is no change by hand."""
+    acts = [MOVE]
+
+    def write(_connection: object, _cursor: object, statement: str, *_more: object) -> None:
+        if statement.startswith("SELECT") and "FROM audit_head" in statement and acts:
+            done(engine, acts.pop())
+
+    event.listen(engine, "before_cursor_execute", write)
+    assert verify(engine).intact
+    assert not acts
 
 
 def test_an_entry_slipped_in_before_all_days_is_found(engine: Engine) -> None:
