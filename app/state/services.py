@@ -33,7 +33,7 @@ from pipeline import settings as settings_of
 from pipeline.control.roles import current, may, require, role_of, roles_of
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Roles, Settings
-from pipeline.store.engine import open_store
+from pipeline.store.engine import open_store, store_missing
 from pipeline.store.fleet import Fleet, SchemaVersion, read_fleet, read_schemas
 
 _MOST_TRANSITIONS = 5_000  # of the whole fleet; beyond it the oldest are left out
@@ -149,10 +149,7 @@ def _open(folder: Path, variables: Mapping[str, str]) -> Environment:
     try:
         node = paths.control_db.stat().st_ino
     except FileNotFoundError:
-        raise Refused(
-            f"The control store is not there: {paths.control_db} does not exist. "
-            "Start ingest or `turnout simulate` in this environment, or name another environment."
-        ) from None
+        raise store_missing(paths) from None
     return Environment(settings, paths, f"{paths.control_db}#{node}")
 
 

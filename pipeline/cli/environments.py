@@ -1,4 +1,4 @@
-"""Which folder is an environment: commands that only look at one refuse a folder that is none, and make nothing."""
+"""Which folder is an environment: commands that begin none refuse one that is none, or has lost its control store."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -71,17 +71,18 @@ def existing(context: click.Context, _: click.Parameter, folder: Path) -> Path:
     """Return the folder of `--env-dir`; a click callback.
 
     Raises:
-        Refused: the command needs an environment, and the folder is none.
+        Refused: the command needs an environment, and the folder is none or has lost its control store.
     """
     if context.get_parameter_source("env_dir") is not ParameterSource.COMMANDLINE:
         folder = context.meta.get(_GIVEN, folder)
     name = context.command_path.partition(" ")[2]
     try:
-        if _is_environment(folder.absolute()):  # of a working folder that was deleted nothing is known
-            return folder
+        is_environment = _is_environment(folder.absolute())  # of a working folder that was deleted nothing is known
     except OSError as error:
         raise Refused(f"{folder} cannot be used: {error.strerror}. Name another folder with --env-dir.") from error
-    if name in _BEGIN | _MAKE_NOTHING or (os.environ.get(_STORE) and name not in _READ_TABLES):
+    if is_environment and name not in _BEGIN | _MAKE_NOTHING:
+        _require_store(folder)
+    if is_environment or name in _BEGIN | _MAKE_NOTHING or (os.environ.get(_STORE) and name not in _READ_TABLES):
         return folder
     near = sorted({str(each) for each in _nearby(folder)})
     named = f"Environments nearby: {', '.join(near[:_SHOWN])}. " if near else ""
@@ -96,6 +97,20 @@ def _keep(context: click.Context, _: click.Parameter, folder: Path | None) -> Pa
 
 def _is_environment(folder: Path) -> bool:
     return any((folder / mark).exists() for mark in _MARKS)
+
+
+def _require_store(folder: Path) -> None:
+    """Go on only where the control store in the folder is there, or the settings name one elsewhere.
+
+    An empty store in the place of a lost one would be well, its audit log intact, and each of its lists empty.
+    """
+    from pipeline.settings import load
+
+    settings, paths = load(folder)
+    if not settings.store.url and not paths.control_db.exists():
+        from pipeline.store.engine import store_missing
+
+        raise store_missing(paths)
 
 
 def _nearby(folder: Path) -> Iterator[Path]:

@@ -88,10 +88,48 @@ def test_every_command_is_refused_or_may_begin(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_settings_is_an_environment(tmp_path: Path) -> None:
-    """README: a turnout.toml in a new folder is all that a new environment needs."""
+    """README: a turnout.toml in a new folder is all that a new environment needs; it begins with what begins one."""
     (tmp_path / "turnout.toml").write_text('environment = "prod"\n')
+    begun = CliRunner().invoke(cli, ["groups", "create", "a", "--env-dir", str(tmp_path)])
+    assert begun.exit_code == 0, begun.output
     done = CliRunner().invoke(cli, ["games", "list", "--env-dir", str(tmp_path)])
     assert (done.exit_code, done.output) == (0, "0 game(s)\n")
+
+
+@pytest.mark.parametrize("mark", ["turnout.toml", "bronze"])
+@pytest.mark.parametrize("name", sorted((READS - FREE) | {"groups propose"}))
+def test_a_lost_control_store_is_not_made_anew(name: str, mark: str, tmp_path: Path) -> None:
+    """An empty store in the place of a lost one would be well and its audit log intact: exit 2, and nothing is made."""
+    (tmp_path / mark).write_text("") if "." in mark else (tmp_path / mark).mkdir()
+    done = CliRunner().invoke(cli, [*name.split(), *shlex.split(ARGUMENTS.get(name, "")), "--env-dir", str(tmp_path)])
+    assert isinstance(done.exception, Refused), done.output
+    assert str(done.exception).startswith(f"The control store is not there: {tmp_path / 'control.db'} does not exist.")
+    assert [each.name for each in tmp_path.iterdir()] == [mark]
+
+
+@pytest.mark.parametrize("where", ["settings", "variable"])
+def test_a_control_store_elsewhere_is_not_looked_for_in_the_folder(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An environment whose settings name another store, such as PostgreSQL, has no control.db."""
+    url = f"sqlite:///{tmp_path / 'elsewhere.db'}"
+    (tmp_path / "turnout.toml").write_text(f'[store]\nurl = "{url}"\n' if where == "settings" else "")
+    if where == "variable":
+        monkeypatch.setenv("TURNOUT_STORE__URL", url)
+    done = CliRunner().invoke(cli, ["audit", "verify", "--env-dir", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert not (tmp_path / "control.db").exists()
+
+
+def test_what_begins_an_environment_begins_its_store_too(tmp_path: Path) -> None:
+    """A folder with settings alone gets its store from commands that may begin an environment only."""
+    for name in sorted(FREE):
+        assert CliRunner().invoke(cli, [name, "--env-dir", str(tmp_path)]).exit_code in {0, 1}
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "turnout.toml").write_text("")
+    done = CliRunner().invoke(cli, ["games", "approve", "Chess", "--env-dir", str(tmp_path)])
+    assert "not there" not in f"{done.output}{done.exception}"
+    assert (tmp_path / "control.db").exists()
 
 
 @pytest.mark.parametrize(
