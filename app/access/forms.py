@@ -16,6 +16,7 @@ from app.state.services import Environment
 from grants.applying.requests import Request
 from grants.formats.expiry import parse_until
 from grants.planning.entitlements import AccessIntent
+from pipeline.control.roles import same_person
 from pipeline.errors import Refused
 
 _PLACE: Final = "access_change"
@@ -102,8 +103,8 @@ def _planned(environment: Environment, *, as_request: bool) -> Preview:
 def draw_requests(environment: Environment, access: AccessState) -> None:
     """Draw the requests: those that wait on top, for who may decide about them and for who has asked."""
     me, barred = services.actor(), services.missing_role(environment, "decide about a request")
-    own = [each for each in access.waiting if each.requester == me]
-    others = [each for each in access.waiting if each.requester != me]
+    own = [each for each in access.waiting if same_person(each.requester, me)]
+    others = [each for each in access.waiting if each not in own]
     if not access.waiting:
         st.info("No request waits for a decision.")
     if others and barred is not None:

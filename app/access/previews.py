@@ -22,6 +22,7 @@ from grants.planning.drift import Finding
 from grants.planning.drift import intent as wish_about
 from grants.planning.effects import Effect
 from grants.planning.entitlements import AccessIntent
+from pipeline.control.roles import same_person
 from pipeline.errors import Refused
 from pipeline.store import operations
 from pipeline.store.operations import Operation
@@ -83,7 +84,7 @@ def preview_approval(environment: Environment, request_id: str) -> Preview:
     with services.reading(), services.catalog_answers(environment):
         store, catalog = services.engine(environment), services.catalog(environment)
         wanted = requests.request(store, request_id)
-        if wanted.requester == services.actor():
+        if same_person(wanted.requester, services.actor()):
             raise Refused("Nobody decides about a request of their own: another access admin must.")
         prepared, intent = approvals.approval(store, catalog, environment.settings, wanted, services.actor(), "")
     return _preview(environment, prepared, intent, partial(_approve, environment, wanted), _DECIDE)

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from grants.applying import proposals, requests
 from grants.applying.requests import Request
 from grants.catalog import Catalog
-from pipeline.control.roles import current, require
+from pipeline.control.roles import current, require, same_person
 from pipeline.errors import Refused, Transient
 from pipeline.settings import Settings
 from pipeline.store import operations
@@ -46,7 +46,7 @@ def approved(engine: Engine, wanted: Request, intent: operations.Intent) -> oper
     Raises:
         Refused: who asked decides, another person has decided meanwhile, or an access change of the same is open.
     """
-    if intent.actor == wanted.requester:
+    if same_person(intent.actor, wanted.requester):
         raise Refused("Nobody decides about a request of their own: another access admin must.")
     operation = operations.ask(engine, intent)
     requests.decide(engine, wanted, "approved", intent.actor, intent.reason, operation.operation_id)

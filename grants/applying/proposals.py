@@ -20,7 +20,7 @@ from grants.planning.entitlements import NO_GAME, AccessIntent
 from grants.planning.guardrails import Case, Person
 from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
-from pipeline.control.roles import ACCESS, current, may
+from pipeline.control.roles import ACCESS, current, may, same_person
 from pipeline.errors import Refused
 from pipeline.settings import Access, Settings
 from pipeline.store import operations
@@ -67,8 +67,17 @@ def schema_of(access: Access) -> Securable:
 
 
 def principal_of(access: Access, actor: str) -> str:
-    """Return the principal that an actor is."""
-    return access.identities.get(actor, actor)
+    """Return the principal that an actor is; actors are compared as for roles.
+
+    Raises:
+        Refused: the settings name several principals for one actor.
+    """
+    named = {folded(name): name for each, name in access.identities.items() if same_person(each, actor)}
+    if len(named) > 1:
+        raise Refused(
+            f"The setting access.identities names {actor!r} twice, as {' and '.join(sorted(named.values()))}."
+        )
+    return next(iter(named.values()), actor)
 
 
 def target(principal: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, get_args
 from sqlalchemy import Connection, Engine, Row, case, insert, select, update
 
 from grants.model import folded
+from pipeline.control.roles import same_person
 from pipeline.errors import Conflict, Refused
 from pipeline.store import audit
 from pipeline.store.leases import store_now
@@ -92,7 +93,7 @@ def decide(
         Refused: who decides is who asked (that one may only withdraw), or no reason is given for a rejection.
         RequestConflict: another person has decided meanwhile.
     """
-    if (actor == request.requester) != (state == "withdrawn"):
+    if same_person(actor, request.requester) != (state == "withdrawn"):
         raise Refused(
             "Nobody decides about a request of their own: another access admin must."
             if state != "withdrawn"

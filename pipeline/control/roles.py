@@ -91,7 +91,12 @@ def roles_of(roles: Roles, actor: str) -> tuple[str, ...] | None:
     }
     if not any(named.values()):
         return None
-    return tuple(role for role, actors in named.items() if _folded(actor) in map(_folded, actors))
+    return tuple(role for role, actors in named.items() if any(same_person(actor, each) for each in actors))
+
+
+def same_person(one: str, other: str) -> bool:
+    """Return whether two names of actors are one person's."""
+    return _folded(one) == _folded(other)
 
 
 def _folded(name: str) -> str:

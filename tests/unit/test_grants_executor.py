@@ -154,6 +154,9 @@ def test_nobody_gives_access_to_themselves(desk: Desk) -> None:
         ("eve", {"eve": "readers"}, "The catalog has no user 'readers'"),
         ("eve", {"eve": ANN}, "another admin must approve"),
         ("eve", {"eve": BOB}, None),
+        ("eve@home", {"Eve@Home": ANN}, "another admin must approve"),
+        ("eve@home", {"Eve@Home": ANN, "eve@home": BOB}, "access.identities names 'eve@home' twice"),
+        ("eve", {"Eve": BOB}, "The catalog has no user 'eve'"),
         (BOB, {}, None),
     ],
 )

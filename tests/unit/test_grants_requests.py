@@ -26,6 +26,14 @@ def test_nobody_decides_about_a_request_of_their_own(engine: Engine) -> None:
     assert requests.decide(engine, asked, "withdrawn", "ann", "").state == "withdrawn"
 
 
+def test_an_address_in_another_case_is_the_same_person(engine: Engine) -> None:
+    """As for roles, e-mail addresses are compared without case: nobody becomes another by writing theirs anew."""
+    asked = requests.ask(engine, "Ann@example.com", INTENTS, "numbers")
+    with pytest.raises(Refused, match="request of their own"):
+        requests.decide(engine, asked, "approved", "ann@example.com", "")
+    assert requests.decide(engine, asked, "withdrawn", "ann@example.com", "").state == "withdrawn"
+
+
 def test_of_two_who_decide_the_second_finds_out(engine: Engine) -> None:
     """A decision is a compare-and-set: the second admin sees a conflict, and what the first decided stands."""
     asked = requests.ask(engine, "ann", INTENTS, "numbers")
