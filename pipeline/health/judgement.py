@@ -272,10 +272,11 @@ def _is_supervised(group: GroupIntent) -> bool:
 def _driver_problem(driver: DriverState, facts: FleetFacts) -> Problem:
     how = driver.liveness.reason or driver.liveness.state
     if driver.kind == "controller":
-        note = _controller_note(driver.liveness, facts.waiting_operations)
+        note = _controller_note(driver.liveness, facts)
         hint = "" if driver.liveness.is_live else ". Start `turnout controller run`."
         alarms = (driver.liveness.reason or "").split("\n") if driver.liveness.is_live else []
-        return Problem("controller", driver.name, "\n".join([f"{note}{hint}", *(alarms if len(alarms) > 1 else [])]))
+        has_more = len(alarms) > 1 or _is_skewed(facts)
+        return Problem("controller", driver.name, "\n".join([f"{note}{hint}", *(alarms if has_more else [])]))
     if driver.kind == "ingest":
         return Problem("ingest", driver.name, f"ingest {how}")
     intent = facts.groups.get(driver.name)
@@ -298,7 +299,7 @@ def _headline(drivers: Sequence[DriverState], games: Mapping[str, Verdict], fact
             how = "was never started" if each.liveness.state == "not_started" else _how(each.liveness)
             notes.append(f"ingest {how}")
         elif each.kind == "controller" and each.is_problem:
-            notes.append(_controller_note(each.liveness, facts.waiting_operations))
+            notes.append(_controller_note(each.liveness, facts))
     if facts.stuck_operations:
         notes.append(_need_person(facts.stuck_operations))
     return "; ".join([_streams_sentence(games), *notes])
@@ -343,10 +344,21 @@ def _group_notes(drivers: Sequence[DriverState], games: Mapping[str, Verdict], f
     return notes
 
 
-def _controller_note(liveness: Liveness, waiting: int) -> str:
+def _is_skewed(facts: FleetFacts) -> bool:
+    controller = facts.drivers.get(("controller", "main"))
+    return controller is not None and controller.state == "skewed"
+
+
+def _controller_note(liveness: Liveness, facts: FleetFacts) -> str:
+    waiting = facts.waiting_operations
     if liveness.is_live:
-        alarms = (liveness.reason or "").split("\n")
-        return f"the controller reports{f': {alarms[0]}' if len(alarms) == 1 else f' {len(alarms)} alarms'}"
+        skew, alarms = "", (liveness.reason or "").split("\n")
+        if _is_skewed(facts):  # the first line says by how much
+            skew, alarms = "'s clock is wrong", alarms[1:]
+        if skew and not alarms:
+            return f"the controller{skew}"
+        told = f": {alarms[0]}" if len(alarms) == 1 else f" {_plural(len(alarms), 'alarm')}"
+        return f"the controller{skew}{', and it' if skew else ''} reports{told}"
     if not waiting:
         return "no controller runs"
     return f"{_plural(waiting, 'operation')} {'waits' if waiting == 1 else 'wait'} and no controller runs"

@@ -52,13 +52,14 @@ def start_driver(engine: Engine, kind: Kind, name: str, metrics_address: str | N
 def beat(engine: Engine, kind: Kind, name: str, state: str, frontier_seq: int | None, error: str | None = None) -> None:
     """Write a heartbeat; a process that was taken over by another no longer beats.
 
-    A running driver whose own clock differs from the store's reports that: the ages that it measures are wrong.
+    A running driver whose own clock differs from the store's reports that first: the ages that it measures are wrong.
     """
     with writing(engine) as connection:
         ahead = time.time() - connection.execute(select(store_now())).scalar_one()
         if state == "running" and abs(ahead) > CLOCK_BOUND_SECONDS:
             how = "ahead of" if ahead > 0 else "behind"
-            state, error = "skewed", f"has a clock {abs(ahead):.0f} s {how} the control store's, so its ages are wrong"
+            skew = f"has a clock {abs(ahead):.0f} s {how} the control store's, so its ages are wrong"
+            state, error = "skewed", f"{skew}\n{error}" if error else skew
         values = {"heartbeat_at": store_now(), "state": state, "frontier_seq": frontier_seq, "error": error}
         connection.execute(update(drivers).where(_is_of(kind, name), _is_ours()).values(values))
 

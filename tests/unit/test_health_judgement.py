@@ -326,6 +326,25 @@ def test_nothing_unknown_is_healthy(facts: FleetFacts) -> None:
             assert -CLOCK_BOUND_SECONDS <= NOW - driver.heartbeat_at <= 15
 
 
+def test_a_controller_whose_clock_is_wrong_runs_and_keeps_its_alarms() -> None:
+    """It beats and acts, so nobody is told to start one; what it reports stands beside its clock."""
+    skew = "has a clock 60 s ahead of the control store's, so its ages are wrong"
+    for alarms, noted in [
+        ("", "the controller's clock is wrong"),
+        ("\ngroup b has no driver", "the controller's clock is wrong, and it reports: group b has no driver"),
+        ("\ngroup b has no driver\ngroup c is frozen", "the controller's clock is wrong, and it reports 2 alarms"),
+    ]:
+        found = Given(controller=replace(CONTROLLER, state="skewed", error=f"{skew}{alarms}"), waiting=2).judge()
+        assert found.headline == f"1 stream healthy; {noted}"
+        (problem,) = found.problems
+        assert problem.text == f"{noted}\n{skew}{alarms}"
+        state = found.driver("controller", "main")
+        assert state is not None
+        assert state.liveness.is_live, "ingest exports that a controller runs"
+    silent = Given(controller=replace(CONTROLLER, state="skewed", heartbeat_at=NOW - 600)).judge()
+    assert "no controller runs" in silent.headline, "one that no longer beats does not run, whatever its clock was"
+
+
 def test_several_alarms_of_the_controller_are_counted_in_the_headline_and_stand_one_by_one_below_it() -> None:
     """No alarm is lost in the line of another: the headline has their number, the problem a line for each."""
     one = Given(controller=replace(CONTROLLER, error="group b has no driver")).judge()

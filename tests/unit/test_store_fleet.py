@@ -215,6 +215,10 @@ def test_heartbeats_have_the_stores_time_and_a_wrong_clock_is_named(
     assert abs(driver.heartbeat_at - fleet.read_at) < 60
     assert "s ahead of the control store's" in str(group.liveness.reason)
     assert (group.liveness.state, verdict(fleet).status) == ("unknown", "UNKNOWN")
+    beat(store, "group", "a", "running", None, "one\ntwo")
+    driver = read_fleet(store).driver("group", "a")
+    assert driver is not None
+    assert str(driver.error).split("\n")[1:] == ["one", "two"], "what it reports itself stands below its clock"
 
 
 NONSENSE = {
