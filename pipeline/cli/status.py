@@ -81,22 +81,32 @@ def _driver(fleet: Fleet, state: DriverState) -> dict[str, str | None]:
     }  # fmt: skip
 
 
-def _in_brackets(reason: str | None) -> str:
-    """Return why a driver is as it is, after its state; several alarms have lines of their own."""
-    if not reason:
-        return ""
-    alarms = reason.count("\n") + 1
-    return f" ({reason})" if alarms == 1 else f" ({alarms} alarms)"
+def _driver_lines(driver: dict[str, Any], problem: str | None) -> list[str]:
+    """Return a driver's state and why, on one line where that suffices, and below it what else is to be known.
+
+    Only the controller reports several things, a line each; an error of several lines is one error.
+    """
+    reason: str = driver["reason"] or ""
+    state = f"{driver['kind']} {driver['name']}: {driver['state'].replace('_', ' ')}"
+    is_long = "\n" in reason
+    if driver["kind"] == "controller":
+        alarms = f"{reason.count(chr(10)) + 1} alarms" if is_long else reason
+        return [f"{state} ({alarms})" if alarms else state, *_indented(problem)]
+    if is_long:
+        return [state, *_indented(problem or reason)]
+    is_said = problem is None or problem.endswith(reason or driver["state"])
+    return [f"{state} ({reason})" if reason else state, *_indented(None if is_said else problem)]
+
+
+def _indented(text: str | None) -> list[str]:
+    return [f"  {line}" for line in (text or "").split("\n") if line]
 
 
 def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
     lines = [found["headline"]]
-    lines += [
-        f"{each['kind']} {each['name']}: {each['state'].replace('_', ' ')}{_in_brackets(each['reason'])}"
-        for each in found["drivers"]
-    ]
-    alarms = [each["text"] for each in found["problems"] if each["kind"] == "controller"]
-    lines += [f"  {alarm}" for text in alarms for alarm in text.split("\n")]
+    problems = {(each["kind"], each["name"]): each["text"] for each in found["problems"]}
+    for each in found["drivers"]:
+        lines += _driver_lines(each, problems.get((each["kind"], each["name"])))
     counts = Counter(each["status"] for each in found["games"])
     lines.append(f"{len(found['games'])} games: " + (", ".join(f"{counts[name]} {name}" for name in counts) or "none"))
     lines += [
