@@ -33,10 +33,11 @@ def status(env_dir: Path, show_all: bool, as_json: bool) -> None:
 
 
 def _read(engine: Engine, heartbeat_seconds: float) -> dict[str, Any]:
-    from pipeline.store.operations import list_operations
+    from pipeline.store.operations import read_open
 
     fleet = read_fleet(engine, heartbeat_seconds=heartbeat_seconds)
-    operations = list_operations(engine, only_open=True, limit=1_000)
+    with engine.connect() as connection:
+        operations = read_open(connection)
     stuck = [asdict(each) for each in operations if each.state == "needs_human"]
     judgement = fleet.judgement
     drivers = [_driver(fleet, each) for each in judgement.drivers]

@@ -1,7 +1,6 @@
 """Reads the control store for people: the fleet with its judgement, and every registered schema; never writes."""
 
 import json
-from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,7 +25,7 @@ from pipeline.health.liveness import Driver, HeldLease, ProcessRun
 from pipeline.store.drivers import is_time, read_driver
 from pipeline.store.groups import Group, groups_in, runs_in
 from pipeline.store.leases import store_now
-from pipeline.store.operations import OPEN
+from pipeline.store.operations import read_open
 from pipeline.store.sources import newest_clock
 from pipeline.store.tables import (
     bronze_commits,
@@ -34,13 +33,11 @@ from pipeline.store.tables import (
     games,
     group_runs,
     leases,
-    operations,
     registrations,
     schemas,
     streams,
 )
 
-_NEEDS_PERSON: Final = "needs_human"
 _LATENCY_STARTS: Final = {
     "broker": "the time when the Kafka broker appended the record",
     "producer": "the producer's clock, as the topic has message.timestamp.type=CreateTime",
@@ -251,9 +248,8 @@ def _intent(group: Group) -> GroupIntent:
 
 def _open_operations(connection: Connection) -> tuple[int, int]:
     """Count the open operations that wait for the controller, and those that need a person."""
-    query = select(operations.c.state, func.count()).where(operations.c.state.in_(OPEN)).group_by(operations.c.state)
-    counts = Counter(dict(tuple(row) for row in connection.execute(query)))
-    return counts.total() - counts[_NEEDS_PERSON], counts[_NEEDS_PERSON]
+    stuck = [each.state == "needs_human" for each in read_open(connection)]
+    return stuck.count(False), stuck.count(True)
 
 
 def _worst_first(row: GameRow) -> tuple[int, float, str]:

@@ -6,6 +6,7 @@ version, so of two that act on one operation the second finds out and does nothi
 
 import hashlib
 import json
+import math
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -233,8 +234,21 @@ def operation(engine: Engine, operation_id: str) -> Operation:
     return _operation(rows[0])
 
 
+def read_open(connection: Connection) -> list[Operation]:
+    """Return every operation that has not ended: those that need a person first, then the newest.
+
+    Whoever counts them counts these: a row edited to nonsense needs a person, whatever its column says.
+    """
+    is_open = operations.c.state.in_(OPEN) | operations.c.state.not_in(get_args(State))
+    query = select(operations).where(is_open).order_by(operations.c.requested_at.desc(), operations.c.operation_id)
+    return sorted(map(_operation, connection.execute(query)), key=lambda each: each.state != "needs_human")
+
+
 def list_operations(engine: Engine, *, only_open: bool = False, limit: int = 100) -> list[Operation]:
     """Return operations: those that need a person first, then the open ones, then the newest."""
+    if only_open:
+        with engine.connect() as connection:
+            return read_open(connection)[:limit]
     urgency = case(
         (operations.c.state == "needs_human", 0),
         (operations.c.state.not_in(get_args(State)), 0),  # edited by hand
@@ -242,8 +256,6 @@ def list_operations(engine: Engine, *, only_open: bool = False, limit: int = 100
         else_=2,
     )
     query = select(operations).order_by(urgency, operations.c.requested_at.desc(), operations.c.operation_id)
-    if only_open:
-        query = query.where(operations.c.state.in_(OPEN))
     with engine.connect() as connection:
         listed = [_operation(row) for row in connection.execute(query.limit(limit))]
     return sorted(listed, key=lambda each: (each.state != "needs_human", not each.is_open))
@@ -348,13 +360,15 @@ def _operation(row: Row[Any]) -> Operation:
         problem = f"Its row in the control store makes no sense: {error}. Correct the row, or close the operation."
         has_ended = row.state in get_args(State) and row.state not in OPEN
         plain |= {} if has_ended else {"state": "needs_human", "outcome": problem}
-        plain |= {} if isinstance(row.requested_at, float) else {"requested_at": 0.0}
+        is_dated = isinstance(row.requested_at, float) and math.isfinite(row.requested_at)
+        plain |= {} if is_dated else {"requested_at": 0.0}
         return Operation(**plain, targets=(), parameters={}, preview={})
 
 
 def _require_types(plain: Mapping[str, Any]) -> None:
     """Go on only with a row whose plain columns hold what they are for: SQLite takes anything in any column."""
     wrong = [name for name, types in _PLAIN.items() if not isinstance(plain[name], types)]
+    wrong += [name for name in ("requested_at", "ended_at") if plain[name] in {math.inf, -math.inf}]
     if wrong:
         raise ValueError(f"{wrong[0]} is {plain[wrong[0]]!r}")
 

@@ -4,19 +4,17 @@ Ingest is there when the controller is dead, so it exports this, and not the con
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping
-from typing import Final
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine, select
 
 from listeners.totals import Oversight
 from pipeline.health.judgement import Judgement
 from pipeline.store.drivers import is_time
 from pipeline.store.evacuations import waiting_in
-from pipeline.store.operations import OPEN
-from pipeline.store.tables import catalog_snapshots, operations
-
-_NEEDS_PERSON: Final = "needs_human"
+from pipeline.store.operations import OPEN, read_open
+from pipeline.store.tables import catalog_snapshots
 
 
 def read_oversight(engine: Engine, judgement: Judgement) -> Oversight:
@@ -28,15 +26,20 @@ def read_oversight(engine: Engine, judgement: Judgement) -> Oversight:
     is_running = controller is not None and controller.liveness.is_live
     with engine.connect() as connection:
         read_at, drift = _access(connection)
-        return Oversight(
-            is_controller_running=is_running,
-            supervised_groups=judgement.supervised_groups,
-            open_operations=_open_operations(connection),
-            oldest_stuck_requested_at=_oldest_stuck(connection),
-            access_read_at=read_at,
-            drift=drift,
-            evacuations=waiting_in(connection) if is_running else {},  # of what a dead one saw nobody knows any more
-        )
+        opened = read_open(connection)
+        evacuations = waiting_in(connection) if is_running else {}  # of what a dead one saw nobody knows any more
+    states = Counter(each.state for each in opened)
+    # A row edited to nonsense may have no time, which is 0.
+    stuck = [each.requested_at for each in opened if each.state == "needs_human" and each.requested_at > 0]
+    return Oversight(
+        is_controller_running=is_running,
+        supervised_groups=judgement.supervised_groups,
+        open_operations={state: states[state] for state in OPEN},
+        oldest_stuck_requested_at=min(stuck, default=None),
+        access_read_at=read_at,
+        drift=drift,
+        evacuations=evacuations,
+    )
 
 
 def _access(connection: Connection) -> tuple[float | None, Mapping[str, int] | None]:
@@ -50,15 +53,3 @@ def _access(connection: Connection) -> tuple[float | None, Mapping[str, int] | N
         found = None
     known = isinstance(found, dict) and all(isinstance(each, int) for each in found.values())
     return float(row.read_at), found if known else None
-
-
-def _open_operations(connection: Connection) -> Mapping[str, int]:
-    query = select(operations.c.state, func.count()).where(operations.c.state.in_(OPEN)).group_by(operations.c.state)
-    return {**dict.fromkeys(OPEN, 0), **dict(tuple(row) for row in connection.execute(query))}
-
-
-def _oldest_stuck(connection: Connection) -> float | None:
-    """Return when the oldest operation that needs a person was requested, None where there is none or no time."""
-    stuck = operations.c.state == _NEEDS_PERSON
-    oldest: object = connection.scalar(select(func.min(operations.c.requested_at)).where(stuck))
-    return float(oldest) if isinstance(oldest, (float, int)) and is_time(oldest) else None

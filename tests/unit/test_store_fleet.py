@@ -19,7 +19,8 @@ from pipeline.store.engine import open_store
 from pipeline.store.fleet import Fleet, read_fleet, read_schemas
 from pipeline.store.leases import Lease, Process, expire_dead
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import Intent, ask, change
+from pipeline.store.operations import Intent, ask, change, list_operations
+from pipeline.store.oversight import read_oversight
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 
 NOW = 1_800_000_000.0
@@ -273,3 +274,20 @@ def test_operations_are_part_of_the_judgement(store: Engine) -> None:
     assert read_fleet(store).judgement.healthy
     change(store, asked, "needs_human", "look")
     assert read_fleet(store).judgement.headline == "1 stream healthy; 1 operation needs a person"
+
+
+@pytest.mark.parametrize(
+    "edit", ["state = 'purple'", "preview = '{\"a\": 2}'", "requested_at = 9e999", "targets = '['"]
+)
+def test_an_operation_whose_row_makes_no_sense_needs_a_person_everywhere(store: Engine, edit: str) -> None:
+    """The lists say so, therefore the headline, the exit code and the alert do too: there is one way to count."""
+    start_driver(store, "controller", "main", None)
+    beat(store, "controller", "main", "running", None)
+    ask(store, Intent("pause", ("game:x",), "ann"))
+    with store.begin() as connection:
+        connection.execute(text(f"UPDATE operations SET {edit}"))
+    (listed,) = list_operations(store, only_open=True)
+    assert listed.state == "needs_human"
+    judgement = read_fleet(store).judgement
+    assert (judgement.healthy, judgement.headline) == (False, "1 stream healthy; 1 operation needs a person")
+    assert read_oversight(store, judgement).open_operations["needs_human"] == 1
