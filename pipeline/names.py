@@ -20,6 +20,7 @@ _SLUG_LENGTH: Final = 40
 _HASH_LENGTH: Final = 12
 _GROUP: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _BRONZE_APP: Final = re.compile(r"turnout/([^/]+)/bronze")
+_BLANK_LETTERS: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # Hangul fillers and the empty Braille cell
 _SECURABLE_PART: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 
 
@@ -93,6 +94,11 @@ def gap_app_id(environment: str, key: GameKey, number: int, end: Literal["above"
 def lost_seqs_app_id(environment: str, number: int, end: Literal["after", "before"]) -> str:
     """Return the Delta transaction id under which bronze keeps one end of a range of seqs that it lost."""
     return f"turnout/{environment}/bronze/lost/{number}/{end}"
+
+
+def is_said(text: str) -> bool:
+    """Tell whether a text, such as a reason that must be given, has at least one character that can be seen."""
+    return any(unicodedata.category(each)[0] in "LNPS" and each not in _BLANK_LETTERS for each in text)
 
 
 def plain(text: str | None) -> str:

@@ -24,6 +24,7 @@ from grants.planning.effects import Effect
 from grants.planning.entitlements import AccessIntent
 from pipeline.control.roles import same_person
 from pipeline.errors import Refused
+from pipeline.names import is_said
 from pipeline.store import operations
 from pipeline.store.operations import Operation
 
@@ -42,7 +43,7 @@ def preview_change(
     """
     if not intents:
         raise Refused("Choose games and principals first.")
-    if not reason.strip():
+    if not is_said(reason):
         raise Refused("Enter a reason. It is kept in the audit log.")
     if len(intents) > MOST_CELLS:
         raise Refused(
@@ -102,7 +103,7 @@ def preview_findings(
         raise Refused("Choose what it is about first.")
     if act != "ignore":
         return preview_change(environment, [wish_about(each, act, reason) for each in findings], reason)
-    if not reason.strip():
+    if not is_said(reason):
         raise Refused("Enter a reason for ignoring this finding. It is shown with the finding.")
     lines = ["It stays as it is and is counted.", *(each.sentence for each in findings)]
     intent = operations.Intent(_IGNORE, (), services.actor(), reason.strip())

@@ -17,6 +17,7 @@ from grants.applying.proposals import KIND as ACCESS
 from pipeline.control import disruption
 from pipeline.control.disruption import Level
 from pipeline.errors import Refused
+from pipeline.names import is_said
 from pipeline.store.operations import Intent, Operation
 
 Items = Callable[[Environment, Operation], None]
@@ -58,7 +59,7 @@ def confirmation_phrase(intent: Intent, games: int) -> str | None:
 
 def validation_error(intent: Intent, games: int, reason: str, typed: str) -> str | None:
     """Say what an intent lacks to be submitted; None when nothing."""
-    if level(intent) > 1 and not reason.strip():
+    if level(intent) > 1 and not is_said(reason):
         return "Enter a reason. It is kept in the audit log."
     wanted = confirmation_phrase(intent, games)
     if wanted is not None and " ".join(typed.split()) != wanted:

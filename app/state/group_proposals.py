@@ -13,6 +13,7 @@ from app.state.previews import writing
 from app.state.services import Environment
 from pipeline.control import group_changes
 from pipeline.errors import Refused
+from pipeline.names import is_said
 from pipeline.store.assignments import read_assignments
 from pipeline.store.groups import Group, change, create, read_groups, require_possible, require_sense
 from pipeline.store.loads import read_loads
@@ -39,7 +40,7 @@ class Proposal:
 
     def lacking(self, reason: str) -> str | None:
         """Say what is missing for it to be written; None when nothing is."""
-        if self.disturbs and not reason.strip():
+        if self.disturbs and not is_said(reason):
             return "Enter a reason. It is kept in the audit log."
         return None
 

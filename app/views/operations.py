@@ -15,6 +15,7 @@ from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
 from grants.applying.proposals import KIND as ACCESS
 from pipeline.errors import Refused
+from pipeline.names import is_said
 from pipeline.store.operations import Operation
 
 _MOST_CARDS = 20
@@ -299,7 +300,7 @@ def _resume(environment: Environment, operation: Operation) -> None:
 
 def _close(environment: Environment, operation: Operation) -> None:
     reason = str(st.session_state.get(_reason_of(operation)) or "").strip()
-    if reason:
+    if is_said(reason):
         _act(operation, partial(previews.close, environment, operation, reason))
     else:
         st.session_state[_note_of(operation.operation_id)] = (
@@ -310,7 +311,7 @@ def _close(environment: Environment, operation: Operation) -> None:
 
 def _cancel(environment: Environment, operation: Operation) -> None:
     reason = str(st.session_state.get(_reason_of(operation, "cancelled")) or "").strip()
-    if reason:
+    if is_said(reason):
         _act(operation, partial(previews.cancel, environment, operation, reason))
     else:
         st.session_state[_note_of(operation.operation_id)] = (None, "Enter a reason. It is kept in the audit log.")

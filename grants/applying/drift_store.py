@@ -13,6 +13,7 @@ from grants.observing import snapshot
 from grants.planning.drift import Drift, Finding, drift
 from pipeline.control.roles import current, require
 from pipeline.errors import Refused
+from pipeline.names import is_said
 from pipeline.settings import Access, Settings
 from pipeline.store import audit
 from pipeline.store.leases import store_now, store_time
@@ -49,7 +50,7 @@ def ignore(engine: Engine, settings: Settings, findings: Sequence[Finding], acto
         Refused: the actor may not, or no reason is given.
     """
     require(current(settings, engine), actor, _IGNORE)
-    if not reason.strip():
+    if not is_said(reason):
         raise Refused("Enter a reason for ignoring this finding. It is shown with the finding.")
     targets = tuple(proposals.target(each.principal or "deleted") for each in findings)
     marks = [each.mark for each in findings]

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, Row, case, insert, select, update
 from grants.model import folded
 from pipeline.control.roles import same_person
 from pipeline.errors import Conflict, Refused
+from pipeline.names import is_said
 from pipeline.store import audit
 from pipeline.store.leases import store_now
 from pipeline.store.tables import access_requests
@@ -52,7 +53,7 @@ def ask(engine: Engine, requester: str, intents: Sequence[Mapping[str, Any]], re
     Raises:
         Refused: no reason is given, or the requester has too many that are not decided yet.
     """
-    if not reason.strip():
+    if not is_said(reason):
         raise Refused("Enter a reason. The access admin who decides reads it.")
     request_id, asked = uuid.uuid4().hex, _cells(intents)
     act = audit.Act(requester, "request access", _targets(intents), None, {"request": request_id, "reason": reason})
@@ -99,7 +100,7 @@ def decide(
             if state != "withdrawn"
             else f"Only {request.requester!r} can withdraw this request: reject it instead."
         )
-    if state == "rejected" and not decision_reason.strip():
+    if state == "rejected" and not is_said(decision_reason):
         raise Refused("A rejection needs a reason: who asked reads it.")
     detail = {"request": request.request_id, "requester": request.requester, "decision_reason": decision_reason}
     act = audit.Act(actor, f"{state} a request", _targets(request.intents), operation_id, detail)

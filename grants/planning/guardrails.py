@@ -12,6 +12,7 @@ from grants.model import BROWSE, EVERYONE, GRANTABLE, SELECT, USE_CATALOG, USE_S
 from grants.planning.entitlements import ManagedGrant, given_by
 from grants.planning.plan import AccessPlan
 from pipeline.errors import Refused
+from pipeline.names import is_said
 
 _LONGEST: Final = 255
 _FITS: Final = {
@@ -183,7 +184,7 @@ def _only_ours_is_taken(case: Case) -> Iterator[str]:
 
 
 def _a_reason(case: Case) -> Iterator[str]:
-    if any(not intent.reason.strip() for intent in case.plan.intents):
+    if any(not is_said(intent.reason) for intent in case.plan.intents):
         yield "Each change of access needs a reason."
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from pipeline.actor import current_user
 from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
-from pipeline.cli.options import Finite, combine_options
+from pipeline.cli.options import Finite, combine_options, required_reason
 from pipeline.control.roles import permitted
 from pipeline.errors import Refused
 from pipeline.settings import load
@@ -91,7 +91,7 @@ def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> N
 
 @click.command("remove")
 @click.argument("name")
-@click.option("--reason", required=True, help="Why, for those who ask later.")
+@required_reason("Why, for those who ask later.")
 def remove_group(env_dir: Path, name: str, reason: str) -> None:
     """Forget group NAME, which is drained or stopped, carries no games and has no process."""
     from pipeline.store.engine import open_store

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import click
 
+from pipeline.names import is_said
 from pipeline.settings import Paths, Settings, load
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -34,6 +35,20 @@ def combine_options(*parameters: Decorator[Any]) -> Decorator[Any]:
         return command
 
     return add
+
+
+def required_reason(help_text: str) -> Decorator[Any]:
+    """Return the option --reason for what is not done without one.
+
+    A reason that nobody can see is wrong use, as none at all is.
+    """
+
+    def checked(_context: click.Context, _option: click.Parameter, reason: str) -> str:
+        if not is_said(reason):
+            raise click.BadParameter("It must not be empty: it is kept in the audit log.")
+        return reason
+
+    return click.option("--reason", required=True, callback=checked, help=help_text)
 
 
 def load_with_source(env_dir: Path, source: str | None) -> tuple[Settings, Paths]:

@@ -8,6 +8,7 @@ import click
 
 from pipeline.actor import current_user
 from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
+from pipeline.cli.options import required_reason
 from pipeline.control.placement.planner import MOST_EVENED, Placed, Placement, catch_up_seconds, lines_of, proposed
 from pipeline.control.roles import permitted
 from pipeline.settings import load
@@ -76,7 +77,7 @@ def drain(env_dir: Path, group: str, how: SubmitOptions) -> None:
 @click.command("priority")
 @click.argument("games", nargs=-1, required=True)
 @click.argument("priority", type=click.Choice(PRIORITIES))
-@click.option("--reason", required=True, help="Why, for those who ask later.")
+@required_reason("Why, for those who ask later.")
 def priority(env_dir: Path, games: tuple[str, ...], priority: str, reason: str) -> None:
     """Give GAMES (names or keys) a priority, by which scarce capacity is shared; nobody moves by it."""
     from pipeline.store.engine import open_store

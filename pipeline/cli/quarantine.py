@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pipeline.cli.options import combine_options
+from pipeline.cli.options import combine_options, required_reason
 from pipeline.errors import Refused
 from pipeline.terminal import say, say_lines
 
@@ -73,7 +73,7 @@ def show_quarantine(
 
 @click.command("accept-gap")
 @click.argument("game")
-@click.option("--reason", required=True, help="Why these rows may be lost; kept in the history of the game's table.")
+@required_reason("Why these rows may be lost; kept in the history of the game's table.")
 def accept_gap(env_dir: Path, game: str, reason: str) -> None:
     """Let GAME go on over rows that bronze has lost before its stream had read them."""
     from pipeline.control.roles import permitted

@@ -21,6 +21,7 @@ from pipeline.cli.operation_options import (
     submit_and_wait,
     unchanged,
 )
+from pipeline.cli.options import required_reason
 from pipeline.control.roles import permitted
 from pipeline.names import plain
 from pipeline.settings import load
@@ -177,7 +178,7 @@ def resume_operation(env_dir: Path, operation: str, reason: str | None) -> None:
 
 @click.command("close")
 @click.argument("operation")
-@click.option("--reason", required=True, help="What was found, and done about it.")
+@required_reason("What was found, and done about it.")
 def close_operation(env_dir: Path, operation: str, reason: str) -> None:
     """End OPERATION, which needs a person, after you have dealt with it."""
     from pipeline.control.operations.executor import close
@@ -189,7 +190,7 @@ def close_operation(env_dir: Path, operation: str, reason: str) -> None:
 
 @click.command("cancel")
 @click.argument("operation")
-@click.option("--reason", required=True, help="Why it is not to be done.")
+@required_reason("Why it is not to be done.")
 def cancel_operation(env_dir: Path, operation: str, reason: str) -> None:
     """End OPERATION before it is done, where nothing was begun or where it only waits."""
     from pipeline.control.controller import KINDS

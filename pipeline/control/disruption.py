@@ -3,6 +3,7 @@
 from typing import Final, Literal
 
 from pipeline.errors import Refused
+from pipeline.names import is_said
 from pipeline.repair.replay import KILLS_WORKER
 from pipeline.store.operations import Intent
 
@@ -24,5 +25,5 @@ def require_reason(intent: Intent) -> None:
     Raises:
         Refused: it has no reason and is above level 1.
     """
-    if level(intent) > 1 and not intent.reason.strip():
+    if level(intent) > 1 and not is_said(intent.reason):
         raise Refused(f"Say why you {intent.kind}: --reason TEXT. It is kept in the audit log.")

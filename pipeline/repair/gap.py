@@ -16,6 +16,7 @@ from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import accepted_gaps, generation
 from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused
+from pipeline.names import is_said
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.game import Game
 from pipeline.settings import Paths
@@ -44,7 +45,7 @@ def accept_gap(
     Raises:
         Refused: there is no gap, no reason, no table and no schema to make one with, or the stream moves by itself.
     """
-    if not reason.strip():
+    if not is_said(reason):
         raise Refused("Say why these rows may be lost: --reason must not be empty.")
     act = audit.Act(actor, "accept-gap", (f"game:{game.key}",), detail={"reason": reason.strip()})
     with audit.acting(engine, act):

@@ -11,7 +11,7 @@ from sqlalchemy import text, update
 
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS, run
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.executor import ControlContext, cancel, close, tick
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.assignments import read_assignments
@@ -20,7 +20,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.groups import begin_run
 from pipeline.store.leases import Lease, Process
-from pipeline.store.operations import change, list_operations
+from pipeline.store.operations import Intent, ask, change, list_operations
 from pipeline.store.sources import Identity, record_identity
 from pipeline.store.tables import groups
 
@@ -107,6 +107,26 @@ def test_an_operation_can_be_followed_looked_after_and_proven(world: ControlCont
     assert "move begun  game:chess_1" in log
     assert "move ended failed  game:chess_1" in log
     assert turnout(tmp_path, "audit", "verify", "--expect", "0" * 64).exit_code == 1
+
+
+@pytest.mark.parametrize("reason", ["", "   ", "\u200b", "\u202e", "\u3164"])
+def test_a_reason_that_nobody_can_see_is_none(world: ControlContext, tmp_path: Path, reason: str) -> None:
+    """Where a reason must be given, one without a visible character is refused, and nothing is done."""
+    planned, stuck = (ask(world.engine, Intent("pause", (f"game:{each}",), "ann")) for each in "ab")
+    stuck = change(world.engine, stuck, "needs_human", "look")
+    for words in (
+        ("ops", "close", stuck.operation_id), ("ops", "cancel", planned.operation_id),
+        ("games", "priority", "Go", "high"), ("groups", "remove", "b"), ("stream", "accept-gap", "Go"),
+    ):  # fmt: skip
+        refused = turnout(tmp_path, *words, "--reason", reason)
+        assert (refused.exit_code, "must not be empty" in refused.output) == (2, True), words
+    with pytest.raises(Refused, match="Say why you move"):
+        turnout(tmp_path, "move", "Chess", "--to", "b", "--reason", reason, "--no-wait")
+    with pytest.raises(Refused, match="Enter a reason"):
+        close(world.engine, stuck, "ann", reason)
+    with pytest.raises(Refused, match="Enter a reason"):
+        cancel(world.engine, KINDS, planned, "ann", reason)
+    assert {each.state for each in list_operations(world.engine)} == {"planned", "needs_human"}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from pipeline.control import roles
 from pipeline.control.operations.background_tasks import BackgroundTasks
 from pipeline.errors import Refused
+from pipeline.names import is_said
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.cancellation import end_early
@@ -250,10 +251,11 @@ def close(engine: Engine, operation: Operation, actor: str, reason: str) -> Oper
     """End an operation that needed a person: a person has dealt with it, as its outcome and the audit log record.
 
     Raises:
-        Refused: it does not wait for a person.
+        Refused: it does not wait for a person, or no reason is given.
         OperationConflict: another writer has changed it since it was read.
     """
     _require_waiting(operation)
+    _require_reason(reason)
     by = _act(operation, actor, "close", reason)
     return change(engine, operation, "failed", f"Closed by {actor}: {reason}", by)
 
@@ -266,8 +268,10 @@ def cancel(
     Only where nothing was begun, or where it only waits for an effect.
 
     Raises:
-        Refused: it has ended, waits for a person, does what must not be interrupted, or was changed meanwhile.
+        Refused: it has ended, waits for a person, does what must not be interrupted, or was changed meanwhile; or no
+            reason is given.
     """
+    _require_reason(reason)
     name = operation.operation_id[:8]
     if not operation.is_open:
         raise Refused(
@@ -315,6 +319,11 @@ def require_undoable(engine: Engine, operation: Operation) -> None:
 
 def _act(operation: Operation, actor: str, action: str, reason: str) -> audit.Act:
     return audit.Act(actor, action, operation.targets, operation.operation_id, {"reason": reason})
+
+
+def _require_reason(reason: str) -> None:
+    if not is_said(reason):
+        raise Refused("Enter a reason. It is kept in the audit log.")
 
 
 def _require_waiting(operation: Operation) -> None:
