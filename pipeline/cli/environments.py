@@ -78,8 +78,13 @@ def existing(context: click.Context, _: click.Parameter, folder: Path) -> Path:
     name = context.command_path.partition(" ")[2]
     try:
         is_environment = _is_environment(folder.absolute())  # of a working folder that was deleted nothing is known
+        folder.resolve()
     except OSError as error:
         raise Refused(f"{folder} cannot be used: {error.strerror}. Name another folder with --env-dir.") from error
+    except RuntimeError as error:  # so pathlib says it
+        raise Refused(
+            f"{folder} cannot be used: its links go in a circle. Name another folder with --env-dir."
+        ) from error
     if is_environment and name not in _BEGIN | _MAKE_NOTHING:
         _require_store(folder)
     if is_environment or name in _BEGIN | _MAKE_NOTHING or (os.environ.get(_STORE) and name not in _READ_TABLES):

@@ -4,12 +4,15 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 
 from pipeline.names import is_said
 from pipeline.settings import Paths, Settings, load
+
+LISTED: Final = click.IntRange(1, 1_000_000)
+"""How many lines a list may be asked for; a database takes no number of any length."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 Decorator: TypeAlias = Callable[[_F], _F]

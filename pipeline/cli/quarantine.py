@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pipeline.cli.options import combine_options, required_reason
+from pipeline.cli.options import LISTED, combine_options, required_reason
 from pipeline.errors import Refused
 from pipeline.terminal import say, say_lines
 
@@ -33,7 +33,7 @@ _selection = combine_options(
 
 @click.command("list")
 @_selection
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Most lines to print.")
+@click.option("--limit", type=LISTED, default=100, show_default=True, help="Most lines to print.")
 def list_quarantine(
     env_dir: Path, game: str | None, reason: str | None, since: datetime | None, until: datetime | None,
     as_json: bool, limit: int,

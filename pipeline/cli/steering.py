@@ -21,7 +21,7 @@ from pipeline.cli.operation_options import (
     submit_and_wait,
     unchanged,
 )
-from pipeline.cli.options import required_reason
+from pipeline.cli.options import LISTED, required_reason
 from pipeline.control.roles import permitted
 from pipeline.names import plain
 from pipeline.settings import load
@@ -116,7 +116,7 @@ def own_query(env_dir: Path, game: str, wanted: str) -> None:
 
 @click.command("list")
 @click.option("--open", "only_open", is_flag=True, help="Only those that have not ended.")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Most to print.")
+@click.option("--limit", type=LISTED, default=100, show_default=True, help="Most to print.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_operations(env_dir: Path, only_open: bool, limit: int, as_json: bool) -> None:
     """List operations: first those that need a person, then those that run, then the newest."""
@@ -213,7 +213,9 @@ def undo_operation(env_dir: Path, operation: str, how: SubmitOptions) -> None:
 
     settings, paths = load(env_dir)
     engine, max_games = open_store(settings, paths), settings.placement.max_games_per_group
-    intent, lines = undo(engine, find(engine, operation), current_user(), how.reason, store_time(engine), max_games)
+    stored = find(engine, operation)
+    actor = current_user() if how.dry_run else permitted(settings, engine, stored.kind)
+    intent, lines = undo(engine, stored, actor, how.reason, store_time(engine), max_games)
     submit_and_wait(settings, engine, intent, lines, how)
 
 

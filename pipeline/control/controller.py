@@ -22,6 +22,7 @@ from pipeline.control.processes.child_processes import turnout
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
+from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import read_assignments, read_group_drivers
 from pipeline.store.drivers import beat, start_driver
@@ -120,17 +121,26 @@ def undo(
         return plan.intent(actor, reason, done.operation_id), moves.render_preview(plan, assignments, loads)
     if done.kind in groups.INVERSE:
         kind = groups.INVERSE[done.kind]
-        facts = groups.plan(kind, done.parameters["groups"], read_groups(engine))
+        facts = groups.plan(kind, _names(done, "groups"), read_groups(engine))
         counts = Counter(each.group for each in assignments.values() if each.group is not None)
         return groups.intent(kind, facts, actor, reason, done.operation_id), groups.rendered(kind, facts, counts)
     if done.kind in retirement.INVERSE:
         kind = retirement.INVERSE[done.kind]
-        facts = retirement.plan(kind, done.parameters["games"], assignments)
+        facts = retirement.plan(kind, _names(done, "games"), assignments)
         intent = retirement.intent(kind, facts, actor, reason, done.operation_id)
         return intent, retirement.render_preview(kind, facts, assignments)
     kind = pauses.INVERSE[done.kind]
-    facts = pauses.plan(kind, done.parameters["games"], assignments, decided(engine))
+    facts = pauses.plan(kind, _names(done, "games"), assignments, decided(engine))
     return pauses.intent(kind, facts, actor, reason, done.operation_id), pauses.render_preview(kind, facts, assignments)
+
+
+def _names(done: Operation, what: str) -> list[str]:
+    """Return the games or groups that an operation was about."""
+    names = done.parameters.get(what)
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        row = f"The row of operation {done.operation_id[:8]} in the control store makes no sense"
+        raise Refused(f"{row}: its parameters name no {what}. Ask for the inverse itself.")
+    return names
 
 
 def _parts(

@@ -183,3 +183,32 @@ def test_an_output_that_is_not_utf_8_does_not_end_a_command(tmp_path: Path) -> N
     done = start(tmp_path, str(output), "games", "approve", "日本", PYTHONIOENCODING="latin-1")
     assert done.returncode == 0, done.stderr
     assert rb"\u65e5\u672c" in output.read_bytes()
+
+
+@pytest.mark.parametrize("words", [("doctor",), ("paths",), ("groups", "create", "a"), ("catalog", "add-user", "ann")])
+def test_a_folder_whose_links_go_in_a_circle_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    """Commands that need no environment yet look where it would be, too."""
+    (tmp_path / "loop").symlink_to("loop")
+    code, said = run(monkeypatch, capsys, *words, "--env-dir", str(tmp_path / "loop"))
+    assert (code, "its links go in a circle" in said) == (2, True)
+
+
+def test_a_list_of_any_length_is_wrong_use(tmp_path: Path) -> None:
+    """A number that no database takes is refused before it is asked."""
+    open_store(*load(tmp_path, {}))
+    for words in (("ops", "list"), ("games", "pending"), ("quarantine", "list")):
+        refused = CliRunner().invoke(cli, [*words, "--limit", "9" * 20, "--env-dir", str(tmp_path)])
+        assert (refused.exit_code, "not in the range" in refused.output) == (2, True), words
+
+
+@pytest.mark.parametrize("kind", ["pause", "retire", "stop"])
+def test_an_undo_of_what_names_nothing_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """A row that was edited so that it names no games or groups is one sentence."""
+    engine = open_store(*load(tmp_path, {}))
+    done = change(engine, ask(engine, Intent(kind, ("game:x",), "ann")), "succeeded")
+    code, said = run(monkeypatch, capsys, "ops", "undo", done.operation_id, "--env-dir", str(tmp_path))
+    assert (code, "its parameters name no g" in said) == (2, True)

@@ -93,3 +93,13 @@ def test_who_acts_on_an_operation_needs_the_role_of_its_kind(kind: str, role: st
         refused = CliRunner().invoke(cli, words).exception
         assert f"may not {kind}: it needs the role {role}" in str(refused)
     assert operation(engine, asked.operation_id).state == "needs_human"
+
+
+def test_an_undo_needs_the_role_before_it_is_planned(tmp_path: Path) -> None:
+    """Who may not is told that, whatever is in the row of the operation."""
+    (tmp_path / "turnout.toml").write_text('[roles]\nmovers = ["max"]\n')
+    engine = open_store(*load(tmp_path))
+    done = change(engine, ask(engine, Intent("pause", ("game:go",), "max", "r", {}, {})), "succeeded")
+    refused = CliRunner().invoke(cli, ["ops", "undo", done.operation_id, "--env-dir", str(tmp_path)])
+    assert isinstance(refused.exception, Refused)
+    assert "may not pause: it needs the role operator" in str(refused.exception)
