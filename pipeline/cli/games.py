@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
+from pipeline.cli.options import LISTED
 from pipeline.settings import load
-from pipeline.terminal import say, say_lines
+from pipeline.terminal import say, say_json, say_lines
 
 
 @click.command("list")
@@ -17,11 +18,14 @@ def list_games(env_dir: Path, as_json: bool) -> None:
 
     settings, paths = load(env_dir)
     known = pending.games(open_store(settings, paths))
-    say_lines(pending.games_as_json(known) if as_json else pending.render_games(known))
+    if as_json:
+        say_json(pending.games_for_json(known))
+    else:
+        say_lines(pending.render_games(known))
 
 
 @click.command("pending")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Most names to print.")
+@click.option("--limit", type=LISTED, default=100, show_default=True, help="Most names to print.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def pending_games(env_dir: Path, limit: int, as_json: bool) -> None:
     """List the names that came and are no games, the busiest first, each with the reason."""
@@ -30,7 +34,10 @@ def pending_games(env_dir: Path, limit: int, as_json: bool) -> None:
 
     settings, paths = load(env_dir)
     seen = pending.pending(open_store(settings, paths), settings.onboarding)
-    say_lines(pending.pending_as_json(seen, limit) if as_json else pending.render_pending(seen, limit))
+    if as_json:
+        say_json(pending.pending_for_json(seen, limit))
+    else:
+        say_lines(pending.render_pending(seen, limit))
 
 
 @click.command("approve")

@@ -3,6 +3,7 @@
 Starting it imports no command: `LazyCommand` does when one runs. Packages above this one add theirs by an entry point.
 """
 
+import io
 import logging
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from pipeline.cli.environments import before, list_without_verb
 from pipeline.cli.lazy import LazyCommand, OldName, group
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.extensions import COMMANDS, registered
-from pipeline.terminal import PlainFormatter, escape_what_cannot_be_encoded, say_lines
+from pipeline.terminal import PlainFormatter, escape_what_cannot_be_encoded, say, say_lines
 
 
 def main() -> None:
@@ -27,12 +28,21 @@ def main() -> None:
     escape_what_cannot_be_encoded()
     try:
         _require_text(sys.argv[1:])
-        cli(prog_name="turnout")
+        code = cli(prog_name="turnout", standalone_mode=False)
+    except click.ClickException as error:
+        shown = io.StringIO()
+        error.show(shown)
+        say_lines(shown.getvalue().removesuffix("\n"), err=True)  # it quotes arguments as they are
+        sys.exit(error.exit_code)
+    except click.Abort:
+        say("Aborted!", err=True)
+        sys.exit(1)
     except (Refused, Transient) as error:
         _end(str(error), 2 if isinstance(error, Refused) else 1)
     except _store_errors() as error:
         reason = first_line(getattr(error, "orig", None) or error)  # below it are the statement and its parameters
         _end(f"The control store does not do its work: {reason}. Try again; if it stays so, check the store.", 1)
+    sys.exit(code if isinstance(code, int) else 0)  # click's own: 0 for help, what it was ended with
 
 
 def _end(text: str, code: int) -> NoReturn:

@@ -3,10 +3,10 @@
 Called by the command line; the ingest driver acts on it at its next micro-batch.
 """
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from sqlalchemy import Engine
 
@@ -155,14 +155,14 @@ def render_pending(seen: Pending, limit: int) -> str:
     return "\n".join(map(plain, [*lines, *more]))
 
 
-def games_as_json(known: Sequence[Game]) -> str:
-    """Return the games as a JSON list."""
-    return json.dumps([asdict(each) for each in known])
+def games_for_json(known: Sequence[Game]) -> list[dict[str, Any]]:
+    """Return the games as a list for scripts."""
+    return [asdict(each) for each in known]
 
 
-def pending_as_json(seen: Pending, limit: int) -> str:
-    """Return the waiting names as one JSON object with `names`, `distinct`, `rows` and `refused`."""
-    return json.dumps({**asdict(seen), "names": [asdict(each) for each in seen.names[:limit]]})
+def pending_for_json(seen: Pending, limit: int) -> dict[str, Any]:
+    """Return the waiting names for scripts, with `names`, `distinct`, `rows` and `refused`."""
+    return {**asdict(seen), "names": [asdict(each) for each in seen.names[:limit]]}
 
 
 def _game(each: Onboarded, roll: OnboardingRules, group: str | None, priority: str = "normal") -> Game:

@@ -1,5 +1,7 @@
 """What fails ends in one sentence and an exit code, never in a traceback; no option takes what is no number."""
 
+import json
+import math
 import os
 import sqlite3
 import subprocess
@@ -15,6 +17,7 @@ from grants.applying.requests import request as find_request
 from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli, main
 from pipeline.errors import Refused
+from pipeline.ingest import pending
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.engine import open_store
@@ -203,6 +206,18 @@ def test_a_list_of_any_length_is_wrong_use(tmp_path: Path) -> None:
         assert (refused.exit_code, "not in the range" in refused.output) == (2, True), words
 
 
+def test_wrong_use_acts_on_no_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What click says quotes the arguments, and is escaped as all that is printed; its exit codes stand."""
+    for words, code in ((("grants", "import", "\x1b[2J\u202e"), 2), (("ops\u202e",), 2), (("--help",), 0)):
+        monkeypatch.setattr(sys, "argv", ["turnout", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = "".join(capsys.readouterr())
+        assert ended.value.code == code
+        assert printed
+        assert not set(printed) & {"\x1b", "\u202e"}
+
+
 @pytest.mark.parametrize("kind", ["pause", "retire", "stop"])
 def test_an_undo_of_what_names_nothing_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
@@ -212,3 +227,18 @@ def test_an_undo_of_what_names_nothing_is_refused(
     done = change(engine, ask(engine, Intent(kind, ("game:x",), "ann")), "succeeded")
     code, said = run(monkeypatch, capsys, "ops", "undo", done.operation_id, "--env-dir", str(tmp_path))
     assert (code, "its parameters name no g" in said) == (2, True)
+
+
+def test_games_as_json_are_read_by_every_parser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`games list --json` and `games pending --json` have no bare infinities, as JSON has none."""
+    open_store(*load(tmp_path, {}))
+    endless = pending.Game("k", "n", "name", math.inf, None, (), None, None, "normal")
+    monkeypatch.setattr(pending, "games", lambda _: [endless])
+    monkeypatch.setattr(pending, "pending_for_json", lambda *_: {"names": [{"first_seen": -math.inf}]})
+    for words in (("games", "list"), ("games", "pending")):
+        monkeypatch.setattr(sys, "argv", ["turnout", *words, "--json", "--env-dir", str(tmp_path)])
+        with pytest.raises(SystemExit):
+            main()
+        assert "Infinity" in str(json.loads(capsys.readouterr().out, parse_constant=pytest.fail))
