@@ -180,7 +180,9 @@ def opened(
         database = duckdb.connect(config={"memory_limit": _MEMORY_LIMIT, "temp_directory": folder, "threads": 2})
         try:
             if files := _files(paths):
-                database.read_parquet(files, union_by_name=True, hive_partitioning=False).create_view("rows")
+                database.read_parquet(files, union_by_name=True, hive_partitioning=False).create_view("written")
+                database.register("columns", QUARANTINE.empty_table())  # a file, or each, may be older than a column
+                database.execute("CREATE VIEW rows AS FROM written UNION ALL BY NAME FROM columns")
             else:
                 database.register("rows", QUARANTINE.empty_table())
             game = selection.game.name if selection.game else None

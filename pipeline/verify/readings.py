@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipeline.delta import accepted_gaps
+from pipeline.delta.environment import require_own
 from pipeline.delta.files import paths_of, pattern
 from pipeline.errors import Refused, first_line
 from pipeline.names import GameKey, attempt_app_ids, bronze_app_id, ingest_app_id, stream_app_id
@@ -94,8 +95,9 @@ def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Readi
     """Pin the version of every table; rows are read later, from the files of these versions.
 
     Raises:
-        Refused: nothing is ingested yet, or a table cannot be read.
+        Refused: nothing is ingested yet, bronze is another environment's, or a table cannot be read.
     """
+    require_own(paths.bronze, environment)  # under another name no cursor is found, and every row seems too early
     before = _snapshot(paths.quarantine, "quarantine", ("game_key", "seq", "pos", "reason"))
     tables = {}
     folders = sorted(paths.tables.iterdir()) if paths.tables.is_dir() else []

@@ -17,6 +17,7 @@ from pipeline.names import bronze_app_id, ingest_app_id
 from pipeline.store import sources
 from pipeline.store.drivers import record_commit
 from pipeline.streams.group import Group
+from pipeline.verify.balance import verify
 from tests.unit.test_ingest_batches import World
 from tests.unit.test_ingest_moved import landing_world, start
 
@@ -39,6 +40,10 @@ def drive(world: World) -> None:
     Group(spark, world.settings, world.paths, world.engine, "main", lambda _: None)
 
 
+def check(world: World) -> None:
+    verify(world.paths, world.settings.environment)
+
+
 def state(world: World) -> tuple[object, ...]:
     """What a wrong name must leave as it is: the tables' versions, the checkpoint, and what is known of sources."""
     files = sorted(str(each) for each in world.paths.checkpoints.rglob("*"))
@@ -46,7 +51,7 @@ def state(world: World) -> tuple[object, ...]:
     return versions, files, sources.generations(world.engine), sources.identity(world.engine, 1)
 
 
-@pytest.mark.parametrize("act", [begin_ingest, adopt_source, drive])
+@pytest.mark.parametrize("act", [begin_ingest, adopt_source, drive, check])
 def test_a_wrong_name_is_refused_and_changes_nothing(tmp_path: Path, act: Callable[[World], None]) -> None:
     """Laws L1, L5: no seq is given twice, quarantine keeps its rows, and no game is split a second time."""
     world = landing_world(tmp_path / "env")

@@ -43,10 +43,12 @@ def test_patterns_in_a_path_are_letters(tmp_path: Path) -> None:
     assert shown(world) == [(7, 0)]
 
 
-def test_a_column_that_a_file_lacks_is_null(tmp_path: Path) -> None:
-    """A file of delta-rs or of a hand need not have all columns."""
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_column_that_a_file_lacks_is_null(others: int, tmp_path: Path) -> None:
+    """A file of delta-rs or of a hand need not have all columns, also where it is the only one."""
     world = make_world(tmp_path)
-    refuse(world, 0, 1, b"raw")
+    if others:
+        refuse(world, 0, others, b"raw")
     row = {"game_key": CHESS.key, "game": CHESS.name, "seq": 1, "pos": 1, "reason": "malformed_payload"}
     world.append_quarantine(
         pa.Table.from_pylist([row]).cast(
@@ -62,7 +64,8 @@ def test_a_column_that_a_file_lacks_is_null(tmp_path: Path) -> None:
         )
     )
     with opened(world.paths, {}, Selection(), twins=True) as found:
-        assert found.totals() == (2, 1)
+        assert found.totals() == (1 + others, 1)
+        assert [row.detail for row in found.rows(1, 1)] == [None]
 
 
 def test_deletion_vectors_are_refused(tmp_path: Path) -> None:
