@@ -198,8 +198,8 @@ def forget() -> None:
 @st.cache_data(ttl=2, max_entries=2, show_spinner=False)
 def _steering(store: str, _environment: Environment) -> ControlState:  # noqa: ARG001 - the store is the cache's key
     control_store = engine(_environment)
-    seen = read_fleet(control_store, heartbeat_seconds=_environment.settings.metrics.heartbeat_seconds)
     with reading():
+        seen = read_fleet(control_store, heartbeat_seconds=_environment.settings.metrics.heartbeat_seconds)
         max_games = _environment.settings.placement.max_games_per_group
         ended = ended_runs(control_store, store_time(control_store) - WINDOW_SECONDS)
         return ControlState(

@@ -5,6 +5,7 @@ what the steering pages read is in `app/state/control_queries.py`, what people a
 """
 
 import importlib
+import logging
 import os
 import sys
 import threading
@@ -36,6 +37,7 @@ from pipeline.settings import Paths, Roles, Settings
 from pipeline.store.engine import open_store, store_missing
 from pipeline.store.fleet import Fleet, SchemaVersion, read_fleet, read_schemas
 
+_log = logging.getLogger("turnout")
 _MOST_TRANSITIONS = 5_000  # of the whole fleet; beyond it the oldest are left out
 _PATIENCE_MS: Final = 3_000  # a page waits so long for a lock in the control store
 _HOW_TO_START: Final = {"embedded": " Start it with `turnout catalog serve`."}
@@ -238,7 +240,8 @@ def reading() -> Iterator[None]:
         raise Refused(
             f"The control store cannot be read: {reason}. Check the setting store.url and that the store is up."
         ) from error
-    except ValueError as error:  # a column that is no JSON
+    except (ValueError, TypeError, AttributeError) as error:  # a column that is no JSON, or of a wrong type
+        _log.warning("the control store contains an invalid row", exc_info=error)
         raise Refused(
             f"The control store contains an invalid row: {error}. Look with `turnout audit verify`."
         ) from error
@@ -292,7 +295,9 @@ def _warm_up() -> threading.Thread:
 
 @st.cache_data(ttl=2, max_entries=2, show_spinner=False)
 def _fleet(store: str, _environment: Environment) -> Fleet:
-    return read_fleet(_engine(store, _environment), heartbeat_seconds=_environment.settings.metrics.heartbeat_seconds)
+    every_seconds = _environment.settings.metrics.heartbeat_seconds
+    with reading():
+        return read_fleet(_engine(store, _environment), heartbeat_seconds=every_seconds)
 
 
 @st.cache_data(ttl=10, max_entries=200, show_spinner=False)

@@ -23,6 +23,7 @@ from pipeline.settings import load
 from pipeline.store.engine import open_store
 from pipeline.store.games import assign_waiting, record_seen
 from pipeline.store.operations import Intent, ask, change, list_operations, operation
+from pipeline.store.row_types import mistyped_columns
 
 
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
@@ -242,3 +243,38 @@ def test_games_as_json_are_read_by_every_parser(
         with pytest.raises(SystemExit):
             main()
         assert "Infinity" in str(json.loads(capsys.readouterr().out, parse_constant=pytest.fail))
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [("games SET game = x'ff00'", ("games", "list")), ("games SET discovered_at = 'purple'", ("groups", "propose"))],
+)
+def test_a_value_of_a_wrong_type_is_named(tmp_path: Path, edit: str, words: tuple[str, ...]) -> None:
+    """SQLite takes anything in any column; what fails of it says where it is, and is no traceback."""
+    engine = open_store(*load(tmp_path, {}))
+    record_seen(engine, {game_key("Go"): "Go"}, 1)
+    with sqlite3.connect(tmp_path / "control.db") as connection:
+        connection.execute(f"UPDATE {edit}")
+    (column,) = mistyped_columns(engine)
+    table, _, name, *_ = edit.split()
+    assert column == f"1 in column {name} of table {table}"
+    ended = CliRunner().invoke(cli, [*words, "--env-dir", str(tmp_path)])
+    assert ended.exception is None or isinstance(ended.exception, (Refused, SystemExit)), words
+
+
+def test_a_failure_that_no_row_explains_stays_a_bugs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where a value has a wrong type is an error of types said to be the store's."""
+    engine = open_store(*load(tmp_path, {}))
+    record_seen(engine, {game_key("Go"): "Go"}, 1)
+
+    def fails(_: object) -> None:
+        raise TypeError("a bug")
+
+    monkeypatch.setattr(pending, "games", fails)
+    words = ["games", "list", "--env-dir", str(tmp_path)]
+    assert isinstance(CliRunner().invoke(cli, words).exception, TypeError)
+    with sqlite3.connect(tmp_path / "control.db") as connection:
+        connection.execute("UPDATE games SET game = x'ff00'")
+    refused = CliRunner().invoke(cli, words).exception
+    assert isinstance(refused, Refused)
+    assert "1 in column game of table games" in str(refused)
