@@ -157,7 +157,7 @@ def unchecked_split(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterato
     """Split as a task does, but look for nothing bad; runs in the workers, which are used by all variants."""
     with ExitStack() as stack:
         for owner, check, answer in (
-            (Parser, "_first_look", lambda _parser, _messages: ({}, {})),
+            (Parser, "_inspect_suspects", lambda _parser, _messages: ({}, {})),
             (Decoder, "_unreal_times", lambda _decoder, _batch: {}),
         ):
             stack.enter_context(patch.object(owner, check, answer))

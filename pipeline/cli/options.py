@@ -12,7 +12,7 @@ from pipeline.names import is_said
 from pipeline.settings import Paths, Settings, load
 
 LISTED: Final = click.IntRange(1, 1_000_000)
-"""How many lines a list may be asked for; a database takes no number of any length."""
+"""The most lines that a list prints; a database takes no number of any length."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 Decorator: TypeAlias = Callable[[_F], _F]

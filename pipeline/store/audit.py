@@ -285,7 +285,7 @@ def _require_types(row: Row[Any]) -> None:
 
 
 def _is_moment(at: object) -> bool:
-    """Return whether it is a time that people can be told."""
+    """Return whether it is a time that can be shown as a date."""
     try:
         return type(at) is float and bool(datetime.fromtimestamp(at, UTC))
     except (ValueError, OverflowError, OSError):

@@ -36,7 +36,7 @@ def open_store(settings: Settings, paths: Paths) -> Engine:
 
 
 def store_missing(paths: Paths) -> Refused:
-    """Return what those are told who look at an environment whose control store in its folder is not there."""
+    """Return the sentence for those who look at an environment whose control store in its folder is not there."""
     return Refused(
         f"The control store is not there: {paths.control_db} does not exist. If it was lost, restore it from a copy. "
         "In a new environment, start ingest or `turnout simulate`, or name another environment."

@@ -237,7 +237,7 @@ def operation(engine: Engine, operation_id: str) -> Operation:
 def read_open(connection: Connection) -> list[Operation]:
     """Return every operation that has not ended: those that need a person first, then the newest.
 
-    Whoever counts them counts these: a row edited to nonsense needs a person, whatever its column says.
+    All counts of open operations are of these: a row edited to nonsense needs a person, whatever its column says.
     """
     is_open = operations.c.state.in_(OPEN) | operations.c.state.not_in(get_args(State))
     query = select(operations).where(is_open).order_by(operations.c.requested_at.desc(), operations.c.operation_id)
