@@ -264,6 +264,9 @@ class DeltaTable:
     def transaction_version(self, app_id: str) -> int | None:
         return self._state.transactions.get(app_id)
 
+    def file_uris(self) -> list[str]:
+        return [str(self._path / path) for path in self._state.files]
+
     def get_add_actions(self, flatten: bool = False) -> pa.Table:
         assert flatten
         adds = list(self._state.files.values())
