@@ -62,9 +62,14 @@ def open_whole(folder: Path) -> DeltaTable:
     Raises:
         DeltaError: its log is damaged, storage does not give it now, or there is none.
     """
-    table = DeltaTable(folder)
-    table.file_uris()
-    table.transaction_version("")
+    try:
+        table = DeltaTable(folder)
+        table.file_uris()
+        table.transaction_version("")
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":  # how delta-rs ends over some bytes; it is no Exception
+            raise DeltaError(f"delta-rs cannot read the log of {folder}: {error}") from error
+        raise
     return table
 
 

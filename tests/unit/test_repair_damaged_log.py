@@ -340,3 +340,17 @@ def test_the_command_replaces_it_and_the_operation_is_done(world: World) -> None
     assert len(world.rows()) == COMMITS
     replay_all(world.paths, world.environment, world.registry.snapshot(), world.known(), _ALL, dry_run=False)
     assert world.verify().ok
+
+
+def test_a_log_over_which_delta_rs_panics_is_damaged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some bytes end delta-rs with a panic, which is no Exception: it is damage as any other."""
+
+    class PanicException(BaseException):
+        pass
+
+    def panic(_table: DeltaTable) -> list[str]:
+        raise PanicException("the executor has crashed")
+
+    monkeypatch.setattr(DeltaTable, "file_uris", panic)
+    with pytest.raises(DeltaError, match="cannot read the log"):
+        damaged_log.open_whole(folder(world))

@@ -8,6 +8,7 @@ import sqlite3
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from sqlalchemy import Engine
@@ -35,11 +36,13 @@ _ARCHIVE = Path(__file__).parent / "data" / "environment_of_f8ab23b.tar.gz"
 _MADE_AT = 1_795_415_970.0  # by the store's clock, seconds after the move began to wait
 CHESS, GO = "chess_ygvn5asts6po", "go_2j_t3q3mwms5g36"
 
+_SAFELY: Final[dict[str, Any]] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # from Python 3.11.4 on
+
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
     with tarfile.open(_ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extractall(tmp_path, **_SAFELY)
     _, paths = load(tmp_path, {})
     with sqlite3.connect(paths.control_db) as store:
         store.executescript((tmp_path / "control.sql").read_text("utf-8"))
