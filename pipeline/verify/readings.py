@@ -97,7 +97,6 @@ def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Readi
     Raises:
         Refused: nothing is ingested yet, bronze is another environment's, or a table cannot be read.
     """
-    require_own(paths.bronze, environment)  # under another name no cursor is found, and every row seems too early
     before = _snapshot(paths.quarantine, "quarantine", ("game_key", "seq", "pos", "reason"))
     tables = {}
     folders = sorted(paths.tables.iterdir()) if paths.tables.is_dir() else []
@@ -108,6 +107,7 @@ def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Readi
     bronze = _snapshot(paths.bronze, "bronze", ("game_key", "game", "seq", "pos", "prev_seq", "refused"))
     if bronze is None:
         raise Refused(f"There is nothing to verify: {paths.bronze} is no Delta table. Start ingest first.")
+    require_own(paths.bronze, environment)  # under another name no cursor is found, and every row seems too early
     after = _snapshot(paths.quarantine, "quarantine", ("game_key", "seq", "pos", "reason"))
     opened_bronze = DeltaTable(paths.bronze, bronze.version)
     head = opened_bronze.transaction_version(bronze_app_id(environment))

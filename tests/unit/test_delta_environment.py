@@ -72,6 +72,15 @@ def bronze(folder: Path, environment: str) -> CursorTable:
     return CursorTable.create(folder / "bronze", BRONZE, bronze_app_id(environment))
 
 
+def test_a_damaged_bronze_is_one_sentence_of_verify(tmp_path: Path) -> None:
+    """Whose bronze it is cannot be read of a damaged log: verify says that it is damaged."""
+    world = landing_world(tmp_path / "env")
+    newest = max((world.paths.bronze / "_delta_log").glob("*.json"))
+    newest.write_bytes(newest.read_bytes()[:30])
+    with pytest.raises(Refused, match="bronze cannot be opened"):
+        check(world)
+
+
 def test_who_wrote_last_owns_it(tmp_path: Path) -> None:
     """An earlier version let another name adopt a bronze: the name that gave the last seq goes on."""
     require_own(tmp_path / "none", "a")
