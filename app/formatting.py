@@ -15,6 +15,8 @@ from typing import Final
 from pipeline.store.fleet import Fleet, GameRow
 
 UNKNOWN_VALUE: Final = "\u2013"
+LINES_SHOWN: Final = 12
+"""Of many lines, such as of games that are left out."""
 
 _QUIET, _BUSY, _WATCH, _LATE, _BLIND, _BROKEN = "#88888855", "#56B4E9", "#F0E442", "#E69F00", "#CC79A7", "#D55E00"
 _MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&@=^\"'/])")
@@ -226,3 +228,9 @@ def _progress(row: GameRow, fleet: Fleet) -> str:
     if told.backlog_age_seconds is None:
         return f"{committed}, lag unknown"
     return f"{committed}, lag {duration(told.backlog_age_seconds)}"
+
+
+def first_lines(lines: Sequence[str]) -> list[str]:
+    """Return the first of many lines, and how many more there are."""
+    left = len(lines) - LINES_SHOWN
+    return [*lines[:LINES_SHOWN], *([f"and {left} more"] if left > 0 else [])]

@@ -179,7 +179,7 @@ def _preview(
     seen = queries.read_access(environment)
     unmoved = [each.sentence for each in planned.unmoved]
     if planned.is_empty:
-        raise Refused("\n".join(["Nothing to change.", *_some(unmoved)]))
+        raise Refused("\n".join(["Nothing to change.", *formatting.first_lines(unmoved)]))
     gains = [each for each in planned.effects if each.then is True]
     loses = [each for each in planned.effects if each.was is True]
     other = [each for each in planned.effects if each.then is not True and each.was is not True]
@@ -193,7 +193,7 @@ def _preview(
         lines.append(f"turnout keeps {len(created)} new entitlements, and ends {len(ended)}.")
     if intent.parameters["intents"]:
         lines.append(_terms(prepared))
-    lines += [f"Note: {each}" for each in _some(list(planned.warnings))]
+    lines += [f"Note: {each}" for each in formatting.first_lines(list(planned.warnings))]
     sections = {
         f"Who gains read access ({len(gains)})": cells(gains),
         f"Who no longer reads what ({len(loses)})": cells(loses),
@@ -218,7 +218,3 @@ def _terms(prepared: AccessProposal) -> str:
     until = "" if not first.read else f"; until {formatting.moment(first.until)}" if first.until else "; for good"
     ticket = f"; ticket {first.ticket}" if first.ticket else ""
     return f"Why: {first.reason}{ticket}{until}"
-
-
-def _some(lines: list[str], limit: int = 12) -> list[str]:
-    return [*lines[:limit], *([f"and {len(lines) - limit} more"] if len(lines) > limit else [])]

@@ -32,7 +32,6 @@ from pipeline.store.placing import Loads
 from pipeline.store.stream_control import decided
 
 _MOST_COUNTED = 20  # games whose quarantine is read before a replay is asked for
-_MOST_SAID = 12  # of games that are left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +199,7 @@ def preview_repair(
         left = [_named(f"{key}: {_why_not(can[key])}", assignments) for key in sorted(can) if not can[key].possible]
         left += [f"{key}: no such game" for key in sorted(set(keys) - can.keys())]
         if not chosen:
-            raise Refused("\n".join([f"Nothing to {kind}.", *_some(left)]))
+            raise Refused("\n".join([f"Nothing to {kind}.", *formatting.first_lines(left)]))
         if kind == "retry":
             facts = pauses.plan(kind, chosen, assignments, decided(store))
             intent = pauses.intent(kind, facts, services.actor(), "")
@@ -217,7 +216,7 @@ def preview_repair(
             lines += [f"{key}: {can[key].touches}" for key in chosen if kind == "replay"]
     if not facts:
         raise Refused(f"Nothing to {kind}: it has changed just now. Look again.")
-    return _preview(intent, [*lines, *(f"left out: {each}" for each in _some(left))], assignments)
+    return _preview(intent, [*lines, *(f"left out: {each}" for each in formatting.first_lines(left))], assignments)
 
 
 def preview_replay_of_all(environment: Environment, choice: Mapping[str, str | None]) -> Preview:
@@ -246,8 +245,8 @@ def _of_games(
 ) -> Preview:  # fmt: skip
     left = [f"{key} {_UNCHANGED[kind]}" for key in sorted(set(keys) - facts.keys())]
     if not facts:
-        raise Refused(f"Nothing to {kind}: {'; '.join(left[:_MOST_SAID]) or 'no game is chosen'}.")
-    lines = [*render(kind, facts, assignments), *(f"left out: {each}" for each in _some(left))]
+        raise Refused(f"Nothing to {kind}: {'; '.join(left[: formatting.LINES_SHOWN]) or 'no game is chosen'}.")
+    lines = [*render(kind, facts, assignments), *(f"left out: {each}" for each in formatting.first_lines(left))]
     return _preview(intent(kind, facts, services.actor(), ""), lines, assignments)
 
 
@@ -354,11 +353,6 @@ def _preview(intent: Intent, lines: Sequence[str], assignments: Mapping[str, Gam
     return Preview(
         intent, tuple(_named(line, assignments) for line in first), touched(intent, assignments), time.time()
     )
-
-
-def _some(lines: Sequence[str]) -> list[str]:
-    more = [f"and {len(lines) - _MOST_SAID} more"] if len(lines) > _MOST_SAID else []
-    return [*lines[:_MOST_SAID], *more]
 
 
 def _named(line: str, assignments: Mapping[str, GameAssignment]) -> str:

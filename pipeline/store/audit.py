@@ -264,13 +264,13 @@ def _entry(row: Row[Any]) -> Entry:
         targets, detail = _parsed(row)
     except (ValueError, RecursionError) as error:
         defect = f"its row makes no sense, so it is not what was written: {error}"
-    told: dict[str, Any] = {
+    texts: dict[str, Any] = {
         name: value if value is None or type(value) is str else repr(value)
         for name, value in row._asdict().items()
         if name not in {"number", "at", "targets", "detail"}
     }
     number, at = (row.number if type(row.number) is int else None), (row.at if _is_moment(row.at) else None)
-    return Entry(**told, number=number, at=at, targets=targets, detail=detail, defect=defect)
+    return Entry(**texts, number=number, at=at, targets=targets, detail=detail, defect=defect)
 
 
 def _require_types(row: Row[Any]) -> None:

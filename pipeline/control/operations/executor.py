@@ -230,7 +230,7 @@ def _advance_one(context: ControlContext, kinds: Mapping[str, OperationDefinitio
     except SQLAlchemyError as error:
         _log.warning("operation %s waits for the control store: %s", operation.operation_id[:8], error)
         return True
-    except Exception as error:  # noqa: BLE001 - told of with the operation; the others must go on
+    except Exception as error:  # noqa: BLE001 - it stands in the operation's outcome; the others must go on
         _log.exception("operation %s cannot go on", operation.operation_id[:8])
         _ask_a_person(context.engine, operation, error)
         return False

@@ -328,7 +328,7 @@ def _see_rebuilt(context: ControlContext, operation: Operation) -> StepResult:
             waiting.append(key)
         elif (decision := decisions.get(key, _NOTHING)).parked_at is not None:
             parked.append(key)
-        elif seat.lane != "PAUSED" and (seat.lane == "QUARANTINED" or decision.failures or not _goes_on(context, seat)):
+        elif seat.lane != "PAUSED" and (seat.lane == "QUARANTINED" or decision.failures or not _is_past(context, seat)):
             waiting.append(key)
     if waiting:
         late = f"The drivers of {len(waiting)} do not go on with the new table yet: {join_limited(waiting)}."
@@ -339,7 +339,7 @@ def _see_rebuilt(context: ControlContext, operation: Operation) -> StepResult:
     return StepResult("done", " ".join(parts))
 
 
-def _goes_on(context: ControlContext, seat: GameAssignment) -> bool:
+def _is_past(context: ControlContext, seat: GameAssignment) -> bool:
     """Tell whether a driver has come as far as the new table: a cursor below its own is the old generation's."""
     newest = newest_generation(context.paths, context.settings.environment, seat.game_key) or 1
     app_id = stream_app_id(context.settings.environment, GameKey(seat.game_key), newest)
