@@ -17,6 +17,11 @@ class Conflict(Exception):
     """
 
 
+def is_panic(error: BaseException) -> bool:
+    """Tell whether a library written in Rust panicked: its exception is no Exception, and known by its name only."""
+    return type(error).__name__ == "PanicException"
+
+
 def first_line(error: Exception) -> str:
     """Return the first line of what a library says: further ones are its own stack. Its class, if it says nothing."""
     return next(iter(str(error).splitlines()), type(error).__name__)

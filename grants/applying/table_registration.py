@@ -3,13 +3,13 @@
 import logging
 from typing import Any, Final
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.schema import ArrayType, MapType, StructType
 
 from grants.catalog import Catalog, CatalogUnavailable, NotFound
 from grants.model import Securable
 from pipeline.control.operations.executor import ControlContext
+from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
 from pipeline.names import GameKey
 from pipeline.store.games import known_games
@@ -33,7 +33,7 @@ def register_missing(context: ControlContext, catalog: Catalog, schema: Securabl
         if not (place / "_delta_log").is_dir():
             continue  # nothing has come of it yet
         try:
-            columns = [(each.name, _type(each.type)) for each in DeltaTable(place).schema().fields]
+            columns = [(each.name, _type(each.type)) for each in open_table(place).schema().fields]
             if catalog.register(Securable((*schema.path, key)), place.as_uri(), columns):
                 _log.info("access: the table of %s is registered", key)
         except CatalogUnavailable:

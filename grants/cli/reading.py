@@ -2,12 +2,12 @@
 
 from urllib.parse import unquote, urlsplit
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from grants.applying import proposals
 from grants.catalogs.opening import embedded
+from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
 from pipeline.settings import Access, Paths
 
@@ -33,7 +33,7 @@ def rows(access: Access, paths: Paths, key: str, principal: str, limit: int) -> 
     place = unquote(urlsplit(location).path)
     try:  # by Arrow's own file system: with delta-rs's, threads that read ahead crash or hang the process at its end
         files = SubTreeFileSystem(place, LocalFileSystem())
-        table_rows = DeltaTable(place).to_pyarrow_dataset(filesystem=files).head(limit)
+        table_rows = open_table(place).to_pyarrow_dataset(filesystem=files).head(limit)
     except DeltaError as error:
         raise Refused(f"The table at {location} cannot be read: {error}") from error
     return table_rows.column_names, [tuple(row.values()) for row in table_rows.to_pylist()]

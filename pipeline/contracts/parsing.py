@@ -16,7 +16,7 @@ from ptars import HandlerPool, PtarsConfig
 from pipeline.contracts.batch_parser import BatchParser, runs
 from pipeline.contracts.messages import shown
 from pipeline.contracts.mistyped import Mistyped
-from pipeline.errors import Refused
+from pipeline.errors import Refused, is_panic
 
 MAX_DETAIL: Final = 500
 """Most characters of a refusal's detail."""
@@ -177,8 +177,8 @@ def one_line(text: str) -> str:
 
 
 def _is_failure(error: BaseException) -> bool:
-    """Tell whether the Arrow parser failed; its panics derive from BaseException and are known by name only."""
-    return isinstance(error, ValueError) or type(error).__name__ == "PanicException"
+    """Tell whether the Arrow parser failed."""
+    return isinstance(error, ValueError) or is_panic(error)
 
 
 def _without(rows: Rows, bad: Mapping[int, str]) -> Rows:

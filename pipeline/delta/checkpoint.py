@@ -18,9 +18,9 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from pipeline.delta.log import Action, commit_file, read_commit
+from pipeline.delta.opening import open_table
 from pipeline.failpoints import effect
 
 MERGED_SECONDS: Final = 3600.0
@@ -104,7 +104,7 @@ def write_checkpoint(table: Path, version: int, now: float | None = None, *, who
         content = _content(table, version, time.time() if now is None else now, whole=whole)
     except _Strange:
         with effect("write_checkpoint"):
-            DeltaTable(table).create_checkpoint()
+            open_table(table).create_checkpoint()
         return
     draft = target.parent / f"_checkpoint_{uuid.uuid4().hex}.tmp"
     try:

@@ -5,8 +5,9 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
+
+from pipeline.delta.opening import open_table
 
 REASONS: Final = (
     "malformed_wrapper",  # the wrapper is no protobuf, or cut off
@@ -62,7 +63,7 @@ def without(rejects: pa.Table, present: pa.Table) -> pa.Table:
 def present_between(quarantine: Path, low: int, high: int) -> pa.Table:
     """Return the keys of the rows of these seqs, both ends included, that are in the quarantine table."""
     try:
-        dataset = DeltaTable(quarantine).to_pyarrow_dataset()
+        dataset = open_table(quarantine).to_pyarrow_dataset()
     except TableNotFoundError:
         return pa.schema([QUARANTINE.field(name) for name in _KEY]).empty_table()
     within = (pc.field("seq") >= low) & (pc.field("seq") <= high)

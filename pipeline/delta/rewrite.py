@@ -14,6 +14,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from pipeline.delta.log import Action, is_plain, publish_commit, read_commit
+from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile
 from pipeline.errors import Conflict
 
@@ -67,7 +68,7 @@ def replace_files(path: Path, old: Sequence[TableFile], new: Sequence[DataFile],
     Raises:
         RewriteConflict: an old file has left the table, or its columns or protocol change at this moment.
     """
-    table = DeltaTable(path)
+    table = open_table(path)
     leaving = {file.path for file in old}
     if not is_plain(table) or not leaving <= {file.path for file in table_files(table)}:
         raise RewriteConflict(f"{path.name}: other files than at the beginning")

@@ -24,6 +24,7 @@ from deltalake.transaction import AddAction
 
 from pipeline.delta.checkpoint import write_when_due
 from pipeline.delta.log import Action, commits_after, has_version, is_plain, publish_commit
+from pipeline.delta.opening import open_table
 from pipeline.errors import Conflict
 from pipeline.failpoints import effect, hit
 
@@ -115,7 +116,7 @@ class CursorTable:
     def open(cls, path: Path, app_id: str, checkpoint_interval: int = 10) -> Self | None:
         """Open a table, or return None where there is none."""
         try:
-            return cls(path, DeltaTable(path), app_id, checkpoint_interval)
+            return cls(path, open_table(path), app_id, checkpoint_interval)
         except TableNotFoundError:
             return None
 
@@ -168,16 +169,16 @@ class CursorTable:
 
     def _follow(self) -> None:
         if not self._plain or time.time() - self._seen_at > _TRUSTED_SECONDS:
-            self._adopt(DeltaTable(self.path))
+            self._adopt(open_table(self.path))
             return
         for version, actions in commits_after(self.path, self._version):
             if any("metaData" in action or "protocol" in action for action in actions):
-                self._adopt(DeltaTable(self.path))
+                self._adopt(open_table(self.path))
                 return
             self._followed.update({txn["appId"]: int(txn["version"]) for txn in _transactions(actions)})
             self._version = version
         if not has_version(self.path, self._version):
-            self._adopt(DeltaTable(self.path))  # log cleanup has passed what was in view: nothing follows it there
+            self._adopt(open_table(self.path))  # log cleanup has passed what was in view: nothing follows it there
         self._seen_at = time.time()
 
     def _adopt(self, table: DeltaTable) -> None:
@@ -201,7 +202,7 @@ class CursorTable:
         with self._lock:
             retries = _COLUMN_RETRIES
             while missing := {field.name for field in target if not _covers(self._columns.get(field.name), field.type)}:
-                table = DeltaTable(self.path)
+                table = open_table(self.path)
                 hit("in_schema_change")
                 fields = [field for field in Schema.from_arrow(target).fields if field.name in missing]
                 try:
@@ -209,13 +210,13 @@ class CursorTable:
                         table.alter.add_columns(fields, post_commithook_properties=_QUIET_HOOKS)
                 except CommitFailedError:
                     seen = table.version()
-                    self._adopt(DeltaTable(self.path))
+                    self._adopt(open_table(self.path))
                     if retries == 0 or self._version == seen:
                         raise  # nobody was first: it is the storage, or the table's features
                     retries -= 1
                     continue
                 hit("in_schema_change")
-                self._adopt(DeltaTable(self.path))
+                self._adopt(open_table(self.path))
                 return True
             return False
 
@@ -299,7 +300,7 @@ class CursorTable:
                 commit_properties=properties,
                 post_commithook_properties=_QUIET_HOOKS,
             )
-        self._adopt(DeltaTable(self.path))
+        self._adopt(open_table(self.path))
         self._checkpoint_when_due()
 
     def _checkpoint_when_due(self) -> None:
@@ -307,7 +308,7 @@ class CursorTable:
             if self._plain:
                 write_when_due(self.path, self._version)
                 return
-            self._adopt(DeltaTable(self.path))
+            self._adopt(open_table(self.path))
             with effect("write_checkpoint"):
                 self._table.create_checkpoint()
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from tqdm import tqdm  # type: ignore[import-untyped]  # its types are another package
 
+from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.demo.simulator import Event
 from pipeline.errors import Refused, Transient
@@ -190,7 +190,7 @@ def _landing_table(path: Path) -> CursorTable:
         path.mkdir(parents=True, exist_ok=True)
         # Not `write_deltalake`: each of its commits costs more with every file that is there already.
         table = CursorTable.create(path, LANDING, "producer", _CHECKPOINT_EVERY, description="wrappers as they came")
-        names = [field.name for field in DeltaTable(path).schema().fields]
+        names = [field.name for field in open_table(path).schema().fields]
     except (DeltaError, OSError) as error:
         raise Refused(f"The landing table {path} cannot be opened: {_line(error)}. Choose another folder.") from error
     if names != LANDING.names:

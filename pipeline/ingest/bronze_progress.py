@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from pipeline.delta.bronze import whole
 from pipeline.delta.files import read_file
 from pipeline.delta.log import read_commit
+from pipeline.delta.opening import open_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _first_seq_of_batch(bronze: Path, seq: float) -> float:
 
     A micro-batch is one commit that only adds files and moves a cursor, which no repair and no restore does.
     """
-    version = DeltaTable(bronze).version()
+    version = open_table(bronze).version()
     while (actions := read_commit(bronze, version)) is not None:
         if any("txn" in action for action in actions) and not any("remove" in action for action in actions):
             stats = [json.loads(action["add"].get("stats") or "{}") for action in actions if "add" in action]
@@ -109,7 +109,7 @@ def _first_seq_of_batch(bronze: Path, seq: float) -> float:
 
 def _newest_first(bronze: Path, since_seq: int) -> Iterator[tuple[float, Path]]:
     """Yield the largest seq and the place of each file with rows above a seq; a file without statistics comes first."""
-    actions = pa.table(DeltaTable(bronze).get_add_actions(flatten=True))
+    actions = pa.table(open_table(bronze).get_add_actions(flatten=True))
     if actions.num_rows == 0:
         return
     paths = whole(actions.column("path")).to_pylist()

@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
 
 from pipeline import durable_file
 from pipeline.delta.lost_seqs import LostSeqs
+from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 
 _log = logging.getLogger("turnout")
@@ -40,7 +40,7 @@ def read_heads(bronze: CursorTable, file: Path, losses: Iterable[LostSeqs] = ())
     heads = dict(kept.heads)
     if (bronze.cursor or 0) <= kept.seq:
         return heads
-    dataset = DeltaTable(bronze.path).to_pyarrow_dataset()
+    dataset = open_table(bronze.path).to_pyarrow_dataset()
     for batch in dataset.to_batches(columns=["game_key", "seq"], filter=ds.field("seq") > kept.seq):
         last = pa.Table.from_batches([batch]).group_by("game_key").aggregate([("seq", "max")])
         for row in last.to_pylist():

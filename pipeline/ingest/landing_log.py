@@ -11,9 +11,9 @@ from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from pipeline.delta.log import Action, commits_after
+from pipeline.delta.opening import open_table
 from pipeline.ingest.identity import Commits, LandingSeen
 
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -24,7 +24,7 @@ LANDING: Final = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 
 def observe_landing(landing: Path, position: Commits | None) -> LandingSeen:
     """Describe the table; with a position, also what the commits from there on changed, and which files are gone."""
-    table = DeltaTable(landing)
+    table = open_table(landing)
     first = _first(landing, table.version())
     changed: dict[int, str] = {}
     missing: dict[int, str] = {}
@@ -43,7 +43,7 @@ def observe_landing(landing: Path, position: Commits | None) -> LandingSeen:
 
 def files_by_commit(landing: Path) -> Mapping[int, tuple[str, ...]]:
     """Return the names of the files with new rows of each commit that is still in the log; without files is ()."""
-    first = _first(landing, DeltaTable(landing).version())
+    first = _first(landing, open_table(landing).version())
     return {
         version: tuple(name for name, _ in _added(landing, actions))
         for version, actions in commits_after(landing, first - 1)
@@ -52,7 +52,7 @@ def files_by_commit(landing: Path) -> Mapping[int, tuple[str, ...]]:
 
 def files_now(landing: Path) -> frozenset[str]:
     """Return the names of the files that are in the table now."""
-    actions = pa.table(DeltaTable(landing).get_add_actions(flatten=True))
+    actions = pa.table(open_table(landing).get_add_actions(flatten=True))
     return frozenset(file_name(path, landing) for path in actions.column("path").to_pylist())
 
 

@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from sqlalchemy import Engine
 
 from pipeline import names
 from pipeline.delta import generation, lost_seqs
 from pipeline.delta.lost_seqs import LostSeqs
+from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest import bronze_progress
@@ -81,7 +81,7 @@ def _require_rows(bronze: Path, evidence: Iterable[Evidence]) -> None:
     known, top = max(evidence, default=None), bronze_progress.last_seq(bronze)
     if known is None or known.seq <= top:
         return
-    restores = [each["version"] for each in DeltaTable(bronze).history() if each.get("operation") == "RESTORE"]
+    restores = [each["version"] for each in open_table(bronze).history() if each.get("operation") == "RESTORE"]
     if restores:
         version = max(restores)
         raise Refused(
@@ -125,7 +125,7 @@ def holding_lost_rows(cursors: Mapping[GameKey, int], losses: Iterable[LostSeqs]
 def _cursor(paths: Paths, environment: str, game: tuple[str, int]) -> int | None:
     key, known = GameKey(game[0]), game[1]
     try:
-        table = DeltaTable(paths.table(key))
+        table = open_table(paths.table(key))
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from sqlalchemy import Engine
 
 from pipeline.delta.log import commits_after
+from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
 from pipeline.ingest.bronze_writer import INPUT
@@ -58,7 +59,7 @@ def known_generation(engine: Engine, source: Source, landing: Path) -> int | Non
     by_path = [each for each in sources.generations(engine) if _NAMED_BY_PATH.fullmatch(each[1])]
     if not by_path:
         return None
-    table_id = str(DeltaTable(landing).metadata().id)
+    table_id = str(open_table(landing).metadata().id)
     number, text, _ = max(by_path, key=lambda each: (each[1] == f"{_LANDING} {landing}", each[2] == table_id, each[0]))
     with effect("rename_source"):
         sources.rename(engine, text, described)
@@ -156,7 +157,7 @@ class LandingTimes:
         The first call reads the whole table, later ones only its new commits.
         """
         if self._version is None:
-            table = DeltaTable(self._landing)
+            table = open_table(self._landing)
             actions = pa.table(table.get_add_actions(flatten=True))
             files = zip(
                 actions.column("path").to_pylist(), actions.column("modification_time").to_pylist(), strict=True
@@ -197,7 +198,7 @@ def _reachable(server: str) -> bool:
 
 def _check_landing(landing: Path) -> None:
     try:
-        columns = {field.name: field.type for field in pa.schema(DeltaTable(landing).schema().to_arrow())}
+        columns = {field.name: field.type for field in pa.schema(open_table(landing).schema().to_arrow())}
     except TableNotFoundError:
         with effect("create_table"):
             DeltaTable.create(landing, Schema.from_arrow(LANDING), mode="ignore")

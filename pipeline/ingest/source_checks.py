@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from sqlalchemy import Engine
 
+from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient
 from pipeline.ingest import checkpoint, identity, landing_log, restored, topic
@@ -126,7 +126,7 @@ def forget_refused(quarantine: Path, first: int, last: int | None = None) -> Non
     """Delete the refused rows of seqs that bronze does not have, from `first` on up to `last`, or all."""
     if not (quarantine / "_delta_log").exists():
         return
-    table = DeltaTable(quarantine)
+    table = open_table(quarantine)
     stats = pa.table(table.get_add_actions(flatten=True))
     if "max.seq" in stats.column_names:
         newest = pc.max(pc.fill_null(stats.column("max.seq"), first)).as_py()

@@ -11,6 +11,7 @@ from typing import Final
 import pyarrow as pa
 from deltalake import DeltaTable, PostCommitHookProperties
 
+from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import RewriteConflict, TableFile, replace_files, table_files
 from pipeline.delta.table import DataFile, discard
 from pipeline.failpoints import effect, hit
@@ -114,12 +115,12 @@ def merge_quarantine(
 def merge_by_delta_rs(path: Path, wanted: Maintenance, report: TableReport) -> None:
     """Merge the files of a table that is not plain: delta-rs knows every protocol, but sorts nothing."""
     target = wanted.file_megabytes * _MEGABYTE
-    small = [file for file in table_files(DeltaTable(path)) if file.size < target // 2]
+    small = [file for file in table_files(open_table(path)) if file.size < target // 2]
     if len(small) < wanted.small_files:
         return
     hit("in_maintenance")
     with effect("compact_by_delta_rs"):
-        done = DeltaTable(path).optimize.compact(
+        done = open_table(path).optimize.compact(
             target_size=target, max_concurrent_tasks=1, post_commithook_properties=QUIET
         )
     hit("in_maintenance")

@@ -11,10 +11,10 @@ from typing import Final
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from pipeline.delta.checkpoint import checkpoint_file, pointed_to, write_checkpoint
 from pipeline.delta.log import is_plain
+from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
 from pipeline.failpoints import effect, hit
 from pipeline.maintenance import plan, removals
@@ -31,7 +31,7 @@ _NEVER: Final = "interval 36500 days"
 
 def keep_transactions(path: Path, report: TableReport) -> None:
     """Neutralise the property that lets transactions expire: without its cursor a table would be written again."""
-    table = DeltaTable(path)
+    table = open_table(path)
     retention = table.metadata().configuration.get(_EXPIRY)
     if retention is None or retention == _NEVER:
         return
@@ -45,7 +45,7 @@ def keep_transactions(path: Path, report: TableReport) -> None:
 
 def checkpoint(path: Path, now: float, report: TableReport) -> None:
     """Write a checkpoint where the log since the last one is long or was just rewritten."""
-    table = DeltaTable(path)
+    table = open_table(path)
     last = plan.checkpoint_version(_entries(path))
     since = table.version() - (-1 if last is None else last)
     if since >= _CHECKPOINT_COMMITS or (report.files_merged and since > 0):
@@ -81,7 +81,7 @@ def clean_files(path: Path, now: float, retention_seconds: float, report: TableR
     tells when files left, they count as having left now.
     """
     files = dict(_data_files(path))  # before the table is looked at: what is committed in between is in the table
-    table = DeltaTable(path)
+    table = open_table(path)
     if not is_plain(table):
         hours = int(retention_seconds // 3600)
         with effect("delete_data_file"):

@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from listeners.metrics_schema import TABLES
 from pipeline import names
 from pipeline.delta.log import is_plain
+from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
 from pipeline.errors import Refused
 from pipeline.maintenance import retain
@@ -117,13 +118,13 @@ def _tend(path: Path, name: str, now: float, wanted: Maintenance, merge: Merge) 
         return None
     report = TableReport(name)
     try:
-        report.files_before = len(table_files(DeltaTable(path)))
+        report.files_before = len(table_files(open_table(path)))
         retain.keep_transactions(path, report)
         merge(report)
         retain.checkpoint(path, now, report)
         retain.clean_files(path, now, wanted.file_retention_hours * 3600, report)
         retain.clean_log(path, now, wanted, report)  # after the look through it for files that have left
-        files = table_files(DeltaTable(path))
+        files = table_files(open_table(path))
         report.files_after, report.bytes = len(files), sum(file.size for file in files)
     except Exception as error:  # noqa: BLE001 - whatever one table does, the others are tended
         report.error = f"{type(error).__name__}: {error}".splitlines()[0][:500]
@@ -132,7 +133,7 @@ def _tend(path: Path, name: str, now: float, wanted: Maintenance, merge: Merge) 
 
 def _small(path: Path, order: Sequence[str], wanted: Maintenance) -> Merge:
     def merge(report: TableReport) -> None:
-        table = DeltaTable(path)
+        table = open_table(path)
         if is_plain(table):
             merge_by_age(path, table, order, wanted, report)
         else:
@@ -143,7 +144,7 @@ def _small(path: Path, order: Sequence[str], wanted: Maintenance) -> Merge:
 
 def _quarantine(settings: Settings, paths: Paths, *, thorough: bool) -> Merge:
     def merge(report: TableReport) -> None:
-        table = DeltaTable(paths.quarantine)
+        table = open_table(paths.quarantine)
         if not is_plain(table):
             report.notes.append("its protocol is not the one turnout gave it: files are not merged")
             return
@@ -158,7 +159,7 @@ def _quarantine(settings: Settings, paths: Paths, *, thorough: bool) -> Merge:
 
 def _refused_games(quarantine: Path) -> list[Game]:
     """Return the games that quarantine has rows of."""
-    rows = DeltaTable(quarantine).to_pyarrow_dataset().scanner(columns=["game"]).to_batches()
+    rows = open_table(quarantine).to_pyarrow_dataset().scanner(columns=["game"]).to_batches()
     keys: set[str] = set()
     for batch in rows:
         keys.update(name for name in batch.column("game").unique().to_pylist() if name is not None)
@@ -167,7 +168,7 @@ def _refused_games(quarantine: Path) -> list[Game]:
 
 def _bronze(settings: Settings, paths: Paths, now: float) -> Merge:
     def merge(report: TableReport) -> None:
-        table = DeltaTable(paths.bronze)
+        table = open_table(paths.bronze)
         if not is_plain(table):
             report.notes.append("its protocol is not the one turnout gave it: files are not merged")
             return

@@ -9,12 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from pipeline import names
 from pipeline.delta.bronze import BRONZE, text
 from pipeline.delta.files import Seqs, files_with
+from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
 from pipeline.repair.game import Game, keys_of
 from pipeline.streams.split import READ
@@ -41,7 +41,7 @@ class BronzeRows:
             Refused: there is no bronze table.
         """
         try:
-            self._table = DeltaTable(bronze)
+            self._table = open_table(bronze)
         except TableNotFoundError as error:
             raise Refused(f"There is no bronze table at {bronze}. Start ingest first.") from error
         self._folder, self._game = bronze, game

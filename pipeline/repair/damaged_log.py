@@ -21,8 +21,9 @@ from deltalake.schema import Schema
 
 from pipeline.delta.checkpoint import checkpoint_exists, checkpoint_file, pointed_to, write_checkpoint
 from pipeline.delta.log import Action, publish_commit, read_commit
+from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile
-from pipeline.errors import Refused
+from pipeline.errors import Refused, is_panic
 from pipeline.repair.game import unreadable
 
 _BEGINS: Final = "turnoutBegins"
@@ -63,11 +64,11 @@ def open_whole(folder: Path) -> DeltaTable:
         DeltaError: its log is damaged, storage does not give it now, or there is none.
     """
     try:
-        table = DeltaTable(folder)
+        table = open_table(folder)
         table.file_uris()
         table.transaction_version("")
     except BaseException as error:
-        if type(error).__name__ == "PanicException":  # how delta-rs ends over some bytes; it is no Exception
+        if is_panic(error):
             raise DeltaError(f"delta-rs cannot read the log of {folder}: {error}") from error
         raise
     return table

@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta.files import without_views
+from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile, TableConflict, discard, write_file
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.failpoints import hit
@@ -127,7 +127,7 @@ class _Dedupe:
         self._paths, self._environment, self._schemas, self._game = paths, environment, schemas, game
         self._folder, self._app = paths.table(game.key), names.repair_app_id(environment, game.key)
         try:
-            table = DeltaTable(self._folder)
+            table = open_table(self._folder)
         except TableNotFoundError as error:
             raise Refused(f"{game.key} has no table yet, so nothing in it is doubled.") from error
         except DeltaError as error:
@@ -157,7 +157,7 @@ class _Dedupe:
             if chosen.leaving and not dry_run:
                 self._commit(chosen)
         except (OSError, pa.ArrowException) as error:
-            if DeltaTable(self._folder).version() != self._version:
+            if open_table(self._folder).version() != self._version:
                 raise TableConflict(f"{self._game.key}: a file has left the table") from error
             raise Refused(
                 f"A file of the table of {self._game.key} cannot be read or rewritten: {first_line(error)}. "

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipeline.delta.files import paths_of, pattern
+from pipeline.delta.opening import open_table
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.errors import Refused, first_line
 from pipeline.names import GameKey
@@ -209,7 +209,7 @@ def _files(paths: Paths) -> list[str]:
     interpreter's lock, which stood still on a starved machine; and it reads ahead what does not count for the limit.
     """
     try:
-        return [pattern(path) for path in paths_of(DeltaTable(paths.quarantine), "Quarantine")]
+        return [pattern(path) for path in paths_of(open_table(paths.quarantine), "Quarantine")]
     except TableNotFoundError:
         return []
     except DeltaError as error:
@@ -225,7 +225,7 @@ def _leave_out_twins(paths: Paths, known: Mapping[str, str], quarantined: Quaran
             continue
         folder = paths.table(keys[name])
         try:
-            landed_places = landed(DeltaTable(folder), folder, quarantined.places(name))
+            landed_places = landed(open_table(folder), folder, quarantined.places(name))
         except TableNotFoundError:
             continue
         except DeltaError as error:

@@ -19,6 +19,7 @@ from sqlalchemy import Engine
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import accepted_gaps, generation
+from pipeline.delta.opening import open_table
 from pipeline.delta.quarantine import QUARANTINE, without_present
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard, write_file
 from pipeline.errors import Conflict, Refused, Transient
@@ -114,7 +115,7 @@ class _Rebuild:
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, app)
         self._removals = self._quarantine.cursor
         deadly = stale_quarantine.quarantined_places(
-            DeltaTable(paths.quarantine), paths.quarantine, game, "kills_worker"
+            open_table(paths.quarantine), paths.quarantine, game, "kills_worker"
         )
         self._deadly = frozenset(zip(deadly.column("seq").to_pylist(), deadly.column("pos").to_pylist(), strict=True))
         self._gathered = _Gathered()

@@ -13,6 +13,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
+from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile, TableConflict, discard
 from pipeline.failpoints import effect
 from pipeline.repair.switch import ONCE, QUIET
@@ -36,7 +37,7 @@ def publish(folder: Path, removal: Removal) -> None:
         CommitFailedError: the storage or the table's features do not let it be written.
     """
     while True:
-        table = DeltaTable(folder)
+        table = open_table(folder)
         present = file_sizes(table)
         if removal.added and removal.added[0].path in present:
             return  # it was written, and only the reply was lost
@@ -47,7 +48,7 @@ def publish(folder: Path, removal: Removal) -> None:
         try:
             _commit(table, removal, present)
         except CommitFailedError:
-            if DeltaTable(folder).version() == table.version():
+            if open_table(folder).version() == table.version():
                 raise  # no other commit was first: it is the storage
             continue
         return

@@ -14,12 +14,12 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import generation
+from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.failpoints import hit
@@ -136,7 +136,7 @@ class Replay:
         folder = self._paths.table(game.key)
         table = CursorTable.open(folder, names.repair_app_id(self._environment, game.key))
         repairs = table.cursor if table else None  # before the look at what is there
-        present = landed(DeltaTable(folder), folder, chosen) if table else PLACES.empty_table()
+        present = landed(open_table(folder), folder, chosen) if table else PLACES.empty_table()
         work = _Work()
         with self._tables() as tables:
             self._decode(game, without(chosen, present), self._cursor(game, table), tables, work)

@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 
 from pipeline import names
 from pipeline.delta.files import files_with, read_file
+from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
 from pipeline.errors import Transient
 from pipeline.repair import removal
@@ -52,18 +53,18 @@ def _remove(paths: Paths, environment: str, games: Sequence[Game]) -> int:
     known = [game for game in games if (paths.table(game.key) / "_delta_log").exists()]  # most names are no games
     if not known or not (paths.quarantine / "_delta_log").exists():
         return 0
-    quarantine = DeltaTable(paths.quarantine)
+    quarantine = open_table(paths.quarantine)
     held = _places_by_game(quarantine, paths.quarantine, known)
     expected: dict[str, int | None] = {}
     twins = [_TWINS.empty_table()]
     for game in (game for game in known if game.name in held):
         app, folder, places = names.repair_app_id(environment, game.key), paths.table(game.key), held[game.name]
         table = CursorTable.open(folder, app)
-        if table is None or not landed(DeltaTable(folder), folder, places).num_rows:
+        if table is None or not landed(open_table(folder), folder, places).num_rows:
             continue
         expected[app] = quarantine.transaction_version(app)
         table.commit([], table.cursor, (table.cursor or 0) + 1, note={"turnout": "quarantine: remove what has landed"})
-        landed_places = landed(DeltaTable(folder), folder, places)
+        landed_places = landed(open_table(folder), folder, places)
         twins.append(landed_places.add_column(0, "game", pa.array([game.name] * landed_places.num_rows, pa.string())))
     if not expected:
         return 0

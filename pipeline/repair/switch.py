@@ -14,6 +14,7 @@ from deltalake.transaction import AddAction
 
 from pipeline import names
 from pipeline.delta.generation import RETIRED
+from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile, TableConflict
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
@@ -61,7 +62,7 @@ def publish(folder: Path, switch: Switch) -> bool:
         Refused: the table has features that only Spark can write.
     """
     while True:
-        table = DeltaTable(folder)
+        table = open_table(folder)
         repairs = table.transaction_version(names.repair_app_id(switch.environment, switch.game.key))
         if repairs != switch.repairs:
             raise TableConflict(f"{folder.name}: another process repaired it meanwhile")
@@ -76,7 +77,7 @@ def publish(folder: Path, switch: Switch) -> bool:
                     f"The table of {folder.name} has features that only Spark can write, a rebuild cannot: {error}. "
                     "Drop those features with Spark first."
                 ) from error
-            if DeltaTable(folder).version() == table.version():
+            if open_table(folder).version() == table.version():
                 raise  # nobody was first: it is the storage
             continue
         return True

@@ -12,10 +12,10 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from pipeline.delta.files import files_with
 from pipeline.delta.log import read_commit
+from pipeline.delta.opening import open_table
 from pipeline.names import GameKey
 
 _MOST_COMMITS: Final = 64  # of the log's end, before a snapshot is the shorter way
@@ -47,7 +47,7 @@ def files_of(bronze: Path, version: int, app_id: str, low: int, high: int, keys:
     recent = _recent(bronze, version, app_id, low, high)
     if recent is not None:
         return recent
-    return files_with(DeltaTable(bronze, version), bronze, "seq", range(low + 1, high + 1), list(keys), by_game=True)
+    return files_with(open_table(bronze, version), bronze, "seq", range(low + 1, high + 1), list(keys), by_game=True)
 
 
 def parts_of(files: Sequence[str], part_bytes: int = _PART_BYTES) -> list[list[Piece]]:

@@ -18,6 +18,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pipeline.delta import accepted_gaps
 from pipeline.delta.environment import require_own
 from pipeline.delta.files import paths_of, pattern
+from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, first_line
 from pipeline.names import GameKey, attempt_app_ids, bronze_app_id, ingest_app_id, stream_app_id
 from pipeline.settings import Paths
@@ -109,7 +110,7 @@ def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Readi
         raise Refused(f"There is nothing to verify: {paths.bronze} is no Delta table. Start ingest first.")
     require_own(paths.bronze, environment)  # under another name no cursor is found, and every row seems too early
     after = _snapshot(paths.quarantine, "quarantine", ("game_key", "seq", "pos", "reason"))
-    opened_bronze = DeltaTable(paths.bronze, bronze.version)
+    opened_bronze = open_table(paths.bronze, bronze.version)
     head = opened_bronze.transaction_version(bronze_app_id(environment))
     reserved = () if before is None else tuple(_reserved(paths.quarantine, before.version, opened_bronze, environment))
     return Reading(before, tables, replace(bronze, cursor=head), after, reserved)
@@ -208,7 +209,7 @@ def _reserved(quarantine: Path, version: int, bronze: DeltaTable, environment: s
     It need not while that batch is above bronze's cursor, and not when it was given up: ingest first moves bronze's
     cursor over its seqs, then takes its rows out of quarantine.
     """
-    table, head = DeltaTable(quarantine, version), bronze.transaction_version(bronze_app_id(environment)) or 0
+    table, head = open_table(quarantine, version), bronze.transaction_version(bronze_app_id(environment)) or 0
     misses, number = 0, 1
     while misses < _GENERATIONS_TRIED:
         app = ingest_app_id(environment, number)
@@ -232,7 +233,7 @@ def _snapshot(
 ) -> Snapshot | None:
     """Pin the newest version of a table, or return None where there is none (yet)."""
     try:
-        table = DeltaTable(folder)
+        table = open_table(folder)
         known = {field.name for field in table.schema().fields}
         missing = sorted(set(columns) - known)
         if missing:

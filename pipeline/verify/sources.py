@@ -14,12 +14,12 @@ from urllib.parse import unquote
 
 import duckdb
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from sqlalchemy import Engine
 
 from pipeline import query_log
 from pipeline.delta.log import commits_after
+from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.settings import Paths, Settings
 from pipeline.store import sources as store
@@ -207,7 +207,7 @@ def _passed_files(
     accepted: Iterable[store.AcceptedGap],
 ) -> PassedFiles | str:
     """Return the files of the landing commits that ingest has passed, as far as the table's log still has them."""
-    table = DeltaTable(landing)
+    table = open_table(landing)
     if str(table.metadata().id) != known.source_id:
         return "The landing table is not the one that ingest has read."
     begun = 0 if start is None else start["version"]

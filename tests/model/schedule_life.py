@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
+from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable, write_file
 from pipeline.errors import Refused, Transient
 from pipeline.maintenance.compact import GAME, merge_by_age
@@ -545,12 +545,8 @@ class Life:
         if not self.disk.states(self.paths.quarantine):
             return
         schemas = LocalRegistry(self._engine).snapshot()
-        chosen = stale_quarantine.quarantined_places(self._open(self.paths.quarantine), self.paths.quarantine, game)
+        chosen = stale_quarantine.quarantined_places(open_table(self.paths.quarantine), self.paths.quarantine, game)
         replaying.Replay(self.paths, self._settings.environment, schemas, dry_run=False).run(game, chosen)
-
-    def _open(self, path: Path) -> DeltaTable:
-        found: DeltaTable = vars(stale_quarantine)["DeltaTable"](path)
-        return found
 
     def _twins(self, game: Game) -> None:
         stale_quarantine.remove(self.paths, self._settings.environment, game)
@@ -559,6 +555,6 @@ class Life:
         for path, order in ((self.paths.table(game.key), GAME),):
             if not self.disk.states(path):
                 continue
-            table = self._open(path)
+            table = open_table(path)
             report = TableReport(game.key)
             merge_by_age(path, table, order, _EAGER, report)

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from pipeline.contracts.registry import LocalRegistry
@@ -22,6 +21,7 @@ from pipeline.control.operations.executor import (
     join_limited,
 )
 from pipeline.control.operations.repairs import Subject, observe, worked
+from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.names import GameKey, repair_app_id
@@ -154,7 +154,7 @@ def _outcome(context: ControlContext, operation: Operation, done: Deduped) -> st
     if done.removed or _repairs(context.paths, environment, key) == operation.preview[key]["repairs"]:
         return sentence(done)
     since = operation.requested_at * 1000
-    commits = DeltaTable(context.paths.table(GameKey(key))).history()
+    commits = open_table(context.paths.table(GameKey(key))).history()
     notes = [str(each.get("turnout", "")) for each in commits if each["timestamp"] >= since]
     earlier = next((note for note in notes if note.startswith("dedupe: ")), None)
     return sentence(done) if earlier is None else f"{key}: removed by an earlier try, which did not end: {earlier}."
