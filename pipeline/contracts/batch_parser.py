@@ -15,10 +15,10 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.message import DecodeError
 
-_MOST_MESSAGES: Final = 128  # each bad one costs a few more looks at parts of its run
-_MOST_BYTES: Final = 256 * 1024  # what is parsed needs many times its bytes in memory, the more so if it is hostile
-_MOST_FRAMED: Final = 4_096  # copied at once
-_MOST_FRAMED_BYTES: Final = 16 * 1024 * 1024
+_MAX_MESSAGES: Final = 128  # each bad one costs a few more looks at parts of its run
+_MAX_BYTES: Final = 256 * 1024  # what is parsed needs many times its bytes in memory, the more so if it is hostile
+_MAX_FRAMED: Final = 4_096  # copied at once
+_MAX_FRAMED_BYTES: Final = 16 * 1024 * 1024
 _ROWS: Final = "Rows"
 _TAG: Final = b"\x0a"  # field 1, length-delimited
 
@@ -100,9 +100,9 @@ class BatchParser:
 def _parts(messages: pa.BinaryArray, parse: Callable[[memoryview], _T | None]) -> Iterator[tuple[range, _T | None]]:
     """Yield the places of messages with what a look at them gave; with None only one that stands alone."""
     lengths = pc.binary_length(messages).to_numpy()
-    for block in runs(lengths, _MOST_FRAMED, _MOST_FRAMED_BYTES):
+    for block in runs(lengths, _MAX_FRAMED, _MAX_FRAMED_BYTES):
         framed = _Framed(messages.slice(block.start, len(block)))
-        waiting = list(runs(lengths[block.start : block.stop], _MOST_MESSAGES, _MOST_BYTES))
+        waiting = list(runs(lengths[block.start : block.stop], _MAX_MESSAGES, _MAX_BYTES))
         while waiting:
             part = waiting.pop()
             outcome = parse(framed.part(part))
@@ -128,13 +128,13 @@ class _Framed:
         return self._data[self._offsets[places.start] : self._offsets[places.stop]]
 
 
-def runs(lengths: npt.NDArray[np.int32], most_messages: int, most_bytes: int) -> Iterator[range]:
+def runs(lengths: npt.NDArray[np.int32], max_messages: int, max_bytes: int) -> Iterator[range]:
     """Cut messages of these lengths into runs that may be looked at together, and yield the places of each."""
     ends = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
     start = 0
     while start < len(lengths):
-        within = int(np.searchsorted(ends, ends[start] + most_bytes, side="right")) - 1
-        stop = max(start + 1, min(start + most_messages, within))
+        within = int(np.searchsorted(ends, ends[start] + max_bytes, side="right")) - 1
+        stop = max(start + 1, min(start + max_messages, within))
         yield range(start, stop)
         start = stop
 

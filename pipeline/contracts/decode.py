@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.contracts.dates import impossible_date
-from pipeline.contracts.messages import describe, told_apart
+from pipeline.contracts.messages import describe, with_distinct_names
 from pipeline.contracts.nested import parents, union_rows
 from pipeline.contracts.parsing import Parser, Refusal, Rows
 from pipeline.contracts.required import has_required, missing_required
@@ -52,7 +52,7 @@ class Decoder:
         Raises:
             Refused: its definition is not valid or has no form as columns.
         """
-        self._message = told_apart(schema.message, schema.descriptor)
+        self._message = with_distinct_names(schema.message, schema.descriptor)
         self._given = describe(schema.message, schema.descriptor)
         self._parser = Parser(self._message, exact=True)
         self.arrow_schema: pa.Schema = delta_schema(self._parser.schema)

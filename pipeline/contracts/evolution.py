@@ -16,7 +16,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from pipeline.contracts.defects import MAX_COLUMNS
 from pipeline.contracts.fields import Kind, by_number, enum_of, kind_of, struct_of, value_names
 from pipeline.contracts.layout import Level, Registered, Slot, layout, newest, reserved_by
-from pipeline.contracts.messages import describe, numbered_name, told_apart
+from pipeline.contracts.messages import describe, numbered_name, with_distinct_names
 from pipeline.contracts.plans import KEEP, Step
 from pipeline.contracts.policies import Policies
 from pipeline.contracts.schemas import Placement, Schema
@@ -40,7 +40,7 @@ def evolve(held: Registered, new: Schema, policies: Policies) -> tuple[tuple[Ste
     """
     walk = _Walk(policies)
     given = describe(new.message, new.descriptor)
-    walk.message(_Place(layout(held), "", ""), told_apart(new.message, new.descriptor), given, columns(new))
+    walk.message(_Place(layout(held), "", ""), with_distinct_names(new.message, new.descriptor), given, columns(new))
     steps = tuple(walk.steps)
     if any(step.policy == "refuse" for step in steps):
         return steps, Placement()
@@ -72,19 +72,19 @@ class _Place:
 class _Field:
     """One field of the new schema."""
 
-    told: FieldDescriptor  # with the name it is decoded under
+    decoded: FieldDescriptor  # with the name it is decoded under
     given: FieldDescriptor  # with the name it was given; another one when it has a twin
     kind: Kind
 
     @property
     def name(self) -> str:
         """The name it is decoded under."""
-        return str(self.told.name)
+        return str(self.decoded.name)
 
     @property
     def number(self) -> int:
         """Its number."""
-        return int(self.told.number)
+        return int(self.decoded.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +104,20 @@ class _Walk:
     policies: Policies
     steps: list[Step] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
-    quiet: bool = False  # inside what is new itself, additions are not told again
+    quiet: bool = False  # inside what is new itself, additions are not reported again
 
-    def message(self, place: _Place, told: Descriptor, given: Descriptor, held: Iterable[pa.Field]) -> None:
+    def message(self, place: _Place, decoded: Descriptor, given: Descriptor, held: Iterable[pa.Field]) -> None:
         """Compare a message, as it is decoded and as it was given, with what the table has for it.
 
         `held` are the columns that its fields are decoded into.
         """
-        for number in sorted(place.level.newest - {each.number for each in told.fields}):
+        for number in sorted(place.level.newest - {each.number for each in decoded.fields}):
             slot = newest(place.level.slots[number])
-            hint = "" if reserved_by(told).numbered(number) else ", not reserved"
+            hint = "" if reserved_by(decoded).numbered(number) else ", not reserved"
             lands = _Lands(slot.column, _type(slot.kind), new_rows=_NULL)
             self._note(place, slot.name, "remove", f"removed (number {number}{hint})", lands)
         types = {each.name: each.type for each in held}
-        for each in by_number(told):
+        for each in by_number(decoded):
             one = _Field(each, given.fields_by_number[each.number], kind_of(each, types.get(each.name)))
             slots = place.level.slots.get(each.number, ())
             if (why := _not_its_own(place.level, one, slots)) is not None:
@@ -157,15 +157,15 @@ class _Walk:
     def _known(self, place: _Place, one: _Field, slots: tuple[Slot, ...]) -> None:
         """Find the column of a field whose number the table knows."""
         slot = _fitting(one, slots)
-        there = slot or newest(slots)
+        current = slot or newest(slots)
         if not any(one.name in every.names for every in slots):
             what = f"its number {one.number} had the name {newest(slots).name}"
             if self.policies.of("rename") == "add":
                 self._new(place, one, what)
                 return
-            self._note(place, one.name, "rename", what, _Lands(there.column, _type(there.kind)))
+            self._note(place, one.name, "rename", what, _Lands(current.column, _type(current.kind)))
         if one.number not in place.level.newest:
-            self._note(place, one.name, "add", "is back", _Lands(there.column, _type(there.kind)))
+            self._note(place, one.name, "add", "is back", _Lands(current.column, _type(current.kind)))
         if slot is None or slot.kind.text != one.kind.text:
             slot = self._retyped(place, one, slots, slot)
         if slot is not None:
@@ -189,10 +189,10 @@ class _Walk:
 
     def _compare(self, place: _Place, one: _Field, slot: Slot) -> None:
         """Note what changes in a column that stays: presence, and the names of an enum's values."""
-        if one.told.has_presence != slot.optional and not one.told.is_repeated:
-            what = "may be absent now" if one.told.has_presence else "is never absent now"
+        if one.decoded.has_presence != slot.optional and not one.decoded.is_repeated:
+            what = "may be absent now" if one.decoded.has_presence else "is never absent now"
             self._note(place, one.name, "add", what, _Lands(slot.column, _type(slot.kind)))
-        if (enum := enum_of(one.told)) is None:
+        if (enum := enum_of(one.decoded)) is None:
             return
         names = value_names(enum)
         for number, name in sorted(slot.labels.items()):
@@ -213,12 +213,12 @@ class _Walk:
         path = f"{place.path}{one.name}"
         if column != one.name:
             self.names[path] = column
-        told, given = struct_of(one.told), struct_of(one.given)
-        if told is None or given is None:
+        decoded, given = struct_of(one.decoded), struct_of(one.given)
+        if decoded is None or given is None:
             return
         level = Level() if slot is None or slot.inside is None else slot.inside
         was, self.quiet = self.quiet, self.quiet or slot is None
-        self.message(_Place(level, f"{path}.", f"{place.columns}{column}."), told, given, members(one.kind.type))
+        self.message(_Place(level, f"{path}.", f"{place.columns}{column}."), decoded, given, members(one.kind.type))
         self.quiet = was
 
 

@@ -14,7 +14,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto
 
 from pipeline.contracts.fields import Kind, by_number, enum_of, kind_of, struct_of, value_names
-from pipeline.contracts.messages import told_apart
+from pipeline.contracts.messages import with_distinct_names
 from pipeline.contracts.schemas import Placement, Schema
 from pipeline.contracts.shape import columns, members
 
@@ -72,7 +72,7 @@ def layout(registered: Registered) -> Level:
     """Return the columns of a game after these schemas."""
     level = Level()
     for turn, (schema, placement) in enumerate(registered):
-        message = told_apart(schema.message, schema.descriptor)
+        message = with_distinct_names(schema.message, schema.descriptor)
         level = _Taking(turn, dict(placement.names)).message(level, message, columns(schema), "")
     return level
 
@@ -94,13 +94,13 @@ class _Taking:
         slots = dict(level.slots)
         types = {each.name: each.type for each in held}
         for each in by_number(message):
-            there = slots.get(each.number, ())
+            existing = slots.get(each.number, ())
             path = f"{prefix}{each.name}"
             column = self.names.get(path, each.name)
-            before = next((slot for slot in there if slot.column == column), None)
+            before = next((slot for slot in existing if slot.column == column), None)
             slot = self._slot(before or _NOTHING, each, kind_of(each, types.get(each.name)), column, path)
-            kept = tuple(slot if other is before else other for other in there)
-            slots[each.number] = kept if before is not None else (*there, slot)
+            kept = tuple(slot if other is before else other for other in existing)
+            slots[each.number] = kept if before is not None else (*existing, slot)
         reserved = _joined(level.reserved, reserved_by(message))
         return Level(slots, frozenset(message.fields_by_number), reserved)
 

@@ -105,7 +105,7 @@ def describe(message: str, descriptor: bytes) -> Descriptor:
 
 
 @lru_cache(maxsize=4096)
-def told_apart(message: str, descriptor: bytes) -> Descriptor:
+def with_distinct_names(message: str, descriptor: bytes) -> Descriptor:
     """Return the message of a canonical definition in which no two fields of a message are twins.
 
     Twins differ by case or underscores only: tables cannot tell them apart by case, the Arrow parser by neither. Of

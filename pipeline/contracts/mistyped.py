@@ -27,7 +27,7 @@ class Mistyped:
     """What to look for in messages of one definition and in those inside them."""
 
     def __init__(self, message: Descriptor, by_name: dict[str, "Mistyped"] | None = None) -> None:
-        """Prepare for a message's definition; `made` holds those of the messages around it, by full name."""
+        """Prepare for a message's definition; `by_name` holds those of the messages around it, by full name."""
         by_name = {} if by_name is None else by_name
         by_name[message.full_name] = self
         self._wire_types = {each.number: _WIRE_TYPES[each.type] for each in message.fields}

@@ -33,8 +33,8 @@ _CONFIG: Final = PtarsConfig(
     list_value_name="element",
 )
 
-_MOST_REWRITTEN: Final = 16_384  # opened at once
-_MOST_REWRITTEN_BYTES: Final = 64 * 1024 * 1024
+_MAX_REWRITTEN: Final = 16_384  # opened at once
+_MAX_REWRITTEN_BYTES: Final = 64 * 1024 * 1024
 
 Rows = npt.NDArray[np.int64]
 
@@ -196,7 +196,7 @@ def _pieces(
         return
     lengths = pc.binary_length(messages).to_numpy(zero_copy_only=False).copy()
     lengths[list(rewritten)] = [len(content) for content in rewritten.values()]
-    for part in runs(lengths[rows], _MOST_REWRITTEN, _MOST_REWRITTEN_BYTES):
+    for part in runs(lengths[rows], _MAX_REWRITTEN, _MAX_REWRITTEN_BYTES):
         piece = rows[part.start : part.stop]
         changed = [row for row in piece.tolist() if row in rewritten]
         new = pa.array([rewritten[row] for row in changed], pa.binary())

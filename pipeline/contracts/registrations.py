@@ -106,12 +106,12 @@ def read_placed(connection: Connection, up_to: int) -> dict[GameKey, dict[int, P
 def read_schemas(connection: Connection, ids: set[int]) -> dict[int, Schema]:
     """Return schemas by id."""
     query = select(schemas.c.schema_id, schemas.c.format, schemas.c.message, schemas.c.descriptor)
-    wanted = sorted(ids)
-    found: dict[int, Schema] = {}
-    for start in range(0, len(wanted), _IDS_PER_QUERY):
-        some = query.where(schemas.c.schema_id.in_(wanted[start : start + _IDS_PER_QUERY]))
-        found |= {row.schema_id: Schema(*row) for row in connection.execute(some)}
-    return found
+    ordered_ids = sorted(ids)
+    by_id: dict[int, Schema] = {}
+    for start in range(0, len(ordered_ids), _IDS_PER_QUERY):
+        part = query.where(schemas.c.schema_id.in_(ordered_ids[start : start + _IDS_PER_QUERY]))
+        by_id |= {row.schema_id: Schema(*row) for row in connection.execute(part)}
+    return by_id
 
 
 class RegistrationBatch:

@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.contracts.messages import shown, told_apart
+from pipeline.contracts.messages import shown, with_distinct_names
 from pipeline.contracts.parsing import Parser
 from pipeline.contracts.schemas import PLAIN, Placement, Schema
 from pipeline.errors import Refused
@@ -31,7 +31,7 @@ def columns(schema: Schema) -> pa.Schema:
     Raises:
         Refused: the definition has no form as columns.
     """
-    parser = Parser(told_apart(schema.message, schema.descriptor))
+    parser = Parser(with_distinct_names(schema.message, schema.descriptor))
     return delta_schema(parser.schema)
 
 
