@@ -18,7 +18,7 @@ from pipeline.delta.log import read_commit
 from pipeline.delta.opening import open_table
 from pipeline.names import GameKey
 
-_MOST_COMMITS: Final = 64  # of the log's end, before a snapshot is the shorter way
+_MAX_COMMITS: Final = 64  # of the log's end, before a snapshot is the shorter way
 _PART_BYTES: Final = 16 * 1024 * 1024  # as spark.sql.files.maxPartitionBytes
 
 
@@ -79,7 +79,7 @@ def _pieces(file: str, part_bytes: int) -> list[tuple[Piece, int]]:
 def _recent(bronze: Path, version: int, app_id: str, low: int, high: int) -> list[str] | None:
     """Return the files that the newest commits added with these seqs; None where the end of the log does not tell."""
     files: list[dict[str, Any]] = []
-    for at in range(version, max(version - _MOST_COMMITS, -1), -1):
+    for at in range(version, max(version - _MAX_COMMITS, -1), -1):
         actions = read_commit(bronze, at)
         if actions is None or any("remove" in action for action in actions):
             return None  # log cleanup was here, or compaction or a hand: the files of before are not the ones of now
@@ -90,7 +90,7 @@ def _recent(bronze: Path, version: int, app_id: str, low: int, high: int) -> lis
         if seqs and max(seqs) <= low + bool(added):
             break
     else:
-        if version >= _MOST_COMMITS:
+        if version >= _MAX_COMMITS:
             return None
     ordered = sorted(files, key=lambda each: str(_bound(each, "minValues", "game_key") or ""))
     return [str(bronze / unquote(each["path"])) for each in ordered]

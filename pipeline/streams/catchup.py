@@ -17,7 +17,7 @@ from pipeline.delta.table import CursorTable
 from pipeline.failpoints import hit
 from pipeline.pins import ChunkPin
 from pipeline.streams.bronze_files import files_of, parts_of
-from pipeline.streams.demux import POOL_OF_CATCH_UP, DemuxContext, told
+from pipeline.streams.demux import POOL_OF_CATCH_UP, DemuxContext, pass_result
 from pipeline.streams.lanes import Failure, failure_of
 from pipeline.streams.outage import tolerate_store_outage
 from pipeline.streams.passes import Outcome, Passes
@@ -25,7 +25,7 @@ from pipeline.streams.roster import SeqOf
 from pipeline.streams.rows import FileRows, FrameRows, Rows
 from pipeline.streams.stream import Stream
 
-_MOST_GAMES = 1_000  # in one chunk; all of them share one read
+_MAX_GAMES = 1_000  # in one chunk; all of them share one read
 
 
 class CatchUp:
@@ -70,15 +70,15 @@ class CatchUp:
 
     def _next(self, behind: Sequence[Stream], head: int) -> tuple[dict[str, Stream], int, int, int]:
         """Choose streams, the seqs (low, high] and the schema set; what was cut short is repeated with its own set."""
-        found = [(stream, self._pin.find(stream.game_key, stream.complete_through)) for stream in behind]
-        unfinished = [(stream, pinned) for stream, pinned in found if pinned is not None]
+        pins = [(stream, self._pin.find(stream.game_key, stream.complete_through)) for stream in behind]
+        unfinished = [(stream, pinned) for stream, pinned in pins if pinned is not None]
         version = unfinished[0][1].version if unfinished else self._driver.schemas.latest_version()
         alike = [(stream, pinned) for stream, pinned in unfinished if pinned.version == version]
         streams = [stream for stream, _ in alike] or behind
         end = min((pinned.high for _, pinned in alike), default=head)
         low = streams[0].complete_through
         high = min(low + self._driver.settings.demux.catchup_seqs, end)
-        chosen = [stream for stream in streams[:_MOST_GAMES] if stream.complete_through < high]
+        chosen = [stream for stream in streams[:_MAX_GAMES] if stream.complete_through < high]
         chunk: dict[str, Stream] = {stream.game_key: stream for stream in chosen}
         return chunk, low, high, version
 
@@ -95,7 +95,7 @@ class CatchUp:
         ended = {key: stream for key, stream in chunk.items() if key not in again}
         self._settle(ended, high, outcome)
         self._pin.clear({key: stream.complete_through for key, stream in ended.items()}, high)
-        self._driver.tell(told(self._driver.roster.group, outcome, started, "catch-up", CHUNK, high))
+        self._driver.tell(pass_result(self._driver.roster.group, outcome, started, "catch-up", CHUNK, high))
         for key, (after, through) in again.items():
             self._read({key: chunk[key]}, after, through, version)
 
@@ -107,7 +107,7 @@ class CatchUp:
         reached = outcome.reached.get(key)
         if reached is not None:  # what lies before a gap of bronze's own is not held back by it
             return (low, reached) if reached > stream.cursor else None
-        # How far a quiet stream is complete is told, not proved: bronze is blamed only for what was read of it.
+        # How far a quiet stream is complete is reported, not proved: bronze is blamed only for what was read of it.
         return (stream.cursor, high) if stream.cursor < low and _lacks_its_last(stream, high) else None
 
     def _rows(self, streams: Sequence[Stream], low: int, high: int) -> Rows:

@@ -183,7 +183,7 @@ class Demux:
         with tolerate_store_outage("failures are not recorded"):
             self._driver.roster.settle(outcome.failures, landed, len(streams))
         run_id = self._driver.spark.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
-        self._driver.tell(told(self._driver.roster.group, outcome, started, run_id, batch_id, self.frontier_seq))
+        self._driver.tell(pass_result(self._driver.roster.group, outcome, started, run_id, batch_id, self.frontier_seq))
         hit("after_table_commits")
 
     def _end_pass(self, whole: Mapping[str, Stream], read_to: int) -> None:
@@ -212,7 +212,9 @@ def committed(outcome: Outcome) -> list[str]:
     return [result.game_key for result in outcome.results if result.committed_at is not None]
 
 
-def told(group: str, outcome: Outcome, started: float, run_id: str, batch_id: int, frontier_seq: int) -> PassResult:
+def pass_result(
+    group: str, outcome: Outcome, started: float, run_id: str, batch_id: int, frontier_seq: int
+) -> PassResult:
     """Return the report of a pass or chunk."""
     return PassResult(
         group=group,

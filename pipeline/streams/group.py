@@ -121,11 +121,11 @@ class Group:
         A query whose pass is running stops at a later call. Until then the pass has its game's claim, so that neither
         the shared pass nor a chunk reads that game.
         """
-        wanted = {key: stream for key, stream in list(self.streams.items()) if stream.decision.own_query}
+        single_games = {key: stream for key, stream in list(self.streams.items()) if stream.decision.own_query}
         for key, own in list(self._own.items()):
-            if (key not in wanted or own.is_stopping) and own.try_stop():
+            if (key not in single_games or own.is_stopping) and own.try_stop():
                 del self._own[key]  # not before: another query of this game would share its claims and its checkpoint
-        for key, stream in wanted.items():
+        for key, stream in single_games.items():
             demux = self._own.get(key)
             if demux is not None and (demux.is_stopping or (demux.query is not None and demux.query.isActive)):
                 continue
@@ -171,7 +171,7 @@ class Group:
                 while not self._stopping.is_set() and self.catch_up(_HEAR_SECONDS):
                     pass
                 self.trouble = None
-            except Exception as error:  # noqa: BLE001 - what all streams share failed; told, and tried again
+            except Exception as error:  # noqa: BLE001 - what all streams share failed; it is reported and tried again
                 self.trouble = f"{type(error).__name__}: {error}".splitlines()[0][:500]
                 _log.exception("catch-up failed, trying again in %.0f s", _TROUBLE_SECONDS)
                 self._stopping.wait(_TROUBLE_SECONDS)

@@ -68,19 +68,19 @@ class Roster:
         whose table cannot be opened has failed as a stream does, and is opened again when it may run again (law L6).
         """
         with self._syncing:
-            found = self._held()
-            wanted: dict[str, Assignment] = {each.game_key: each for each in found.carried}
+            games = self._held()
+            assignments: dict[str, Assignment] = {each.game_key: each for each in games.carried}
             decisions = decided(self._engine)
             with self._lock:
-                unreadable = self._adopt(wanted, decisions)
+                unreadable = self._adopt(assignments, decisions)
                 # One that was moved away in the moment it was taken was never among the streams.
-                over = [key for key in {*self._leaving, *found.astray} if key not in self._claims]
+                over = [key for key in {*self._leaving, *games.astray} if key not in self._claims]
             if over and self._lease is not None:
                 let_go(self._engine, self._lease, over)
             for key in over:
                 self._leaving.pop(key, None)
             if unreadable:
-                self.settle(unreadable, (), len(wanted))
+                self.settle(unreadable, (), len(assignments))
 
     def holds(self, key: str) -> bool:
         """Tell whether a write to this game's table may begin; it is always so where leases are turned off.
@@ -184,17 +184,19 @@ class Roster:
             return Held(assigned(self._engine, self.group), [])
         return held(self._engine, self._lease)
 
-    def _adopt(self, wanted: Mapping[str, Assignment], decisions: Mapping[str, StreamControl]) -> dict[str, Failure]:
+    def _adopt(
+        self, assignments: Mapping[str, Assignment], decisions: Mapping[str, StreamControl]
+    ) -> dict[str, Failure]:
         """Open the tables of new games, and those that could not be opened before; return why some cannot be."""
-        for key in self.streams.keys() - wanted.keys():
+        for key in self.streams.keys() - assignments.keys():
             self._leaving[key] = self.streams.pop(key)
-        for key in wanted.keys() & self._leaving.keys():
+        for key in assignments.keys() & self._leaving.keys():
             self.streams[key] = self._leaving.pop(key)
         held, now = self.streams, time.time()
         failures: dict[str, Failure] = {}
         new = [
             each
-            for key, each in wanted.items()
+            for key, each in assignments.items()
             if key not in held
             or held[key].is_before(each.generation)
             or (held[key].unreadable and lanes.may_run(decisions.get(key, StreamControl()), now))
@@ -205,7 +207,7 @@ class Roster:
                     held[stream.game_key] = stream
                     if failure is not None:
                         failures[stream.game_key] = failure
-        for key, assignment in wanted.items():
+        for key, assignment in assignments.items():
             stream = held[key]
             stream.last_seq = max(stream.last_seq, assignment.last_seq)
             self._recheck_complete(stream)

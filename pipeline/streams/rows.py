@@ -80,14 +80,14 @@ def read(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], column
 
 
 def _scanner(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], columns: Sequence[str]) -> ds.Scanner:
-    wanted = (pc.field("seq") > low) & (pc.field("seq") <= high)
+    condition = (pc.field("seq") > low) & (pc.field("seq") <= high)
     if keys:
-        wanted &= text("game_key").isin(pa.array(keys, pa.string()))
+        condition &= text("game_key").isin(pa.array(keys, pa.string()))
     form, local = ds.ParquetFileFormat(), LocalFileSystem()
     fragments = [form.make_fragment(piece.path, local, row_groups=piece.groups) for piece in part]
     dataset = ds.FileSystemDataset(fragments, _READ, form, local)
     return dataset.scanner(
-        columns=list(columns), filter=wanted, use_threads=False, batch_readahead=0, fragment_readahead=1
+        columns=list(columns), filter=condition, use_threads=False, batch_readahead=0, fragment_readahead=1
     )
 
 

@@ -110,8 +110,10 @@ def _of_my_games(rows: pa.Table, cursors: Mapping[str, int]) -> pa.Table:
     """Keep the rows above the cursor of each game of the job."""
     keys = whole(rows.column("game_key")).dictionary_encode()
     floor = np.array([cursors.get(key, np.iinfo(np.int64).max) for key in keys.dictionary.to_pylist()])
-    is_wanted = rows.column("seq").to_numpy() > floor[keys.indices.to_numpy()]
-    return rows if is_wanted.all() else rows.filter(pa.array(is_wanted))  # a copy of all payloads is not free
+    is_above_cursor = rows.column("seq").to_numpy() > floor[keys.indices.to_numpy()]
+    return (
+        rows if is_above_cursor.all() else rows.filter(pa.array(is_above_cursor))
+    )  # a copy of all payloads is not free
 
 
 def _within(rows: pa.Table, first: Place, last: Place) -> pa.Table:

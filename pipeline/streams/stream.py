@@ -44,7 +44,7 @@ class Stream:
     complete_through: int = 0  # the last seq up to which bronze was seen to hold nothing more for this game
     behind: bool = False
     unreadable: bool = False  # its table could not be opened: its cursor is unknown, and no rows may be read for it
-    decision: StreamControl = field(default_factory=StreamControl)  # what people and failures came to
+    decision: StreamControl = field(default_factory=StreamControl)  # as people and failures have decided
 
     @property
     def lane(self) -> Lane:

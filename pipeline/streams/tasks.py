@@ -68,20 +68,20 @@ def _without_deadly(source: Rows, job: SplitJob, key: str, cause: str, ran: Ran)
 
 def _deadly(source: Rows, job: SplitJob, places: Sequence[Place]) -> list[Place]:
     """Return the records that kill a worker on their own, found by halving; none when there are too many to find."""
-    found: list[Place] = []
+    deadly: list[Place] = []
     waiting, trials = [places], 0
     while waiting:
         part, trials = waiting.pop(), trials + 1
-        if trials > _TRIALS or len(found) > _DEADLY_RECORDS:
+        if trials > _TRIALS or len(deadly) > _DEADLY_RECORDS:
             return []
         if not part or _survives(source, replace(job, trial=(part[0], part[-1]))):
             continue
         if len(part) == 1:
-            found.append(part[0])
+            deadly.append(part[0])
         else:
             half = len(part) // 2
             waiting += [part[:half], part[half:]]
-    return found
+    return deadly
 
 
 def _survives(source: Rows, job: SplitJob) -> bool:

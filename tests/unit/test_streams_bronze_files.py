@@ -74,7 +74,7 @@ def scanned(table: CursorTable, low: int, high: int, keys: Iterable[str]) -> pa.
     span=st.tuples(st.integers(0, 12), st.integers(0, 12)),
     wanted=st.sets(st.sampled_from(KEYS), min_size=1),
     merged=st.booleans(),
-    most_commits=st.sampled_from([2, 64]),
+    max_commits=st.sampled_from([2, 64]),
     part_bytes=st.sampled_from([1, 10_000, 1 << 20]),
 )
 def test_tasks_read_what_a_scan_finds(
@@ -84,7 +84,7 @@ def test_tasks_read_what_a_scan_finds(
     span: tuple[int, int],
     wanted: set[str],
     merged: bool,
-    most_commits: int,
+    max_commits: int,
     part_bytes: int,
 ) -> None:
     """Law L7: a chunk holds every row of its games and seqs once, through the log's end or through a snapshot."""
@@ -96,7 +96,7 @@ def test_tasks_read_what_a_scan_finds(
             table.refresh()
     low, high = min(span), min(max(span), len(commits))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bronze_files, "_MOST_COMMITS", most_commits)
+        patch.setattr(bronze_files, "_MAX_COMMITS", max_commits)
         assert found(table, low, high, wanted, part_bytes).equals(scanned(table, low, high, wanted))
 
 
