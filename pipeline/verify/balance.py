@@ -237,5 +237,5 @@ def _wrong_key_problems(
 def _bounded(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     """Return the first problems of each kind, the worst kind first."""
     return tuple(
-        problem for kind in FAULTS for problem in [found for found in problems if found.kind == kind][:EVIDENCE_ROWS]
+        problem for kind in FAULTS for problem in [each for each in problems if each.kind == kind][:EVIDENCE_ROWS]
     )

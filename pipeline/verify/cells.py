@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_MOST_SHOWN: Final = 80  # characters of a value in a report
+_MAX_SHOWN: Final = 80  # characters of a value in a report
 _ABSENT: Final = "no such column"
 
 
@@ -59,11 +59,11 @@ def differences(expected: pa.Table, found: pa.Table, limit: int) -> tuple[int, l
 def shown(value: object) -> str:
     """Return a value as it may stand in a report: without control characters, cut when long."""
     if isinstance(value, str | bytes):
-        value = value[: _MOST_SHOWN * 2]  # a payload may hold a megabyte
+        value = value[: _MAX_SHOWN * 2]  # a payload may hold a megabyte
     if isinstance(value, dt.datetime | decimal.Decimal):
         return str(value)
     text = "null" if value is None else ascii(value)
-    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
 
 
 def _column(table: pa.Table, name: str) -> pa.Array | None:

@@ -172,7 +172,7 @@ class _Definition:
     def columns(self, message: Descriptor, path: str) -> list[_Column]:
         """Return the columns of a message's fields, in the order of their declaration; `path` ends with a dot."""
         given = self._given.get(message.full_name) or {each.number: each.name for each in message.fields}
-        names = _told_apart(given)
+        names = _distinct_names(given)
         columns_found = []
         for field in message.fields:
             here = f"{path}{names[field.number]}"
@@ -218,7 +218,7 @@ class _Definition:
         return kind, lambda held: {each.name: each.of(held) for each in members}
 
 
-def _told_apart(given: Mapping[int, str]) -> dict[int, str]:
+def _distinct_names(given: Mapping[int, str]) -> dict[int, str]:
     """Return each field's name as it is decoded under; of twins by case or '_' all but the first get their number."""
     taken: set[str] = set()
     names = {}

@@ -149,7 +149,7 @@ def _doubled(balance: Balance) -> list[str]:
 
 def _dedupe_lines(doubled: Sequence[str], repairable: Collection[str]) -> list[str]:
     """Return the command that removes second copies, and the games that it would refuse."""
-    taken, others = ([key for key in doubled if (key in repairable) is wanted] for wanted in (True, False))
+    taken, others = ([key for key in doubled if (key in repairable) is expected] for expected in (True, False))
     lines = []
     if taken:
         keys = " ".join(taken[:_GAMES_SHOWN])

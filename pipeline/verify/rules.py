@@ -75,7 +75,7 @@ GROUP BY seq, pos HAVING rows > 1
 """
 
 # Ingest numbers the rows of a seq from 0, over all of its games. A place that bronze lacks before the last it has was
-# deleted. Here are those that no other rule tells of: of what a table or quarantine holds there is a phantom, and where
+# deleted. Here are those that no other rule reports: of what a table or quarantine holds there is a phantom, and where
 # all rows of a game are gone from a seq, its chain is broken, or that gap was accepted. Needs `twice` and `broken`.
 HOLES: Final = """
 CREATE TABLE holes AS

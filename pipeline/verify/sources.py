@@ -28,8 +28,8 @@ from pipeline.verify import readings
 Probe = Callable[[int, int, int], bool | None]
 """Whether the topic's partition has a committed record from one offset to another; None: unknown."""
 
-_MOST_RANGES: Final = 50  # of offsets that bronze lacks, the longest first, for which the broker is asked
-_MOST_NAMED: Final = 5
+_MAX_RANGES: Final = 50  # of offsets that bronze lacks, the longest first, for which the broker is asked
+_MAX_NAMED: Final = 5
 _LANDING: Final = ""
 _LANDING_NAME: Final = "landing table"
 _TOPIC: Final = re.compile(r"kafka topic (\S+) at ")
@@ -90,12 +90,12 @@ def observe(settings: Settings, paths: Paths, engine: Engine, probe: Probe | Non
     ids: dict[str, set[str | None]] = {}
     eras = []
     for number, text, source_id in sorted(generations):
-        found = store.identity(engine, number)
+        identity = store.identity(engine, number)
         topic, base = _topic(text), _REPLACED.sub("", text)
         homes.setdefault(topic, set()).add(base)
         ids.setdefault(topic, set()).add(source_id)
-        eras.append(Era(topic, found.since_seq if found else 0, source_id or f"{base} (unknown id)"))
-    apart = {topic for topic, found in ids.items() if len(found) > 1 or None in found}
+        eras.append(Era(topic, identity.since_seq if identity else 0, source_id or f"{base} (unknown id)"))
+    apart = {topic for topic, source_ids in ids.items() if len(source_ids) > 1 or None in source_ids}
     mixed = frozenset(topic for topic, names in homes.items() if len(names) > 1 and topic in apart)
     try:
         passed = _passed(settings, paths, engine, probe)
@@ -257,7 +257,7 @@ def _behind_files(
     missing = {name: rows - has[name] for name, rows in passed.rows.items() if rows > has[name]}
     named = [
         f"landing file {name}: bronze lacks {missing[name]:,} of {passed.rows[name]:,} rows"
-        for name in list(missing)[:_MOST_NAMED]
+        for name in list(missing)[:_MAX_NAMED]
     ]
     return Behind(sum(missing.values()), tuple(named), notes)
 
@@ -279,29 +279,32 @@ def _behind_offsets(
     database: duckdb.DuckDBPyConnection, bronze: readings.Snapshot, passed: PassedOffsets, notes: tuple[str, ...]
 ) -> Behind:
     """Look for offsets that ingest has passed and bronze lacks; what transactions and compaction leave out is fine."""
-    holes = readings.execute(database, _HOLES, bronze, bronze, passed.topic, passed.since_seq, _MOST_RANGES)
+    holes = readings.execute(database, _HOLES, bronze, bronze, passed.topic, passed.since_seq, _MAX_RANGES)
     ranges = list(_lacking(database, bronze, passed, [hole[:3] for hole in holes]))
-    if holes and (there := holes[0][3]) > len(holes):
-        notes = (*notes, f"Holes in the offsets of {passed.topic!r}: {len(holes)} of {there:,} looked at, the largest.")
+    if holes and (hole_count := holes[0][3]) > len(holes):
+        notes = (
+            *notes,
+            f"Holes in the offsets of {passed.topic!r}: {len(holes)} of {hole_count:,} looked at, the largest.",
+        )
     if not ranges:
         return Behind(0, (), notes)
     if passed.probe is None:
         return Behind(None, (), (*notes, f"Bronze lacks offsets of {passed.topic!r}, and the broker cannot be asked."))
     lost, unknown = [], []
     for partition, first, last in ranges:
-        there = passed.probe(partition, first, last)
+        has_records = passed.probe(partition, first, last)
         text = f"partition {partition} offsets {first} to {last}"
-        if there:
+        if has_records:
             lost.append((text, last - first + 1))
-        elif there is None:
+        elif has_records is None:
             unknown.append(text)
     if unknown:
-        some = "; ".join(unknown[:_MOST_NAMED])
+        offsets = "; ".join(unknown[:_MAX_NAMED])
         notes = (
             *notes,
-            f"Bronze lacks {some} of {passed.topic!r}; whether there were records, the broker does not tell.",
+            f"Bronze lacks {offsets} of {passed.topic!r}; whether there were records, the broker does not tell.",
         )
-    named = tuple(f"{passed.topic}: bronze lacks {text}, which have records" for text, _ in lost[:_MOST_NAMED])
+    named = tuple(f"{passed.topic}: bronze lacks {text}, which have records" for text, _ in lost[:_MAX_NAMED])
     if not lost and unknown:
         return Behind(None, (), notes)
     return Behind(sum(count for _, count in lost), named, notes)
@@ -313,8 +316,8 @@ def _lacking(
     passed: PassedOffsets,
     holes: Sequence[tuple[int, int, int]],
 ) -> Iterator[tuple[int, int, int]]:
-    found = readings.execute(database, _ENDS, bronze, bronze, passed.topic, passed.since_seq)
-    ends = {partition: (low, high) for partition, low, high in found}
+    rows = readings.execute(database, _ENDS, bronze, bronze, passed.topic, passed.since_seq)
+    ends = {partition: (low, high) for partition, low, high in rows}
     ranges = []
     for partition, after in sorted(passed.next.items()):
         begun = passed.begun.get(partition, 0)

@@ -24,7 +24,7 @@ from pipeline.verify.reference_decoder import ReferenceDecoder, time_of
 from pipeline.verify.routing import key_of
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
-MOST_NAMED: Final = 20  # of each part and game
+MAX_NAMED: Final = 20  # of each part and game
 _ROWS: Final = 200_000  # of bronze that are looked for in the tables together
 _BYTES: Final = 64 * 1024 * 1024  # their wrappers, unless a single batch has more
 _DECODED_ROWS: Final = 10_000  # of one game, at once
@@ -104,12 +104,12 @@ class Outcome:
         """Take in what another part has found."""
         self.rows += other.rows
         self.values += other.values
-        for mine, its in (
+        for total, part in (
             (self.mismatches, other.mismatches),
             (self.decodable, other.decodable),
             (self.undecodable, other.undecodable),
         ):
-            mine.update(its)
+            total.update(part)
         self.named += other.named
 
 
@@ -147,10 +147,12 @@ def _portions(part: Part) -> Iterator[pa.Table]:
     waiting: list[pa.Table] = []
     for path, group in part.groups:
         file = pq.ParquetFile(path)
-        there = [name for name in _READ.names if name in file.schema_arrow.names]
-        for batch in file.iter_batches(batch_size=_BATCH, row_groups=[group], columns=there, use_threads=False):
+        stored_names = [name for name in _READ.names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=_BATCH, row_groups=[group], columns=stored_names, use_threads=False):
             columns = [
-                batch.column(each.name).cast(each.type) if each.name in there else pa.nulls(batch.num_rows, each.type)
+                batch.column(each.name).cast(each.type)
+                if each.name in stored_names
+                else pa.nulls(batch.num_rows, each.type)
                 for each in _READ
             ]
             waiting.append(pa.table(columns, schema=_READ))
@@ -207,9 +209,9 @@ class _Work:
     def take(self, rows: pa.Table) -> None:
         """Compare a portion."""
         places = place(rows.column("seq").to_numpy(), rows.column("pos").to_numpy())
-        refused = _found(self._quarantined, places)
-        wanted = refused if self._chosen is None else refused | _found(self._chosen, places)
-        rows = rows if self._chosen is None else rows.filter(pa.array(wanted))
+        refused = _is_among(self._quarantined, places)
+        selected = refused if self._chosen is None else refused | _is_among(self._chosen, places)
+        rows = rows if self._chosen is None else rows.filter(pa.array(selected))
         for key, part in self._by_game(rows):
             self._game(key, part)
 
@@ -239,13 +241,13 @@ class _Work:
         rows = rows.sort_by([("seq", "ascending"), ("pos", "ascending")])
         places = place(rows.column("seq").to_numpy(), rows.column("pos").to_numpy())
         if key != MALFORMED:
-            for found, which in self._landed(key, places):
-                self._opened(key, rows, places, which).compare(found, which)
-        refused = np.flatnonzero(_found(self._quarantined, places))
+            for landed, which in self._landed(key, places):
+                self._opened(key, rows, places, which).compare(landed, which)
+        refused = np.flatnonzero(_is_among(self._quarantined, places))
         for start in range(0, len(refused), _DECODED_ROWS):
-            some = refused[start : start + _DECODED_ROWS]
-            game = self._opened(key, rows, places, some)
-            for row in some.tolist():
+            indices = refused[start : start + _DECODED_ROWS]
+            game = self._opened(key, rows, places, indices)
+            for row in indices.tolist():
                 self._judge_refused(game, row, int(places[row]))
 
     def _opened(self, key: str, rows: pa.Table, places: Places, which: Places) -> "_Game":
@@ -256,19 +258,22 @@ class _Work:
     def _landed(self, key: str, places: Places) -> Iterator[tuple[pa.Table, Places]]:
         """Yield the rows of a game's files that are among the places, and which of the places each row has."""
         low, high = int(places[0]) // _POSITIONS, int(places[-1]) // _POSITIONS
-        wanted = places if self._chosen is None else places[_found(self._chosen, places)]
-        if not len(wanted):
+        chosen = places if self._chosen is None else places[_is_among(self._chosen, places)]
+        if not len(chosen):
             return
         for path, (first, last) in self._subject.tables.get(key, ()):
             if first > high or last < low:
                 continue
             for batch in pq.ParquetFile(path).iter_batches(_DECODED_ROWS, use_threads=False):
-                found = without_views(pa.Table.from_batches([batch]))
-                found = found.filter(pc.and_(pc.is_valid(found.column("_seq")), pc.is_valid(found.column("_pos"))))
-                there = place(found.column("_seq").to_numpy(), found.column("_pos").to_numpy())
-                mine = _found(wanted, there)
-                if mine.any():
-                    yield found.filter(pa.array(mine)), np.searchsorted(places, there[mine]).astype(np.int64)
+                landed = without_views(pa.Table.from_batches([batch]))
+                landed = landed.filter(pc.and_(pc.is_valid(landed.column("_seq")), pc.is_valid(landed.column("_pos"))))
+                landed_places = place(landed.column("_seq").to_numpy(), landed.column("_pos").to_numpy())
+                matches = _is_among(chosen, landed_places)
+                if matches.any():
+                    yield (
+                        landed.filter(pa.array(matches)),
+                        np.searchsorted(places, landed_places[matches]).astype(np.int64),
+                    )
 
     def _judge_refused(self, game: "_Game", row: int, at: int) -> None:
         reason = self._names[self._reasons[np.searchsorted(self._quarantined, at)]]
@@ -284,18 +289,18 @@ class _Game:
         self._key, self._opened, self._outcome = key, opened, outcome
         self._schemas = subject.schemas.get(key, {})
 
-    def compare(self, found: pa.Table, which: Places) -> None:
+    def compare(self, landed: pa.Table, which: Places) -> None:
         """Compare rows of one file with what the rows of bronze at `which` say."""
-        self._outcome.rows += found.num_rows
+        self._outcome.rows += landed.num_rows
         ids = [self._schema_of(row) for row in which.tolist()]
         for schema_id in sorted({each for each in ids if each is not None}):
             chosen = np.flatnonzero(np.array([each == schema_id for each in ids]))
-            self._compare_schema(found.take(pa.array(chosen)), which[chosen], schema_id)
+            self._compare_schema(landed.take(pa.array(chosen)), which[chosen], schema_id)
         for index in (index for index, each in enumerate(ids) if each is None):
             row = int(which[index])
             self._should_not_be_there(row, self.refusal(row) or "unknown")
 
-    def _compare_schema(self, found: pa.Table, which: Places, schema_id: int) -> None:
+    def _compare_schema(self, landed: pa.Table, which: Places, schema_id: int) -> None:
         rows = [self._opened[row] for row in which.tolist()]
         decoder = _decoder(self._schemas[schema_id])
         expected, refused = decoder.decode([row.wrapper.payload for row in rows])
@@ -305,7 +310,7 @@ class _Game:
         if not good:
             return
         expected = _with_own(expected, [rows[index] for index in good])
-        held = found.take(pa.array(good)).drop_columns(["_seq", "_pos"])
+        held = landed.take(pa.array(good)).drop_columns(["_seq", "_pos"])
         self._outcome.values += held.num_rows * len({*expected.column_names, *held.column_names})
         count, named = differences(expected, held, self._room())
         self._outcome.mismatches[self._key] += count
@@ -338,7 +343,7 @@ class _Game:
             self._name(row, None, f"no row: {reason}", "a row")
 
     def _room(self) -> int:
-        return max(0, MOST_NAMED - sum(each.game_key == self._key for each in self._outcome.named))
+        return max(0, MAX_NAMED - sum(each.game_key == self._key for each in self._outcome.named))
 
     def _name(self, row: int, column: str | None, expected: str, found: str) -> None:
         opened = self._opened[row]
@@ -381,7 +386,7 @@ def _decoder(schema: KnownSchema) -> ReferenceDecoder:
     return ReferenceDecoder(schema.message, schema.descriptor, dict(schema.names))
 
 
-def _found(ordered: Places, places: Places) -> npt.NDArray[np.bool_]:
+def _is_among(ordered: Places, places: Places) -> npt.NDArray[np.bool_]:
     """Return for each place whether it is among the ordered ones."""
     if not len(ordered):
         return np.zeros(len(places), dtype=np.bool_)

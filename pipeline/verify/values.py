@@ -27,19 +27,19 @@ from pipeline.names import GameKey
 from pipeline.verify import readings
 from pipeline.verify.value_tasks import KnownSchema, Mismatch, Outcome, Part, Subject, damaged, place, run
 
-_MOST_PROCESSES: Final = 8
+_MAX_PROCESSES: Final = 8
 _PART_ROWS: Final = 200_000
 _PART_BYTES: Final = 256 * 1024 * 1024
 _ALONE_ROWS: Final = 20_000  # so few are compared without further processes, which take a second to begin
-_MOST_NAMED: Final = 5  # mismatches per game
-_MOST_NAMED_OF_ALL: Final = 100
+_MAX_NAMED: Final = 5  # mismatches per game
+_MAX_NAMED_OF_ALL: Final = 100
 
 _CHOSEN: Final = """
 SELECT seq, pos FROM (
     SELECT seq, pos, count(*) OVER (PARTITION BY ord) AS many,
         row_number() OVER (PARTITION BY ord ORDER BY seq, pos) AS number
     FROM (SELECT DISTINCT ord, seq, pos FROM entries WHERE side = 'table' AND seq >= 0 AND pos >= 0)
-) WHERE many <= $most OR (number * $most) // many <> ((number - 1) * $most) // many
+) WHERE many <= $limit OR (number * $limit) // many <> ((number - 1) * $limit) // many
 """
 """Every row of a game with few, and of the others so many, spread evenly over the order of their places."""
 
@@ -53,7 +53,7 @@ class Wanted:
     schemas: (
         SchemaSet | Callable[[], SchemaSet]
     )  # read after the tables are pinned, so that their rows' schemas are in it
-    sample: int | None = None  # most rows per game; None: all
+    sample: int | None = None  # at most so many rows per game; None: all
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Values:
 
     compared: int  # values
     rows: int  # rows of game tables whose values these are
-    sample: int | None  # most rows per game; None: every landed row was compared
+    sample: int | None  # at most so many rows per game; None: every landed row was compared
     seconds: float
     mismatches: int
     by_game: Mapping[str, int]  # mismatches by game key
@@ -102,7 +102,7 @@ def compare(database: duckdb.DuckDBPyConnection, reading: readings.Reading, want
 def _subject(database: duckdb.DuckDBPyConnection, reading: readings.Reading, wanted: Wanted, folder: Path) -> Subject:
     chosen = None
     if wanted.sample is not None:
-        sampled = database.execute(_CHOSEN, {"most": wanted.sample}).fetchnumpy()
+        sampled = database.execute(_CHOSEN, {"limit": wanted.sample}).fetchnumpy()
         chosen = str(folder / "chosen.npy")
         np.save(chosen, np.sort(place(sampled["seq"], sampled["pos"])))
     refused = database.execute(_QUARANTINED).fetchnumpy()
@@ -147,27 +147,27 @@ def _parts(bronze: Iterable[str]) -> Iterator[tuple[int, Part]]:
 
 
 def _run_all(parts: Sequence[tuple[int, Part]], subject: Subject) -> Outcome:
-    found = Outcome()
-    processes = min(_MOST_PROCESSES, os.cpu_count() or 1, len(parts))
+    outcome = Outcome()
+    processes = min(_MAX_PROCESSES, os.cpu_count() or 1, len(parts))
     if processes <= 1 or sum(rows for rows, _ in parts) <= _ALONE_ROWS:
         for _, part in parts:
-            _take(found, run(part, subject))
-        return found
+            _take(outcome, run(part, subject))
+        return outcome
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin, (subject,)) as pool:
         try:
-            for outcome in pool.map(_run_here, (part for _, part in parts)):
-                _take(found, outcome)
+            for part_outcome in pool.map(_run_here, (part for _, part in parts)):
+                _take(outcome, part_outcome)
         except BrokenProcessPool as error:
             raise Refused(
                 "A process of the value check has died, perhaps for want of memory. "
                 "Free some, or compare fewer rows with --sample."
             ) from error
-    return found
+    return outcome
 
 
 def _take(outcome: Outcome, more: Outcome) -> None:
     outcome.add(more)
-    outcome.named = list(islice(_first(outcome.named), _MOST_NAMED_OF_ALL))
+    outcome.named = list(islice(_first(outcome.named), _MAX_NAMED_OF_ALL))
 
 
 def _first(named: Iterable[Mismatch]) -> Iterator[Mismatch]:
@@ -175,7 +175,7 @@ def _first(named: Iterable[Mismatch]) -> Iterator[Mismatch]:
     counted: Counter[str] = Counter()
     for each in sorted(named, key=lambda one: (one.seq, one.pos, one.game_key, one.column or "")):
         counted[each.game_key] += 1
-        if counted[each.game_key] <= _MOST_NAMED:
+        if counted[each.game_key] <= _MAX_NAMED:
             yield each
 
 

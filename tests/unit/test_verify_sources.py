@@ -146,7 +146,7 @@ def test_holes_that_nobody_asked_about_are_told_of(
     world: ValueWorld, monkeypatch: pytest.MonkeyPatch, most: int, said: str | None
 ) -> None:
     """Law L1: where bronze has more holes than the broker is asked about, the output says of how many it speaks."""
-    monkeypatch.setattr(sources, "_MOST_RANGES", most)
+    monkeypatch.setattr(sources, "_MAX_RANGES", most)
     for offset in (0, 2, 4, 7):
         arrive(world, 1, offset=offset)
     probe, asked = _probe(False)
