@@ -58,7 +58,7 @@ def preview_make(environment: Environment, group: Group) -> Proposal:
         if group.name in read_groups(store):
             raise Refused(f"There is a group {group.name} already. Choose it above to change it.")
         waiting = sum(each.group is None and each.retired_at is None for each in read_assignments(store).values())
-    lines = [f"group {group.name}", *group_changes.rendered(None, group, environment.settings.spark.master)]
+    lines = [f"group {group.name}", *group_changes.render_changes(None, group, environment.settings.spark.master)]
     lines.append(
         "The controller starts its driver."
         if group.backend != "none"
@@ -85,7 +85,7 @@ def preview_change(environment: Environment, seen: Group, then: Group) -> Propos
     master = environment.settings.spark.master
     if now is None or now.version != seen.version:
         raise Refused("\n".join([_overtaken(seen), *([] if now is None else what_changed(seen, now, master))]))
-    lines = group_changes.rendered(seen, then, master)
+    lines = group_changes.render_changes(seen, then, master)
     if not lines:
         raise Refused(f"Nothing to change: group {seen.name} is already in that state.")
     effects = group_changes.effects(seen, then, loads.groups.get(seen.name))
@@ -95,7 +95,7 @@ def preview_change(environment: Environment, seen: Group, then: Group) -> Propos
 def what_changed(seen: Group, now: Group, own_master: str) -> list[str]:
     """Return what another person has changed of a group since it was seen, "was → is" in a line each."""
     state = [f"state: {seen.desired} → {now.desired}"] if seen.desired != now.desired else []
-    return [*state, *group_changes.rendered(seen, now, own_master)]
+    return [*state, *group_changes.render_changes(seen, now, own_master)]
 
 
 def write(environment: Environment, proposal: Proposal, reason: str) -> str:

@@ -72,7 +72,7 @@ def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -
 @_wanted
 def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> None:
     """Change what is wanted of group NAME; a new Spark master counts from its driver's next start."""
-    from pipeline.control.group_changes import apply_options, rendered
+    from pipeline.control.group_changes import apply_options, render_changes
     from pipeline.store.engine import open_store
     from pipeline.store.groups import change
 
@@ -85,7 +85,7 @@ def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> N
         raise Refused("Nothing to change is named. See `turnout groups set --help`.")
     change(engine, seen, changed, actor, reason or "")
     say(f"group {name} is changed")
-    for line in rendered(seen, changed, settings.spark.master):
+    for line in render_changes(seen, changed, settings.spark.master):
         say(f"  {line}")
 
 
@@ -131,7 +131,7 @@ def _steering(kind: str, help_text: str) -> click.Command:
         facts = steering.plan(kind, groups, read_groups(engine))
         counts = Counter(group for group in known_groups(engine).values() if group is not None)
         intent = steering.intent(kind, facts, current_user(), how.reason)
-        submit_and_wait(settings, engine, intent, steering.rendered(kind, facts, counts), how)
+        submit_and_wait(settings, engine, intent, steering.render_preview(kind, facts, counts), how)
 
     return command
 

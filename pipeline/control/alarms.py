@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 
 _log = logging.getLogger("turnout")
-_SAID: Final = 500  # characters of an error that are kept
+_MAX_MESSAGE: Final = 500  # characters of an error that are kept
 _NUMBERS: Final = re.compile(r"\d+")
 
 
@@ -38,7 +38,7 @@ class Alarms:
         except SQLAlchemyError:
             raise
         except Exception as error:  # noqa: BLE001 - the other parts must go on
-            problem = " ".join(f"{type(error).__name__}: {error}".split())[:_SAID]
+            problem = " ".join(f"{type(error).__name__}: {error}".split())[:_MAX_MESSAGE]
             alarms = (f"{part} cannot go on: {problem}. The controller's log has the traceback.",)
             if self._is_new(part, alarms[0]):
                 _log.exception("%s", alarms[0])

@@ -123,7 +123,7 @@ def undo(
         kind = groups.INVERSE[done.kind]
         facts = groups.plan(kind, _names(done, "groups"), read_groups(engine))
         counts = Counter(each.group for each in assignments.values() if each.group is not None)
-        return groups.intent(kind, facts, actor, reason, done.operation_id), groups.rendered(kind, facts, counts)
+        return groups.intent(kind, facts, actor, reason, done.operation_id), groups.render_preview(kind, facts, counts)
     if done.kind in retirement.INVERSE:
         kind = retirement.INVERSE[done.kind]
         facts = retirement.plan(kind, _names(done, "games"), assignments)

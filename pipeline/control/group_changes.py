@@ -31,7 +31,7 @@ def apply_options(group: Group, options: Mapping[str, Any]) -> Group:
     return replace(group, **chosen)
 
 
-def rendered(seen: Group | None, then: Group, own_master: str) -> list[str]:
+def render_changes(seen: Group | None, then: Group, own_master: str) -> list[str]:
     """Return what changes, "was → will be" in a line each; a group that is made (`seen` is None) has one line for each.
 
     `own_master` is what the setting spark.master says, which counts where a group has none of its own.

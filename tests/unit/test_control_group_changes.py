@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.control.group_changes import apply_options, effects, rendered
+from pipeline.control.group_changes import apply_options, effects, render_changes
 from pipeline.errors import Refused
 from pipeline.store.groups import Group
 from pipeline.store.placing import GroupLoad
@@ -39,12 +39,12 @@ def test_cores_and_no_limit_contradict_each_other() -> None:
 def test_a_change_says_what_was_and_what_will_be() -> None:
     """Each thing that differs has a line, and nothing else; a group that is made has a line for each thing."""
     then = replace(SEEN, capacity_cores=None, spark_master=None, version=9)
-    assert rendered(SEEN, then, "local[2]") == [
+    assert render_changes(SEEN, then, "local[2]") == [
         "capacity: 2 cores → no limit",
         "Spark master: local[4] → the setting's, local[2]",
     ]
-    assert rendered(SEEN, replace(SEEN, version=2), "local[2]") == []
-    assert rendered(None, SEEN, "local[2]") == [
+    assert render_changes(SEEN, replace(SEEN, version=2), "local[2]") == []
+    assert render_changes(None, SEEN, "local[2]") == [
         "driver started by: the controller",
         "capacity: 2 cores",
         "for games of priority: normal",

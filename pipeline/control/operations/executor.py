@@ -43,7 +43,7 @@ _MAX_ADVANCED: Final = 100  # of them, which take statements of their own
 _UNDOABLE: Final = frozenset({"move", "pause", "resume", "start", "stop", "retire", "restore"})
 _ELSEWHERE: Final = {roles.ACCESS: "turnout grants undo"}
 _UNDO_HOURS: Final = 24
-_SAID: Final = 500  # characters of an error that are kept
+_MAX_MESSAGE: Final = 500  # characters of an error that are kept
 _SHOWN: Final = 5  # of many, in one sentence
 
 
@@ -52,7 +52,7 @@ class StepResult:
     """How a step stands, in one sentence."""
 
     state: Literal["done", "waiting", "failed"]
-    said: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class StepDefinition:
     seconds: float  # it may wait so long before a person is asked
     verifies: bool = False  # it only looks whether what was done has its effect
     looks: bool = False  # it changes nothing and reads by `ControlContext.read`
-    tells: bool = False  # what it said at its end stands in the outcome
+    tells: bool = False  # its last message stands in the outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class OperationDefinition:
     name: str
     steps: tuple[StepDefinition, ...]
     facts: Callable[[ControlContext, Operation], Mapping[str, Any]]  # what its preview was about, as it is now
-    done: Callable[[Operation], str]  # what is said when all of it is done and seen
+    done: Callable[[Operation], str]  # the outcome when all of it is done and seen
 
 
 class Extension(Protocol):
@@ -140,9 +140,9 @@ def advance(context: ControlContext, kind: OperationDefinition, operation: Opera
         progress = _attempt(context, step, operation)
         if progress.state == "waiting":
             return _wait(context, step, operation, number, progress)
-        end_step(context.engine, operation, number, progress.state, progress.said)
+        end_step(context.engine, operation, number, progress.state, progress.message)
         if progress.state == "failed":
-            return change(context.engine, operation, "failed", progress.said)
+            return change(context.engine, operation, "failed", progress.message)
     details = {each.name: each.detail for each in steps(context.engine, operation.operation_id) if each.state == "done"}
     outcome = " ".join([kind.done(operation), *(details[step.name] for step in kind.steps if step.tells)])
     return change(context.engine, operation, "succeeded", outcome)
@@ -202,8 +202,8 @@ def _still_waiting(
         if progress is None or progress.state != "waiting" or now - running.started_at > step.seconds:
             continue
         waiting.add(operation.operation_id)
-        if progress.said != running.detail:
-            notes.append((operation.operation_id, running.number, progress.said))
+        if progress.message != running.detail:
+            notes.append((operation.operation_id, running.number, progress.message))
     note_waits(context.engine, notes)
     return waiting
 
@@ -333,7 +333,7 @@ def _require_waiting(operation: Operation) -> None:
 
 def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> None:
     """Set an operation aside that makes no sense, or meets a bug of ours, so that the others go on."""
-    problem = f"It cannot go on: {type(error).__name__}: {error}"[:_SAID]
+    problem = f"It cannot go on: {type(error).__name__}: {error}"[:_MAX_MESSAGE]
     try:
         change(engine, find(engine, operation.operation_id), "needs_human", problem)
     except (OperationConflict, Refused, SQLAlchemyError):
@@ -371,8 +371,8 @@ def _wait(
     journal = {each.number: each for each in steps(context.engine, operation.operation_id)}
     waited = store_time(context.engine) - journal[number].started_at
     if waited <= step.seconds:
-        end_step(context.engine, operation, number, "running", progress.said)
+        end_step(context.engine, operation, number, "running", progress.message)
         return operation
-    message = f"{progress.said} It was waited for {waited:.0f} s."
+    message = f"{progress.message} It was waited for {waited:.0f} s."
     end_step(context.engine, operation, number, "failed", message)
     return change(context.engine, operation, "needs_human", message)

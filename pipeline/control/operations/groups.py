@@ -65,7 +65,7 @@ def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes:
     return Intent(kind, targets, actor, reason, {"groups": sorted(facts)}, facts, undoes=undoes)
 
 
-def rendered(kind: str, facts: Mapping[str, Any], games: Mapping[str, int]) -> list[str]:
+def render_preview(kind: str, facts: Mapping[str, Any], games: Mapping[str, int]) -> list[str]:
     """Return what an operation does, as lines for people; `games` counts those of each group."""
     lines = [f"group {name}: {facts[name][0]}, {games.get(name, 0)} games" for name in facts]
     count = sum(games.get(name, 0) for name in facts)
