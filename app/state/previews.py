@@ -142,7 +142,9 @@ def preview_groups(environment: Environment, kind: str, names: Sequence[str]) ->
     if not facts:
         raise Refused(f"Nothing to {kind}: {', '.join(names) or 'no group'} is already in that state.")
     counts = Counter(each.group for each in assignments.values() if each.group is not None)
-    return _preview(groups.intent(kind, facts, services.actor(), ""), groups.render_preview(kind, facts, counts), assignments)
+    return _preview(
+        groups.intent(kind, facts, services.actor(), ""), groups.render_preview(kind, facts, counts), assignments
+    )
 
 
 # -------------------------------------------------------------------------------------------------------------- streams

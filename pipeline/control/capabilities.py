@@ -45,14 +45,14 @@ class Facts:
 
     game_key: str
     group: str | None  # wanted; None: it waits for one, or is retired
-    lane: str | None  # as last told; None: nothing was
+    lane: str | None  # as last reported; None: never
     decision: StreamControl
     retired: bool
     has_schema: bool
     has_table: bool
     quarantined: Mapping[str, int] | None  # rows by reason, those that `rows` chooses; None: nobody has counted them
     silence: str | None  # why nothing can be expected of its group's driver, as the end of a sentence; None: it beats
-    backend: str | None  # who starts its group, `none` is somebody else; None: it has no group
+    backend: str | None  # what starts its group, `none`: not turnout; None: it has no group
     neighbours: int  # other games of its group
     busy: str | None  # the open operation that the game or its group belongs to, as in "move 4f1d2a3b by ann"
     took_seconds: Mapping[str, float]  # how long the last success of each kind took, for this game alone

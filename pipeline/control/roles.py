@@ -79,7 +79,7 @@ def may(roles: Roles, actor: str, kind: str) -> bool:
     if actor == CONTROLLER:
         return True
     had = roles_of(roles, actor)
-    return had is None or role_of(kind) in had  # None: nobody is named, whoever reaches this environment may
+    return had is None or role_of(kind) in had  # None: no roles are set, so everybody who reaches this environment may
 
 
 def roles_of(roles: Roles, actor: str) -> tuple[str, ...] | None:

@@ -310,7 +310,7 @@ def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_w
         seen = [each for each in world.supervisor.seen if each.group.name != "a"]
         died = tuple(store.ended_runs(world.engine, 0)["a"])
         mine = GroupObservation(
-            Group("a", backend="local"), None, None, holds=False, holder=None, is_told=False, ended=died
+            Group("a", backend="local"), None, None, holds=False, holder=None, is_reported=False, ended=died
         )
         lived = store.last_lived(world.engine, 120.0)
         return dead([mine, *seen], group_drivers(world.engine), lived, now, 10.0)

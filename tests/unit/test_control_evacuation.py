@@ -35,7 +35,7 @@ from tests.unit.test_control_drains import beating
 
 NOW = 1_000_000.0
 DIED_AT = NOW - 700
-FOREIGN = GroupObservation(Group("a"), run=None, is_alive=None, holds=False, holder=None, is_told=False)
+FOREIGN = GroupObservation(Group("a"), run=None, is_alive=None, holds=False, holder=None, is_reported=False)
 OURS = replace(FOREIGN, group=Group("a", backend="local"))
 
 

@@ -112,8 +112,8 @@ def test_placement_is_deterministic_and_done_once(loads: Loads) -> None:
         reversed(list(loads.groups.values())),
         MOST,
     )
-    assert place(shuffled).wanted == found.wanted
-    assert place(moved(loads, found.wanted)).placements == ()
+    assert place(shuffled).new_groups == found.new_groups
+    assert place(moved(loads, found.new_groups)).placements == ()
 
 
 @given(worlds())
@@ -124,7 +124,7 @@ def test_nobody_moves_but_who_cannot_stay(loads: Loads) -> None:
     for each in loads.games:
         group = loads.groups.get(each.group or "")
         must = group is None or group.desired != "running" or group.alive is False
-        moves = each.game_key in found.wanted
+        moves = each.game_key in found.new_groups
         assert moves <= (must or (group is not None and group.is_over(MOST)))
         assert must <= (moves or each.game_key in told)
         assert not (moves and each.game_key in told)
@@ -134,7 +134,7 @@ def test_nobody_moves_but_who_cannot_stay(loads: Loads) -> None:
 def test_no_group_is_filled_over_its_capacity(loads: Loads) -> None:
     """Who gets games has room for them; a full group gives up no more than it must; who is still full is told of."""
     found = place(loads)
-    came = set(found.wanted.values())
+    came = set(found.new_groups.values())
     for name, after in found.after.items():
         assert not (name in came and after.is_over(MOST))
         before = loads.groups[name]
@@ -151,11 +151,11 @@ def test_no_group_is_filled_over_its_capacity(loads: Loads) -> None:
 @given(worlds(), LOADS)
 def test_a_new_game_moves_nobody(loads: Loads, load: Load) -> None:
     """In a fleet where everybody may stay a new game, of which nothing is known yet, gets a group, and that is all."""
-    settled = moved(loads, place(loads).wanted)
+    settled = moved(loads, place(loads).new_groups)
     new = Load(priority=load.priority)
     games = [(each.game_key, each.group, each.load) for each in settled.games]
     found = place(tallied([*games, ("new", None, new)], settled.groups.values(), MOST))
-    assert found.wanted.keys() <= {"new"}
+    assert found.new_groups.keys() <= {"new"}
 
 
 @given(worlds(), st.integers(1, 5))
@@ -247,9 +247,9 @@ def test_a_drain_empties_one_group_and_moves_nobody_else(loads: Loads, group: st
     assume(group in loads.groups)
     found = leaving(loads, group)
     mine = {each.game_key for each in loads.games if each.group == group}
-    assert found.wanted.keys() | {each.game.game_key for each in found.unplaced} == mine
-    assert all(not found.after[name].is_over(MOST) for name in found.wanted.values())
-    assert group not in found.wanted.values()
+    assert found.new_groups.keys() | {each.game.game_key for each in found.unplaced} == mine
+    assert all(not found.after[name].is_over(MOST) for name in found.new_groups.values())
+    assert group not in found.new_groups.values()
 
 
 CASES = {
@@ -316,7 +316,7 @@ def test_what_fits_nowhere_stays_and_says_so() -> None:
 def test_a_full_group_gives_up_no_more_than_it_must() -> None:
     """Where several must leave, one that left early comes back when larger ones have made room for it."""
     games = {"g1": ("a", 0.05), "g2": ("a", 0.5), "g3": ("a", 0.9), "g4": ("a", 0.9)}
-    assert place(world(games, alive("a", 1.0), alive("b", 4.0))).wanted == {"g2": "b", "g3": "b"}
+    assert place(world(games, alive("a", 1.0), alive("b", 4.0))).new_groups == {"g2": "b", "g3": "b"}
 
 
 def test_nobody_is_proposed_into_a_group_without_room() -> None:
@@ -331,8 +331,8 @@ def test_high_games_leave_last_and_are_placed_first() -> None:
     rows = 0.6 / ROW_CORE_SECONDS
     kinds: tuple[Priority, ...] = ("high", "low", "normal")
     games = [(f"g_{each}", "a", Load(rows, 0.0, 0.0, 0.0, each)) for each in kinds]
-    assert place(tallied(games, [alive("a", 1.3), alive("b", 1.0)])).wanted == {"g_low": "b"}
-    assert place(tallied(games, [alive("b", 1.0)])).wanted == {"g_high": "b"}
+    assert place(tallied(games, [alive("a", 1.3), alive("b", 1.0)])).new_groups == {"g_low": "b"}
+    assert place(tallied(games, [alive("b", 1.0)])).new_groups == {"g_high": "b"}
 
 
 def test_a_group_of_the_games_priority_comes_first_while_it_has_room() -> None:
@@ -360,7 +360,7 @@ def test_a_proposal_says_what_it_brings_and_costs() -> None:
     )
     assert [found.before["a"].share, found.after["a"].share] == pytest.approx([0.8, 0.5])
     assert found.restarts == 0
-    assert even_out(moved(loads, found.wanted)).placements == ()
+    assert even_out(moved(loads, found.new_groups)).placements == ()
     assert even_out(loads, fixed={"g1", "g2", "g3"}).placements == ()
 
 
@@ -368,7 +368,7 @@ def test_nobody_is_proposed_out_of_the_group_for_its_priority() -> None:
     """A high game leaves the group for high games for no other kind, however full it is."""
     games = [("g1", "a", Load(5e4, 0.0, 0.0, 0.0, "high")), ("g2", "a", Load(2e4, 0.0, 0.0, 0.0, "low"))]
     groups = [alive("a", 1.0, priority="high"), alive("b", 1.0, priority="low")]
-    assert even_out(tallied(games, groups)).wanted == {"g2": "b"}
+    assert even_out(tallied(games, groups)).new_groups == {"g2": "b"}
 
 
 def test_a_catch_up_takes_what_waits_and_what_comes_meanwhile() -> None:

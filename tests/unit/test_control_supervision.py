@@ -12,9 +12,9 @@ from pipeline.store.groups import Group, Run
 
 NOW = 1_000_000.0
 GROUP = Group("a", backend="local")
-IDLE = GroupObservation(GROUP, run=None, is_alive=None, holds=False, holder=None, is_told=False)
+IDLE = GroupObservation(GROUP, run=None, is_alive=None, holds=False, holder=None, is_reported=False)
 RUN = Run(1, "a", "p", NOW - 900, None, None, died=False, exit_message=None)
-RUNNING = replace(IDLE, run=RUN, is_alive=True, holds=True, is_told=True)
+RUNNING = replace(IDLE, run=RUN, is_alive=True, holds=True, is_reported=True)
 
 
 def died(ago: float, lived: float = 1.0, run_id: int = 1) -> Run:
@@ -121,7 +121,7 @@ def test_thirty_starts_at_once_are_staggered() -> None:
     assert len(starts(planned(idle))) == 3
     starting = [replace(each, run=replace(RUN, started_at=NOW - 5), is_alive=True) for each in idle[:3]]
     assert starts(planned([*starting, *idle[3:]])) == []
-    told = [replace(each, is_told=True) for each in starting]
+    told = [replace(each, is_reported=True) for each in starting]
     assert starts(planned([*told, *idle[3:]])) == ["g03", "g04", "g05"]
 
 

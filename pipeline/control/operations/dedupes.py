@@ -44,19 +44,20 @@ def plan(paths: Paths, environment: str, keys: Sequence[str], subjects: Mapping[
     Raises:
         Refused: a game does not exist, is retired, or has no schema or no table.
     """
-    wanted = sorted(set(keys))
-    if unknown := [key for key in wanted if key not in subjects]:
+    unique_keys = sorted(set(keys))
+    if unknown := [key for key in unique_keys if key not in subjects]:
         raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
-    if retired := [key for key in wanted if subjects[key].retired]:
+    if retired := [key for key in unique_keys if subjects[key].retired]:
         raise Refused(f"Retired: {join_limited(retired)}. Run `turnout games restore` first.")
-    if bare := [key for key in wanted if not subjects[key].schemas]:
+    if bare := [key for key in unique_keys if not subjects[key].schemas]:
         raise Refused(
             f"No schema is registered for {join_limited(bare)}, so copies cannot be judged. Register one first."
         )
-    if empty := [key for key in wanted if subjects[key].generation is None]:
+    if empty := [key for key in unique_keys if subjects[key].generation is None]:
         raise Refused(f"There is no table of {join_limited(empty)}, so nothing in it is doubled.")
     return {
-        key: {"generation": subjects[key].generation, "repairs": _repairs(paths, environment, key)} for key in wanted
+        key: {"generation": subjects[key].generation, "repairs": _repairs(paths, environment, key)}
+        for key in unique_keys
     }
 
 

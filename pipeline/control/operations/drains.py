@@ -29,5 +29,5 @@ def drain(
             f"{cores:.3g} cores: {join_limited(keys)}. When the others have left, {most_room(placed.after, group)}. "
             "Start another group, or give one more capacity."
         )
-    planned = plan(placed.wanted, assignments, groups, now, loads)
+    planned = plan(placed.new_groups, assignments, groups, now, loads)
     return replace(planned, desired={group: ("running", "drained")} if seat.desired == "running" else {})

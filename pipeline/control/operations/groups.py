@@ -119,7 +119,7 @@ def _end_old(context: ControlContext, operation: Operation) -> list[str]:
 
 def _see_stopped(context: ControlContext, operation: Operation) -> StepResult:
     registered = context.read(read_groups)
-    # Where somebody wished otherwise since, the last request wins.
+    # Where another request changed it since, the last one wins.
     names = {name for name in operation.preview if name in registered and registered[name].desired == "stopped"}
     left = sorted(names & (context.read(open_runs).keys() | context.read(active_drivers).keys()))
     if left:
@@ -136,7 +136,7 @@ def _see_running(context: ControlContext, operation: Operation) -> StepResult:
     left = []
     for name in operation.preview:
         if name not in registered or registered[name].desired == "stopped":
-            continue  # somebody wished otherwise since: the last request wins
+            continue  # another request changed it since: the last one wins
         driver = drivers.get(name)
         # A start may find a driver that nobody has asked to end yet: it goes on, and no new one comes.
         goes_on = operation.kind == "start" and name in runs and runs[name].stop_requested_at is None
@@ -153,7 +153,7 @@ def _done(operation: Operation) -> str:
 
 
 _RUNS: Final = StepDefinition("verify", _see_running, _RUNS_SECONDS, verifies=True, looks=True)
-_RUNS_ANEW: Final = replace(_RUNS, looks=False)  # it asks old drivers to end that have come back
+_RUNS_AGAIN: Final = replace(_RUNS, looks=False)  # it asks old drivers to end that have come back
 KINDS: Final = {
     "start": OperationDefinition("start", (StepDefinition("decide", _decide, 30.0), _RUNS), _facts, _done),
     "stop": OperationDefinition(
@@ -166,6 +166,6 @@ KINDS: Final = {
         _done,
     ),
     "restart": OperationDefinition(
-        "restart", (StepDefinition("end", _end, _STOPPED_SECONDS), _RUNS_ANEW), _facts, _done
+        "restart", (StepDefinition("end", _end, _STOPPED_SECONDS), _RUNS_AGAIN), _facts, _done
     ),
 }

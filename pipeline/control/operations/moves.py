@@ -73,7 +73,7 @@ class Plan:
 
 
 def plan(
-    wanted: Mapping[str, str],
+    target_groups: Mapping[str, str],
     assignments: Mapping[str, GameAssignment],
     groups: Mapping[str, GroupDriver],
     now: float,
@@ -84,15 +84,15 @@ def plan(
     Raises:
         Refused: a game or group does not exist, a game is retired, or a group is not to run, is silent or has no room.
     """
-    unknown = sorted(wanted.keys() - assignments.keys())
+    unknown = sorted(target_groups.keys() - assignments.keys())
     if unknown:
         raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
-    require_carried(wanted, assignments)
-    for group in sorted(set(wanted.values())):
+    require_carried(target_groups, assignments)
+    for group in sorted(set(target_groups.values())):
         _require_taking(require_group(group, groups), now)
     moves = [
         Move(key, assignments[key].group, group, assignments[key].epoch)
-        for key, group in sorted(wanted.items())
+        for key, group in sorted(target_groups.items())
         if assignments[key].group != group
     ]
     planned = Plan(tuple(moves))
@@ -165,15 +165,15 @@ def _crowded(loads: Loads, after: GroupLoad, coming: Sequence[str]) -> str:
 def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
     current, groups = context.read(read_assignments), context.read(read_group_drivers)
     assignments = operation.parameters["assignments"]
-    wanted = operation.parameters.get("desired", {})
-    for name, (was, then) in wanted.items():
+    desired = operation.parameters.get("desired", {})
+    for name, (was, then) in desired.items():
         if name not in groups or groups[name].desired != was:
             raise Refused(f"group {name} is {groups[name].desired if name in groups else 'gone'} now.")
         carried = (key for key, seat in current.items() if seat.group == name and seat.retired_at is None)
         new = sorted(set(carried) - assignments.keys())
         if then != "running" and new:
             raise Refused(f"group {name} has got {len(new)} more since you looked: {join_limited(new)}. Ask again.")
-    for name in sorted(set(assignments.values()) - wanted.keys()):
+    for name in sorted(set(assignments.values()) - desired.keys()):
         if name not in groups and operation.kind == "move":  # `isolate` makes its group itself
             raise Refused(f"there is no group {name} any more.")
         if name in groups and groups[name].desired != "running":
@@ -240,7 +240,7 @@ def _take(context: ControlContext, operation: Operation) -> StepResult:
 
 def _is_taken(seat: GameAssignment, group: str, epoch: int, context: ControlContext) -> bool:
     if seat.epoch > epoch + 1:
-        return True  # somebody has moved it on since: the last request wins
+        return True  # another request moved it on since: the last one wins
     return seat.held_by == group if context.settings.store.leases else seat.told_group == group
 
 
@@ -309,9 +309,9 @@ def undo(
     for name, (then, _) in back.items():
         if require_group(name, groups).desired != then:
             raise Refused(f"Group {name} was changed since: it is {groups[name].desired} now, not {then}.")
-    wanted = {key: source for key, (source, *_) in operation.preview.items() if source is not None}
+    sources = {key: source for key, (source, *_) in operation.preview.items() if source is not None}
     as_then = {name: replace(groups[name], desired=was) for name, (_, was) in back.items()}
-    return replace(plan(wanted, assignments, {**groups, **as_then}, now, loads), desired=back)
+    return replace(plan(sources, assignments, {**groups, **as_then}, now, loads), desired=back)
 
 
 MOVE: Final = OperationDefinition(

@@ -92,21 +92,21 @@ def plan(kind: str, keys: Sequence[str], subjects: Mapping[str, Subject]) -> dic
     Raises:
         Refused: a game does not exist, is retired, or has no schema, or for a rebuild no table.
     """
-    wanted = sorted(set(keys))
-    unknown = [key for key in wanted if key not in subjects]
+    unique_keys = sorted(set(keys))
+    unknown = [key for key in unique_keys if key not in subjects]
     if unknown:
         raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
-    if retired := [key for key in wanted if subjects[key].retired]:
+    if retired := [key for key in unique_keys if subjects[key].retired]:
         raise Refused(f"Retired: {join_limited(retired)}. Run `turnout games restore` first.")
-    if bare := [key for key in wanted if not subjects[key].schemas]:
+    if bare := [key for key in unique_keys if not subjects[key].schemas]:
         raise Refused(
             f"No schema is registered for {join_limited(bare)}: all its rows would be refused. Register one first."
         )
-    if kind == "rebuild" and (empty := [key for key in wanted if subjects[key].generation is None]):
+    if kind == "rebuild" and (empty := [key for key in unique_keys if subjects[key].generation is None]):
         raise Refused(
             f"There is no table yet of {join_limited(empty)}. A stream makes one from bronze: start its group."
         )
-    return {key: subjects[key].generation if kind == "rebuild" else subjects[key].schemas for key in wanted}
+    return {key: subjects[key].generation if kind == "rebuild" else subjects[key].schemas for key in unique_keys}
 
 
 def plan_all(paths: Paths, environment: str, engine: Engine, choice: Mapping[str, str | None]) -> dict[str, Any]:

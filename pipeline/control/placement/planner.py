@@ -65,7 +65,7 @@ class Placed:
         return 0
 
     @property
-    def wanted(self) -> dict[str, str]:
+    def new_groups(self) -> dict[str, str]:
         """Game key → group, of those that get another one."""
         return {each.game_key: each.target for each in self.placements}
 
@@ -125,9 +125,9 @@ def even_out(loads: Loads, max_moves: int = MOST_EVENED, fixed: Container[str] =
 def proposed(loads: Loads, max_moves: int = MOST_EVENED) -> tuple[Placed, Placed]:
     """Return the moves of who cannot stay, and those that even out what then is; no game is in both."""
     placed = place(loads)
-    wanted = placed.wanted
-    placed_games = tuple(replace(each, group=wanted.get(each.game_key, each.group)) for each in loads.games)
-    return placed, even_out(replace(loads, games=placed_games, groups=placed.after), max_moves, set(wanted))
+    new_groups = placed.new_groups
+    placed_games = tuple(replace(each, group=new_groups.get(each.game_key, each.group)) for each in loads.games)
+    return placed, even_out(replace(loads, games=placed_games, groups=placed.after), max_moves, set(new_groups))
 
 
 def lines_of(placed: Placed, even: Placed, trigger_seconds: float) -> list[str]:
@@ -294,7 +294,7 @@ def _crowded(board: _Board) -> list[Unplaced]:
     for name in sorted(board.rooms):
         group = board.rooms[name]
         if group.desired != "running" or group.alive is False:
-            continue  # all of its games are told of already
+            continue  # all of its games are reported already
         why = f"group {name} is full, {full(group)}"
         for game in board.of(name):
             if not group.is_over(board.loads.most_games):

@@ -28,10 +28,10 @@ from pipeline.store.operations import Intent, Operation, ask, asked_under, open_
 from pipeline.store.placing import GroupLoad, Loads
 
 _log = logging.getLogger("turnout")
-_TRIES: Final = 3  # starts that must have come to nothing
+_TRIES: Final = 3  # starts that must have failed
 _LIVED_SECONDS: Final = 120.0  # a run that lived so long was no failed start
 _WATCHED_SECONDS: Final = 60.0  # so long nobody is judged after the store was away: drivers must beat again first
-_GAP_SECONDS: Final = 30.0  # between two looks, after which watching begins anew
+_GAP_SECONDS: Final = 30.0  # between two looks, after which watching begins again
 _MAX_MOVES: Final = 20  # of one dead group: its games may come free of other operations one after the other
 
 
@@ -64,7 +64,7 @@ class Relief:
 class Facts:
     """What the relief of dead groups depends on, at one moment."""
 
-    asked: Mapping[str, Operation]  # what was asked for since they died, by key
+    submitted: Mapping[str, Operation]  # since they died, by key
     taken: Mapping[str, Operation]  # the open operations, by target
     assignments: Mapping[str, GameAssignment]
     groups: Mapping[str, GroupDriver]
@@ -84,9 +84,9 @@ def dead(
     None where more than half of the groups are down, since they share a cause then. `lived` is what `last_lived`
     returns, `now` the store's time, by which drivers beat; Unix seconds.
     """
-    shall = [seen for seen in groups if seen.group.desired != "stopped"]
-    down = [seen for seen in shall if _is_down(seen, drivers.get(seen.group.name), now)]
-    if 2 * len(down) > len(shall):
+    enabled = [seen for seen in groups if seen.group.desired != "stopped"]
+    down = [seen for seen in enabled if _is_down(seen, drivers.get(seen.group.name), now)]
+    if 2 * len(down) > len(enabled):
         return []
     dead_groups = []
     for seen in down:
@@ -155,7 +155,7 @@ class Evacuator:
 
     def _relieved(self, dead_groups: Sequence[Dead], now: float) -> tuple[list[str], dict[str, int]]:
         """Ask for the relief of dead groups; return what a person should know, and how many games cannot go of each."""
-        asked = asked_under(self.engine, [key for each in dead_groups for key in each.keys])
+        submitted = asked_under(self.engine, [key for each in dead_groups for key in each.keys])
         loads = read_loads(self.engine, now, self.placement.max_games_per_group)
         names = {each.group for each in dead_groups}
         targets = [f"group:{name}" for name in names]
@@ -164,7 +164,7 @@ class Evacuator:
         assignments, groups = read_assignments(self.engine), read_group_drivers(self.engine)
         alarms: list[str] = []
         waiting: dict[str, int] = {}
-        for each in plan(dead_groups, Facts(asked, taken, assignments, groups, loads, now)):
+        for each in plan(dead_groups, Facts(submitted, taken, assignments, groups, loads, now)):
             alarms += each.alarms
             staying = len(each.staying)
             waits = None if each.intent is None else self._ask(each.group, each.intent)
@@ -196,7 +196,7 @@ class _Games:
 
 def _games_of(group: Dead, facts: Facts) -> _Games:
     own_keys = {game.game_key for game in facts.loads.games if game.group == group.group}
-    earlier = [facts.asked[key] for key in group.keys if key in facts.asked]
+    earlier = [facts.submitted[key] for key in group.keys if key in facts.submitted]
     under_way = {key for each in earlier if each.is_open for key in each.preview}
     ended = {
         key
@@ -232,15 +232,15 @@ def _relief(group: Dead, facts: Facts) -> Relief:
         room = most_room(placed.after, name)
         count = f"{len(left)} of its {len(games.all)}"
         alarms.append(f"{problem}. {count} games fit nowhere and stay: {join_limited(left)}; {room}.")
-    if not placed.wanted:
+    if not placed.new_groups:
         return Relief(name, None, tuple(alarms), staying)
     try:
-        planned = moves.plan(placed.wanted, facts.assignments, facts.groups, facts.clock, facts.loads)
+        planned = moves.plan(placed.new_groups, facts.assignments, facts.groups, facts.clock, facts.loads)
     except Refused as refused:  # such as a driver that fell silent between two looks into the store
-        return Relief(name, None, (*alarms, _postponed(name, refused)), staying | placed.wanted.keys())
-    all_go = placed.wanted.keys() == games.all and f"group:{name}" not in facts.taken
+        return Relief(name, None, (*alarms, _postponed(name, refused)), staying | placed.new_groups.keys())
+    all_go = placed.new_groups.keys() == games.all and f"group:{name}" not in facts.taken
     planned = replace(planned, desired={name: ("running", "drained")} if all_go else {})
-    key = next(key for key in group.keys if key not in facts.asked)
+    key = next(key for key in group.keys if key not in facts.submitted)
     intent = replace(planned.intent(CONTROLLER, f"{problem[0].upper()}{problem[1:]}."), idempotency_key=key)
     return Relief(name, intent, tuple(alarms), staying)
 

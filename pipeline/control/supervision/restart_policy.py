@@ -20,7 +20,7 @@ _LONGEST_PAUSE: Final = 300.0
 _HEALTHY_SECONDS: Final = 600.0  # a run that lived so long is no death in a row
 _BUDGET: Final = 30  # deaths of a group within the window after which a person is needed
 _AT_ONCE: Final = 3  # groups that start at the same time
-_STARTING_SECONDS: Final = 120.0  # so long a run that has not told anything yet counts as starting
+_STARTING_SECONDS: Final = 120.0  # so long a run that has not reported yet counts as starting
 _UNSEEN_SECONDS: Final = 30.0  # a start whose process nobody knows is given up then
 _MASS_SECONDS: Final = 60.0  # deaths within it are one failure
 _MASS_SHARE: Final = 0.3  # of the groups, and
@@ -37,7 +37,7 @@ class GroupObservation:
     is_alive: bool | None  # its process; None: there is none, or it cannot be known from here
     holds: bool  # the run's process holds the group's lease
     holder: str | None  # the reference of another process that does
-    is_told: bool  # who holds its lease has told that it runs
+    is_reported: bool  # the holder of its lease has reported that it runs
     ended: tuple[Run, ...] = ()  # within the window, the newest first
     unreadable: str | None = None  # why its runs or its driver cannot be known; then none of the above is
 
@@ -158,7 +158,7 @@ def _start(
 
 
 def _is_starting(seen: GroupObservation, now: float) -> bool:
-    return seen.run is not None and not seen.is_told and now - seen.run.started_at < _STARTING_SECONDS
+    return seen.run is not None and not seen.is_reported and now - seen.run.started_at < _STARTING_SECONDS
 
 
 def _died_since(seen: GroupObservation, moment: float) -> Iterable[Run]:

@@ -38,8 +38,8 @@ class Supervisor:
     frozen: Mapping[str, str] = field(default_factory=dict)  # groups that are left alone: name → why
     seen: Sequence[GroupObservation] = ()  # at the last look
     looked_at: float = 0.0  # when that was, by the store's clock
-    _asked: set[int] = field(default_factory=set)  # runs that this process has sent a signal
-    _told: dict[str, str] = field(default_factory=dict)  # what the log last said of each group
+    _signalled: set[int] = field(default_factory=set)  # runs that this process has sent a signal
+    _last_logged: dict[str, str] = field(default_factory=dict)  # the last line of the log about each group
 
     @property
     def alarms(self) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ class Supervisor:
         self.seen, self.looked_at = seen, now
         self.mass_failure = restart_policy.mass_failure(seen, now)
         actions = restart_policy.plan(seen, self.mass_failure, now)
-        self._tell(actions)
+        self._log_changes(actions)
         by_name = {each.group.name: each.group for each in seen}
         frozen = {each.group.name: each.defect for each in seen if each.defect is not None}
         for action in actions:
@@ -153,17 +153,17 @@ class Supervisor:
 
     def _stop(self, run_id: int, reference: str, backend: Backend) -> None:
         store.ask_to_stop(self.engine, run_id)
-        if run_id not in self._asked:  # a second signal would not be more polite
+        if run_id not in self._signalled:  # a second signal would not be more polite
             backend.stop(reference)
-            self._asked.add(run_id)
+            self._signalled.add(run_id)
 
-    def _tell(self, actions: list[Action]) -> None:
+    def _log_changes(self, actions: list[Action]) -> None:
         """Log what changes, once."""
         for action in actions:
             line = f"{action.what}: {action.about}"
-            if self._told.get(action.group) != line:
+            if self._last_logged.get(action.group) != line:
                 _log.info("group %s: %s", action.group, line)
-            self._told[action.group] = line
+            self._last_logged[action.group] = line
 
 
 def observe(engine: Engine, backends: Mapping[str, Backend], now: float) -> list[GroupObservation]:
@@ -184,7 +184,7 @@ def _observe_one(
     if driver is not None and process_of(reference_of(driver.process)) is None:
         unreadable = f"Its lease in the control store makes no sense: {driver.process}. It runs out by itself."
     if unreadable is not None:
-        return GroupObservation(group, None, None, holds=False, holder=None, is_told=False, unreadable=unreadable)
+        return GroupObservation(group, None, None, holds=False, holder=None, is_reported=False, unreadable=unreadable)
     holder = None if driver is None or driver.process.is_dead() else driver.process
     reference = run.reference if run is not None else None
     is_its_own = reference is not None and holder is not None and process_of(reference) == holder
@@ -194,6 +194,6 @@ def _observe_one(
         is_alive=None if reference is None or backend is None else backend.is_alive(reference),
         holds=is_its_own,
         holder=None if holder is None or is_its_own else reference_of(holder),
-        is_told=is_its_own and driver is not None and driver.state in RUNS,
+        is_reported=is_its_own and driver is not None and driver.state in RUNS,
         ended=tuple(ended),
     )
