@@ -221,13 +221,13 @@ def verdict_sentence(row: GameRow, fleet: Fleet) -> str:
 
 
 def _progress(row: GameRow, fleet: Fleet) -> str:
-    told = row.live
-    if told is None or told.last_commit_at is None:
+    reported = row.live
+    if reported is None or reported.last_commit_at is None:
         return "nothing committed since its driver started"
-    committed = f"last commit {age(fleet.read_at - told.last_commit_at)} ago"
-    if told.backlog_age_seconds is None:
+    committed = f"last commit {age(fleet.read_at - reported.last_commit_at)} ago"
+    if reported.backlog_age_seconds is None:
         return f"{committed}, lag unknown"
-    return f"{committed}, lag {duration(told.backlog_age_seconds)}"
+    return f"{committed}, lag {duration(reported.backlog_age_seconds)}"
 
 
 def first_lines(lines: Sequence[str]) -> list[str]:

@@ -36,7 +36,7 @@ def _live(environment: Environment) -> None:
     with st.container(key="verdict", gap=None):
         st.text(f"{formatting.STATUS_STYLES[row.verdict.status].glyph} {formatting.verdict_sentence(row, fleet)}")
         st.text(f"key {row.game_key}")
-    error = row.told.last_error if row.told is not None else None
+    error = row.reported.last_error if row.reported is not None else None
     if error:
         st.caption("Last error")
         st.code(formatting.shown(error, 2000), language=None, wrap_lines=True)
@@ -142,7 +142,7 @@ def _read_trend(environment: Environment, game_key: str) -> Trend | Refused:
 
 def _draw_evidence(fleet: Fleet, row: GameRow, trend: Trend | None) -> None:
     """Draw the numbers behind the verdict; what the driver can no longer vouch for is a dash."""
-    live, reported = row.live, row.told
+    live, reported = row.live, row.reported
     driver = fleet.driver("group", row.group or "")
     committed = reported.last_commit_at if reported is not None else None
     p50, p95, p99 = trend.latency_seconds if trend is not None else (None, None, None)

@@ -104,7 +104,7 @@ def _is_stopped(steering: ControlState, row: GameRow) -> bool:
 def _row(steering: ControlState, row: GameRow, facts: Facts | None) -> dict[str, str]:
     decision = steering.decisions.get(row.game_key, _NOTHING)
     now = steering.read_at
-    reported_error = row.told.last_error if row.told is not None else None
+    reported_error = row.reported.last_error if row.reported is not None else None
     evidence = decision.evidence or reported_error or row.verdict.reason
     return {
         "status": formatting.status_text(row.verdict.status),

@@ -68,7 +68,7 @@ def describe(judgement: Judgement) -> dict[str, Any]:
 
 
 def _cause(row: GameRow) -> str | None:
-    return row.verdict.reason or (row.told.last_error if row.told is not None else None)
+    return row.verdict.reason or (row.reported.last_error if row.reported is not None else None)
 
 
 def _driver(fleet: Fleet, state: DriverState) -> dict[str, str | None]:

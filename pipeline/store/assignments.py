@@ -17,7 +17,7 @@ class AssignmentConflict(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class GameAssignment:
-    """One game; what was reported may be old, `told_at` gives how old. Times are Unix seconds."""
+    """One game; what was reported may be old, `reported_at` gives how old. Times are Unix seconds."""
 
     game_key: str
     game: str
@@ -25,8 +25,8 @@ class GameAssignment:
     epoch: int  # of this assignment
     held_by: str | None  # the group whose driver holds it under a lease that runs; None: none does
     last_seq: int
-    told_group: str | None
-    told_at: float | None
+    reported_group: str | None
+    reported_at: float | None
     lane: str | None
     cursor_seq: int | None
     backlog_age_seconds: float | None
@@ -38,10 +38,10 @@ class GroupDriver:
     """One group's driver; times are Unix seconds by the clock of its machine."""
 
     name: str
-    state: str | None  # as it last told; None: it never did
+    state: str | None  # as it last reported; None: it never did
     heartbeat_at: float | None
     desired: str = "running"  # running | drained | stopped
-    backend: str = "none"  # who starts it; `none`: somebody else
+    backend: str = "none"  # what starts it; `none`: not turnout
 
 
 def read_assignments(engine: Engine) -> dict[str, GameAssignment]:

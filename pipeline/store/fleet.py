@@ -47,7 +47,7 @@ _LATENCY_STARTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class GameRow:
-    """One game: what is wanted of it, what was told of it, and what may be believed."""
+    """One game: its desired state, what was reported of it, and what may be believed."""
 
     game_key: str
     game: str  # the exact name; it may hold anything, so show it as plain text only
@@ -55,7 +55,7 @@ class GameRow:
     generation: int
     last_seq: int
     discovered_at: float
-    told: ReportedStream | None
+    reported: ReportedStream | None
     verdict: Verdict
 
     @property
@@ -65,8 +65,8 @@ class GameRow:
 
     @property
     def live(self) -> ReportedStream | None:
-        """What was told, if it still describes the present: lag, rates and latency come only from here."""
-        return self.told if self.verdict.reason is None else None
+        """What was reported, if it still describes the present: lag, rates and latency come only from here."""
+        return self.reported if self.verdict.reason is None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def read_fleet(engine: Engine, now: float | None = None, heartbeat_seconds: floa
 
 
 def group_drivers(engine: Engine) -> dict[str, Driver]:
-    """Return the driver of each group as it last told, by the group's name; a group without one is missing."""
+    """Return the driver of each group as it last reported, by the group's name; a group without one is missing."""
     with engine.connect() as connection:
         rows = connection.execute(select(drivers).where(drivers.c.kind == "group")).mappings()
         return {row["name"]: read_driver(dict(row)) for row in rows}
@@ -169,7 +169,7 @@ def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
 
 def _read(connection: Connection, now: float, heartbeat_seconds: float) -> Fleet:
     found = tuple(read_driver(dict(row)) for row in connection.execute(select(drivers)).mappings())
-    joined = select(games, *(column.label(f"told_{column.name}") for column in streams.c)).outerjoin(
+    joined = select(games, *(column.label(f"reported_{column.name}") for column in streams.c)).outerjoin(
         streams, streams.c.game_key == games.c.game_key
     )
     rows = connection.execute(joined).mappings().all()
@@ -259,7 +259,7 @@ def _worst_first(row: GameRow) -> tuple[int, float, str]:
 
 
 def _assigned(row: RowMapping) -> AssignedGame:
-    reported = _told(row) if row["told_game_key"] is not None else None
+    reported = _reported(row) if row["reported_game_key"] is not None else None
     return AssignedGame(row["game_key"], row["group_name"], reported, row["retired_at"])
 
 
@@ -271,26 +271,26 @@ def _game(row: RowMapping, game: AssignedGame, judgement: Judgement) -> GameRow:
         generation=row["generation"],
         last_seq=row["last_seq"],
         discovered_at=row["discovered_at"],
-        told=game.reported,
+        reported=game.reported,
         verdict=judgement.games[game.game_key],
     )
 
 
-def _told(row: RowMapping) -> ReportedStream:
+def _reported(row: RowMapping) -> ReportedStream:
     return ReportedStream(
-        group=row["told_group_name"],
-        lane=row["told_lane"],
-        status=row["told_status"],
-        status_since=row["told_status_since"],
-        cursor_seq=row["told_cursor_seq"],
-        last_commit_at=row["told_last_commit_at"],
-        backlog_age_seconds=row["told_backlog_age_seconds"],
-        rows_per_second=row["told_rows_per_second"],
-        latency_p95_seconds=row["told_latency_p95_seconds"],
-        rows_total=row["told_rows_total"],
-        rejects_total=row["told_rejects_total"],
-        last_error=row["told_last_error"],
-        updated_at=row["told_updated_at"],
+        group=row["reported_group_name"],
+        lane=row["reported_lane"],
+        status=row["reported_status"],
+        status_since=row["reported_status_since"],
+        cursor_seq=row["reported_cursor_seq"],
+        last_commit_at=row["reported_last_commit_at"],
+        backlog_age_seconds=row["reported_backlog_age_seconds"],
+        rows_per_second=row["reported_rows_per_second"],
+        latency_p95_seconds=row["reported_latency_p95_seconds"],
+        rows_total=row["reported_rows_total"],
+        rejects_total=row["reported_rejects_total"],
+        last_error=row["reported_last_error"],
+        updated_at=row["reported_updated_at"],
     )
 
 

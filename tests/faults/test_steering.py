@@ -65,7 +65,7 @@ class Fleet:
 
     def all_run(self) -> bool:
         there, drivers = read_assignments(self.store), read_group_drivers(self.store)
-        told = [seat.lane == "RUN" and seat.told_group == seat.group for seat in there.values()]
+        told = [seat.lane == "RUN" and seat.reported_group == seat.group for seat in there.values()]
         return len(told) == GAMES and all(told) and {drivers[name].state for name in "ab"} == {"running"}
 
     def move(self, key: str, victim: str, state: str) -> Operation:

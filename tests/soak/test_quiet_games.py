@@ -84,7 +84,7 @@ class Soak:
         self.processes = {name: self.children.start(name, command) for name, command in commands.items()}
         options = [str(each) for each in (self.env, self.log.file, GAMES, BUSY, RATE, SEED)]
         self.children.start("producer", [sys.executable, "-m", "tests.soak.producing", *options])
-        self.until(lambda: {seat.told_group for seat in self.seats()} >= set(GROUPS), "two groups that run")
+        self.until(lambda: {seat.reported_group for seat in self.seats()} >= set(GROUPS), "two groups that run")
 
     def tend(self) -> None:
         """Start again what has ended, as whatever keeps it running would; deaths were ours, so none counts."""

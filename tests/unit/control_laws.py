@@ -178,7 +178,7 @@ class Laws:
             assert "acquire" not in new or place.held_by in {group, None}, (
                 "it has not taken it"
             )  # its lease may have ended
-            assert not ends or place.told_group == group, "nobody has told of it"
+            assert not ends or place.reported_group == group, "nobody has told of it"
 
     def the_last_wish_wins(self) -> None:
         """A stream is as the last pause or resume that was done says; an older one changes it no more."""

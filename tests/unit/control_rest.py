@@ -67,7 +67,7 @@ class Resting(Laws):
             if place.retired_at is not None:
                 assert place.held_by is None
                 continue
-            assert place.group == place.held_by == place.told_group, key
+            assert place.group == place.held_by == place.reported_group, key
             assert key in self.fleet.drivers[str(place.group)].reads()
             assert (place.lane == "PAUSED") == (self.seen.wished.get(key) == "paused")
 
@@ -105,7 +105,7 @@ class Resting(Laws):
 
     def _is_at_rest(self) -> bool:
         settled = all(
-            place.group == place.held_by == place.told_group if place.retired_at is None else place.held_by is None
+            place.group == place.held_by == place.reported_group if place.retired_at is None else place.held_by is None
             for place in self.seen.places.values()
         )
         going_on = [each for each in list_operations(self.engine, only_open=True) if each.state != "needs_human"]

@@ -19,8 +19,8 @@ class Place(NamedTuple):
     epoch: int
     held_by: str | None  # under a lease that runs
     retired_at: float | None
-    told_group: str | None
-    told_at: float | None
+    reported_group: str | None
+    reported_at: float | None
     lane: str | None
 
 
@@ -126,7 +126,7 @@ def _game_is_so(row: Row, place: Place) -> bool:
 
 
 def _is_told(row: Row, place: Place, group: str | None) -> bool:
-    return place.told_group == group and place.told_at is not None and place.told_at > row.requested_at
+    return place.reported_group == group and place.reported_at is not None and place.reported_at > row.requested_at
 
 
 def _group_is_so(row: Row, name: str, seen: Picture) -> bool:

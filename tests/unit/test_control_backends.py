@@ -356,7 +356,7 @@ def test_a_game_that_kills_its_group_gets_one_of_its_own(world: World) -> None:
         there = read_assignments(world.engine)
         of_killer = there["killer_1"].group
         alone = sum(seat.group == of_killer for seat in there.values()) == 1
-        return alone and all(seat.told_group == seat.group for key, seat in there.items() if key != "killer_1")
+        return alone and all(seat.reported_group == seat.group for key, seat in there.items() if key != "killer_1")
 
     world.tick_until(others_run)
     asked, made = list_operations(world.engine), read_groups(world.engine)

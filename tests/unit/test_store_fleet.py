@@ -34,7 +34,7 @@ def test_a_dead_driver_takes_its_numbers_with_it(tmp_path: Path) -> None:
     assert len(dead) == 20
     assert {"UNKNOWN"} == {row.verdict.status for row in dead}
     assert {None} == {row.live for row in dead}
-    assert all(row.told is not None for row in dead)
+    assert all(row.reported is not None for row in dead)
     assert "UNKNOWN" not in {row.verdict.status for row in fleet.rows if row.group == "a"}
 
 

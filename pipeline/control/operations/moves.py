@@ -241,7 +241,7 @@ def _take(context: ControlContext, operation: Operation) -> StepResult:
 def _is_taken(seat: GameAssignment, group: str, epoch: int, context: ControlContext) -> bool:
     if seat.epoch > epoch + 1:
         return True  # another request moved it on since: the last one wins
-    return seat.held_by == group if context.settings.store.leases else seat.told_group == group
+    return seat.held_by == group if context.settings.store.leases else seat.reported_group == group
 
 
 def _see(context: ControlContext, operation: Operation) -> StepResult:
@@ -252,7 +252,7 @@ def _see(context: ControlContext, operation: Operation) -> StepResult:
         seat = assignments[key]
         if seat.epoch > epoch + 1:
             continue
-        reported = seat.told_group == group and (seat.told_at or 0.0) > operation.requested_at
+        reported = seat.reported_group == group and (seat.reported_at or 0.0) > operation.requested_at
         settled = seat.lane in {"RUN", "PAUSED", "QUARANTINED"} or (seat.cursor_seq or 0) >= seat.last_seq
         if not reported or not settled:
             unseen.append(key)
@@ -269,12 +269,13 @@ def _see(context: ControlContext, operation: Operation) -> StepResult:
 def _left(context: ControlContext, operation: Operation, unseen: Sequence[GameAssignment]) -> str:
     """Say how long the games that are behind still need, as far as this process has seen their lag fall."""
     lags = [
-        seat.backlog_age_seconds if seat.told_group == operation.preview[seat.game_key][1] else None for seat in unseen
+        seat.backlog_age_seconds if seat.reported_group == operation.preview[seat.game_key][1] else None
+        for seat in unseen
     ]
     known = [lag for lag in lags if lag is not None]
     if len(known) < len(lags):
         return "No estimate: a lag is unknown."
-    now = (max(seat.told_at or 0.0 for seat in unseen), max(known))
+    now = (max(seat.reported_at or 0.0 for seat in unseen), max(known))
     seconds = seconds_left(context.seen.setdefault(operation.operation_id, now), now)
     if seconds is None:
         context.seen[operation.operation_id] = now

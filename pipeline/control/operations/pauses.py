@@ -73,14 +73,14 @@ def _decide(context: ControlContext, operation: Operation) -> StepResult:
 
 def _see(context: ControlContext, operation: Operation) -> StepResult:
     assignments = context.read(read_assignments)
-    unseen = [key for key in operation.parameters["games"] if not _is_told(operation, assignments[key])]
+    unseen = [key for key in operation.parameters["games"] if not _is_reported(operation, assignments[key])]
     if unseen:
         return StepResult("waiting", f"No driver has reported {len(unseen)} yet: {join_limited(unseen)}.")
     return StepResult("done", "Their drivers report it.")
 
 
-def _is_told(operation: Operation, seat: GameAssignment) -> bool:
-    if (seat.told_at or 0.0) <= operation.requested_at or seat.told_group != seat.group:
+def _is_reported(operation: Operation, seat: GameAssignment) -> bool:
+    if (seat.reported_at or 0.0) <= operation.requested_at or seat.reported_group != seat.group:
         return False
     if operation.kind == "pause":
         return seat.lane == "PAUSED"

@@ -324,7 +324,7 @@ def _see_rebuilt(context: ControlContext, operation: Operation) -> StepResult:
         group = groups.get(seat.group or "") if seat is not None else None
         if seat is None or group is None or silence(group.state, group.heartbeat_at, now) is not None:
             alone.append(key)  # its table has been seen: the work ended with a look at it
-        elif seat.told_group != seat.group or (seat.told_at or 0.0) <= switched:
+        elif seat.reported_group != seat.group or (seat.reported_at or 0.0) <= switched:
             waiting.append(key)
         elif (decision := decisions.get(key, _NOTHING)).parked_at is not None:
             parked.append(key)

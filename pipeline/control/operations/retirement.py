@@ -104,7 +104,7 @@ def _see(context: ControlContext, operation: Operation) -> StepResult:
 def _is_back(seat: GameAssignment, operation: Operation) -> bool:
     if seat.retired_at is not None:
         return True  # another request retired it again since: the last one wins
-    reported = seat.told_group == seat.group and (seat.told_at or 0.0) > operation.requested_at
+    reported = seat.reported_group == seat.group and (seat.reported_at or 0.0) > operation.requested_at
     return reported and (seat.lane in {"RUN", "PAUSED", "QUARANTINED"} or (seat.cursor_seq or 0) >= seat.last_seq)
 
 
