@@ -29,7 +29,7 @@ class Probe:
     """The result of an attempt to read a table as a principal."""
 
     reads: bool | None  # None: it could not be tried
-    said: str  # one sentence
+    message: str  # one sentence
     stand_in: str = ""  # the group that was let in for them, where the catalog itself does not know that they are in it
 
 

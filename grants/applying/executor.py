@@ -201,11 +201,11 @@ def _told_of(tried: list[tuple[str, str, bool, Probe]], *, parts_failed: bool) -
     wrong = [(who, key, probe) for who, key, gains, probe in tried if probe.reads is (not gains)]
     if wrong:
         who, key, probe = wrong[0]
-        sentence = f"{who} {'reads' if probe.reads else 'does not read'} {key}: {probe.said}"
+        sentence = f"{who} {'reads' if probe.reads else 'does not read'} {key}: {probe.message}"
         if not parts_failed:
             raise Refused(f"Applied, but {sentence}")
         return f"{len(wrong)} of {len(tried)} tried are not as planned, since parts have failed: {sentence}"
-    untried = [probe.said for *_, probe in tried if probe.reads is None]
+    untried = [probe.message for *_, probe in tried if probe.reads is None]
     proven = f"{len(tried) - len(untried)} tried: each reads or is refused as planned."
     by_group = [probe.stand_in for *_, probe in tried if probe.reads and probe.stand_in]
     if by_group:

@@ -455,7 +455,7 @@ def test_a_key_of_another_server_tries_nothing(stub: Recorder, keyed: Keyed) -> 
         answers[""] = status, {"error_code": code, "message": "Invalid access token."}
         probe = catalog.probe("ada@x.com", GAME)
         assert probe.reads is None
-        assert "UNITY_CATALOG_KEY_FOLDER" in probe.said
+        assert "UNITY_CATALOG_KEY_FOLDER" in probe.message
     stub.answers[f"{UNITY_SCIM}/Me"] = lambda *_: (500, {"error_code": "INTERNAL", "message": "down"})
     with pytest.raises(CatalogUnavailable):
         catalog.probe("ada@x.com", GAME)

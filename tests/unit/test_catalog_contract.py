@@ -72,7 +72,7 @@ def probed(world: World, principal: str, table: GameTable) -> bool:
     """Return whether somebody can read, or skip where this catalog's token cannot try it."""
     probe = world.catalog.probe(principal, table)
     if probe.reads is None:
-        pytest.skip(f"{world.catalog.kind} cannot try to read: {probe.said}")
+        pytest.skip(f"{world.catalog.kind} cannot try to read: {probe.message}")
     return probe.reads
 
 

@@ -89,7 +89,7 @@ def test_access_goes_the_whole_way_on_a_real_server(house: House, tmp_path: Path
     tables = house.catalog.tables(proposals.schema_of(house.world.settings.access))
     tried = {(who, key): house.catalog.probe(who, tables[key]) for who in (ann, bob) for key in (CHESS, GO)}
     assert [key for key, probe in tried.items() if probe.reads] == [(ann, CHESS), (bob, GO)]
-    assert "says 403" in tried[bob, CHESS].said
+    assert "says 403" in tried[bob, CHESS].message
 
     house.catalog.change(Change(house.table(GO), ann, add=(SELECT,)))
     house.catalog.change(Change(house.table(GO), team, remove=(SELECT,)))
