@@ -1,4 +1,4 @@
-"""Renders a snapshot as Prometheus metric families: the names, labels and units of everything this process tells.
+"""Renders a snapshot as Prometheus metric families: the names, labels and units of all that this process exports.
 
 Pure. A value that is not known has no sample: never NaN, never 0 instead.
 """
@@ -284,7 +284,7 @@ def _controller(seen: Oversight) -> Iterator[Metric]:
 
 
 def _shown_games(known: Snapshot) -> _Games:
-    """Return (game, group, totals): the games with a state, or every game with results where none was ever told."""
+    """Return (game, group, totals): the games with a state, or every game with results where none was ever reported."""
     if known.states is None:
         return [(game, totals.group, totals) for game, totals in known.games.items()]
     return [

@@ -19,7 +19,7 @@ from listeners.sample import LATENCY_EDGES_SECONDS
 
 _BUCKETS: Final = len(LATENCY_EDGES_SECONDS) + 1
 # A pass is known by (run_id, batch_id); chunks of catch-up share one, but not when they ended or where they begin.
-_ONCE: Final = "SELECT DISTINCT ON (run_id, batch_id, game_key, seq_from, finished_at) * FROM told"
+_ONCE: Final = "SELECT DISTINCT ON (run_id, batch_id, game_key, seq_from, finished_at) * FROM results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def summary(folder: Path, since: float) -> Sequence[GameSummary]:
 
 def transitions(folder: Path, since: float, limit: int) -> pa.Table:
     """Return at most so many changes of status since then (Unix seconds), newest first."""
-    query = 'SELECT DISTINCT * FROM told ORDER BY "at" DESC, game_key LIMIT $limit'
+    query = 'SELECT DISTINCT * FROM results ORDER BY "at" DESC, game_key LIMIT $limit'
     return _read(folder, STATUS_EVENT, _since("at", since), query, parameters={"limit": limit})
 
 
@@ -113,12 +113,12 @@ def _read(
     schema: pa.Schema | None = None,
     parameters: dict[str, int] | None = None,
 ) -> pa.Table:
-    """Run the query over the wanted rows, named `told`, and return its answer in the schema."""
+    """Run the query over the wanted rows, named `results`, and return its answer in the schema."""
     path = folder / table.name
     answer = schema or table.schema
     if not DeltaTable.is_deltatable(str(path)):
         return answer.empty_table()
-    told = DeltaTable(path).to_pyarrow_dataset(schema=table.schema).to_table(filter=wanted)
+    results = DeltaTable(path).to_pyarrow_dataset(schema=table.schema).to_table(filter=wanted)
     with duckdb.connect(config={"threads": 2}) as connection:
-        connection.register("told", told)
+        connection.register("results", results)
         return connection.sql(query, params=parameters).to_arrow_table().select(answer.names).cast(answer)

@@ -18,7 +18,7 @@ class Pass:
     """One pass as far as it is known."""
 
     result: PassResult
-    progress: Progress | None  # None: Spark told nothing in time
+    progress: Progress | None  # None: Spark reported nothing in time
 
 
 class Joiner:
@@ -47,7 +47,7 @@ class Joiner:
         ready = list(self.expire(now))
         if progress is not None:  # looked for before expiry: a late progress still beats none
             return [*ready, Pass(result, progress.item)]
-        twin = self._results.pop(key, None)  # told twice: neither may be lost
+        twin = self._results.pop(key, None)  # reported twice: neither may be lost
         if twin is not None:
             ready.append(Pass(twin.item, None))
         self._results[key] = _Waiting(result, now)

@@ -48,8 +48,8 @@ STREAM_BATCH: Final = MetricsTable(  # one row per pass and game
             ("commit_seconds", pa.float64()),
             ("latency_counts", pa.list_(pa.int32())),  # rows per bucket of sample.LATENCY_EDGES_SECONDS
             ("pass_seconds", pa.float64()),
-            ("input_rows", pa.int64()),  # of the whole pass, as Spark told; null when unknown
-            ("durations", pa.map_(pa.string(), pa.int64())),  # milliseconds as Spark told; null when unknown
+            ("input_rows", pa.int64()),  # of the whole pass, as Spark reported; null when unknown
+            ("durations", pa.map_(pa.string(), pa.int64())),  # milliseconds as Spark reported; null when unknown
             ("error", pa.string()),
         ]
     ),
@@ -84,36 +84,36 @@ GROUP_SAMPLE: Final = MetricsTable(  # how a group fared, from time to time
 )
 TABLES: Final = (STREAM_BATCH, STATUS_EVENT, GROUP_SAMPLE)
 
-Telling = Pass | StatusEvent | GroupSample
+MetricsItem = Pass | StatusEvent | GroupSample
 
 
-def rows_of(told: Telling) -> tuple[MetricsTable, Sequence[Row]]:
-    """Return the table something belongs to, and its rows there."""
-    match told:
+def rows_of(item: MetricsItem) -> tuple[MetricsTable, Sequence[Row]]:
+    """Return the table an item belongs to, and its rows there."""
+    match item:
         case Pass():
-            return STREAM_BATCH, _pass_rows(told)
+            return STREAM_BATCH, _pass_rows(item)
         case StatusEvent():
             return STATUS_EVENT, [
                 {
-                    "event_date": _day(told.at),
-                    "game_key": told.game_key,
-                    "group": told.group,
-                    "at": moment(told.at),
-                    "from_status": told.from_status,
-                    "to_status": told.to_status,
-                    "detail": told.detail,
+                    "event_date": _day(item.at),
+                    "game_key": item.game_key,
+                    "group": item.group,
+                    "at": moment(item.at),
+                    "from_status": item.from_status,
+                    "to_status": item.to_status,
+                    "detail": item.detail,
                 }
             ]
         case GroupSample():
             return GROUP_SAMPLE, [
                 {
-                    "event_date": _day(told.at),
-                    "group": told.group,
-                    "at": moment(told.at),
-                    "frontier_seq": told.frontier_seq,
-                    "streams": told.streams,
-                    "behind": told.behind,
-                    "rows_per_second": told.rows_per_second,
+                    "event_date": _day(item.at),
+                    "group": item.group,
+                    "at": moment(item.at),
+                    "frontier_seq": item.frontier_seq,
+                    "streams": item.streams,
+                    "behind": item.behind,
+                    "rows_per_second": item.rows_per_second,
                 }
             ]
 
@@ -123,8 +123,8 @@ def moment(unix_seconds: float) -> datetime:
     return datetime.fromtimestamp(unix_seconds, UTC)
 
 
-def _pass_rows(told: Pass) -> Sequence[Row]:
-    result, progress = told.result, told.progress
+def _pass_rows(item: Pass) -> Sequence[Row]:
+    result, progress = item.result, item.progress
     return [
         {
             "event_date": _day(result.finished_at),

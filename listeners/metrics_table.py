@@ -18,7 +18,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from listeners.metrics_schema import TABLES, MetricsTable, Row, Telling, rows_of
+from listeners.metrics_schema import TABLES, MetricsItem, MetricsTable, Row, rows_of
 
 BATCH_ROWS: Final = 5_000  # most rows of one commit
 CHECKPOINT_COMMITS: Final = 50  # readers then list at most so many small log files
@@ -66,9 +66,9 @@ class MetricsTables:
         """When all tables were last written without failure (Unix seconds); None before the first time."""
         return self._last_flush_at
 
-    def add(self, told: Telling) -> None:
+    def add(self, item: MetricsItem) -> None:
         """Leave a pass, a status event or a group sample for the next flush; returns at once."""
-        table, rows = rows_of(told)
+        table, rows = rows_of(item)
         self._writers[table.name].add(rows)
 
     def flush(self, now: float) -> bool:

@@ -84,6 +84,6 @@ class Outbox(Generic[_T]):
                 item = self._items.popleft()
             try:
                 self._publish(item)
-            except Exception:  # noqa: BLE001 - the thread's edge: one bad item must not end the telling of all others
+            except Exception:  # noqa: BLE001 - the thread's edge: one bad item must not stop all others
                 self._failures += 1
                 _log.exception("a sink failed; the item is lost")

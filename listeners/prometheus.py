@@ -1,4 +1,4 @@
-"""What this process tells Prometheus: totals gathered by the sinks, rendered anew for each scrape, served or pushed.
+"""What this process exports to Prometheus: totals gathered by the sinks, rendered for each scrape, served or pushed.
 
 `Exposition` is called on the outbox's and the watchdog's threads. Nothing here emits a value that is not known.
 """
@@ -59,13 +59,13 @@ class Exposition(Collector):
         self._oversight: Oversight | None = None
         registry.register(self)
 
-    def add_pass(self, told: Pass) -> None:
+    def add_pass(self, finished: Pass) -> None:
         """Count one pass; a game's failed result counts as an error only, since its rows come again.
 
         Raises:
             ValueError: a latency histogram has not one count per bucket; nothing of the pass is counted.
         """
-        result = told.result
+        result = finished.result
         for game in result.games:
             if len(game.latency_counts) != BUCKETS:
                 raise ValueError(f"{game.game_key}: expected {BUCKETS} latency counts, got {len(game.latency_counts)}")
@@ -95,7 +95,7 @@ class Exposition(Collector):
             self._groups[group] = replace(self._groups.get(group) or GroupTotals(), heartbeat_at=at)
 
     def add_progress(self, progress: Progress) -> None:
-        """Count one micro-batch of any query; the result of its pass is told apart, with `add_pass`."""
+        """Count one micro-batch of any query; the result of its pass is counted apart, with `add_pass`."""
         name = progress.query_name or "unnamed"
         with self._lock:
             if name not in self._queries and len(self._queries) >= MAX_QUERIES:
@@ -162,7 +162,7 @@ class Exposition(Collector):
         yield from families(self.snapshot())
 
     def describe(self) -> Sequence[Metric]:
-        """Return nothing: what is told depends on what is known, and registering must not collect."""
+        """Return nothing: what is exported depends on what is known, and registering must not collect."""
         return ()
 
 
@@ -223,7 +223,7 @@ class Pusher:
         return self._failures
 
     def stop(self) -> None:
-        """Stop pushing and delete the group, so that the gateway does not tell of a dead process for ever."""
+        """Stop pushing and delete the group, so that the gateway does not show a dead process for ever."""
         self._stopping.set()
         self._thread.join(3 * self._timeout_seconds)
 
@@ -243,8 +243,8 @@ class Pusher:
             self._failures += 1
             if isinstance(error, HTTPError):
                 error.close()  # it is the answer, whose socket stays open
-            said = error if isinstance(error, OSError) else type(error).__name__  # others quote the address
-            _log.warning("the push of metrics to %s failed: %s", _shown(self._gateway), said)
+            reason = error if isinstance(error, OSError) else type(error).__name__  # others quote the address
+            _log.warning("the push of metrics to %s failed: %s", _shown(self._gateway), reason)
 
 
 def push(

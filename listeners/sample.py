@@ -1,4 +1,4 @@
-"""The values that tell of streams: a query's progress, a pass's result, a stream's state.
+"""The values that describe streams: a query's progress, a pass's result, a stream's state.
 
 Made by the listener and by passes, consumed by the outbox's sinks; nothing here reads a clock or does I/O.
 """
@@ -34,7 +34,7 @@ STATUSES: Final = (  # from best to worst: a group is the worst of its streams
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One micro-batch of one query as Spark told it; what Spark leaves out or marks with -1 is None."""
+    """One micro-batch of one query as Spark reported it; what Spark leaves out or marks with -1 is None."""
 
     query_name: str | None
     query_id: str

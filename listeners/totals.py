@@ -46,7 +46,7 @@ class GroupTotals:
 
 @dataclass(frozen=True, slots=True)
 class QueryTotals:
-    """What Spark told of one query: the last batch's durations and all rows so far (None: not known yet)."""
+    """What Spark reported of one query: the last batch's durations and all rows so far (None: not known yet)."""
 
     durations_ms: Mapping[str, int]
     input_rows: int | None
@@ -104,7 +104,7 @@ class Snapshot:
     """All that is known at one moment; the values are never changed, only replaced."""
 
     games: Mapping[str, GameTotals]
-    states: Mapping[str, StreamState] | None  # None: no states were told, so every game with results is shown
+    states: Mapping[str, StreamState] | None  # None: no states were reported, so every game with results is shown
     groups: Mapping[str, GroupTotals]
     queries: Mapping[str, QueryTotals]
     ingest: IngestTotals | None
@@ -143,7 +143,7 @@ def after_pass(before: GroupTotals, result: PassResult) -> GroupTotals:
 
 
 def after_progress(before: QueryTotals | None, progress: Progress) -> QueryTotals:
-    """Return the totals with one more micro-batch; rows Spark did not tell add nothing."""
+    """Return the totals with one more micro-batch; rows Spark did not report add nothing."""
     rows = before.input_rows if before else None
     if progress.input_rows is not None:
         rows = (rows or 0) + progress.input_rows
