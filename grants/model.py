@@ -117,7 +117,7 @@ class GameTable:
 
     key: str  # the game key; also the table's name
     securable: Securable
-    table_id: str  # another one means that the table was made anew, and its grants are gone
+    table_id: str  # another one means that the table was created again, and its grants are gone
     owner: str | None  # None: the catalog does not tell
     has_row_filter: bool = False
     masked_columns: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ class Observed:
 
     schema: Securable  # the one all tables of games lie in
     tables: Mapping[str, GameTable]  # by game key
-    owners: Mapping[Securable, str | None]  # of the catalog, the schema and each table; None: not told
+    owners: Mapping[Securable, str | None]  # of the catalog, the schema and each table; None: not reported
     direct: Mapping[Securable, Mapping[str, frozenset[str]]]
     """Securable → principal as the catalog spells it → privileges. One that was not read is not in it: unknown."""
     directory: Directory

@@ -46,7 +46,7 @@ class AccessReconciler:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="access")
         self._round: Future[None] | None = None
         self._due_at = 0.0
-        self._problem: str | None = None  # why the catalog could not be read, as it was last told
+        self._problem: str | None = None  # why the catalog could not be read, as last reported
         self._broken: str | None = None
         kind = self._executor.kind()
         self.kinds: Mapping[str, OperationDefinition] = {kind.name: kind}
@@ -135,7 +135,7 @@ def _blind(resolver: Resolver, executor: str) -> Iterator[str]:
     closure, schema = resolver.closure(executor), resolver.observed.schema
     for where in schema.chain():
         owner = resolver.observed.owners.get(where)
-        if owner is None or folded(owner) in closure:  # not told counts for it: open-source servers do not tell
+        if owner is None or folded(owner) in closure:  # unknown counts for it: open-source servers report none
             return
         if any(MANAGE in (resolver.directly(each, where) or ()) for each in closure):
             return

@@ -82,7 +82,7 @@ class ChunkPin:
         for key in games:
             earlier = self._games.get(key)
             reached = earlier.high if earlier is not None and earlier.version == version else 0
-            self._games[key] = Pinned(version, max(high, reached))  # a repetition may come to fewer seqs
+            self._games[key] = Pinned(version, max(high, reached))  # a repetition may cover fewer seqs
         durable_file.write_text(self._file, json.dumps({"games": self._games}))
 
     def clear(self, complete: Mapping[str, int], high: int) -> None:

@@ -36,7 +36,7 @@ def level(intent: Intent) -> Level:
 
 def _level_of_access(intent: Intent) -> Level:
     """Return 1 where one cell is given, 2 where one is taken, 3 where it is several, or a group with its members."""
-    known = sum(True in each[2:] for each in intent.preview["effects"])  # who comes to read, or no longer does
+    known = sum(True in each[2:] for each in intent.preview["effects"])  # who gains or loses read access
     if max(len(intent.parameters["intents"]), known) > 1:
         return 3
     return 1 if verb(intent) == "grant" else 2

@@ -56,7 +56,7 @@ def draw_change(environment: Environment, steering: ControlState, name: str) -> 
     """Draw what is wanted of a group, and the form in which that is changed."""
     group = steering.groups.get(name)
     if group is None:
-        return  # its driver was told of, and nobody has registered it
+        return  # its driver has reported, and nobody has registered it
     barred = services.missing_role(environment, group_proposals.CHANGE)
     seen: Group | None = st.session_state.get(_OPENED)
     with st.container(border=True, key="card_wanted", gap="small"):

@@ -12,7 +12,7 @@ import streamlit as st
 from app import formatting
 
 _MOST_SAID = 4
-_LONGEST = 40  # characters of one that is told of
+_LONGEST = 40  # characters of one that is shown
 
 
 @dataclass(slots=True)

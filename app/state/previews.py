@@ -31,7 +31,7 @@ from pipeline.store.operations import Intent, Operation, OperationConflict
 from pipeline.store.placing import Loads
 from pipeline.store.stream_control import decided
 
-_MOST_COUNTED = 20  # games whose quarantine is read before a replay is asked for
+_MOST_COUNTED = 20  # games whose quarantine is read before a replay is requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Preview:
     games: int  # that it touches, those of its groups included; of a change of access the cells
     seen_at: float  # Unix seconds
     sections: Mapping[str, Sequence[str]] = field(default_factory=dict)  # more lines, which may be many, under a title
-    ask: Callable[[Intent], Operation | str] | None = None  # how it is asked for; None: by `ask`. A text: what was done
+    ask: Callable[[Intent], Operation | str] | None = None  # how it is submitted; None: by `ask`. A text: what was done
     needs: str | None = None  # the act whose role it takes; None: the intent's kind. Empty: anybody may
     label: str | None = None  # of the button that asks for it
 
@@ -351,7 +351,7 @@ def _loads(environment: Environment, store: Engine, now: float) -> Loads:
 
 
 def _preview(intent: Intent, lines: Sequence[str], assignments: Mapping[str, GameAssignment]) -> Preview:
-    first = sorted(lines, key=lambda line: line.partition(":")[0] in assignments)  # what it comes to, then each game
+    first = sorted(lines, key=lambda line: line.partition(":")[0] in assignments)  # the sum, then each game
     return Preview(
         intent, tuple(_named(line, assignments) for line in first), touched(intent, assignments), time.time()
     )

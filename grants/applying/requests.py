@@ -37,7 +37,7 @@ class Request:
     requested_at: float  # Unix seconds by the store's clock, as all times here
     decided_at: float | None
     version: int
-    repeated: bool = False  # it waited already when the same was asked for again
+    repeated: bool = False  # it waited already when the same was requested again
 
 
 class RequestConflict(Conflict, Refused):

@@ -64,7 +64,7 @@ def translate_error(url: str, error: Exception) -> Refused | Transient:
     """Return what an error on the way means to us."""
     if not isinstance(error, DatabricksError):
         return CatalogUnavailable(f"The catalog at {url} does not answer: {_short(error)}.")
-    if "unable to parse response" in str(error):  # no JSON: whoever answers does not know the path
+    if "unable to parse response" in str(error):  # no JSON: the server that answers does not know the path
         return CatalogUnavailable(f"What answers at {url} is no catalog, or not one that knows this request.")
     message = f"The catalog at {url} says: {_short(error)}."
     if isinstance(error, platform.Unauthenticated):

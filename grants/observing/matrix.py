@@ -17,7 +17,7 @@ class Matrix:
     """Who reads what; the columns are as long as `keys`, and in their order."""
 
     keys: tuple[str, ...]
-    columns: Mapping[str, tuple[CellState, ...]]  # by the principal's name, in the order that was asked for
+    columns: Mapping[str, tuple[CellState, ...]]  # by the principal's name, in the order of the request
 
     @cached_property
     def _rows(self) -> Mapping[str, int]:

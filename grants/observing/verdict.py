@@ -38,7 +38,7 @@ class Need:
     privilege: str  # SELECT, USE_SCHEMA or USE_CATALOG
     securable: Securable  # what it is needed on
     ways: tuple[Way, ...]  # the table's before the schema's before the catalog's, fewest groups first; empty: none seen
-    unread: tuple[Securable, ...]  # where there might be another way: its grants or its owner were not told
+    unread: tuple[Securable, ...]  # where there might be another way: its grants or its owner were not reported
 
     @property
     def met(self) -> bool | None:

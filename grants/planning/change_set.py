@@ -29,7 +29,7 @@ class ChangeSet:
     disowned: frozenset[ManagedGrant] = (
         frozenset()
     )  # is not ours afterwards, though it was or though the changes add it
-    brought: frozenset[Cell] = frozenset()  # who came to read what by USE_* alone, with a SELECT from before
+    brought: frozenset[Cell] = frozenset()  # who gained which read by USE_* alone, with a SELECT from before
 
     @property
     def is_empty(self) -> bool:
@@ -102,7 +102,7 @@ def simulate(observed: Observed, changes: Iterable[Change]) -> Observed:
     return replace(observed, direct={**observed.direct, **direct})
 
 
-@lru_cache(maxsize=1_024)  # tens of thousands of changes come to the same few sets, which are then one object
+@lru_cache(maxsize=1_024)  # tens of thousands of changes have the same few sets, which are then one object
 def _changed(held: frozenset[str], add: tuple[str, ...], remove: tuple[str, ...]) -> frozenset[str]:
     return held.union(add).difference(remove)
 

@@ -32,13 +32,13 @@ class Finding:
     """One difference."""
 
     kind: Class
-    principal: str  # as the catalog spells it; empty: somebody who was deleted
+    principal: str  # as the catalog spells it; empty: a deleted principal
     securable: Securable
     privileges: tuple[str, ...]
     sentence: str
     acts: tuple[Act, ...]
     entitlement: Entitlement | None = None  # the one that is not fulfilled, or is over
-    ignored: str | None = None  # why somebody decided to leave it as it is
+    ignored: str | None = None  # why an access admin decided to leave it as it is
 
     @property
     def mark(self) -> str:

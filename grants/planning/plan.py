@@ -148,7 +148,7 @@ def plan(observed: Observed, intents: Sequence[AccessIntent], managed: ManagedAc
             elif cell not in cells.then:
                 is_ours = ManagedGrant(where, who, SELECT) in managed.given
                 if is_ours and not held:
-                    vanished.add(ManagedGrant(where, who, SELECT))  # somebody else took it
+                    vanished.add(ManagedGrant(where, who, SELECT))  # it was revoked outside turnout
                 if intent.revert or is_ours:
                     takes = _REVERTED if intent.revert else _TAKEN
                     for spelling, privileges in spelled.of(where, who):

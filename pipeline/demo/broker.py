@@ -100,7 +100,7 @@ class Broker:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                pass_fds=(lock.fileno(),),  # so the claim lasts exactly as long as the broker, whoever started it
+                pass_fds=(lock.fileno(),),  # so the claim lasts exactly as long as the broker, not as who started it
                 start_new_session=True,  # Ctrl-C in a terminal must not end it before those who use it
             )
         broker = cls(process, port, log)

@@ -125,7 +125,7 @@ def write_kafka(
 _EXACTLY_ONCE: Final = {
     "enable.idempotence": True,
     "acks": "all",
-    "partitioner": "murmur2_random",  # as Java producers do, so that a key has one partition whoever writes
+    "partitioner": "murmur2_random",  # as Java producers do, so that a key has one partition for all producers
     "linger.ms": 20,
     "delivery.timeout.ms": int(_DELIVERY_SECONDS * 1000),
 }

@@ -321,7 +321,7 @@ def _owned(expr: str) -> str:
 
 
 # Rates look back less than the alerts wait, so that a short blip has left the rate before the alert could fire.
-# A stream that is behind without telling an age counts as late (value 0): no number is not a good number.
+# A stream that is behind without reporting an age counts as late (value 0): no number is not a good number.
 _LATE: Final = """\
 (
   max by (game) (turnout_stream_backlog_age_seconds) > OBJECTIVE

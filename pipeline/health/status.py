@@ -43,7 +43,7 @@ class StreamFacts:
     """What is known of a stream besides its positions."""
 
     desired: Literal["running", "paused"]
-    driver_heartbeat_at: float | None  # None: the driver never told one
+    driver_heartbeat_at: float | None  # None: the driver never reported one
     driver_active: bool  # the group's query is active
     last_run_failed: str | None  # why the last run ended, or why the stream is parked; one line
     failed_runs_15min: int

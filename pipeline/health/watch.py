@@ -29,7 +29,7 @@ class Reading:
     cursor_seq: int
     frontier_seq: int | None  # None before the first pass
     backlog_age_seconds: float | None  # as `lag.backlog_age` tells it
-    complete_through_seq: int | None = None  # bronze was read up to here without more rows of the game; None: not told
+    complete_through_seq: int | None = None  # bronze was read up to here without more rows of the game; None: unknown
     last_commit_at: float | None = None  # of the game's table; None when it was never committed to
 
 

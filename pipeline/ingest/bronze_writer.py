@@ -28,7 +28,7 @@ from pipeline.settings import Onboarding
 
 _TIME: Final = pa.timestamp("us", "UTC")
 _UNKNOWN: Final = "unknown_game"
-_CANDIDATES: Final = 100  # names under one prefix told of a micro-batch: an hour's games, with room for refused ones
+_CANDIDATES: Final = 100  # names under one prefix a micro-batch reports: an hour's games, with room for refused ones
 
 INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time", "headers", "source_clock")
 """What every source gives for a wrapper. A landing table gives the file as topic, its clock, and null for the rest."""
@@ -41,7 +41,7 @@ class IngestJob:
     seq: int  # of its first slice; each further one has the next
     heads: Mapping[str, int]  # the last seq of each game before this one
     known: Mapping[str, str]  # exact name → key of the games; a key is never made of a name that is none
-    onboarding: Onboarding  # what to tell of names that are no games
+    onboarding: Onboarding  # what to report of names that are no games
     bronze: Path
     quarantine: Path
     bronze_files: int

@@ -21,7 +21,7 @@ from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedNam
 
 _log = logging.getLogger("turnout")
 _HOUR: Final = 3600.0
-_PREFIX_SHARE: Final = 0.5  # of all games; the rest stays free for those that somebody registered, named or approved
+_PREFIX_SHARE: Final = 0.5  # of all games; the rest stays free for those that an operator registered, named or approved
 _INVISIBLE: Final = {"Cc", "Cf", "Zs"}  # controls, formats such as a joiner of no width, blanks
 _SAVE_SECONDS: Final = 10.0  # between two writes of the sketch; a crash forgets at most so much of it
 
@@ -124,7 +124,7 @@ class Onboarding:
         self._roll = OnboardingRules()
         self._known: tuple[int, Mapping[str, GameKey]] = (0, {})
         self._registration = 0  # registrations up to this id have been looked at
-        self._warned: set[tuple[str, str]] = set()  # of names somebody registered or allowed, so it cannot grow long
+        self._warned: set[tuple[str, str]] = set()  # of names an operator registered or allowed, so it cannot grow long
         kept = store.read_sketch(engine)
         self._sketch = name_sketch.EMPTY if kept is None else name_sketch.loads(kept)
         self._saved, self._saved_at = self._sketch, 0.0

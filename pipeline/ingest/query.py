@@ -138,7 +138,7 @@ class Ingest:
         self._clear_attempt(batch_id)
         expected = self._bronze.cursor
         if (expected or 0) != self._heads_seq:
-            self._read_heads()  # another source was ingested meanwhile, or we failed between a commit and its telling
+            self._read_heads()  # another source was ingested meanwhile, or we failed between a commit and its report
         job = self._job(batch_id, (expected or 0) + 1)
         rows = frame.coalesce(1).mapInArrow(partial(land, job=job), "report string").collect()
         reports = [json.loads(row.report) for row in rows]

@@ -129,7 +129,7 @@ def _describe(options: Mapping[str, Any], source: Source) -> TopicSeen:
     places = [TopicPartition(topic, part.id) for part in description.partitions]
     earliest = _offsets(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
     readable = None
-    if source.isolation_level == "read_committed":  # asked first: an end that is asked for later lies behind it
+    if source.isolation_level == "read_committed":  # read first: an end that is read later lies behind it
         readable = _offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
     latest = _offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
     return TopicSeen(topic, str(description.topic_id), earliest, latest, readable, _clock(admin, topic))

@@ -34,7 +34,7 @@ def since_last_look(path: Path, table: DeltaTable) -> Mapping[str, float] | None
                 # A removal without a time may have been a moment ago.
                 removed[unquote(each["path"])] = (each.get("deletionTimestamp") or time.time() * 1000) / 1000
     except DeltaError:
-        return None  # it is damaged before the commit at which a rebuild let it begin anew
+        return None  # it is damaged before the commit at which a rebuild let it begin again
     return removed if seen >= table.version() else None
 
 

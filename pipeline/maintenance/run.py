@@ -37,7 +37,7 @@ from pipeline.settings import Maintenance, Paths, Settings
 from pipeline.terminal import say_lines
 
 _THOROUGH_SECONDS: Final = 24 * 3600.0  # between two looks at all of quarantine
-_QUIET_READER_SECONDS: Final = 3600.0  # a reader that holds bronze back for so long is told of
+_QUIET_READER_SECONDS: Final = 3600.0  # a reader that holds bronze back for so long is reported
 
 Merge = Callable[[TableReport], None]
 

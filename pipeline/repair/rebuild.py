@@ -130,7 +130,7 @@ class _Rebuild:
             hit("in_rebuild_switch")
             publish = switch.publish_anew if self._log_is_damaged else switch.publish
             while not publish(self._folder, self._switch(cursor)):
-                cursor = self._read()  # the stream went on meanwhile, and readers shall not lose what they saw
+                cursor = self._read()  # the stream went on meanwhile, and readers must not lose what they saw
                 self._quarantine_refused()
         except (TableConflict, Refused):
             discard(self._folder, gathered.files)

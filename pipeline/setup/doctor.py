@@ -32,7 +32,7 @@ _MIN_PYTHON: Final = (3, 11)
 _MIN_JAVA: Final = 17
 _MIN_FREE_BYTES: Final = 1 << 30  # a demo's tables, logs and checkpoints stay well below
 _PATIENCE_SECONDS: Final = 20
-_SHOWN: Final = 5  # defects of one topic told one by one: more have the same reason
+_SHOWN: Final = 5  # defects of one topic listed one by one: more have the same reason
 _SETUP: Final = "run ./turnout setup"
 _SETUP_DEV: Final = "only tests need it: run ./turnout setup --dev"
 

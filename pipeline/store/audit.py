@@ -55,7 +55,7 @@ class Entry:
     outcome: str | None
     detail: Mapping[str, Any]
     hash: str
-    defect: str | None = None  # why its row makes no sense: it was changed by hand; what cannot be told is left out
+    defect: str | None = None  # why its row makes no sense: it was changed by hand; what cannot be read is left out
 
     @property
     def place(self) -> str:

@@ -98,7 +98,7 @@ def write_streams(engine: Engine, states: Sequence[StreamState]) -> None:
     rows = [{name: getattr(state, field) for name, field in _STATE.items()} for state in states]
     try:
         _replace(engine, states[0].group, rows)
-    except IntegrityError:  # two groups told of one stream at the same moment, as after a move: tell again
+    except IntegrityError:  # two groups reported one stream at the same moment, as after a move: write again
         _replace(engine, states[0].group, rows)
 
 

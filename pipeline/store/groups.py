@@ -102,7 +102,7 @@ class Driving:
 
     process: Process
     since: float  # by the store's clock
-    state: str | None  # as this very process last told; None: it has not told anything yet
+    state: str | None  # as this very process last reported; None: it has not reported yet
 
 
 _GROUP: Final = tuple(groups.c[name] for name in Group.__slots__)

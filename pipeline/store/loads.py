@@ -25,8 +25,8 @@ def loads_in(connection: Connection, now: float, most_games: int) -> Loads:
     )
     loads = []
     for key, group, priority, *rates, lag, lane in connection.execute(query.where(games.c.retired_at.is_(None))):
-        # A stream that catches up goes as fast as it can, one that is parked not at all: neither tells what it costs
-        # when it runs. What a driver told before it died is still the best there is.
+        # A stream that catches up goes as fast as it can, one that is parked not at all: neither shows what it costs
+        # when it runs. What a driver reported before it died is still the best there is.
         rows, size, commits = rates if lane == "RUN" else (None, None, None)
         loads.append((key, group, Load(rows, size, commits, lag, _priority(priority))))
     return tallied(loads, _groups(connection, now), most_games)

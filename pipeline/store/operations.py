@@ -117,7 +117,7 @@ def ask(engine: Engine, intent: Intent) -> Operation:
         version=1,
     )  # fmt: skip
     with engine.begin() as connection:
-        audit.lock_log(connection)  # so whoever asks at the same moment waits here, and sees us then
+        audit.lock_log(connection)  # so another request of the same moment waits here, and sees this one then
         known = connection.execute(
             select(operations).where(operations.c.idempotency_key == intent.idempotency_key)
         ).first()

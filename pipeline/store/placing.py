@@ -79,7 +79,7 @@ class GroupLoad:
     name: str
     desired: Desired = "running"
     alive: bool | None = None  # None: its driver was never started
-    silence: str | None = None  # why nothing its driver told counts any more
+    silence: str | None = None  # why nothing its driver reported counts any more
     capacity_cores: float | None = None  # None: not limited
     priority: Priority = "normal"  # the games it is for
     games: int = 0

@@ -25,7 +25,7 @@ def mistyped_columns(engine: Engine) -> list[str]:
             with engine.connect() as connection:
                 wrong = connection.execute(select(*counts)).one()
         except SQLAlchemyError:
-            continue  # what cannot be read at all is said by whoever reads it
+            continue  # what cannot be read at all is reported where it is read
         found = zip(columns, wrong, strict=True)
         named += [f"{count} in column {column.name} of table {table.name}" for column, count in found if count]
     return named

@@ -44,7 +44,7 @@ stream_control = Table(  # what people and failures have decided about a stream;
     Column("evidence", Text),  # what failed, with the rows it was about
     Column("failed_at", Float),
     Column("retry_at", Float, nullable=False),
-    Column("requested_by", Text),  # who last asked for a pause, a retry or an own query
+    Column("requested_by", Text),  # who last requested a pause, a retry or an own query
     Column("requested_at", Float),
 )
 
@@ -53,7 +53,7 @@ groups = Table(  # cluster groups that may carry games
     metadata,
     Column("name", String(40), primary_key=True),
     Column("created_at", Float, nullable=False),
-    Column("backend", String(16), nullable=False, server_default="none"),  # none: somebody else starts it | local
+    Column("backend", String(16), nullable=False, server_default="none"),  # none: turnout does not start it | local
     Column("desired", String(16), nullable=False, server_default="running"),  # running | drained | stopped
     Column("capacity_cores", Float),  # null: not limited
     Column("priority", String(8), nullable=False, server_default="normal"),  # the games it is for: high | normal | low
@@ -165,7 +165,7 @@ ingest_identities = Table(  # what each generation's source was when it was last
     Column("source_clock", String(16)),  # whose time records have: broker | producer | landing; null: not known
 )
 
-ingest_gaps = Table(  # what a source had lost unread when somebody let ingest go on without it; append-only
+ingest_gaps = Table(  # what a source had lost unread when an operator let ingest go on without it; append-only
     "ingest_gaps",
     metadata,
     Column("gap_id", Integer, primary_key=True),
@@ -192,7 +192,7 @@ onboardings = Table(  # names that became games, in order; append-only, its ids 
     Column("onboarded_at", Float, nullable=False),
 )
 
-refused_names = Table(  # names that shall not become games until somebody approves them
+refused_names = Table(  # names that must not become games until an operator approves them
     "refused_names",
     metadata,
     Column("game", String(256), primary_key=True),
@@ -238,11 +238,11 @@ placements = Table(  # what a registration chose; no row means that each field l
     Column("registration_id", Integer, ForeignKey("registrations.registration_id"), primary_key=True),
     Column("names", Text, nullable=False),  # JSON: the path of each field that lies elsewhere, and its column
     Column("quarantined", Text),  # why rows of the schema go to quarantine; null: they land
-    Column("policies", Text, nullable=False),  # JSON: the policies that were asked for
+    Column("policies", Text, nullable=False),  # JSON: the policies that were requested
     Column("plan_hash", String(16), nullable=False),  # of the plan that was shown and applied
 )
 
-operations = Table(  # what people asked for, and how far it has come
+operations = Table(  # what people requested, and how far it is
     "operations",
     metadata,
     Column("operation_id", String(32), primary_key=True),
@@ -251,7 +251,7 @@ operations = Table(  # what people asked for, and how far it has come
     Column("targets", Text, nullable=False),  # JSON: what it is about, each an id such as game:KEY or group:NAME
     Column("parameters", Text, nullable=False),  # JSON
     Column("actor", Text, nullable=False),
-    Column("reason", Text, nullable=False),  # empty where none was asked for
+    Column("reason", Text, nullable=False),  # empty where none was required
     Column("idempotency_key", String(64), nullable=False, unique=True),  # asked twice under it, it is one operation
     Column("preview", Text, nullable=False),  # JSON: what the actor was shown
     Column("preview_hash", String(16), nullable=False),
@@ -290,7 +290,7 @@ entitlements = Table(  # who was given a game's table to read through us; ended 
     Column("expires_at", Float),  # null: it does not expire
     Column("reason", Text, nullable=False),
     Column("ticket", Text, nullable=False),  # empty where there is none
-    Column("table_id", Text, nullable=False),  # of the catalog; a table with another one was made anew
+    Column("table_id", Text, nullable=False),  # of the catalog; a table with another one was created again
     Column("operation_id", String(32), nullable=False),  # which gave it
     Column("given_at", Float, nullable=False),
     Column("ended_at", Float),  # null: it holds
@@ -327,7 +327,7 @@ managed_grants = Table(  # what the catalog holds because of us; what is not her
     Column("operation_id", String(32), nullable=False),
 )
 
-access_requests = Table(  # what somebody asks an access admin for
+access_requests = Table(  # what people request from an access admin
     "access_requests",
     metadata,
     Column("request_id", String(32), primary_key=True),
@@ -343,7 +343,7 @@ access_requests = Table(  # what somebody asks an access admin for
     Column("version", Integer, nullable=False),
 )
 
-ignored_drift = Table(  # findings that somebody has decided to leave
+ignored_drift = Table(  # findings that an access admin has decided to leave
     "ignored_drift",
     metadata,
     Column("finding", String(64), primary_key=True),  # SHA-256 of its mark
@@ -364,7 +364,7 @@ catalog_snapshots = Table(  # one row: the catalog as the controller last read i
     Column("tried_at", Float, nullable=False),
 )
 
-role_members = Table(  # who is in the groups that the settings give roles to, as the catalog last told
+role_members = Table(  # who is in the groups that the settings give roles to, as the catalog last reported
     "role_members",
     metadata,
     Column("group_name", String(255), primary_key=True),
@@ -389,7 +389,7 @@ audit = Table(  # who did what; append-only, each entry bound to the one before 
     Column("hash", String(64), nullable=False),
 )
 
-audit_head = Table(  # one row: the newest entry; whoever writes the next one holds it
+audit_head = Table(  # one row: the newest entry; the writer of the next one holds it
     "audit_head",
     metadata,
     Column("head_id", Integer, primary_key=True, autoincrement=False),
