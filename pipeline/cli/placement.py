@@ -9,7 +9,7 @@ import click
 from pipeline.actor import current_user
 from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
 from pipeline.cli.options import required_reason
-from pipeline.control.placement.planner import MOST_EVENED, Placed, Placement, catch_up_seconds, lines_of, proposed
+from pipeline.control.placement.planner import MAX_EVENED, Placed, Placement, catch_up_seconds, lines_of, proposed
 from pipeline.control.roles import permitted
 from pipeline.settings import load
 from pipeline.store.placing import PRIORITIES, GroupLoad
@@ -20,7 +20,7 @@ from pipeline.terminal import say, say_json
 @asking
 @click.option("--apply", "do_it", is_flag=True, help="Ask for the moves, as one operation.")
 @click.option(
-    "--most", "max_moves", type=click.IntRange(0), default=MOST_EVENED, show_default=True,
+    "--most", "max_moves", type=click.IntRange(0), default=MAX_EVENED, show_default=True,
     help="Most moves that only even out the load.",
 )  # fmt: skip
 def propose(env_dir: Path, do_it: bool, max_moves: int, how: SubmitOptions) -> None:

@@ -32,7 +32,7 @@ from pipeline.store.groups import Group, read_groups
 from pipeline.store.leases import leased
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent, Operation
-from pipeline.store.placing import MOST_GAMES
+from pipeline.store.placing import MAX_GAMES
 from pipeline.store.stream_control import decided
 from pipeline.streams import active_games
 from pipeline.streams.outage import tolerate_store_outage
@@ -106,7 +106,7 @@ def run(
 
 
 def undo(
-    engine: Engine, done: Operation, actor: str, reason: str, now: float, most_games: int = MOST_GAMES
+    engine: Engine, done: Operation, actor: str, reason: str, now: float, max_games: int = MAX_GAMES
 ) -> tuple[Intent, list[str]]:
     """Return the inverse of an operation, to be submitted like any other, and what it does as lines for people.
 
@@ -116,7 +116,7 @@ def undo(
     require_undoable(engine, done)
     assignments = read_assignments(engine)
     if done.kind == "move":
-        loads = read_loads(engine, now, most_games)
+        loads = read_loads(engine, now, max_games)
         plan = moves.undo(done, assignments, read_group_drivers(engine), now, loads)
         return plan.intent(actor, reason, done.operation_id), moves.render_preview(plan, assignments, loads)
     if done.kind in groups.INVERSE:

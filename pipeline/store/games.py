@@ -13,7 +13,7 @@ from pipeline.names import GameKey
 from pipeline.store.leases import MARGIN, Lease, store_now
 from pipeline.store.loads import loads_in
 from pipeline.store.onboarding import onboarded_names
-from pipeline.store.placing import MOST_GAMES, choose, placed_sooner
+from pipeline.store.placing import MAX_GAMES, choose, placed_sooner
 from pipeline.store.tables import games, groups, leases, registrations, schemas
 from pipeline.store.writing import writing
 
@@ -51,7 +51,7 @@ _SEEN: Final = (
 )
 
 
-def record_seen(engine: Engine, seen: Mapping[str, str], seq: int, most_games: int = MOST_GAMES) -> None:
+def record_seen(engine: Engine, seen: Mapping[str, str], seq: int, max_games: int = MAX_GAMES) -> None:
     """Note that these games (key → name) had rows in a bronze commit; new ones get a group at once."""
     with writing(engine) as connection:
         present = set(connection.scalars(_KNOWN_OF, {"keys": list(seen)}))
@@ -66,20 +66,20 @@ def record_seen(engine: Engine, seen: Mapping[str, str], seq: int, most_games: i
     except IntegrityError:  # another process discovered some of them at the same moment
         for key, name in new.items():
             record_one(engine, key, name, seq)
-    assign_waiting(engine, most_games)
+    assign_waiting(engine, max_games)
 
 
-def register_group(engine: Engine, name: str, most_games: int = MOST_GAMES) -> None:
+def register_group(engine: Engine, name: str, max_games: int = MAX_GAMES) -> None:
     """Make a cluster group known, and give games that wait their groups."""
     try:
         with writing(engine) as connection:
             connection.execute(groups.insert().values(name=name, created_at=time.time()))
     except IntegrityError:
         pass  # it was known
-    assign_waiting(engine, most_games)
+    assign_waiting(engine, max_games)
 
 
-def record_heads(engine: Engine, heads: Mapping[str, int], most_games: int = MOST_GAMES) -> None:
+def record_heads(engine: Engine, heads: Mapping[str, int], max_games: int = MAX_GAMES) -> None:
     """Bring the store up to what bronze holds (key → last seq), once at every start of ingest.
 
     Repairs what a crash between a bronze commit and `record_seen` left untold.
@@ -92,7 +92,7 @@ def record_heads(engine: Engine, heads: Mapping[str, int], most_games: int = MOS
             connection.execute(_SEEN, rows)
     for key in names.keys() & heads.keys() - known.keys():
         record_one(engine, key, names[key], heads[key])
-    assign_waiting(engine, most_games)
+    assign_waiting(engine, max_games)
 
 
 def reset_heads(engine: Engine, heads: Mapping[str, int], after: int) -> None:
@@ -111,7 +111,7 @@ def last_seq(engine: Engine, key: str) -> int:
         return connection.scalar(select(games.c.last_seq).where(games.c.game_key == key)) or 0
 
 
-def assign_waiting(engine: Engine, most_games: int = MOST_GAMES) -> None:
+def assign_waiting(engine: Engine, max_games: int = MAX_GAMES) -> None:
     """Give every game without a group the one that `placing.choose` names, high priority first; nobody else moves.
 
     A retired game gets none. One that fits nowhere waits: the controller tries again.
@@ -119,12 +119,12 @@ def assign_waiting(engine: Engine, most_games: int = MOST_GAMES) -> None:
     with writing(engine) as connection:
         if connection.scalar(_ANY_WAITS) is None:
             return
-        loads = loads_in(connection, connection.execute(select(store_now())).scalar_one(), most_games)
+        loads = loads_in(connection, connection.execute(select(store_now())).scalar_one(), max_games)
         rooms = dict(loads.groups)
         takes = exists().where(groups.c.name == bindparam("target"), groups.c.desired == "running")
         take = update(games).where(games.c.game_key == bindparam("key"), _WAITS, takes)
         for game in sorted((each for each in loads.games if each.group is None), key=placed_sooner):
-            target = choose(game.cores, game.load.priority, rooms.values(), most_games)
+            target = choose(game.cores, game.load.priority, rooms.values(), max_games)
             if target is None:
                 continue
             its_own = {"key": game.game_key, "target": target.name}

@@ -17,7 +17,7 @@ from pipeline.names import is_group_name
 from pipeline.store import audit
 from pipeline.store.games import assign_waiting
 from pipeline.store.leases import Process, store_now
-from pipeline.store.placing import MOST_GAMES, PRIORITIES, Desired
+from pipeline.store.placing import MAX_GAMES, PRIORITIES, Desired
 from pipeline.store.tables import (
     drivers,
     games,
@@ -122,7 +122,7 @@ def groups_in(connection: Connection) -> dict[str, Group]:
     return {row.name: Group(*row) for row in connection.execute(select(*_GROUP))}
 
 
-def create(engine: Engine, group: Group, actor: str, reason: str, most_games: int = MOST_GAMES) -> Group:
+def create(engine: Engine, group: Group, actor: str, reason: str, max_games: int = MAX_GAMES) -> Group:
     """Make a group known; games that wait for one may go there, at most so many.
 
     Raises:
@@ -137,7 +137,7 @@ def create(engine: Engine, group: Group, actor: str, reason: str, most_games: in
             audit.end(connection, act, "succeeded")
     except IntegrityError:
         raise Refused(f"There is a group {group.name} already. `turnout groups set` changes it.") from None
-    assign_waiting(engine, most_games)
+    assign_waiting(engine, max_games)
     return group
 
 

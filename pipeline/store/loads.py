@@ -5,19 +5,19 @@ from typing import Final
 from sqlalchemy import Connection, Engine, select
 
 from pipeline.store.drivers import DRIVER_COLUMNS, read_driver
-from pipeline.store.placing import MOST_GAMES, PRIORITIES, GroupLoad, Load, Loads, Priority, tallied
+from pipeline.store.placing import MAX_GAMES, PRIORITIES, GroupLoad, Load, Loads, Priority, tallied
 from pipeline.store.tables import drivers, games, groups, streams
 
 _MEASURED: Final = ("rows_per_second", "bytes_per_second", "commits_per_second")
 
 
-def read_loads(engine: Engine, now: float, most_games: int = MOST_GAMES) -> Loads:
+def read_loads(engine: Engine, now: float, max_games: int = MAX_GAMES) -> Loads:
     """Return every group, and every game that is not retired; `now` is Unix seconds by this machine's clock."""
     with engine.connect() as connection:
-        return loads_in(connection, now, most_games)
+        return loads_in(connection, now, max_games)
 
 
-def loads_in(connection: Connection, now: float, most_games: int) -> Loads:
+def loads_in(connection: Connection, now: float, max_games: int) -> Loads:
     """Return the same within a transaction."""
     measured = (streams.c[name] for name in (*_MEASURED, "backlog_age_seconds", "lane"))
     query = select(games.c.game_key, games.c.group_name, games.c.priority, *measured).select_from(
@@ -29,7 +29,7 @@ def loads_in(connection: Connection, now: float, most_games: int) -> Loads:
         # when it runs. What a driver reported before it died is still the best there is.
         rows, size, commits = rates if lane == "RUN" else (None, None, None)
         loads.append((key, group, Load(rows, size, commits, lag, _priority(priority))))
-    return tallied(loads, _groups(connection, now), most_games)
+    return tallied(loads, _groups(connection, now), max_games)
 
 
 def _groups(connection: Connection, now: float) -> list[GroupLoad]:

@@ -31,7 +31,7 @@ WORK_OFF_SECONDS: Final = 600.0
 COMPARED_CORES: Final = 2.0
 """A group without a capacity is never full; beside others it is compared as one of so many cores, as `local[2]` has."""
 
-MOST_GAMES: Final = 1_000
+MAX_GAMES: Final = 1_000
 """What the setting `placement.max_games_per_group` is by default."""
 
 _EXACT: Final = 1e-9  # sums of the same games in another order differ by less
@@ -100,13 +100,13 @@ class GroupLoad:
         """The cores that are left; negative where it is over its capacity, None where it is not limited."""
         return None if self.capacity_cores is None else self.capacity_cores - self.cores
 
-    def is_over(self, most_games: int) -> bool:
+    def is_over(self, max_games: int) -> bool:
         """Tell whether it carries more than it may."""
-        return self.games > most_games or (self.headroom is not None and self.headroom < -_EXACT)
+        return self.games > max_games or (self.headroom is not None and self.headroom < -_EXACT)
 
-    def has_room(self, cores: float, most_games: int, games: int = 1) -> bool:
+    def has_room(self, cores: float, max_games: int, games: int = 1) -> bool:
         """Tell whether it may carry so much more."""
-        return not self.plus(cores, games).is_over(most_games)
+        return not self.plus(cores, games).is_over(max_games)
 
     def plus(self, cores: float, games: int = 1) -> "GroupLoad":
         """Return it with so much more; games may be negative, with their cores."""
@@ -119,7 +119,7 @@ class Loads:
 
     games: tuple[GameLoad, ...] = ()
     groups: Mapping[str, GroupLoad] = field(default_factory=dict)
-    most_games: int = MOST_GAMES
+    max_games: int = MAX_GAMES
 
     def by_key(self) -> dict[str, GameLoad]:
         """Return the games by their keys."""
@@ -127,7 +127,7 @@ class Loads:
 
 
 def tallied(
-    games: Iterable[tuple[str, str | None, Load]], groups: Iterable[GroupLoad], most_games: int = MOST_GAMES
+    games: Iterable[tuple[str, str | None, Load]], groups: Iterable[GroupLoad], max_games: int = MAX_GAMES
 ) -> Loads:
     """Return games (key, group, load) and groups with their sums; the groups' own sums are computed again."""
     ordered = sorted(games, key=lambda each: each[0])
@@ -145,7 +145,7 @@ def tallied(
         each.name: replace(each, games=len(sums.get(each.name, ())), cores=sum(sums.get(each.name, ())))
         for each in sorted(groups, key=lambda each: each.name)
     }
-    return Loads(counted, filled, most_games)
+    return Loads(counted, filled, max_games)
 
 
 def placed_sooner(game: GameLoad) -> tuple[int, float, str]:
@@ -154,7 +154,7 @@ def placed_sooner(game: GameLoad) -> tuple[int, float, str]:
 
 
 def choose(
-    cores: float, priority: Priority, groups: Iterable[GroupLoad], most_games: int, *, moves: bool = False
+    cores: float, priority: Priority, groups: Iterable[GroupLoad], max_games: int, *, moves: bool = False
 ) -> GroupLoad | None:
     """Return the group that a game gets, or None where it fits nowhere.
 
@@ -162,7 +162,7 @@ def choose(
     driver lives, for a move is done when it was seen there. A game that waits also goes to a group whose driver was
     never started, and where there is no other to one whose driver is gone: it begins there when the driver does.
     """
-    roomy = [each for each in groups if each.desired == "running" and each.has_room(cores, most_games)]
+    roomy = [each for each in groups if each.desired == "running" and each.has_room(cores, max_games)]
     good = [each for each in roomy if (each.alive is True if moves else each.alive is not False)]
     if not good and not moves:
         good = roomy

@@ -57,7 +57,7 @@ def worlds(draw: st.DrawFn) -> Loads:
 def moved(loads: Loads, wanted: Mapping[str, str]) -> Loads:
     """Return what there is when these games are where they shall be."""
     games = ((each.game_key, wanted.get(each.game_key, each.group), each.load) for each in loads.games)
-    return tallied(games, loads.groups.values(), loads.most_games)
+    return tallied(games, loads.groups.values(), loads.max_games)
 
 
 def world(games: Mapping[str, tuple[str | None, float]], *groups: GroupLoad, most: int = 100) -> Loads:
@@ -180,10 +180,10 @@ def test_each_proposed_move_lowers_the_highest_load_or_evens_it_out(loads: Loads
     assert all(not found.after[each.target].is_over(MOST) for each in found.placements)
 
 
-def the_best_is_found(loads: Loads, most_games: int) -> None:
+def the_best_is_found(loads: Loads, max_games: int) -> None:
     """Try each game in each group, one by one."""
     part = {name: each for name, each in loads.groups.items() if each.desired == "running" and each.alive}
-    found = evening.best(part, evening.Leavers(loads.games), most_games)
+    found = evening.best(part, evening.Leavers(loads.games), max_games)
     if not part:
         assert found is None
         return
@@ -201,7 +201,7 @@ def the_best_is_found(loads: Loads, most_games: int) -> None:
         for target in part.values()
         if game.group == source.name != target.name
         and target.share_with(game.cores) <= source.share - 0.01
-        and target.has_room(game.cores, most_games)
+        and target.has_room(game.cores, max_games)
         and not source.priority == game.load.priority != target.priority
     ]
     better = [each for each in possible if each < (round(max(shares), 9), round(sum(one**2 for one in shares), 9))]
@@ -235,7 +235,7 @@ def test_a_move_is_found_without_trying_each_game() -> None:
         loads = world(games, alive("a", 8.0), alive("b", 8.0), alive("c", 8.0), most=10_000)
         leavers = evening.Leavers(loads.games)
         with patch.object(evening.Leavers, "near", autospec=True, side_effect=evening.Leavers.near) as near:
-            assert evening.best(loads.groups, leavers, loads.most_games) is not None
+            assert evening.best(loads.groups, leavers, loads.max_games) is not None
         calls = [call.args for call in near.call_args_list]
         tried.append(sum(len(list(evening.Leavers.near(*call))) for call in calls))
     assert max(tried) <= 2 * 12, tried

@@ -98,7 +98,7 @@ def plan(
     planned = Plan(tuple(moves))
     for after in loads_after(planned, loads).values():
         coming = [each.game_key for each in moves if each.target == after.name]
-        if coming and after.is_over(loads.most_games):
+        if coming and after.is_over(loads.max_games):
             raise Refused(_crowded(loads, after, coming))
     return planned
 
@@ -151,8 +151,8 @@ def render_preview(
 
 def _crowded(loads: Loads, after: GroupLoad, coming: Sequence[str]) -> str:
     by_key = loads.by_key()
-    if after.games > loads.most_games:
-        why = f"it would carry {after.games} games, and placement.max_games_per_group is {loads.most_games}"
+    if after.games > loads.max_games:
+        why = f"it would carry {after.games} games, and placement.max_games_per_group is {loads.max_games}"
     else:
         cores = sum(by_key[key].cores for key in coming if key in by_key)
         why = f"they take {cores:.3g} cores, and it has {full(loads.groups[after.name])}"

@@ -45,7 +45,7 @@ class Leavers:
                 yield number, self._games[number]
 
 
-def best(part: Mapping[str, GroupLoad], leavers: Leavers, most_games: int) -> tuple[GameLoad, GroupLoad] | None:
+def best(part: Mapping[str, GroupLoad], leavers: Leavers, max_games: int) -> tuple[GameLoad, GroupLoad] | None:
     """Return the move out of the fullest group that brings the highest share down most, then the sum of squares."""
     if not part:
         return None
@@ -55,7 +55,7 @@ def best(part: Mapping[str, GroupLoad], leavers: Leavers, most_games: int) -> tu
     highest = sorted((share, name) for name, share in shares.items() if name != source.name)[-2:]
     least, best_move = (round(source.share, 9), round(squares, 9), "", 0), None
     for target in sorted(part.values(), key=lambda each: each.name):
-        if target.name == source.name or target.games + 1 > most_games:
+        if target.name == source.name or target.games + 1 > max_games:
             continue
         others = max((share for share, name in highest if name != target.name), default=0.0)
         rest = squares - source.share**2 - target.share**2
@@ -63,7 +63,7 @@ def best(part: Mapping[str, GroupLoad], leavers: Leavers, most_games: int) -> tu
         priorities = [each for each in ("high", "normal", "low") if each != source.priority or each == target.priority]
         for number, game in leavers.near(source.name, priorities, _points(source, target, others)):
             left, taken = source.share_with(-game.cores), target.share_with(game.cores)
-            if taken > source.share - _WORTH or not target.has_room(game.cores, most_games):
+            if taken > source.share - _WORTH or not target.has_room(game.cores, max_games):
                 continue
             after = round(max(others, left, taken), 9), round(rest + left**2 + taken**2, 9), target.name, number
             if after[:2] < least[:2] or (after < least and best_move is not None):

@@ -16,7 +16,7 @@ CATCHUP_ROWS_PER_SECOND: Final = 46_000.0
 HANDOVER_TRIGGERS: Final = 3.0
 """Let go at the end of a pass, taken at the beginning of one, back in the pass at the beginning of another."""
 
-MOST_EVENED: Final = 10
+MAX_EVENED: Final = 10
 """Moves of one proposal that only even out the load, where nobody says how many."""
 
 _WhyNot: TypeAlias = Callable[[GameLoad], str | None]
@@ -99,7 +99,7 @@ def leaving(loads: Loads, group: str, staying: Container[str] = ()) -> Placed:
     return board.placed(_homeless(board, why_not))
 
 
-def even_out(loads: Loads, max_moves: int = MOST_EVENED, fixed: Container[str] = ()) -> Placed:
+def even_out(loads: Loads, max_moves: int = MAX_EVENED, fixed: Container[str] = ()) -> Placed:
     """Return the moves that most reduce the highest share of load, at most so many; each lowers it, or evens it out.
 
     Only running groups whose drivers live take part, and no games in `fixed`. No game leaves a group of its priority
@@ -109,7 +109,7 @@ def even_out(loads: Loads, max_moves: int = MOST_EVENED, fixed: Container[str] =
     part = {name: each for name, each in board.rooms.items() if each.desired == "running" and each.alive}
     leavers = evening.Leavers(sorted((each for each in loads.games if each.game_key not in fixed), key=_leaves_sooner))
     for _ in range(max_moves):
-        best_move = evening.best(part, leavers, loads.most_games)
+        best_move = evening.best(part, leavers, loads.max_games)
         if best_move is None:
             break
         game, target = best_move
@@ -122,7 +122,7 @@ def even_out(loads: Loads, max_moves: int = MOST_EVENED, fixed: Container[str] =
     return board.placed()
 
 
-def proposed(loads: Loads, max_moves: int = MOST_EVENED) -> tuple[Placed, Placed]:
+def proposed(loads: Loads, max_moves: int = MAX_EVENED) -> tuple[Placed, Placed]:
     """Return the moves of who cannot stay, and those that even out what then is; no game is in both."""
     placed = place(loads)
     new_groups = placed.new_groups
@@ -245,27 +245,27 @@ def _homed(board: _Board, why_not: _WhyNot) -> int:
 
 def _relieved(board: _Board, name: str) -> int:
     """Let as many games leave a full group as must and fit elsewhere; return how many."""
-    if not board.rooms[name].is_over(board.loads.most_games):
+    if not board.rooms[name].is_over(board.loads.max_games):
         return 0
     why, gone = f"group {name} is full, {full(board.rooms[name])}", []
     for game in board.of(name):
-        enough = not board.rooms[name].plus(-game.cores, -1).is_over(board.loads.most_games)
+        enough = not board.rooms[name].plus(-game.cores, -1).is_over(board.loads.max_games)
         if enough and _moved(board, game, why, moves=True):
             return 1
     for game in board.of(name):
-        if not board.rooms[name].is_over(board.loads.most_games):
+        if not board.rooms[name].is_over(board.loads.max_games):
             break
         if _moved(board, game, why, moves=True):
             gone.append(game)
     for game in list(gone):
-        if board.rooms[name].has_room(game.cores, board.loads.most_games):  # larger ones that left later were enough
+        if board.rooms[name].has_room(game.cores, board.loads.max_games):  # larger ones that left later were enough
             board.move(game, name, "")
             gone.remove(game)
     return len(gone)
 
 
 def _moved(board: _Board, game: GameLoad, why: str, *, moves: bool) -> bool:
-    max_games, priority = board.loads.most_games, game.load.priority
+    max_games, priority = board.loads.max_games, game.load.priority
     others = [each for each in board.rooms.values() if each.name != board.at[game.game_key]]
     target = choose(game.cores, priority, others, max_games, moves=moves)
     if target is None:
@@ -297,7 +297,7 @@ def _crowded(board: _Board) -> list[Unplaced]:
             continue  # all of its games are reported already
         why = f"group {name} is full, {full(group)}"
         for game in board.of(name):
-            if not group.is_over(board.loads.most_games):
+            if not group.is_over(board.loads.max_games):
                 break
             group = group.plus(-game.cores, -1)
             crowded.append(Unplaced(game, _nowhere(board, game, why)))
