@@ -84,6 +84,8 @@ def _suspects(want: pa.Array | None, have: pa.Array | None) -> npt.NDArray[np.in
         assert one is not None
         return np.flatnonzero(one.is_valid().to_numpy(zero_copy_only=False)).astype(np.int64)
     everything = np.arange(len(want), dtype=np.int64)
+    if pa.types.is_nested(want.type) and have.type != want.type:
+        return everything  # a cast leaves out the members of a struct that the other has not
     try:
         same = have if have.type == want.type else have.cast(want.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):

@@ -480,6 +480,21 @@ def test_what_is_alike() -> None:
     assert count == 3
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_member_that_the_expected_struct_lacks_is_compared(nested: bool) -> None:
+    """A file may have members of later schemas: of a row of an earlier one they must be null."""
+    short, long = pa.struct([("a", pa.int64())]), pa.struct([("a", pa.int64()), ("b", pa.string())])
+    wanted: Any = {"a": 1}
+    held: Any = {"a": 1, "b": "x"}
+    null: Any = {"a": 1, "b": None}
+    if nested:
+        short, long, wanted, held, null = pa.list_(short), pa.list_(long), [wanted], [held], [null]
+    want = pa.table({"s": pa.array([wanted] * 2, short)})
+    have = pa.table({"s": pa.array([null, held], long)})
+    count, (difference,) = differences(want, have, 10)
+    assert (count, difference.row) == (1, 1)
+
+
 def test_shown_values_are_short_and_harmless() -> None:
     """A value from outside can neither fill a report nor steer a terminal."""
     assert shown(None) == "null"
