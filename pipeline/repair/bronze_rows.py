@@ -13,6 +13,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from pipeline import names
 from pipeline.delta.bronze import BRONZE, text
+from pipeline.delta.environment import require_own
 from pipeline.delta.files import Seqs, files_with
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
@@ -38,12 +39,13 @@ class BronzeRows:
         """Look at the newest version.
 
         Raises:
-            Refused: there is no bronze table.
+            Refused: there is no bronze table, or it is another environment's.
         """
         try:
             self._table = open_table(bronze)
         except TableNotFoundError as error:
             raise Refused(f"There is no bronze table at {bronze}. Start ingest first.") from error
+        require_own(bronze, environment)  # under another name no cursor is found: all would seem lost, or still to come
         self._folder, self._game = bronze, game
         self.head_seq = int(self._table.transaction_version(names.bronze_app_id(environment)) or 0)
 

@@ -23,6 +23,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
+from pipeline.delta.environment import require_own
 from pipeline.delta.files import without_views
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile, TableConflict, discard, write_file
@@ -126,6 +127,7 @@ class _Dedupe:
     def __init__(self, paths: Paths, environment: str, schemas: SchemaSet, game: Game) -> None:
         self._paths, self._environment, self._schemas, self._game = paths, environment, schemas, game
         self._folder, self._app = paths.table(game.key), names.repair_app_id(environment, game.key)
+        require_own(paths.bronze, environment)  # another name has counters of its own: no other repair would be seen
         try:
             table = open_table(self._folder)
         except TableNotFoundError as error:

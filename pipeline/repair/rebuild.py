@@ -195,7 +195,14 @@ class _Rebuild:
                 f"Bronze has a gap in the rows of {self._game.key} before seq {seqs[unaccepted[0]]}: a rebuild would "
                 "lose what the table has of it. Run `turnout verify` and restore bronze first."
             )
-        return int(seqs[-1]) if seqs.size else 0
+        return self._over_gaps(int(seqs[-1])) if seqs.size else 0
+
+    def _over_gaps(self, end: int) -> int:
+        """Return the last seq that is done when `end` is: a gap after it that was accepted is, too."""
+        for above, through in sorted(self._accepted):
+            if above <= end < through <= self._gathered.through:
+                end = through
+        return end
 
     def _is_accepted(self, last: int, lost: int) -> bool:
         """Tell whether a person has accepted that bronze has no row above `last` up to `lost`, which once had one."""
@@ -232,7 +239,7 @@ def _open(folder: Path, game: Game) -> tuple[DeltaTable | damaged_log.Remains, b
         Refused: there is no table, or it cannot be opened for another reason.
     """
     try:
-        return damaged_log.open_whole(folder), False
+        return open_table(folder), False
     except TableNotFoundError as error:
         raise Refused(f"{game.key} has no table yet. Its stream makes one from bronze; start its group.") from error
     except (DeltaError, OSError) as error:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pipeline import names
+from pipeline.delta.environment import require_own
 from pipeline.delta.files import files_with, read_file
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
@@ -39,6 +40,7 @@ def remove(paths: Paths, environment: str, *games: Game) -> int:
     everything else that writes, and may be killed at any point.
 
     Raises:
+        Refused: bronze is another environment's.
         Transient: others repaired one of the games at each of many attempts; the twins do no harm.
     """
     for _ in range(ATTEMPTS):
@@ -53,6 +55,7 @@ def _remove(paths: Paths, environment: str, games: Sequence[Game]) -> int:
     known = [game for game in games if (paths.table(game.key) / "_delta_log").exists()]  # most names are no games
     if not known or not (paths.quarantine / "_delta_log").exists():
         return 0
+    require_own(paths.bronze, environment)  # another name has counters of its own: no other repair would be seen
     quarantine = open_table(paths.quarantine)
     held = _places_by_game(quarantine, paths.quarantine, known)
     expected: dict[str, int | None] = {}

@@ -114,6 +114,27 @@ def test_rows_that_are_gone_at_the_end_are_moved_over(applied: World) -> None:
     assert applied.rows()[-1] == (5, 0)
 
 
+def test_a_rebuild_leaves_out_an_accepted_gap_at_the_end(applied: World) -> None:
+    """Law L12: what a person has accepted stays so, and the next row connects."""
+    applied.split(through=3)
+    lose(applied, 4)
+    accept(applied)
+    assert rebuilt(applied).cursor == 4
+    applied.streams.clear()
+    applied.ingest(good(5))
+    applied.split()
+    assert applied.rows()[-1] == (5, 0)
+    assert applied.verify().ok
+
+
+def test_a_wrong_name_accepts_no_gap(applied: World) -> None:
+    """Law L4: under another environment's name no cursor is found, and everything would seem to be lost."""
+    version = DeltaTable(applied.paths.table(CHESS.key)).version()
+    with pytest.raises(Refused, match="belongs to the environment"):
+        accept_gap(applied.paths, "wrong", applied.engine, applied.registry.snapshot(), CHESS, "ann", "gone")
+    assert DeltaTable(applied.paths.table(CHESS.key)).version() == version
+
+
 def test_a_game_that_lost_its_first_rows_gets_a_table(world: World) -> None:
     """A game with no table yet is not stuck for ever, and a refusal leaves no empty table behind."""
     for number in (1, 2):
