@@ -4,18 +4,21 @@ Asked before anything is written by those who continue it: under another name ne
 found, so everything would seem to be lost, or still to come. Reads only.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.delta.log import commits_after
-from pipeline.errors import Refused
+from pipeline.errors import Refused, first_line
 from pipeline.names import environment_of_bronze
 
 _VERSION_DIGITS: Final = 20
+_PART: Final = re.compile(r"\.\d{10}\.(\d{10})\.parquet$")  # a checkpoint in parts: the number of this one, and of all
 
 
 def require_own(bronze: Path, environment: str) -> None:
@@ -45,14 +48,34 @@ def _last_seqs(bronze: Path) -> Mapping[str, int]:
 
 def _checkpointed(bronze: Path) -> tuple[int, dict[str, int]]:
     """Return the version of the newest checkpoint, by any writer, and its transactions; -1 where there is none."""
-    files = sorted((bronze / "_delta_log").glob("*.checkpoint*.parquet"))
-    if not files:
+    whole = _newest_checkpoint(sorted((bronze / "_delta_log").glob("*.checkpoint*.parquet"), reverse=True))
+    if not whole:
         return -1, {}
-    newest = files[-1].name[:_VERSION_DIGITS]
     transactions: dict[str, int] = {}
-    for file in (each for each in files if each.name.startswith(newest)):
-        if "txn" in pq.read_schema(file).names:
+    for file in whole:
+        try:
+            if "txn" not in pq.read_schema(file).names:
+                continue
             transactions_read = pq.read_table(file, columns=["txn"]).column("txn").combine_chunks().drop_null()
-            ids, versions = pc.struct_field(transactions_read, "appId"), pc.struct_field(transactions_read, "version")
-            transactions.update(dict(zip(ids.to_pylist(), versions.to_pylist(), strict=True)))
-    return int(newest), transactions
+        except (OSError, pa.ArrowException) as error:
+            raise Refused(
+                f"{file} cannot be read, so nobody knows whose bronze this is: {first_line(error)}. Put the file back "
+                "from a copy."
+            ) from error
+        ids, versions = pc.struct_field(transactions_read, "appId"), pc.struct_field(transactions_read, "version")
+        transactions.update(dict(zip(ids.to_pylist(), versions.to_pylist(), strict=True)))
+    return int(whole[0].name[:_VERSION_DIGITS]), transactions
+
+
+def _newest_checkpoint(files: Sequence[Path]) -> list[Path]:
+    """Return the files of the newest checkpoint that is whole: a writer that died may have left some of its parts."""
+    by_version: dict[str, list[Path]] = {}
+    for file in files:
+        by_version.setdefault(file.name[:_VERSION_DIGITS], []).append(file)
+    for parts in by_version.values():
+        single = [file for file in parts if not _PART.search(file.name)]
+        if single:
+            return single
+        if len(parts) == max(int(match[1]) for file in parts if (match := _PART.search(file.name))):
+            return parts
+    return []

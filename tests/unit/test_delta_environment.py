@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 
@@ -114,3 +116,26 @@ def test_the_owner_is_known_when_its_commits_are_cleaned_away(tmp_path: Path, by
     moved = CommitProperties(app_transactions=[Transaction("turnout/b/bronze/lost/1/after", 99)])
     DeltaTable(table.path).delete("seq < 0", commit_properties=moved)
     require_own(table.path, "a")
+
+
+def test_parts_of_a_checkpoint_whose_writer_died_tell_nothing(tmp_path: Path) -> None:
+    """Law L5: readers pass such parts by; the part without transactions would make the bronze anybody's."""
+    table = bronze(tmp_path, "a")
+    for seq in range(1, 4):
+        table.commit([], table.cursor, seq)
+    part = table.path / "_delta_log" / f"{table.version:020}.checkpoint.0000000001.0000000002.parquet"
+    pq.write_table(pa.table({"add": pa.array([{"path": "x"}])}), part)
+    with pytest.raises(Refused, match="environment 'a', which has written it up to seq 3"):
+        require_own(table.path, "b")
+
+
+@pytest.mark.parametrize("left", [0.0, 0.5])
+def test_a_checkpoint_that_cannot_be_read_is_one_sentence(tmp_path: Path, left: float) -> None:
+    """Ingest asks whose bronze it is first of all: the file is named, with the way out."""
+    table = bronze(tmp_path, "a")
+    table.commit([], None, 1)
+    DeltaTable(table.path).create_checkpoint()
+    (checkpoint,) = (table.path / "_delta_log").glob("*.checkpoint.parquet")
+    checkpoint.write_bytes(checkpoint.read_bytes()[: int(checkpoint.stat().st_size * left)])
+    with pytest.raises(Refused, match=f"{checkpoint.name} cannot be read, so nobody knows whose bronze this is"):
+        require_own(table.path, "a")
