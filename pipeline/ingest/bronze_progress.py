@@ -24,9 +24,9 @@ class LastCommit:
     files: frozenset[str]  # those bronze has of it
 
 
-def last_seq(bronze: Path) -> float:
+def last_seq(bronze: Path, version: int | None = None) -> float:
     """Return the last seq of which bronze has rows, 0 for none; infinite where a file's statistics do not tell."""
-    return next((top for top, _ in _newest_first(bronze, 0)), 0)
+    return next((top for top, _ in _newest_first(bronze, 0, version)), 0)
 
 
 def last_offsets(bronze: Path, topic: str, since_seq: int, wanted: AbstractSet[int]) -> dict[int, int]:
@@ -107,9 +107,9 @@ def _first_seq_of_batch(bronze: Path, seq: float) -> float:
     return -math.inf
 
 
-def _newest_first(bronze: Path, since_seq: int) -> Iterator[tuple[float, Path]]:
+def _newest_first(bronze: Path, since_seq: int, version: int | None = None) -> Iterator[tuple[float, Path]]:
     """Yield the largest seq and the place of each file with rows above a seq; a file without statistics comes first."""
-    actions = pa.table(open_table(bronze).get_add_actions(flatten=True))
+    actions = pa.table(open_table(bronze, version).get_add_actions(flatten=True))
     if actions.num_rows == 0:
         return
     paths = whole(actions.column("path")).to_pylist()

@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from pipeline import settings
 from pipeline.errors import Refused
 from pipeline.ingest.onboarding import OnboardingRules, confusable_form, onboarding_candidate
+from pipeline.moments import in_utc
 from pipeline.names import MAX_NAME_BYTES, GameKey, game_key, is_game_name, plain
 from pipeline.store import audit
 from pipeline.store import onboarding as store
@@ -203,4 +204,4 @@ def _named(each: Game | Waiting) -> str:
 
 
 def _day(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
+    return in_utc(at, "%Y-%m-%d %H:%M")

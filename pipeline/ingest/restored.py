@@ -81,14 +81,30 @@ def _require_rows(bronze: Path, evidence: Iterable[Evidence]) -> None:
     known, top = max(evidence, default=None), bronze_progress.last_seq(bronze)
     if known is None or known.seq <= top:
         return
-    restores = [each["version"] for each in open_table(bronze).history() if each.get("operation") == "RESTORE"]
-    if restores:
-        version = max(restores)
+    version = _taken_back_at(bronze, known.seq)
+    if version is not None:
         raise Refused(
             f"Bronze was taken back by RESTORE TABLE: version {version} of {bronze} has rows up to seq {top:g}, but "
             f"{known.sentence}. Take it forth again by RESTORE TABLE ... TO VERSION AS OF {version - 1}, or put a copy "
             "of its folder back, and run `turnout ingest adopt` if that copy is older."
         )
+
+
+def _taken_back_at(bronze: Path, seq: int) -> int | None:
+    """Return the version of the newest restore that took rows of this seq away, None where none did.
+
+    A restore from before they came, and one that left them, are not why they are gone. One whose versions are no more
+    to be seen is taken for the reason.
+    """
+    restores = [each["version"] for each in open_table(bronze).history() if each.get("operation") == "RESTORE"]
+    for version in sorted(restores, reverse=True):
+        try:
+            before, after = (bronze_progress.last_seq(bronze, each) for each in (version - 1, version))
+        except (DeltaError, OSError):
+            return int(version)
+        if after < seq <= before:
+            return int(version)
+    return None
 
 
 def highest(paths: Paths, engine: Engine, bronze: CursorTable, cursors: Mapping[GameKey, int]) -> Evidence:
@@ -126,10 +142,10 @@ def _cursor(paths: Paths, environment: str, game: tuple[str, int]) -> int | None
     key, known = GameKey(game[0]), game[1]
     try:
         table = open_table(paths.table(key))
+        newest = generation.newest(table.transaction_version, environment, key, known)
+        return table.transaction_version(names.stream_app_id(environment, key, newest))
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
         _log.warning("the cursor of %s cannot be read, so it is not compared with bronze: %s", key, error)
         return None
-    newest = generation.newest(table.transaction_version, environment, key, known)
-    return table.transaction_version(names.stream_app_id(environment, key, newest))

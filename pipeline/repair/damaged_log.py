@@ -15,7 +15,6 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.schema import Schema
 
@@ -23,7 +22,7 @@ from pipeline.delta.checkpoint import checkpoint_exists, checkpoint_file, pointe
 from pipeline.delta.log import Action, publish_commit, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile
-from pipeline.errors import Refused, is_panic
+from pipeline.errors import Refused
 from pipeline.repair.game import unreadable
 
 _BEGINS: Final = "turnoutBegins"
@@ -57,23 +56,6 @@ class Remains:
         self.metadata = action.get("metaData") or self.metadata
 
 
-def open_whole(folder: Path) -> DeltaTable:
-    """Open a table and read its files and transactions: what opens may still have damage that only this shows.
-
-    Raises:
-        DeltaError: its log is damaged, storage does not give it now, or there is none.
-    """
-    try:
-        table = open_table(folder)
-        table.file_uris()
-        table.transaction_version("")
-    except BaseException as error:
-        if is_panic(error):
-            raise DeltaError(f"delta-rs cannot read the log of {folder}: {error}") from error
-        raise
-    return table
-
-
 def read(folder: Path, key: str, error: Exception) -> Remains:
     """Read what is left of the log of a game's table, which cannot be opened because of `error`.
 
@@ -98,7 +80,7 @@ def read(folder: Path, key: str, error: Exception) -> Remains:
 
 def _require_shut(folder: Path, key: str, error: Exception) -> None:
     try:
-        open_whole(folder)
+        open_table(folder)
     except DeltaError:
         return
     raise unreadable(key, error) from error

@@ -97,7 +97,7 @@ def publish_anew(folder: Path, switch: Switch) -> bool:
     apps = [names.stream_app_id(switch.environment, switch.game.key, each + 1) for each in range(switch.generation)]
     while True:
         try:
-            damaged_log.open_whole(folder)
+            open_table(folder)
         except DeltaError as error:
             remains = damaged_log.read(folder, switch.game.key, error)
         else:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from sqlalchemy import Engine
 
 from pipeline.delta import opening
+from pipeline.delta.checkpoint import write_checkpoint
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
@@ -73,6 +74,27 @@ def test_what_else_ends_an_open_stays_what_it_is(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(opening, "DeltaTable", interrupted)
     with pytest.raises(KeyboardInterrupt):
         open_table(tmp_path)
+
+
+def test_damage_of_any_page_of_a_checkpoint_is_seen_where_its_table_is_opened(tmp_path: Path) -> None:
+    """Law L6: delta-rs reads the pages of transactions only when asked for one; nobody may meet their damage later."""
+    app_id = stream_app_id("local", GameKey(CHESS), 1)
+    table = CursorTable.create(tmp_path / "t", pa.schema([("_seq", pa.int64())]), app_id)
+    table.commit([], None, 1)
+    write_checkpoint(table.path, table.version)
+    (checkpoint,) = (table.path / "_delta_log").glob("*.checkpoint.parquet")
+    whole = checkpoint.read_bytes()
+    hidden = 0
+    for at in range(0, len(whole), 5):
+        checkpoint.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            opened = open_table(table.path)
+        except DeltaError:
+            continue
+        opened.transaction_version(app_id)
+        opened.file_uris()
+        hidden += 1
+    assert hidden, "some bytes are of no consequence"
 
 
 @pytest.mark.usefixtures("_panics_over_chess")

@@ -69,3 +69,17 @@ def test_a_commit_without_rows_is_not_missed(world: World) -> None:
     DeltaTable(world.paths.bronze).restore(version)
     bronze_of(world).commit([], 3, 4)
     require(world)
+
+
+def test_a_restore_from_before_the_missing_rows_is_not_why_they_are_gone(world: World) -> None:
+    """Law L6: a restore that mended bronze, as documented, says nothing of rows that came later and were deleted."""
+    version = bronze_of(world).version
+    DeltaTable(world.paths.bronze).delete("seq = 2")
+    DeltaTable(world.paths.bronze).restore(version)
+    require(world)
+    world.ingest(good(4))
+    world.split()
+    world.ingest(good(5))
+    record_commit(world.engine, 5, 1, 0, None)
+    DeltaTable(world.paths.bronze).delete("seq = 5")
+    require(world)

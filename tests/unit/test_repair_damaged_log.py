@@ -16,6 +16,7 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations.executor import ControlContext as Control
 from pipeline.control.operations.executor import tick
 from pipeline.delta import generation
+from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable, TableConflict, write_file
 from pipeline.errors import Refused
 from pipeline.maintenance.removals import since_last_look
@@ -168,7 +169,7 @@ def test_whatever_bytes_of_a_checkpoint_are_damaged_it_is_seen(world: World) -> 
     for at in range(0, len(whole) - 8, 97):
         flip(checkpoint, at)
         with contextlib.suppress(DeltaError):
-            damaged_log.open_whole(folder(world))
+            open_table(folder(world))
             checkpoint.write_bytes(whole)
             continue
         shut += 1
@@ -340,17 +341,3 @@ def test_the_command_replaces_it_and_the_operation_is_done(world: World) -> None
     assert len(world.rows()) == COMMITS
     replay_all(world.paths, world.environment, world.registry.snapshot(), world.known(), _ALL, dry_run=False)
     assert world.verify().ok
-
-
-def test_a_log_over_which_delta_rs_panics_is_damaged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some bytes end delta-rs with a panic, which is no Exception: it is damage as any other."""
-
-    class PanicException(BaseException):
-        pass
-
-    def panic(_table: DeltaTable) -> list[str]:
-        raise PanicException("the executor has crashed")
-
-    monkeypatch.setattr(DeltaTable, "file_uris", panic)
-    with pytest.raises(DeltaError, match="cannot read the log"):
-        damaged_log.open_whole(folder(world))
