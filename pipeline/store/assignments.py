@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, Engine, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, select, update
 
 from pipeline.errors import Conflict, Refused
 from pipeline.store.games import holding
@@ -118,34 +119,43 @@ def reassign(
 def retire(connection: Connection, wanted: Mapping[str, int]) -> None:
     """Take games (key → the epoch it was seen with) from their groups until they are restored, all of them or none.
 
-    What this very call has done before counts as done, so it can be repeated after a crash.
+    What was done before counts as done, as in `reassign`.
 
     Raises:
         AssignmentConflict: the assignment of one of them has changed since it was read.
     """
-    for key, epoch in sorted(wanted.items()):
-        as_seen = (games.c.game_key == key) & (games.c.epoch == epoch) & games.c.retired_at.is_(None)
-        values = {"group_name": None, "epoch": epoch + 1, "retired_at": store_now()}
-        if not connection.execute(update(games).where(as_seen).values(values)).rowcount:
-            _require_done(connection, key, epoch + 1, retired=True)
+    values = {"group_name": None, "retired_at": store_now()}
+    _change_all(connection, wanted, values, games.c.retired_at.is_(None), retires=True)
 
 
 def restore(connection: Connection, wanted: Mapping[str, int]) -> None:
     """Let retired games (key → the epoch it was seen with) wait for a group again, all of them or none.
 
-    What this very call has done before counts as done, so it can be repeated after a crash.
+    What was done before counts as done, as in `reassign`.
 
     Raises:
         AssignmentConflict: one of them was restored, and perhaps retired again, since it was read.
     """
+    _change_all(connection, wanted, {"retired_at": None}, games.c.retired_at.is_not(None), retires=False)
+
+
+def _change_all(
+    connection: Connection,
+    wanted: Mapping[str, int],
+    values: Mapping[str, Any],
+    may_change: ColumnElement[bool],
+    *,
+    retires: bool,
+) -> None:
+    query = select(games.c.game_key, games.c.epoch, games.c.retired_at).where(games.c.game_key.in_(list(wanted)))
+    now = {row.game_key: row for row in connection.execute(query)}
+    steps = {key: now[key].epoch - epoch for key, epoch in wanted.items() if key in now}
+    ours = [key for key, step in steps.items() if step == 1 and (now[key].retired_at is not None) == retires]
+    never = any(step == 0 or (step == 1 and key not in ours) for key, step in steps.items())
+    if ours and not never:
+        return
     for key, epoch in sorted(wanted.items()):
-        as_seen = (games.c.game_key == key) & (games.c.epoch == epoch) & games.c.retired_at.is_not(None)
-        values = {"epoch": epoch + 1, "retired_at": None}
-        if not connection.execute(update(games).where(as_seen).values(values)).rowcount:
-            _require_done(connection, key, epoch + 1, retired=False)
-
-
-def _require_done(connection: Connection, key: str, epoch: int, *, retired: bool) -> None:
-    now = connection.execute(select(games.c.epoch, games.c.retired_at).where(games.c.game_key == key)).first()
-    if now is None or (now.epoch, now.retired_at is not None) != (epoch, retired):
-        raise AssignmentConflict(f"{key} was moved, retired or restored by another request")
+        as_seen = (games.c.game_key == key) & (games.c.epoch == epoch) & may_change
+        if not connection.execute(update(games).where(as_seen).values(epoch=epoch + 1, **values)).rowcount:
+            nothing = f"Nothing was {'retired' if retires else 'restored'}: " if never else ""
+            raise AssignmentConflict(f"{nothing}{key} was moved, retired or restored by another request.")

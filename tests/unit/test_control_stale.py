@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import Engine, text, update
 
 from pipeline.control.controller import KINDS
-from pipeline.control.operations import moves
+from pipeline.control.operations import moves, retirement
 from pipeline.control.operations.executor import ControlContext, close, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
-from pipeline.store.assignments import AssignmentConflict, GroupDriver, read_assignments, reassign
+from pipeline.store.assignments import AssignmentConflict, GroupDriver, read_assignments, reassign, retire
 from pipeline.store.games import carried, holds, let_go, record_seen, register_group
 from pipeline.store.groups import read_groups
 from pipeline.store.operations import (
@@ -104,6 +104,24 @@ def test_nothing_was_moved_is_said_only_where_it_is_so(world: ControlContext, ki
     ended = operation(world.engine, running.operation_id)
     assert ended.outcome == "Nothing was moved: g1 is in c group now, assigned by another request."
     assert there["g2"].group == "a"
+
+
+@pytest.mark.parametrize("kind", ["retire", "restore"])
+@pytest.mark.parametrize("keys", [["g1"], ["g1", "g2"]])
+def test_nothing_was_retired_is_said_only_where_it_is_so(world: ControlContext, kind: str, keys: list[str]) -> None:
+    """D17: a controller stood still after the change; before another one repeats the step, somebody assigns a game."""
+    if kind == "restore":
+        with world.engine.begin() as connection:
+            retire(connection, dict.fromkeys(keys, 1))
+    facts = retirement.plan(kind, keys, read_assignments(world.engine))
+    running = change(world.engine, ask(world.engine, retirement.intent(kind, facts, "ann", "r")), "running")
+    KINDS[kind].steps[0].act(world, running)
+    edit(world, "g1", "c")
+    tick(world, KINDS)
+    ended = operation(world.engine, running.operation_id)
+    assert "Nothing" not in str(ended.outcome), "it was done"
+    assert (ended.state == "failed") == (len(keys) == 1), "the other game tells that it was done"
+    assert read_assignments(world.engine)["g1"].group == "c", "the last request wins"
 
 
 def test_a_group_that_was_set_since_a_drain_began_keeps_what_was_set(world: ControlContext) -> None:

@@ -82,7 +82,7 @@ def _change(context: ControlContext, operation: Operation, verb: str) -> StepRes
             lock_operation(connection, operation)
             change(connection, {key: epoch for key, (_, epoch) in operation.preview.items()})
     except AssignmentConflict as moved:
-        return StepResult("failed", f"Nothing was {verb}: {moved}.")
+        return StepResult("failed", str(moved))
     return StepResult("done", f"{len(operation.preview)} {verb}.")
 
 
