@@ -66,7 +66,14 @@ class Fleet:
     def all_run(self) -> bool:
         there, drivers = read_assignments(self.store), read_group_drivers(self.store)
         told = [seat.lane == "RUN" and seat.reported_group == seat.group for seat in there.values()]
-        return len(told) == GAMES and all(told) and {drivers[name].state for name in "ab"} == {"running"}
+        running = all(drivers[name].state == "running" and self.is_alive(name) for name in "ab")
+        return len(told) == GAMES and all(told) and running
+
+    def is_alive(self, group: str) -> bool:
+        """Return whether a group's newest run has a process: what was reported last may be a dead one's."""
+        run = open_runs(self.store).get(group)
+        process = None if run is None else process_of(run.reference or "")
+        return process is not None and not process.is_dead()
 
     def move(self, key: str, victim: str, state: str) -> Operation:
         """Move a game to the other group, killing somebody on the way; return the operation when it has ended."""
