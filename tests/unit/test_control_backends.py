@@ -313,7 +313,7 @@ def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_w
             Group("a", backend="local"), None, None, holds=False, holder=None, is_reported=False, ended=died
         )
         lived = store.last_lived(world.engine, 120.0)
-        return dead([mine, *seen], group_drivers(world.engine), lived, now, 10.0)
+        return dead([mine, *seen], group_drivers(world.engine), lived, now, 10.0) or []
 
     assert dies() == [], "its drivers run and are killed"
     world.mode = "dies"

@@ -69,7 +69,7 @@ def found(seen: GroupObservation, told: Driver | None, *others: GroupObservation
     """Return the names of the dead among a group and others; by default two that live."""
     groups = [seen, *(others or (lives("b"), lives("c")))]
     told_of = {each.name: each for each in (told, driver("b", ago=1.0), driver("c", ago=1.0)) if each is not None}
-    return [each.group for each in dead(groups, told_of, {"a": DIED_AT}, NOW, minutes)]
+    return [each.group for each in dead(groups, told_of, {"a": DIED_AT}, NOW, minutes) or ()]
 
 
 DEAD = {
@@ -119,9 +119,9 @@ def test_where_most_groups_are_down_nobody_is_dead() -> None:
     down = replace(FOREIGN, group=Group("b"))
     stopped = replace(FOREIGN, group=Group("d", desired="stopped"))
     told = {name: driver(name) for name in "ab"}
-    assert dead([FOREIGN, down, lives("c")], told, {}, NOW, 10.0) == []
-    assert len(dead([FOREIGN, down, lives("c"), lives("d")], told, {}, NOW, 10.0)) == 2
-    assert dead([FOREIGN, down, lives("c"), stopped], told, {}, NOW, 10.0) == [], "who shall not run is not counted"
+    assert dead([FOREIGN, down, lives("c")], told, {}, NOW, 10.0) is None
+    assert len(dead([FOREIGN, down, lives("c"), lives("d")], told, {}, NOW, 10.0) or ()) == 2
+    assert dead([FOREIGN, down, lives("c"), stopped], told, {}, NOW, 10.0) is None, "who shall not run is not counted"
 
 
 # ----------------------------------------------------------------------------------------------------------------- plan
@@ -244,6 +244,8 @@ def test_a_group_that_cannot_take_games_any_more_stops_nothing(monkeypatch: pyte
 class Dying:
     """Three groups of somebody else, of which one dies while a controller looks every 20 seconds."""
 
+    living = "bc"
+
     def __init__(self, store: Engine, minutes: float = 10.0) -> None:
         self.fleet, self.store = beating(store), store
         self.reliever = Evacuator(store, Placement(evacuate_after_minutes=minutes))
@@ -257,11 +259,11 @@ class Dying:
 
     def look(self, times: int = 1, failure: str | None = None) -> list[Operation]:
         for _ in range(times):
-            for name in "bc":
+            for name in self.living:
                 self.fleet.leases[name].renew()
             self.fleet.clock.now += 20.0
             now = self.fleet.clock.now
-            for name in "bc":
+            for name in self.living:
                 self.heard_of(name, now)
             self.reliever.tick(observe(self.store, {}, now), failure, now)
         return list_operations(self.store)
@@ -356,6 +358,22 @@ def test_games_that_cannot_go_are_kept_with_the_time_since_when(engine: Engine) 
     change(engine, second, "failed", "ended")
     world.look()
     assert waiting(engine) == {}
+
+
+def test_games_still_wait_while_more_groups_die(engine: Engine) -> None:
+    """Where most groups are down nobody is judged; that is said, and it is not taken for nobody waiting."""
+    world = Dying(engine)
+    mine = sorted(f"game:{each.game_key}" for each in assigned(engine, "a"))
+    ask(engine, Intent("pause", (mine[0],), "ann"))
+    world.look(4)
+    since = world.fleet.clock.now
+    world.living = "c"
+    world.fleet.leases["b"].release()
+    world.heard_of("b", since - 700)
+    world.look()
+    assert waiting(engine) == {"a": (1, since)}
+    (alarm,) = world.reliever.alarms
+    assert alarm.startswith("More than half of the groups that should run are down.")
 
 
 def test_games_whose_move_is_refused_at_the_last_moment_wait(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

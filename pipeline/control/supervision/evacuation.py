@@ -32,6 +32,10 @@ _TRIES: Final = 3  # starts that must have failed
 _LIVED_SECONDS: Final = 120.0  # a run that lived so long was no failed start
 _WATCHED_SECONDS: Final = 60.0  # so long nobody is judged after the store was away: drivers must beat again first
 _GAP_SECONDS: Final = 30.0  # between two looks, after which watching begins again
+_MOST_DOWN: Final = (
+    "More than half of the groups that should run are down. That has one cause, so no group is evacuated: find what "
+    "their drivers share."
+)
 _MAX_MOVES: Final = 20  # of one dead group: its games may come free of other operations one after the other
 
 
@@ -78,7 +82,7 @@ def dead(
     lived: Mapping[str, float],
     now: float,
     minutes: float,
-) -> list[Dead]:
+) -> list[Dead] | None:
     """Return the groups that should run, have had no driver for so many minutes, and cannot be started from here.
 
     None where more than half of the groups are down, since they share a cause then. `lived` is what `last_lived`
@@ -87,7 +91,7 @@ def dead(
     enabled = [seen for seen in groups if seen.group.desired != "stopped"]
     down = [seen for seen in enabled if _is_down(seen, drivers.get(seen.group.name), now)]
     if 2 * len(down) > len(enabled):
-        return []
+        return None
     dead_groups = []
     for seen in down:
         name = seen.group.name
@@ -143,6 +147,9 @@ class Evacuator:
         lived = last_lived(self.engine, _LIVED_SECONDS)
         minutes = self.placement.evacuate_after_minutes
         dead_groups = dead(groups, group_drivers(self.engine), lived, now, minutes)
+        if dead_groups is None:  # what is kept stays as it is, too
+            self.alarms = (_MOST_DOWN,)
+            return
         alarms, waiting = self._relieved(dead_groups, now) if dead_groups else ([], {})
         self.alarms = tuple(alarms)
         self._keep(waiting, now)
