@@ -112,10 +112,15 @@ def _require_store(folder: Path) -> None:
     from pipeline.settings import load
 
     settings, paths = load(folder)
-    if not settings.store.url and not paths.control_db.exists():
+    if not settings.store.url and not _is_there(paths.control_db):
         from pipeline.store.engine import store_missing
 
         raise store_missing(paths)
+
+
+def _is_there(store: Path) -> bool:
+    """Tell whether there is more than an empty file, as a full disk leaves it; the content may still be in the log."""
+    return any(each.exists() and each.stat().st_size for each in (store, store.with_name(f"{store.name}-wal")))
 
 
 def _nearby(folder: Path) -> Iterator[Path]:

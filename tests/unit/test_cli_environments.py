@@ -107,6 +107,15 @@ def test_a_lost_control_store_is_not_made_anew(name: str, mark: str, tmp_path: P
     assert [each.name for each in tmp_path.iterdir()] == [mark]
 
 
+def test_an_emptied_control_store_is_lost(tmp_path: Path) -> None:
+    """A full disk, or `>`, leaves a file without a byte: to fill it with an empty store would say that all is well."""
+    (tmp_path / "bronze").mkdir()
+    (tmp_path / "control.db").write_bytes(b"")
+    done = CliRunner().invoke(cli, ["audit", "verify", "--env-dir", str(tmp_path)])
+    assert isinstance(done.exception, Refused), done.output
+    assert (tmp_path / "control.db").read_bytes() == b""
+
+
 @pytest.mark.parametrize("where", ["settings", "variable"])
 def test_a_control_store_elsewhere_is_not_looked_for_in_the_folder(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
