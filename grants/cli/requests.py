@@ -11,8 +11,9 @@ from grants.applying.approvals import approval, approved
 from grants.applying.requests import Request, State, decide, list_requests
 from grants.applying.requests import request as find
 from grants.cli.options import CommandContext, opened
-from pipeline.cli.operation_options import SubmitOptions, asking, moment, submit_and_wait, with_old_names
+from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait, with_old_names
 from pipeline.control.roles import current, require
+from pipeline.moments import in_utc
 from pipeline.terminal import say, say_json
 
 _OLD_NAMES: Final = {"intents": "wishes", "requested_at": "asked_at", "decision_reason": "said"}
@@ -77,6 +78,6 @@ def _line(request: Request) -> str:
     more = f" and {len(request.intents) - 3} more" if len(request.intents) > 3 else ""
     decided = f" by {request.decided_by}: {request.decision_reason}" if request.decided_by else ""
     return (
-        f"{request.request_id[:8]}  {moment(request.requested_at)}  {request.state}{decided}  "
+        f"{request.request_id[:8]}  {in_utc(request.requested_at)}  {request.state}{decided}  "
         f"{request.requester}: {', '.join(some)}{more} ({request.reason})"
     )

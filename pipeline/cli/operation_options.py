@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 from pipeline.cli.options import combine_options
 from pipeline.control.roles import ACCESS, current, require
 from pipeline.errors import Refused
+from pipeline.moments import in_utc
 from pipeline.names import plain
 from pipeline.repair.game import find
 from pipeline.settings import Settings
@@ -113,7 +114,7 @@ def line(operation: Operation) -> str:
     """Return an operation as a line for people."""
     outcome = f": {operation.outcome}" if operation.outcome else ""
     return plain(
-        f"{operation.operation_id[:8]}  {moment(operation.requested_at)}  {operation.kind} of {len(operation.targets)} "
+        f"{operation.operation_id[:8]}  {in_utc(operation.requested_at)}  {operation.kind} of {len(operation.targets)} "
         f"by {operation.actor}  {operation.state}{outcome}"
     )
 
@@ -132,11 +133,6 @@ def as_dict(operation: Operation, journal: Sequence[Step]) -> dict[str, Any]:
 def with_old_names(tree: dict[str, Any], old_names: Mapping[str, str]) -> dict[str, Any]:
     """Return a tree in which renamed keys stand under their old names too, for scripts written for version 0.1."""
     return {**tree, **{old: tree[new] for new, old in old_names.items()}}
-
-
-def moment(at: float) -> str:
-    """Return a Unix time as UTC date and time."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at))
 
 
 def _follow(engine: Engine, operation: Operation, how: SubmitOptions) -> int:

@@ -16,13 +16,13 @@ from pipeline.cli.operation_options import (
     asking,
     keys_of,
     line,
-    moment,
     step_line,
     submit_and_wait,
     unchanged,
 )
 from pipeline.cli.options import LISTED, required_reason
 from pipeline.control.roles import permitted
+from pipeline.moments import in_utc
 from pipeline.names import plain
 from pipeline.settings import load
 from pipeline.store.operations import Operation
@@ -236,7 +236,7 @@ def list_audit(env_dir: Path, since: datetime | None, until: datetime | None, as
         ended = f" {each.outcome}" if each.outcome else ""
         about = ", ".join(each.targets)
         did = f"{each.actor:<12} {each.action} {each.phase}{ended}"
-        at = "?" if each.at is None else moment(each.at)
+        at = "?" if each.at is None else in_utc(each.at)
         say(plain(f"{at:<19}  {each.place:<16} {did}  {about}"))
 
 

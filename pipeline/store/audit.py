@@ -12,13 +12,13 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, select, true, update
 
 from pipeline.actor import current_user
 from pipeline.errors import Refused
+from pipeline.moments import in_utc, is_moment
 from pipeline.store.leases import store_now
 from pipeline.store.tables import audit, audit_head
 
@@ -208,7 +208,7 @@ def _append(connection: Connection, act: Act, phase: Phase, outcome: str | None)
     lock_log(connection)
     head_day, head_number, head_at, head_hash = _head(connection)
     at = max(float(connection.scalar(select(store_now())) or 0.0), head_at)  # a clock that goes back makes no older day
-    day = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
+    day = in_utc(at, "%Y-%m-%d")
     number = head_number + 1 if head_day == day else 1
     described = (act.actor, _executor(), act.action, act.targets, act.operation_id)
     entry = Entry(day, number, at, *described, phase, outcome, act.detail, hash="")
@@ -269,27 +269,19 @@ def _entry(row: Row[Any]) -> Entry:
         for name, value in row._asdict().items()
         if name not in {"number", "at", "targets", "detail"}
     }
-    number, at = (row.number if type(row.number) is int else None), (row.at if _is_moment(row.at) else None)
+    number, at = (row.number if type(row.number) is int else None), (row.at if is_moment(row.at) else None)
     return Entry(**texts, number=number, at=at, targets=targets, detail=detail, defect=defect)
 
 
 def _require_types(row: Row[Any]) -> None:
     if type(row.number) is not int:
         raise ValueError("number is no number")
-    if not _is_moment(row.at):
+    if not is_moment(row.at):
         raise ValueError("at is no time")
     for name, value in row._asdict().items():
         optional = name in {"operation_id", "outcome"} and value is None
         if name not in {"number", "at"} and type(value) is not str and not optional:
             raise ValueError(f"{name} is no text")
-
-
-def _is_moment(at: object) -> bool:
-    """Return whether it is a time that can be shown as a date."""
-    try:
-        return type(at) is float and bool(datetime.fromtimestamp(at, UTC))
-    except (ValueError, OverflowError, OSError):
-        return False
 
 
 def _parsed(row: Row[Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -300,6 +292,8 @@ def _parsed(row: Row[Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
     if type(detail) is not dict:
         raise ValueError("detail is no object")
     _json([targets, detail]).encode()
+    if (row.targets, row.detail) != (_json(targets), _json(detail)):  # the hash is over the values
+        raise ValueError("targets or detail is not in the form in which turnout writes it")
     return tuple(targets), detail
 
 

@@ -37,8 +37,9 @@ def open_store(settings: Settings, paths: Paths) -> Engine:
 
 def store_missing(paths: Paths) -> Refused:
     """Return the sentence for those who look at an environment whose control store in its folder is not there."""
+    gone = "is empty" if paths.control_db.exists() else "does not exist"
     return Refused(
-        f"The control store is not there: {paths.control_db} does not exist. If it was lost, restore it from a copy. "
+        f"The control store is not there: {paths.control_db} {gone}. If it was lost, restore it from a copy. "
         "In a new environment, start ingest or `turnout simulate`, or name another environment."
     )
 
@@ -66,7 +67,12 @@ def _make_private(database: str | None) -> None:
 
 
 def _tune_sqlite(connection: Any, _record: Any) -> None:
-    """Let several processes share the file: writers wait for each other, readers never do."""
+    """Let several processes share the file: writers wait for each other, readers never do.
+
+    Bytes that are no UTF-8, which an edit from another terminal leaves, are read as escapes: sqlite3 would raise the
+    error by which it says that the store is away, and one such text would stop all supervision.
+    """
+    connection.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace")
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
@@ -22,6 +21,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from pipeline.errors import Refused
+from pipeline.moments import in_utc
 from pipeline.settings import Store
 from pipeline.store.tables import leases
 from pipeline.store.writing import writing
@@ -308,4 +308,4 @@ def _pid_namespace() -> str | None:
 
 
 def _moment(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{in_utc(at)} UTC"

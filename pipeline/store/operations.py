@@ -6,7 +6,6 @@ version, so of two that act on one operation the second finds out and does nothi
 
 import hashlib
 import json
-import math
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any, Final, Literal, get_args
 from sqlalchemy import Connection, Engine, Row, bindparam, case, delete, func, insert, select, update
 
 from pipeline.errors import Conflict, Refused
+from pipeline.moments import is_moment
 from pipeline.store import audit
 from pipeline.store.leases import store_now
 from pipeline.store.tables import operation_steps, operation_targets, operations
@@ -360,15 +360,15 @@ def _operation(row: Row[Any]) -> Operation:
         problem = f"Its row in the control store makes no sense: {error}. Correct the row, or close the operation."
         has_ended = row.state in get_args(State) and row.state not in OPEN
         plain |= {} if has_ended else {"state": "needs_human", "outcome": problem}
-        is_dated = isinstance(row.requested_at, float) and math.isfinite(row.requested_at)
-        plain |= {} if is_dated else {"requested_at": 0.0}
+        plain |= {} if is_moment(row.requested_at) else {"requested_at": 0.0}
+        plain |= {} if row.ended_at is None or is_moment(row.ended_at) else {"ended_at": 0.0}
         return Operation(**plain, targets=(), parameters={}, preview={})
 
 
 def _require_types(plain: Mapping[str, Any]) -> None:
     """Go on only with a row whose plain columns hold what they are for: SQLite takes anything in any column."""
     wrong = [name for name, types in _PLAIN.items() if not isinstance(plain[name], types)]
-    wrong += [name for name in ("requested_at", "ended_at") if plain[name] in {math.inf, -math.inf}]
+    wrong += [name for name in ("requested_at", "ended_at") if plain[name] is not None and not is_moment(plain[name])]
     if wrong:
         raise ValueError(f"{wrong[0]} is {plain[wrong[0]]!r}")
 

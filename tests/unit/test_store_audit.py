@@ -95,6 +95,8 @@ def test_no_change_goes_unseen(engine: Engine, change: str) -> None:
         {"targets": '["\\ud800"]'},
         {"detail": "[]"},
         {"detail": ""},
+        {"detail": '{"reason":"another","reason":""}'},
+        {"targets": '["game:go_1" ]'},
         {"detail": "[" * 100_000},
     ],
 )

@@ -1,0 +1,76 @@
+"""Values that a hand has put into the control store: of the type of their column, and still no date and no text."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from click.testing import CliRunner, Result
+from sqlalchemy import Engine
+
+from app import formatting
+from pipeline.cli.main import cli
+from pipeline.control.controller import KINDS
+from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.supervision.supervisor import Supervisor
+from pipeline.names import game_key
+from pipeline.settings import load
+from pipeline.store.drivers import start_driver
+from pipeline.store.engine import open_store
+from pipeline.store.games import record_seen, register_group
+from pipeline.store.operations import Intent, Operation, ask, begin_step
+
+LATIN: Final = "CAST(X'4dfc' AS TEXT)"  # "Mü" as a terminal with Latin-1 writes it
+TEXTS: Final = (
+    "operations.reason", "operations.outcome", "operation_steps.detail", "groups.spark_master", "drivers.error",
+    "games.game", "audit.actor",
+)  # fmt: skip
+TIMES: Final = ("operations.requested_at", "operation_steps.started_at", "games.discovered_at")
+
+
+def turnout(env_dir: Path, *words: str) -> Result:
+    return CliRunner().invoke(cli, [*words, "--env-dir", str(env_dir)])
+
+
+def filled(env_dir: Path) -> tuple[Engine, Operation]:
+    """Return a control store with a group, its driver, a game and an operation that has begun."""
+    engine = open_store(*load(env_dir, {}))
+    register_group(engine, "a")
+    start_driver(engine, "group", "a", None)
+    record_seen(engine, {game_key("Go"): "Go"}, 1)
+    asked = ask(engine, Intent("pause", (f"game:{game_key('Go')}",), "ann", "r"))
+    begin_step(engine, asked, "try 1", "")
+    return engine, asked
+
+
+def edit(engine: Engine, column: str, value: str) -> None:
+    table, _, name = column.partition(".")
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE {table} SET {name} = {value}")
+
+
+@pytest.mark.parametrize("at", [1e300, 1e12, -1e300])
+def test_a_number_that_is_in_no_year_is_no_date(tmp_path: Path, at: float) -> None:
+    """The lists go on and say so, and the operation waits for a person."""
+    engine, asked = filled(tmp_path)
+    for column in TIMES:
+        edit(engine, column, repr(at))
+    for words in (("ops", "list"), ("ops", "show", asked.operation_id), ("games", "list")):
+        done = turnout(tmp_path, *words)
+        assert done.exit_code == 0, (words, done.exception)
+    assert "Its row in the control store makes no sense" in turnout(tmp_path, "ops", "show", asked.operation_id).output
+    assert formatting.moment(at) == formatting.clock(at) == "no date"
+
+
+@pytest.mark.parametrize("column", TEXTS)
+def test_a_text_that_is_no_utf_8_stops_nothing(tmp_path: Path, column: str) -> None:
+    """sqlite3 fails of it as of a store that is away, and all supervision, `status` and `ops list` would wait."""
+    engine, _ = filled(tmp_path)
+    edit(engine, column, LATIN)
+    settings, paths = load(tmp_path, {})
+    tick(ControlContext(settings, engine, paths), KINDS)
+    Supervisor(engine, {}, lambda _: None).tick()
+    for words in (("ops", "list"), ("groups", "list"), ("games", "list"), ("status",), ("audit", "list")):
+        done = turnout(tmp_path, *words)
+        assert done.exit_code in ({0, 1} if words == ("status",) else {0}), (words, done.exception)
+    if column == "audit.actor":
+        assert "NOT intact" in turnout(tmp_path, "audit", "verify").output
