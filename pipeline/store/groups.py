@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, case, delete, func, in
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
+from pipeline.health.liveness import HEARTBEAT_LIMIT_SECONDS
 from pipeline.names import is_group_name
 from pipeline.store import audit
 from pipeline.store.games import assign_waiting
@@ -232,6 +233,15 @@ def _require_unused(connection: Connection, name: str) -> None:
         raise Refused(
             f"Group {name} is part of operation {operation_id[:8]}, which is open. Wait for it, or cancel it with "
             f"`turnout ops cancel {operation_id[:8]}`."
+        )
+    is_heard = (drivers.c.kind == "group") & (drivers.c.name == name) & ~drivers.c.state.in_(("stopped", "failed"))
+    is_heard &= drivers.c.heartbeat_at > store_now() - HEARTBEAT_LIMIT_SECONDS
+    ends_after = (group_runs.c.group_name == name) & (group_runs.c.ended_at >= drivers.c.heartbeat_at)
+    is_heard &= ~select(group_runs.c.run_id).where(ends_after).exists()
+    if connection.scalar(select(drivers.c.pid).where(is_heard)) is not None:  # without leases only this tells
+        raise Refused(
+            f"Group {name} still has a driver: its last heartbeat is less than {HEARTBEAT_LIMIT_SECONDS:.0f} s old. "
+            "End it where it runs; if it was killed, retry later."
         )
 
 

@@ -16,7 +16,7 @@ from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments, read_group_drivers
-from pipeline.store.drivers import start_driver
+from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.fleet import group_drivers
 from pipeline.store.games import known_priorities, record_seen
@@ -84,6 +84,16 @@ def test_a_group_that_is_used_is_not_removed(engine: Engine, drained: Group) -> 
         removed(engine)
     assert set(read_groups(engine)) == {"a", "b"}
     assert len(list(audit.entries(engine))) == entries + 2, "of the change alone"
+
+
+def test_a_group_whose_driver_is_heard_of_is_not_removed(engine: Engine, drained: Group) -> None:
+    """With `store.leases = false` nothing but its heartbeat tells of a driver that somebody else started."""
+    start_driver(engine, "group", "b", None)
+    with pytest.raises(Refused, match="Group b still has a driver: its last heartbeat is less than 45 s old"):
+        removed(engine)
+    beat(engine, "group", "b", "stopped", None)
+    removed(engine)
+    assert set(read_groups(engine)) == {"a"}
 
 
 def test_a_group_that_was_changed_since_it_was_seen_is_not_removed(engine: Engine, drained: Group) -> None:
