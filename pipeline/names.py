@@ -20,7 +20,8 @@ _SLUG_LENGTH: Final = 40
 _HASH_LENGTH: Final = 12
 _GROUP: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _BRONZE_APP: Final = re.compile(r"turnout/([^/]+)/bronze")
-_BLANK_LETTERS: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # Hangul fillers and the empty Braille cell
+# Hangul fillers, the Braille cell without dots and the notehead without ink:
+_BLANK_LETTERS: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0\U0001d159")
 _SECURABLE_PART: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 
 

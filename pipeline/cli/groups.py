@@ -1,6 +1,7 @@
 """The commands `turnout groups …`, but those that place games; see `placement`."""
 
 import sys
+import time
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -72,9 +73,10 @@ def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -
 @_wanted
 def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> None:
     """Change what is wanted of group NAME; a new Spark master counts from its driver's next start."""
-    from pipeline.control.group_changes import apply_options, render_changes
+    from pipeline.control.group_changes import apply_options, effects, render_changes, require_reason
     from pipeline.store.engine import open_store
     from pipeline.store.groups import change
+    from pipeline.store.loads import read_loads
 
     settings, paths = load(env_dir)
     engine = open_store(settings, paths)
@@ -83,6 +85,8 @@ def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> N
     changed = apply_options(seen, options)
     if changed == seen:
         raise Refused("Nothing to change is named. See `turnout groups set --help`.")
+    taken = read_loads(engine, time.time(), settings.placement.max_games_per_group).groups.get(name)
+    require_reason(effects(seen, changed, taken), reason or "")
     change(engine, seen, changed, actor, reason or "")
     say(f"group {name} is changed")
     for line in render_changes(seen, changed, settings.spark.master):

@@ -109,7 +109,7 @@ def test_an_operation_can_be_followed_looked_after_and_proven(world: ControlCont
     assert turnout(tmp_path, "audit", "verify", "--expect", "0" * 64).exit_code == 1
 
 
-@pytest.mark.parametrize("reason", ["", "   ", "\u200b", "\u202e", "\u3164"])
+@pytest.mark.parametrize("reason", ["", "   ", "\u200b", "\u202e", "\u3164", "\U0001d159"])
 def test_a_reason_that_nobody_can_see_is_none(world: ControlContext, tmp_path: Path, reason: str) -> None:
     """Where a reason must be given, one without a visible character is refused, and nothing is done."""
     planned, stuck = (ask(world.engine, Intent("pause", (f"game:{each}",), "ann")) for each in "ab")
@@ -196,6 +196,8 @@ def test_a_row_of_wrong_types_is_named_and_the_other_groups_are_shown(
 def test_groups_are_made_changed_and_listed(world: ControlContext, tmp_path: Path) -> None:
     """What is wanted of a group can be said on the command line, and the list tells it to scripts."""
     assert turnout(tmp_path, "groups", "create", "c", "--backend", "local", "--cores", "2").exit_code == 0
+    with pytest.raises(Refused, match=r"counts from its driver's next start.* Say why: --reason TEXT"):
+        turnout(tmp_path, "groups", "set", "c", "--spark-master", "local[2]", "--reason", " ")
     changed = turnout(tmp_path, "groups", "set", "c", "--priority", "high", "--unlimited")
     assert (changed.exit_code, "capacity: 2 cores → no limit" in changed.output) == (0, True)
     rows = {row["name"]: row for row in json.loads(turnout(tmp_path, "groups", "list", "--json").stdout)}
