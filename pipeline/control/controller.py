@@ -116,6 +116,7 @@ def undo(
     require_undoable(engine, done)
     assignments = read_assignments(engine)
     if done.kind == "move":
+        _require_move(done)
         loads = read_loads(engine, now, max_games)
         plan = moves.undo(done, assignments, read_group_drivers(engine), now, loads)
         return plan.intent(actor, reason, done.operation_id), moves.render_preview(plan, assignments, loads)
@@ -141,6 +142,18 @@ def _names(done: Operation, what: str) -> list[str]:
         row = f"The row of operation {done.operation_id[:8]} in the control store makes no sense"
         raise Refused(f"{row}: its parameters name no {what}. Ask for the inverse itself.")
     return names
+
+
+def _require_move(done: Operation) -> None:
+    """Go on only where the row of a move says what it moved, and what became of groups with it."""
+    desired = done.parameters.get("desired", {})
+    is_pair = isinstance(desired, dict) and all(
+        isinstance(each, list | tuple) and len(each) == 2 and all(isinstance(state, str) for state in each)
+        for each in desired.values()
+    )
+    if not done.preview or not is_pair:
+        row = f"The row of operation {done.operation_id[:8]} in the control store makes no sense"
+        raise Refused(f"{row}: it does not say what it moved. Ask for the moves back themselves.")
 
 
 def _parts(

@@ -100,8 +100,11 @@ def same_person(one: str, other: str) -> bool:
 
 
 def _folded(name: str) -> str:
-    """Return a name as it is compared: e-mail addresses without case, as directories do, users of a system exactly."""
-    return name.casefold() if "@" in name else name
+    """Return a name as it is compared: e-mail addresses without case, as directories do, users of a system exactly.
+
+    Only of the letters A to Z: other rules of case make one person of two addresses, such as straße@ and strasse@.
+    """
+    return "".join(each.lower() if each.isascii() else each for each in name) if "@" in name else name
 
 
 def require(roles: Roles, actor: str, kind: str) -> None:

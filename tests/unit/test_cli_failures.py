@@ -230,6 +230,19 @@ def test_an_undo_of_what_names_nothing_is_refused(
     assert (code, "its parameters name no g" in said) == (2, True)
 
 
+@pytest.mark.parametrize("desired", [{}, {"a": 5}, [1], {"a": "x"}, {"a": [1, 2]}], ids=repr)
+def test_an_undo_of_a_move_that_was_edited_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], desired: object
+) -> None:
+    """A move that names no games, or groups in another form, is one sentence, not an undo of nothing."""
+    engine = open_store(*load(tmp_path, {}))
+    preview = {"x": [None, "a", 1]} if desired else {}
+    intent = Intent("move", ("game:x",), "ann", "", {"desired": desired}, preview)
+    done = change(engine, ask(engine, intent), "succeeded")
+    code, said = run(monkeypatch, capsys, "ops", "undo", done.operation_id, "--reason", "r", "--env-dir", str(tmp_path))
+    assert (code, "it does not say what it moved" in said) == (2, True)
+
+
 def test_games_as_json_are_read_by_every_parser(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

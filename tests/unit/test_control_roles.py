@@ -9,7 +9,7 @@ from sqlalchemy import Engine, update
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import pauses
 from pipeline.control.operations.executor import ControlContext, tick
-from pipeline.control.roles import CONTROLLER, current, may, require
+from pipeline.control.roles import CONTROLLER, current, may, require, same_person
 from pipeline.errors import Refused
 from pipeline.settings import Roles, load
 from pipeline.store import members
@@ -49,6 +49,20 @@ ACCESS = {"access", "decide about a request", "ignore drift", "add a user"}
 def test_who_may_what(actor: str, kind: str, expected: bool) -> None:
     """Operators repair, movers also change who carries what, and whoever has no name in the settings may nothing."""
     assert may(NAMED, actor, kind) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("Ann@X.com", "ann@x.COM", True),
+        ("straße@x.com", "strasse@x.com", False),
+        ("\u212aim@x.com", "kim@x.com", False),
+        ("Ann", "ann", False),
+    ],
+)
+def test_who_is_one_person(one: str, other: str, expected: bool) -> None:
+    """H2: addresses count without case of A to Z; what only Unicode folds together is another mailbox."""
+    assert same_person(one, other) == expected
 
 
 def test_each_role_may_exactly_what_it_is_for() -> None:

@@ -305,7 +305,10 @@ def require_undoable(engine: Engine, operation: Operation) -> None:
     if operation.kind not in _UNDOABLE:
         raise Refused(f"Operation {name} is a {operation.kind}, which has no inverse.")
     if operation.ended_at is None:
-        raise Refused(f"Operation {name} is {operation.state}: only one that has ended can be undone. Cancel it first.")
+        first = "Resume or close" if operation.state == "needs_human" else "Cancel"
+        raise Refused(
+            f"Operation {name} is {operation.state}: only one that has ended can be undone. {first} it first."
+        )
     if operation.state != "succeeded" and not any(
         each.state == "done" for each in steps(engine, operation.operation_id)
     ):
