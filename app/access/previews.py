@@ -22,6 +22,7 @@ from grants.planning.drift import Finding
 from grants.planning.drift import intent as wish_about
 from grants.planning.effects import Effect
 from grants.planning.entitlements import AccessIntent
+from pipeline.control import gate
 from pipeline.control.roles import same_person
 from pipeline.errors import Refused
 from pipeline.names import is_said
@@ -132,7 +133,7 @@ def _ask(environment: Environment, prepared: AccessProposal, intent: operations.
     with writing(), services.catalog_answers(environment):
         store, catalog = services.engine(environment), services.catalog(environment)
         proposals.require_allowed(store, settings, catalog, prepared, attributed)
-        operation = operations.ask(store, attributed)
+        operation = gate.submit(settings, store, attributed)
     queries.forget()
     return operation
 
@@ -149,8 +150,9 @@ def _request(environment: Environment, prepared: AccessProposal, reason: str, _:
 def _approve(environment: Environment, wanted: Request, intent: operations.Intent) -> Operation:
     """Submit what a request changes as it was shown, and record that it was approved."""
     attributed = replace(intent, actor=services.permitted(environment, _DECIDE))
+    settings = services.renewed(environment).settings
     with writing():
-        operation = approvals.approved(services.engine(environment), wanted, attributed)
+        operation = approvals.approved(services.engine(environment), settings, wanted, attributed)
     queries.forget()
     return operation
 

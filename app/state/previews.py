@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app import formatting
 from app.state import services
 from app.state.services import Environment
-from pipeline.control import controller
+from pipeline.control import controller, gate
 from pipeline.control.capabilities import Capability, capabilities, read_all_facts
 from pipeline.control.operations import dedupes, drains, groups, moves, pauses, repairs, retirement
 from pipeline.control.operations import executor as steps
@@ -288,12 +288,12 @@ def ask(environment: Environment, intent: Intent) -> Operation:
     """Write one operation, as the intent of who acts here; asked again with the same intent it is the same one.
 
     Raises:
-        Refused: who acts has not the role for it, one of its targets belongs to another open operation, or the control
-            store does not answer.
+        Refused: who acts has not the role for it, it disturbs and has no reason, one of its targets belongs to another
+            open operation, or the control store does not answer.
     """
     attributed = replace(intent, actor=services.permitted(environment, intent.kind))
     with writing():
-        return operations.ask(services.engine(environment), attributed)
+        return gate.submit(services.renewed(environment).settings, services.engine(environment), attributed)
 
 
 def resume(environment: Environment, seen: Operation, reason: str = "") -> Operation:

@@ -8,7 +8,8 @@ from sqlalchemy import Engine
 from grants.applying import proposals, requests
 from grants.applying.requests import Request
 from grants.catalog import Catalog
-from pipeline.control.roles import current, require, same_person
+from pipeline.control import gate
+from pipeline.control.roles import require_current, same_person
 from pipeline.errors import Refused, Transient
 from pipeline.settings import Settings
 from pipeline.store import operations
@@ -29,7 +30,7 @@ def approval(
         Refused: it was decided already, or the rules speak against it or against who approves.
         CatalogUnavailable: the catalog cannot be read.
     """
-    require(current(settings, engine), actor, "decide about a request")
+    require_current(settings, engine, actor, "decide about a request")
     if wanted.state != "asked":
         raise Refused(f"This request was {wanted.state} by {wanted.decided_by!r}.")
     prepared = proposals.prepare(engine, catalog, settings.access, proposals.intents_of(wanted.intents))
@@ -40,15 +41,16 @@ def approval(
     return prepared, intent
 
 
-def approved(engine: Engine, wanted: Request, intent: operations.Intent) -> operations.Operation:
-    """Ask for the operation of an approved request, then write the decision; of two who decide the first one counts.
+def approved(engine: Engine, settings: Settings, wanted: Request, intent: operations.Intent) -> operations.Operation:
+    """Submit the operation of an approved request, then write the decision; of two who decide the first one counts.
 
     Raises:
-        Refused: who asked decides, another person has decided meanwhile, or an access change of the same is open.
+        Refused: who asked decides or has not the role for it, another person has decided meanwhile, or an access change
+            of the same is open.
     """
     if same_person(intent.actor, wanted.requester):
         raise Refused("Nobody decides about a request of their own: another access admin must.")
-    operation = operations.ask(engine, intent)
+    operation = gate.submit(settings, engine, intent)
     requests.decide(engine, wanted, "approved", intent.actor, intent.reason, operation.operation_id)
     return operation
 

@@ -11,7 +11,7 @@ from grants.catalog import Catalog
 from grants.model import Observed
 from grants.observing import snapshot
 from grants.planning.drift import Drift, Finding, drift
-from pipeline.control.roles import current, require
+from pipeline.control.roles import require_current
 from pipeline.errors import Refused
 from pipeline.names import is_said
 from pipeline.settings import Access, Settings
@@ -49,7 +49,7 @@ def ignore(engine: Engine, settings: Settings, findings: Sequence[Finding], acto
     Raises:
         Refused: the actor may not, or no reason is given.
     """
-    require(current(settings, engine), actor, _IGNORE)
+    require_current(settings, engine, actor, _IGNORE)
     if not is_said(reason):
         raise Refused("Enter a reason for ignoring this finding. It is shown with the finding.")
     targets = tuple(proposals.target(each.principal or "deleted") for each in findings)

@@ -8,8 +8,8 @@ from typing import Any, Final
 import click
 
 from grants.applying import proposals as desk
-from grants.cli.options import INTENTS, CommandContext, intents_from, of_rows, opened
-from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
+from grants.cli.options import INTENTS, AccessContext, intents_from, of_rows
+from pipeline.cli.operation_options import SubmitOptions, asking, keys_of
 from pipeline.errors import Refused
 from pipeline.terminal import say, say_json, say_lines
 
@@ -27,7 +27,7 @@ def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], e
     from grants.observing.matrix import matrix as matrix_of
     from grants.observing.resolver import Resolver
 
-    context = opened(env_dir)
+    context = AccessContext(env_dir)
     names = context.names()
     known = snapshot.read(context.engine)
     if known.observed is None:
@@ -60,7 +60,7 @@ def why(env_dir: Path, game: str, principal: str, as_json: bool) -> None:
     from grants.observing import snapshot
     from grants.observing.resolver import Resolver
 
-    context = opened(env_dir)
+    context = AccessContext(env_dir)
     (key,) = keys_of((game,), context.names())
     observed = snapshot.observe(context.catalog(), desk.schema_of(context.settings.access), time.time(), [key])
     verdict = Resolver(observed).verdict(principal, key)
@@ -82,7 +82,7 @@ def why(env_dir: Path, game: str, principal: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def plan(env_dir: Path, reason: str | None, as_json: bool, **intents: Any) -> None:
     """Show what would change, for whom, and the statements; `apply` with the same options does it."""
-    context = opened(env_dir)
+    context = AccessContext(env_dir)
     prepared = context.prepared(intents_from(context, reason=reason or "", **intents))
     if as_json:
         say_json(_as_dict(prepared))
@@ -102,7 +102,7 @@ def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request
     from grants.applying.requests import ask, describe
     from grants.cli.requests import as_dict
 
-    context = opened(env_dir)
+    context = AccessContext(env_dir)
     prepared = context.prepared(intents_from(context, reason=how.reason, **intents))
     if fingerprint is not None and fingerprint != prepared.plan.fingerprint:
         raise Refused(f"It has changed since: the plan is {prepared.plan.fingerprint} now. Look at it again.")
@@ -114,7 +114,7 @@ def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request
         if how.as_json:
             say_json(as_dict(request))
         return
-    _ask(context, prepared, how)
+    context.submit(prepared, how, how.reason)
 
 
 @click.command("undo")
@@ -124,9 +124,10 @@ def undo(env_dir: Path, operation: str, how: SubmitOptions) -> None:
     """Take back what OPERATION did about access, and only that, as far as nothing newer rests on it."""
     from pipeline.store.operations import operation as find
 
-    context = opened(env_dir)
+    context = AccessContext(env_dir)
     done = find(context.engine, operation)
-    _ask(context, desk.prepare_undo(context.engine, context.catalog(), context.settings.access, done), how)
+    prepared = desk.prepare_undo(context.engine, context.catalog(), context.settings.access, done)
+    context.submit(prepared, how, how.reason)
 
 
 @click.command("expire")
@@ -137,9 +138,9 @@ def expire(env_dir: Path, how: SubmitOptions) -> None:
     from grants.planning.entitlements import expired
     from pipeline.store.leases import store_time
 
-    context = opened(env_dir)
+    context = AccessContext(env_dir)
     entitlements = ledger.managed(context.engine).entitlements
-    _ask(context, context.prepared(expired(entitlements, store_time(context.engine))), how)
+    context.submit(context.prepared(expired(entitlements, store_time(context.engine))), how, how.reason)
 
 
 @click.command("export")
@@ -150,7 +151,7 @@ def export(env_dir: Path, form: Any) -> None:
     from grants.formats.exchange import Row, render_rows
     from grants.observing import snapshot
 
-    context = opened(env_dir)
+    context = AccessContext(env_dir)
     names = context.names()
     rows = [
         Row(
@@ -175,20 +176,13 @@ def import_(env_dir: Path, file: Any, form: Any, how: SubmitOptions) -> None:
     """Make what FILE says so, additively; nobody loses anything by it."""
     from grants.formats.exchange import parse
 
-    context = opened(env_dir)
+    context = AccessContext(env_dir)
     try:
         text = file.read()
     except UnicodeDecodeError as error:
         raise Refused(f"{file.name} is no UTF-8 text: {error}.") from error
     rows = parse(form, text, desk.schema_of(context.settings.access), context.names())
-    _ask(context, context.prepared(of_rows(rows, how.reason or "imported")), how)
-
-
-def _ask(context: CommandContext, prepared: desk.AccessProposal, how: SubmitOptions) -> None:
-    intent = prepared.to_intent(context.actor, how.reason)
-    if not how.dry_run:
-        desk.require_allowed(context.engine, context.settings, context.catalog(), prepared, intent)
-    submit_and_wait(context.settings, context.engine, intent, desk.lines(prepared), how)
+    context.submit(context.prepared(of_rows(rows, how.reason or "imported")), how, how.reason)
 
 
 def _as_dict(prepared: desk.AccessProposal) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from grants.catalog import CatalogUnavailable
-from grants.cli.options import CommandContext, opened
+from grants.cli.options import AccessContext
 from pipeline.cli.operation_options import keys_of
 from pipeline.cli.options import Finite
 from pipeline.errors import Refused
@@ -37,18 +37,14 @@ def serve(env_dir: Path) -> None:
 def add_user(env_dir: Path, names: tuple[str, ...], groups: tuple[str, ...], wait: float) -> None:
     """Make users NAMES in the embedded catalog, or put those that are there into groups."""
     from grants.applying.proposals import target
-    from pipeline.control.roles import permitted
-    from pipeline.store import audit
 
-    context = opened(env_dir)
-    actor = permitted(context.settings, context.engine, "add a user")
-    act = audit.Act(actor, "add a user", tuple(target(name) for name in names), detail={"groups": list(groups)})
-    with audit.acting(context.engine, act):
+    context = AccessContext(env_dir)
+    with context.acting("add a user", [target(name) for name in names], groups=list(groups)):
         _add(context, names, groups, wait)
     say(f"{', '.join(names)}: there{', in ' + ', '.join(groups) if groups else ''}.")
 
 
-def _add(context: CommandContext, names: Sequence[str], groups: Sequence[str], wait: float) -> None:
+def _add(context: AccessContext, names: Sequence[str], groups: Sequence[str], wait: float) -> None:
     from grants.catalogs.opening import embedded
     from grants.catalogs.people import add
 
@@ -74,7 +70,7 @@ def read(env_dir: Path, game: str, principal: str, first: int, as_json: bool) ->
     """Read GAME (name or key) as a principal, with a credential that the embedded catalog gives or refuses."""
     from grants.cli.reading import rows
 
-    context = opened(env_dir)
+    context = AccessContext(env_dir)
     (key,) = keys_of((game,), context.names())
     names, records = rows(context.settings.access, context.paths, key, principal, first)
     if not as_json:

@@ -7,10 +7,9 @@ from typing import Any
 import click
 
 from grants.applying import drift_store
-from grants.applying import proposals as desk
-from grants.cli.options import opened
+from grants.cli.options import AccessContext
 from grants.planning.drift import Drift, Finding
-from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
+from pipeline.cli.operation_options import SubmitOptions, asking
 from pipeline.errors import Refused
 from pipeline.terminal import say, say_json
 
@@ -23,7 +22,7 @@ def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: SubmitOp
     """Show where the catalog differs right now from what turnout gave; or adopt, revert or ignore findings."""
     from grants.planning.drift import intent as about
 
-    context = opened(env_dir)
+    context = AccessContext(env_dir)
     observed = drift_store.read_drift(context.engine, context.catalog(), context.settings.access)
     if act is None:
         if chosen:
@@ -41,12 +40,9 @@ def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], how: SubmitOp
         if how.as_json:
             say_json({"ignored": not how.dry_run, "findings": [_as_dict(each) for each in findings]})
         return
-    intents = [about(each, "adopt" if act == "adopt" else "revert", how.reason or f"drift: {act}") for each in findings]
-    prepared = context.prepared(intents)
-    intent = prepared.to_intent(context.actor, how.reason or f"drift: {act}")
-    if not how.dry_run:
-        desk.require_allowed(context.engine, context.settings, context.catalog(), prepared, intent)
-    submit_and_wait(context.settings, context.engine, intent, desk.lines(prepared), how)
+    reason = how.reason or f"drift: {act}"
+    intents = [about(each, "adopt" if act == "adopt" else "revert", reason) for each in findings]
+    context.submit(context.prepared(intents), how, reason)
 
 
 def _show(observed: Drift, how: SubmitOptions) -> None:

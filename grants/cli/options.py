@@ -1,22 +1,19 @@
 """What the commands about access share: how a change is written as options, and what they open."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
-from sqlalchemy import Engine
 
 from grants.applying import proposals as desk
 from grants.catalog import Catalog
 from grants.formats.rows import Row
 from grants.planning.entitlements import AccessIntent
-from pipeline.actor import current_user
-from pipeline.cli.operation_options import keys_of
+from pipeline.cli.context import CommandContext
+from pipeline.cli.operation_options import SubmitOptions, keys_of, submit_and_wait
 from pipeline.cli.options import combine_options
 from pipeline.errors import Refused
-from pipeline.settings import Paths, Settings, load
 from pipeline.terminal import say
 
 INTENTS: Final = combine_options(
@@ -30,18 +27,8 @@ INTENTS: Final = combine_options(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CommandContext:
-    """What a command works with."""
-
-    settings: Settings
-    paths: Paths
-    engine: Engine
-
-    @property
-    def actor(self) -> str:
-        """Who runs the command."""
-        return current_user()
+class AccessContext(CommandContext):
+    """An environment with its catalog, opened for one command."""
 
     def catalog(self) -> Catalog:
         """Return the catalog's client.
@@ -56,27 +43,25 @@ class CommandContext:
 
         return open_catalog(self.settings.access, self.paths, os.environ)
 
-    def names(self) -> dict[str, str]:
-        """Return the inventory: key → name of every game."""
-        from pipeline.store.games import known_games
-
-        return {str(key): name for key, name in known_games(self.engine).items()}
-
     def prepared(self, intents: Sequence[AccessIntent]) -> desk.AccessProposal:
         """Read what intents are about, and plan them."""
         return desk.prepare(self.engine, self.catalog(), self.settings.access, intents)
 
+    def submit(self, prepared: desk.AccessProposal, how: SubmitOptions, reason: str) -> NoReturn:
+        """Show what is planned, submit it if the rules allow it, and follow it; end with the exit code.
 
-def opened(env_dir: Path) -> CommandContext:
-    """Open an environment."""
-    from pipeline.store.engine import open_store
-
-    settings, paths = load(env_dir)
-    return CommandContext(settings, paths, open_store(settings, paths))
+        Raises:
+            Refused: the rules speak against it, or as `submit_and_wait`.
+            CatalogUnavailable: the catalog cannot be read.
+        """
+        intent = prepared.to_intent(self.actor, reason)
+        if not how.dry_run:
+            desk.require_allowed(self.engine, self.settings, self.catalog(), prepared, intent)
+        submit_and_wait(self, intent, desk.lines(prepared), how)
 
 
 def intents_from(
-    context: CommandContext, policy: Path | None, prune: bool, reason: str, **single: Any
+    context: AccessContext, policy: Path | None, prune: bool, reason: str, **single: Any
 ) -> list[AccessIntent]:
     """Return what the options of `INTENTS` ask for.
 
@@ -122,7 +107,7 @@ def singles(
     ]
 
 
-def _of_policy(context: CommandContext, file: Path, prune: bool, reason: str) -> list[AccessIntent]:
+def _of_policy(context: AccessContext, file: Path, prune: bool, reason: str) -> list[AccessIntent]:
     from grants.applying import ledger
     from grants.formats import policy
     from grants.model import folded

@@ -10,9 +10,8 @@ from grants.applying import proposals as desk
 from grants.applying.approvals import approval, approved
 from grants.applying.requests import Request, State, decide, list_requests
 from grants.applying.requests import request as find
-from grants.cli.options import CommandContext, opened
+from grants.cli.options import AccessContext
 from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait, with_old_names
-from pipeline.control.roles import current, require
 from pipeline.moments import in_utc
 from pipeline.terminal import say, say_json
 
@@ -23,7 +22,7 @@ _OLD_NAMES: Final = {"intents": "wishes", "requested_at": "asked_at", "decision_
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def requests(env_dir: Path, as_json: bool) -> None:
     """List requests: first those that wait for a decision, the oldest on top."""
-    listed = list_requests(opened(env_dir).engine)
+    listed = list_requests(AccessContext(env_dir).engine)
     if as_json:
         say_json([as_dict(each) for each in listed])
         return
@@ -36,12 +35,12 @@ def requests(env_dir: Path, as_json: bool) -> None:
 @asking
 def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
     """Approve another person's REQUEST: it is planned again and applied."""
-    context = opened(env_dir)
+    context = AccessContext(env_dir)
     wanted = find(context.engine, request)
     prepared, intent = approval(context.engine, context.catalog(), context.settings, wanted, context.actor, how.reason)
     if not how.dry_run:
-        approved(context.engine, wanted, intent)
-    submit_and_wait(context.settings, context.engine, intent, desk.lines(prepared), how)
+        approved(context.engine, context.settings, wanted, intent)
+    submit_and_wait(context, intent, desk.lines(prepared), how)
 
 
 @click.command("reject")
@@ -49,8 +48,8 @@ def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
 @click.option("--reason", help="Why; who asked reads it.")
 def reject(env_dir: Path, request: str, reason: str | None) -> None:
     """Reject another person's REQUEST."""
-    context = opened(env_dir)
-    require(current(context.settings, context.engine), context.actor, "decide about a request")
+    context = AccessContext(env_dir)
+    context.permitted("decide about a request")
     _decided(context, request, "rejected", reason or "")
 
 
@@ -58,7 +57,7 @@ def reject(env_dir: Path, request: str, reason: str | None) -> None:
 @click.argument("request")
 def withdraw(env_dir: Path, request: str) -> None:
     """Withdraw REQUEST of your own."""
-    _decided(opened(env_dir), request, "withdrawn", "")
+    _decided(AccessContext(env_dir), request, "withdrawn", "")
 
 
 def as_dict(request: Request) -> dict[str, Any]:
@@ -66,7 +65,7 @@ def as_dict(request: Request) -> dict[str, Any]:
     return with_old_names(asdict(request), _OLD_NAMES)
 
 
-def _decided(context: CommandContext, request: str, state: State, reason: str) -> None:
+def _decided(context: AccessContext, request: str, state: State, reason: str) -> None:
     say(_line(decide(context.engine, find(context.engine, request), state, context.actor, reason)))
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
+from pipeline.cli.context import CommandContext
 from pipeline.cli.options import LISTED
-from pipeline.settings import load
 from pipeline.terminal import say, say_json, say_lines
 
 
@@ -14,10 +14,8 @@ from pipeline.terminal import say, say_json, say_lines
 def list_games(env_dir: Path, as_json: bool) -> None:
     """List every game: since when, by what right, in which group, and what it may be taken for."""
     from pipeline.ingest import pending
-    from pipeline.store.engine import open_store
 
-    settings, paths = load(env_dir)
-    known = pending.games(open_store(settings, paths))
+    known = pending.games(CommandContext(env_dir).engine)
     if as_json:
         say_json(pending.games_for_json(known))
     else:
@@ -30,10 +28,9 @@ def list_games(env_dir: Path, as_json: bool) -> None:
 def pending_games(env_dir: Path, limit: int, as_json: bool) -> None:
     """List the names that came and are no games, the busiest first, each with the reason."""
     from pipeline.ingest import pending
-    from pipeline.store.engine import open_store
 
-    settings, paths = load(env_dir)
-    seen = pending.pending(open_store(settings, paths), settings.onboarding)
+    context = CommandContext(env_dir)
+    seen = pending.pending(context.engine, context.settings.onboarding)
     if as_json:
         say_json(pending.pending_for_json(seen, limit))
     else:
@@ -45,14 +42,11 @@ def pending_games(env_dir: Path, limit: int, as_json: bool) -> None:
 @click.argument("name")
 def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
     """Make a game of NAME (exact); its rows are routed from ingest's next micro-batch on."""
-    from pipeline.control.roles import permitted
     from pipeline.ingest import pending
-    from pipeline.store.engine import open_store
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    actor = permitted(settings, engine, "approve a game")
-    game = pending.approve(engine, settings.onboarding, name, actor, reason)
+    context = CommandContext(env_dir)
+    actor = context.permitted("approve a game")
+    game = pending.approve(context.engine, context.settings.onboarding, name, actor, reason)
     say_lines(pending.render_games([game]))
 
 
@@ -61,11 +55,8 @@ def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
 @click.argument("name")
 def reject_game(env_dir: Path, reason: str | None, name: str) -> None:
     """Keep NAME (exact) from becoming a game until it is approved."""
-    from pipeline.control.roles import permitted
     from pipeline.ingest import pending
-    from pipeline.store.engine import open_store
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    pending.reject(engine, name, permitted(settings, engine, "reject a game"), reason)
+    context = CommandContext(env_dir)
+    pending.reject(context.engine, name, context.permitted("reject a game"), reason)
     say(f"{name!r} is rejected")

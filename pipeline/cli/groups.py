@@ -10,10 +10,9 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
-from pipeline.actor import current_user
+from pipeline.cli.context import CommandContext
 from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
 from pipeline.cli.options import Finite, combine_options, required_reason
-from pipeline.control.roles import permitted
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.groups import Group
@@ -34,9 +33,7 @@ _wanted = combine_options(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_groups(env_dir: Path, as_json: bool) -> None:
     """List every group: what is wanted, who drives it, its number of games, its deaths in the last hour."""
-    from pipeline.store.engine import open_store
-
-    rows = _rows(open_store(*load(env_dir)))
+    rows = _rows(CommandContext(env_dir).engine)
     if as_json:
         say_json(rows)
         return
@@ -58,13 +55,11 @@ def list_groups(env_dir: Path, as_json: bool) -> None:
 def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> None:
     """Make group NAME known; games that wait for a group may go there."""
     from pipeline.control.group_changes import apply_options
-    from pipeline.store.engine import open_store
     from pipeline.store.groups import create
 
-    settings, paths = load(env_dir)
-    engine, most_games = open_store(settings, paths), settings.placement.max_games_per_group
-    actor = permitted(settings, engine, "create a group")
-    made = create(engine, apply_options(Group(name), options), actor, reason or "", most_games)
+    context = CommandContext(env_dir)
+    actor, max_games = context.permitted("create a group"), context.settings.placement.max_games_per_group
+    made = create(context.engine, apply_options(Group(name), options), actor, reason or "", max_games)
     say(f"group {made.name} is known" + ("" if made.backend == "none" else "; the controller starts its driver"))
 
 
@@ -74,22 +69,20 @@ def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -
 def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> None:
     """Change what is wanted of group NAME; a new Spark master counts from its driver's next start."""
     from pipeline.control.group_changes import apply_options, effects, render_changes, require_reason
-    from pipeline.store.engine import open_store
     from pipeline.store.groups import change
     from pipeline.store.loads import read_loads
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    actor = permitted(settings, engine, "change a group")
-    seen = _find(engine, name)
+    context = CommandContext(env_dir)
+    actor = context.permitted("change a group")
+    seen = _find(context.engine, name)
     changed = apply_options(seen, options)
     if changed == seen:
         raise Refused("Nothing to change is named. See `turnout groups set --help`.")
-    taken = read_loads(engine, time.time(), settings.placement.max_games_per_group).groups.get(name)
-    require_reason(effects(seen, changed, taken), reason or "")
-    change(engine, seen, changed, actor, reason or "")
+    load = read_loads(context.engine, time.time(), context.settings.placement.max_games_per_group).groups.get(name)
+    require_reason(effects(seen, changed, load), reason or "")
+    change(context.engine, seen, changed, actor, reason or "")
     say(f"group {name} is changed")
-    for line in render_changes(seen, changed, settings.spark.master):
+    for line in render_changes(seen, changed, context.settings.spark.master):
         say(f"  {line}")
 
 
@@ -98,14 +91,11 @@ def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> N
 @required_reason("Why, for those who ask later.")
 def remove_group(env_dir: Path, name: str, reason: str) -> None:
     """Forget group NAME, which is drained or stopped, carries no games and has no process."""
-    from pipeline.store.engine import open_store
     from pipeline.store.groups import remove
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    actor = permitted(settings, engine, "remove a group")
-    seen = _find(engine, name)
-    remove(engine, seen, actor, reason)
+    context = CommandContext(env_dir)
+    actor = context.permitted("remove a group")
+    remove(context.engine, _find(context.engine, name), actor, reason)
     say(f"group {name} is removed")
 
 
@@ -126,16 +116,14 @@ def _steering(kind: str, help_text: str) -> click.Command:
     @asking
     def command(env_dir: Path, groups: tuple[str, ...], how: SubmitOptions) -> None:
         from pipeline.control.operations import groups as steering
-        from pipeline.store.engine import open_store
         from pipeline.store.games import known_groups
         from pipeline.store.groups import read_groups
 
-        settings, paths = load(env_dir)
-        engine = open_store(settings, paths)
-        facts = steering.plan(kind, groups, read_groups(engine))
-        counts = Counter(group for group in known_groups(engine).values() if group is not None)
-        intent = steering.intent(kind, facts, current_user(), how.reason)
-        submit_and_wait(settings, engine, intent, steering.render_preview(kind, facts, counts), how)
+        context = CommandContext(env_dir)
+        facts = steering.plan(kind, groups, read_groups(context.engine))
+        counts = Counter(group for group in known_groups(context.engine).values() if group is not None)
+        intent = steering.intent(kind, facts, context.actor, how.reason)
+        submit_and_wait(context, intent, steering.render_preview(kind, facts, counts), how)
 
     return command
 

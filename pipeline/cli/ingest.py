@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
+from pipeline.cli.context import CommandContext
 from pipeline.cli.options import load_with_source
-from pipeline.settings import load
 from pipeline.terminal import say, say_lines
 
 
@@ -26,16 +26,11 @@ def run_ingest(env_dir: Path, once: bool, source: str | None) -> None:
 @click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind.")
 def adopt_source(env_dir: Path, accept_loss: bool, source: str | None) -> None:
     """Let ingest go on from what bronze has: its checkpoint is gone or damaged, or the source lost something."""
-    from pipeline.control.roles import permitted
     from pipeline.ingest import adopt
-    from pipeline.store import audit
-    from pipeline.store.engine import open_store
 
-    settings, paths = load_with_source(env_dir, source)
-    engine = open_store(settings, paths)
-    actor = permitted(settings, engine, "adopt a source")
-    with audit.acting(engine, audit.Act(actor, "adopt a source", (), detail={"accept_loss": accept_loss})):
-        adopted = adopt.adopt(settings, paths, engine, accept_loss=accept_loss)
+    context = CommandContext(env_dir, source)
+    with context.acting("adopt a source", (), accept_loss=accept_loss):
+        adopted = adopt.adopt(context.settings, context.paths, context.engine, accept_loss=accept_loss)
     say_lines(adopt.describe(adopted))
 
 
@@ -43,9 +38,7 @@ def adopt_source(env_dir: Path, accept_loss: bool, source: str | None) -> None:
 def accepted_gaps(env_dir: Path) -> None:
     """List the gaps that were accepted: what a source had lost before it was read."""
     from pipeline.ingest.adopt import describe_gap
-    from pipeline.store.engine import open_store
     from pipeline.store.sources import accepted_gaps as gaps
 
-    settings, paths = load(env_dir)
-    for gap in gaps(open_store(settings, paths)):
+    for gap in gaps(CommandContext(env_dir).engine):
         say(describe_gap(gap))

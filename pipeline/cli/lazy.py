@@ -53,11 +53,10 @@ def _naming_mistyped(callback: Callable[..., Any]) -> Callable[..., Any]:
         except (TypeError, AttributeError, ValueError) as error:
             if isinstance(error, Refused) or "pipeline.store.engine" not in sys.modules:
                 raise
-            from pipeline.settings import load
-            from pipeline.store.engine import open_store
+            from pipeline.cli.context import CommandContext
             from pipeline.store.row_types import describe_mistyped
 
-            sentence = describe_mistyped(open_store(*load(options["env_dir"])))
+            sentence = describe_mistyped(CommandContext(options["env_dir"]).engine)
             if sentence is None:
                 raise
             raise Refused(sentence) from error

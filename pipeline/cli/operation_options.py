@@ -11,13 +11,12 @@ from typing import Any, Final, NoReturn
 import click
 from sqlalchemy import Engine
 
+from pipeline.cli.context import CommandContext
 from pipeline.cli.options import combine_options
-from pipeline.control.roles import ACCESS, current, require
 from pipeline.errors import Refused
 from pipeline.moments import in_utc
 from pipeline.names import plain
 from pipeline.repair.game import find
-from pipeline.settings import Settings
 from pipeline.store.operations import Intent, Operation, Step
 from pipeline.terminal import say, say_json
 
@@ -61,8 +60,7 @@ def keys_of(wanted: Sequence[str], known: Mapping[str, str]) -> list[str]:
 
 
 def submit_and_wait(
-    settings: Settings,
-    engine: Engine,
+    context: CommandContext,
     intent: Intent,
     lines: Sequence[str],
     how: SubmitOptions,
@@ -76,8 +74,7 @@ def submit_and_wait(
         Refused: the actor has not the role for it, it disturbs and has no reason, or a target belongs to another
             operation.
     """
-    from pipeline.control.disruption import require_reason
-    from pipeline.store.operations import ask
+    from pipeline.control.gate import submit
 
     for each in (*lines, *(f"left out: {each}" for each in left_out)):
         say(each, err=how.as_json)
@@ -85,13 +82,10 @@ def submit_and_wait(
         if how.as_json:
             say_json({"kind": intent.kind, "targets": intent.targets, "preview": intent.preview})
         sys.exit(1 if left_out else 0)
-    require(current(settings, engine), intent.actor, intent.kind)
-    if intent.kind != ACCESS:  # each grant in it has a reason of its own
-        require_reason(intent)
-    operation = ask(engine, intent)
+    operation = submit(context.settings, context.engine, intent)
     say(f"operation {operation.operation_id[:8]}", err=how.as_json)
     try:
-        code = _follow(engine, operation, how)
+        code = _follow(context.engine, operation, how)
     except KeyboardInterrupt:
         name = operation.operation_id[:8]
         say(f"No longer waiting: the operation goes on. `turnout ops show {name}` shows its progress.", err=True)

@@ -6,12 +6,10 @@ from typing import Any
 
 import click
 
-from pipeline.actor import current_user
+from pipeline.cli.context import CommandContext
 from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
 from pipeline.cli.options import required_reason
 from pipeline.control.placement.planner import MAX_EVENED, Placed, Placement, catch_up_seconds, lines_of, proposed
-from pipeline.control.roles import permitted
-from pipeline.settings import load
 from pipeline.store.placing import PRIORITIES, GroupLoad
 from pipeline.terminal import say, say_json
 
@@ -27,12 +25,11 @@ def propose(env_dir: Path, do_it: bool, max_moves: int, how: SubmitOptions) -> N
     """Show the moves that most reduce the highest load, after those of games that cannot stay where they are."""
     from pipeline.control.operations import moves
     from pipeline.store.assignments import read_assignments, read_group_drivers
-    from pipeline.store.engine import open_store
     from pipeline.store.leases import store_time
     from pipeline.store.loads import read_loads
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
+    context = CommandContext(env_dir)
+    settings, engine = context.settings, context.engine
     now = store_time(engine)
     assignments, loads = read_assignments(engine), read_loads(engine, now, settings.placement.max_games_per_group)
     placed, even = proposed(loads, max_moves)
@@ -50,7 +47,7 @@ def propose(env_dir: Path, do_it: bool, max_moves: int, how: SubmitOptions) -> N
     wanted = {each.game_key: each.target for each in (*placed.placements, *even.placements) if each.source is not None}
     plan = moves.plan(wanted, assignments, read_group_drivers(engine), now, loads)
     lines = moves.render_preview(plan, assignments, loads, trigger)
-    submit_and_wait(settings, engine, plan.intent(current_user(), how.reason), lines, how)
+    submit_and_wait(context, plan.intent(context.actor, how.reason), lines, how)
 
 
 @click.command("drain")
@@ -60,18 +57,17 @@ def drain(env_dir: Path, group: str, how: SubmitOptions) -> None:
     """Move all games of GROUP to groups that have room for them, and let none land there again."""
     from pipeline.control.operations import drains, moves
     from pipeline.store.assignments import read_assignments, read_group_drivers
-    from pipeline.store.engine import open_store
     from pipeline.store.leases import store_time
     from pipeline.store.loads import read_loads
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
+    context = CommandContext(env_dir)
+    settings, engine = context.settings, context.engine
     now = store_time(engine)
     assignments, groups = read_assignments(engine), read_group_drivers(engine)
     loads = read_loads(engine, now, settings.placement.max_games_per_group)
     plan = drains.drain(group, assignments, groups, now, loads)
     lines = moves.render_preview(plan, assignments, loads, settings.demux.trigger_seconds)
-    submit_and_wait(settings, engine, plan.intent(current_user(), how.reason), lines, how)
+    submit_and_wait(context, plan.intent(context.actor, how.reason), lines, how)
 
 
 @click.command("priority")
@@ -80,14 +76,11 @@ def drain(env_dir: Path, group: str, how: SubmitOptions) -> None:
 @required_reason("Why, for those who ask later.")
 def priority(env_dir: Path, games: tuple[str, ...], priority: str, reason: str) -> None:
     """Give GAMES (names or keys) a priority, by which scarce capacity is shared; nobody moves by it."""
-    from pipeline.store.engine import open_store
-    from pipeline.store.games import known_games
     from pipeline.store.priorities import set_priority
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    actor = permitted(settings, engine, "set a priority")
-    before = set_priority(engine, keys_of(games, known_games(engine)), priority, actor, reason)
+    context = CommandContext(env_dir)
+    actor = context.permitted("set a priority")
+    before = set_priority(context.engine, keys_of(games, context.names()), priority, actor, reason)
     for key, was in sorted(before.items()):
         say(f"{key}: {was} → {priority}")
     say(f"{len(before)} changed. `turnout groups propose` shows what should move.")

@@ -1,11 +1,14 @@
 """The commands of what was refused or lost: `turnout quarantine …` and `turnout stream accept-gap`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from pipeline.cli.context import CommandContext
 from pipeline.cli.options import LISTED, combine_options, required_reason
 from pipeline.errors import Refused
 from pipeline.terminal import say, say_lines
@@ -34,18 +37,13 @@ _selection = combine_options(
 @click.command("list")
 @_selection
 @click.option("--limit", type=LISTED, default=100, show_default=True, help="Most lines to print.")
-def list_quarantine(
-    env_dir: Path, game: str | None, reason: str | None, since: datetime | None, until: datetime | None,
-    as_json: bool, limit: int,
-) -> None:  # fmt: skip
+def list_quarantine(env_dir: Path, as_json: bool, limit: int, **rows: Any) -> None:
     """Count refused rows by game and reason, the most first."""
     from pipeline.repair import report
-    from pipeline.repair.quarantined import opened
 
-    desk = CommandContext(env_dir)
-    with opened(desk.paths, desk.known, desk.selection(game, reason, since, until)) as quarantined:
-        counts, (rows, lines) = quarantined.counts(limit), quarantined.totals()
-    say_lines(report.counts_as_json(counts, rows) if as_json else report.render_counts(counts, rows, lines))
+    with _quarantined(env_dir, **rows) as quarantined:
+        counts, (total, lines) = quarantined.counts(limit), quarantined.totals()
+    say_lines(report.counts_as_json(counts, total) if as_json else report.render_counts(counts, total, lines))
 
 
 @click.command("show")
@@ -57,18 +55,13 @@ def list_quarantine(
     "--bytes", "most_bytes", type=click.IntRange(0, 16 * 1024 * 1024), default=64, show_default=True,
     help="Most bytes of each wrapper to print: as hex, in JSON as base64.",
 )  # fmt: skip
-def show_quarantine(
-    env_dir: Path, game: str | None, reason: str | None, since: datetime | None, until: datetime | None,
-    as_json: bool, limit: int, most_bytes: int,
-) -> None:  # fmt: skip
+def show_quarantine(env_dir: Path, as_json: bool, limit: int, most_bytes: int, **rows: Any) -> None:
     """Show refused rows with their bytes, the newest first."""
     from pipeline.repair import report
-    from pipeline.repair.quarantined import opened
 
-    desk = CommandContext(env_dir)
-    with opened(desk.paths, desk.known, desk.selection(game, reason, since, until)) as quarantined:
-        rows, (total, _) = quarantined.rows(limit, most_bytes), quarantined.totals()
-    say_lines(report.rows_as_json(rows, total) if as_json else report.render_rows(rows, total))
+    with _quarantined(env_dir, **rows) as quarantined:
+        shown, (total, _) = quarantined.rows(limit, most_bytes), quarantined.totals()
+    say_lines(report.rows_as_json(shown, total) if as_json else report.render_rows(shown, total))
 
 
 @click.command("accept-gap")
@@ -76,39 +69,31 @@ def show_quarantine(
 @required_reason("Why these rows may be lost; kept in the history of the game's table.")
 def accept_gap(env_dir: Path, game: str, reason: str) -> None:
     """Let GAME go on over rows that bronze has lost before its stream had read them."""
-    from pipeline.control.roles import permitted
+    from pipeline.contracts.registry import LocalRegistry
     from pipeline.repair import report
-    from pipeline.repair.game import find
+    from pipeline.repair.game import find, known_names
     from pipeline.repair.gap import accept_gap as accept
 
-    desk = CommandContext(env_dir)
-    actor = permitted(desk.settings, desk.engine, "accept a gap")
-    known, schemas = find(game, desk.known), desk.registry.snapshot()
-    done = accept(desk.paths, desk.environment, desk.engine, schemas, known, actor, reason)
+    context = CommandContext(env_dir)
+    actor = context.permitted("accept a gap")
+    known, schemas = find(game, known_names(context.engine)), LocalRegistry(context.engine).snapshot()
+    done = accept(context.paths, context.settings.environment, context.engine, schemas, known, actor, reason)
     say(report.render_accepted(done))
 
 
-class CommandContext:
-    """What every repair needs of an environment."""
+@contextmanager
+def _quarantined(
+    env_dir: Path, game: str | None, reason: str | None, since: datetime | None, until: datetime | None
+) -> Iterator[Any]:
+    """Read the rows that the options choose."""
+    from pipeline.delta.quarantine import REASONS
+    from pipeline.repair.game import find, known_names
+    from pipeline.repair.quarantined import Selection, opened
 
-    def __init__(self, env_dir: Path) -> None:
-        from pipeline.contracts.registry import LocalRegistry
-        from pipeline.repair.game import known_names
-        from pipeline.settings import load
-        from pipeline.store.engine import open_store
-
-        self.settings, self.paths = load(env_dir)
-        self.environment = self.settings.environment
-        self.engine = open_store(self.settings, self.paths)
-        self.registry = LocalRegistry(self.engine)
-        self.known = known_names(self.engine)
-
-    def selection(self, game: str | None, reason: str | None, since: datetime | None, until: datetime | None) -> Any:
-        """Return which rows the options choose."""
-        from pipeline.delta.quarantine import REASONS
-        from pipeline.repair.game import find
-        from pipeline.repair.quarantined import Selection
-
-        if reason is not None and reason not in REASONS:
-            raise Refused(f"{reason!r} is no reason for a refusal; there are {', '.join(REASONS)}.")
-        return Selection(find(game, self.known) if game is not None else None, reason, since, until)
+    context = CommandContext(env_dir)
+    if reason is not None and reason not in REASONS:
+        raise Refused(f"{reason!r} is no reason for a refusal; there are {', '.join(REASONS)}.")
+    known = known_names(context.engine)
+    chosen = Selection(find(game, known) if game is not None else None, reason, since, until)
+    with opened(context.paths, known, chosen) as quarantined:
+        yield quarantined

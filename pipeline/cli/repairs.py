@@ -9,13 +9,13 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
-from pipeline.actor import current_user
+from pipeline.cli.context import CommandContext
 from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
 from pipeline.cli.quarantine import moment
 from pipeline.cli.steering import deciding
 from pipeline.control.capabilities import Capability
 from pipeline.errors import Refused
-from pipeline.settings import Paths, load
+from pipeline.settings import Paths
 from pipeline.terminal import say, say_json, say_lines
 
 
@@ -26,13 +26,11 @@ def actions(env_dir: Path, game: str, as_json: bool) -> None:
     """Tell what can be done for GAME (its exact name or its key) now, and why not, the gentlest first."""
     from pipeline.control.capabilities import capabilities, read_facts
     from pipeline.repair.game import known_names
-    from pipeline.store.engine import open_store
     from pipeline.store.leases import store_time
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    (key,) = keys_of((game,), known_names(engine))
-    offered = capabilities(read_facts(engine, paths, key, store_time(engine)))
+    context = CommandContext(env_dir)
+    (key,) = keys_of((game,), known_names(context.engine))
+    offered = capabilities(read_facts(context.engine, context.paths, key, store_time(context.engine)))
     if as_json:
         say_json([asdict(each) for each in offered])
         return
@@ -63,10 +61,9 @@ def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: An
     """
     from pipeline.control.operations import repairs
     from pipeline.repair.game import known_names
-    from pipeline.store.engine import open_store
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
+    context = CommandContext(env_dir)
+    settings, paths, engine = context.settings, context.paths, context.engine
     known = known_names(engine)
     choice = repairs.choice(**rows)
     if games:
@@ -77,8 +74,8 @@ def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: An
     if how.dry_run:
         chosen = {key: known[key] for key in facts}
         sys.exit(_tried(engine, paths, settings.environment, chosen, choice, as_json=how.as_json))
-    intent = repairs.intent("replay", facts, current_user(), how.reason, choice)
-    submit_and_wait(settings, engine, intent, repairs.render_preview("replay", facts, choice), how)
+    intent = repairs.intent("replay", facts, context.actor, how.reason, choice)
+    submit_and_wait(context, intent, repairs.render_preview("replay", facts, choice), how)
 
 
 @click.command("dedupe")
@@ -89,10 +86,9 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     from pipeline.contracts.registry import LocalRegistry
     from pipeline.control.operations import dedupes, repairs
     from pipeline.repair.game import find, known_names
-    from pipeline.store.engine import open_store
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
+    context = CommandContext(env_dir)
+    settings, paths, engine = context.settings, context.paths, context.engine
     known, environment = known_names(engine), settings.environment
     keys = keys_of(games, known)
     facts = dedupes.plan(paths, environment, keys, repairs.observe(paths, environment, engine, keys))
@@ -102,8 +98,8 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     doubled = {each.game_key: facts[each.game_key] for each in deduped if each.removed}
     if undecided and not doubled:
         raise Refused(" ".join(undecided))
-    intent = dedupes.intent(doubled, current_user(), how.reason, deduped)
-    submit_and_wait(settings, engine, intent, dedupes.render_preview(deduped), how, left_out=undecided)
+    intent = dedupes.intent(doubled, context.actor, how.reason, deduped)
+    submit_and_wait(context, intent, dedupes.render_preview(deduped), how, left_out=undecided)
 
 
 @click.command("rebuild")
@@ -113,16 +109,15 @@ def rebuild(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     """Rebuild the tables of GAMES (names or keys) from bronze, each in one atomic switch."""
     from pipeline.control.operations import repairs
     from pipeline.repair.game import known_names
-    from pipeline.store.engine import open_store
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
+    context = CommandContext(env_dir)
+    settings, paths, engine = context.settings, context.paths, context.engine
     if not paths.bronze.exists():
         raise Refused(f"There is nothing to rebuild from: {paths.bronze} does not exist. Start ingest first.")
     keys = keys_of(games, known_names(engine))
     facts = repairs.plan("rebuild", keys, repairs.observe(paths, settings.environment, engine, keys, "rebuild"))
-    intent = repairs.intent("rebuild", facts, current_user(), how.reason, {})
-    submit_and_wait(settings, engine, intent, repairs.render_preview("rebuild", facts), how)
+    intent = repairs.intent("rebuild", facts, context.actor, how.reason, {})
+    submit_and_wait(context, intent, repairs.render_preview("rebuild", facts), how)
 
 
 retire = deciding(

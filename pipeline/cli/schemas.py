@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
+from pipeline.cli.context import CommandContext
 from pipeline.cli.options import combine_options
-from pipeline.settings import load
 from pipeline.terminal import say
 
 _schema = combine_options(
@@ -25,11 +25,9 @@ def plan_schema(env_dir: Path, game: str, message: str, policies: tuple[str, ...
     from pipeline.contracts.plans import render_plan
     from pipeline.contracts.policies import parse_policies
     from pipeline.contracts.registry import LocalRegistry, Registration
-    from pipeline.store.engine import open_store
 
-    settings, paths = load(env_dir)
-    checked = Registration(game, message, descriptor_set.read_bytes(), parse_policies(policies))
-    plan = LocalRegistry(open_store(settings, paths)).plan(checked)
+    registry = LocalRegistry(CommandContext(env_dir).engine)
+    plan = registry.plan(Registration(game, message, descriptor_set.read_bytes(), parse_policies(policies)))
     for line in render_plan(plan):
         say(line)
     sys.exit(1 if plan.refused else 0)
@@ -44,18 +42,13 @@ def register_schema(
     """Register the next schema version of a game from a FileDescriptorSet (protoc --include_imports -o FILE)."""
     from pipeline.contracts.policies import parse_policies
     from pipeline.contracts.registry import LocalRegistry, Registration
-    from pipeline.control.roles import permitted
     from pipeline.names import game_key
-    from pipeline.store import audit
-    from pipeline.store.engine import open_store
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    actor = permitted(settings, engine, "register a schema")
+    context = CommandContext(env_dir)
     checked = Registration(game, message, descriptor_set.read_bytes(), parse_policies(policies), plan_hash)
-    detail = {"game": game, "message": message, "policies": list(policies)}
-    with audit.acting(engine, audit.Act(actor, "register a schema", (f"game:{game_key(game)}",), detail=detail)):
-        (done,) = LocalRegistry(engine).register_many([checked])
+    about = {"game": game, "message": message, "policies": list(policies)}
+    with context.acting("register a schema", (f"game:{game_key(game)}",), **about):
+        (done,) = LocalRegistry(context.engine).register_many([checked])
     result = "registered" if done.new else "was registered already"
     say(f"schema id {done.schema_id}: version {done.version} of {game!r} {result}")
 
@@ -63,9 +56,7 @@ def register_schema(
 @click.command("list")
 def list_schemas(env_dir: Path) -> None:
     """List every game's schema versions with their ids."""
-    from pipeline.store.engine import open_store
     from pipeline.store.games import registered
 
-    settings, paths = load(env_dir)
-    for game, version, schema_id, message in registered(open_store(settings, paths)):
+    for game, version, schema_id, message in registered(CommandContext(env_dir).engine):
         say(f"{schema_id:>6}  {message}  v{version}  {game!r}")

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from pipeline.cli.context import CommandContext
 from pipeline.cli.options import Finite, combine_options, load_with_source
 from pipeline.settings import load
 from pipeline.terminal import say_json
@@ -39,13 +40,12 @@ def simulate(
     from pipeline.control.processes.signals import stop_on_signals
     from pipeline.demo.simulate import simulate as run
     from pipeline.demo.simulator import Plan
-    from pipeline.store.engine import open_store
 
-    settings, paths = load_with_source(env_dir, source)
+    context = CommandContext(env_dir, source)
     plan = Plan(games=games, versions=versions, events=events, seed=seed, bad_share=bad_share, skew=skew)
     if start_time is not None:
         plan = replace(plan, start_time=start_time)
-    sent = run(settings, paths, open_store(settings, paths), plan, rate, stop_on_signals())
+    sent = run(context.settings, context.paths, context.engine, plan, rate, stop_on_signals())
     say_json({"events": sent.events, **sent.by_kind})
 
 

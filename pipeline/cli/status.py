@@ -9,8 +9,8 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
+from pipeline.cli.context import CommandContext
 from pipeline.health.judgement import DriverState, Judgement
-from pipeline.settings import load
 from pipeline.store.fleet import Fleet, GameRow, read_fleet
 from pipeline.terminal import say, say_json
 
@@ -20,10 +20,8 @@ from pipeline.terminal import say, say_json
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with every game.")
 def status(env_dir: Path, show_all: bool, as_json: bool) -> None:
     """Print how drivers, games and operations are; exit code 1 where a person should look."""
-    from pipeline.store.engine import open_store
-
-    settings, paths = load(env_dir)
-    found = _read(open_store(settings, paths), settings.metrics.heartbeat_seconds)
+    context = CommandContext(env_dir)
+    found = _read(context.engine, context.settings.metrics.heartbeat_seconds)
     if as_json:
         say_json(found)
     else:

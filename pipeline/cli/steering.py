@@ -7,9 +7,8 @@ from datetime import datetime
 from pathlib import Path
 
 import click
-from sqlalchemy import Engine
 
-from pipeline.actor import current_user
+from pipeline.cli.context import CommandContext
 from pipeline.cli.operation_options import (
     SubmitOptions,
     as_dict,
@@ -21,7 +20,6 @@ from pipeline.cli.operation_options import (
     unchanged,
 )
 from pipeline.cli.options import LISTED, required_reason
-from pipeline.control.roles import permitted
 from pipeline.moments import in_utc
 from pipeline.names import plain
 from pipeline.settings import load
@@ -49,18 +47,17 @@ def move(env_dir: Path, games: tuple[str, ...], group: str, how: SubmitOptions) 
     """Move GAMES (names or keys) to another cluster group while everything runs."""
     from pipeline.control.operations import moves
     from pipeline.store.assignments import read_assignments, read_group_drivers
-    from pipeline.store.engine import open_store
     from pipeline.store.leases import store_time
     from pipeline.store.loads import read_loads
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
+    context = CommandContext(env_dir)
+    settings, engine = context.settings, context.engine
     now = store_time(engine)
     assignments, loads = read_assignments(engine), read_loads(engine, now, settings.placement.max_games_per_group)
     wanted = dict.fromkeys(keys_of(games, {key: seat.game for key, seat in assignments.items()}), group)
     plan = moves.plan(wanted, assignments, read_group_drivers(engine), now, loads)
     lines = moves.render_preview(plan, assignments, loads, settings.demux.trigger_seconds)
-    submit_and_wait(settings, engine, plan.intent(current_user(), how.reason), lines, how)
+    submit_and_wait(context, plan.intent(context.actor, how.reason), lines, how)
 
 
 def deciding(kind: str, help_text: str) -> click.Command:
@@ -72,20 +69,18 @@ def deciding(kind: str, help_text: str) -> click.Command:
     def command(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
         from pipeline.control.operations import pauses, retirement
         from pipeline.store.assignments import read_assignments
-        from pipeline.store.engine import open_store
         from pipeline.store.stream_control import decided
 
-        settings, paths = load(env_dir)
-        engine = open_store(settings, paths)
-        assignments = read_assignments(engine)
+        context = CommandContext(env_dir)
+        assignments = read_assignments(context.engine)
         keys = keys_of(games, {key: seat.game for key, seat in assignments.items()})
         if kind in retirement.INVERSE:
             facts = retirement.plan(kind, keys, assignments)
             intent, lines = retirement.intent, retirement.render_preview(kind, facts, assignments)
         else:
-            facts = pauses.plan(kind, keys, assignments, decided(engine))
+            facts = pauses.plan(kind, keys, assignments, decided(context.engine))
             intent, lines = pauses.intent, pauses.render_preview(kind, facts, assignments)
-        submit_and_wait(settings, engine, intent(kind, facts, current_user(), how.reason), lines, how)
+        submit_and_wait(context, intent(kind, facts, context.actor, how.reason), lines, how)
 
     return command
 
@@ -99,19 +94,13 @@ resume = deciding("resume", "Let paused streams of GAMES go on; they catch up fr
 @click.argument("wanted", type=click.Choice(["on", "off"]))
 def own_query(env_dir: Path, game: str, wanted: str) -> None:
     """Give GAME a streaming query of its own, or take it back into its group's pass."""
-    from pipeline.control.roles import permitted
     from pipeline.repair.game import find
-    from pipeline.store import audit
-    from pipeline.store.engine import open_store
-    from pipeline.store.games import known_games
     from pipeline.store.stream_control import ask
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    actor = permitted(settings, engine, "set an own query")
-    key = find(game, known_games(engine)).key
-    with audit.acting(engine, audit.Act(actor, "set an own query", (f"game:{key}",), detail={"own_query": wanted})):
-        ask(engine, key, actor, own_query=wanted == "on")
+    context = CommandContext(env_dir)
+    key = find(game, context.names()).key
+    with context.acting("set an own query", (f"game:{key}",), own_query=wanted) as actor:
+        ask(context.engine, key, actor, own_query=wanted == "on")
 
 
 @click.command("list")
@@ -120,10 +109,9 @@ def own_query(env_dir: Path, game: str, wanted: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_operations(env_dir: Path, only_open: bool, limit: int, as_json: bool) -> None:
     """List operations: first those that need a person, then those that run, then the newest."""
-    from pipeline.store.engine import open_store
     from pipeline.store.operations import list_operations
 
-    listed = list_operations(open_store(*load(env_dir)), only_open=only_open, limit=limit)
+    listed = list_operations(CommandContext(env_dir).engine, only_open=only_open, limit=limit)
     if as_json:
         say_json([asdict(each) for each in listed])
         return
@@ -136,11 +124,10 @@ def list_operations(env_dir: Path, only_open: bool, limit: int, as_json: bool) -
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show_operation(env_dir: Path, operation: str, as_json: bool) -> None:
     """Show OPERATION (its id, or the beginning of it) with the journal of its steps."""
-    from pipeline.store.engine import open_store
     from pipeline.store.operations import operation as find
     from pipeline.store.operations import steps
 
-    engine = open_store(*load(env_dir))
+    engine = CommandContext(env_dir).engine
     stored = find(engine, operation)
     journal = steps(engine, stored.operation_id)
     if as_json:
@@ -153,15 +140,12 @@ def show_operation(env_dir: Path, operation: str, as_json: bool) -> None:
         say(step_line(step))
 
 
-def _permitted_on(env_dir: Path, operation: str) -> tuple[Engine, Operation, str]:
-    """Return the control store, an operation in it, and who acts on it, where they may have the role for it."""
-    from pipeline.store.engine import open_store
+def _permitted_on(context: CommandContext, operation: str) -> tuple[Operation, str]:
+    """Return an operation and who acts on it, where they have the role for its kind."""
     from pipeline.store.operations import operation as find
 
-    settings, paths = load(env_dir)
-    engine = open_store(settings, paths)
-    stored = find(engine, operation)
-    return engine, stored, permitted(settings, engine, stored.kind)
+    stored = find(context.engine, operation)
+    return stored, context.permitted(stored.kind)
 
 
 @click.command("resume")
@@ -171,9 +155,10 @@ def resume_operation(env_dir: Path, operation: str, reason: str | None) -> None:
     """Let OPERATION, which needs a person, go on where it was."""
     from pipeline.control.operations.executor import resume
 
-    engine, stored, actor = _permitted_on(env_dir, operation)
+    context = CommandContext(env_dir)
+    stored, actor = _permitted_on(context, operation)
     with unchanged():
-        say(line(resume(engine, stored, actor, reason or "")))
+        say(line(resume(context.engine, stored, actor, reason or "")))
 
 
 @click.command("close")
@@ -183,9 +168,10 @@ def close_operation(env_dir: Path, operation: str, reason: str) -> None:
     """End OPERATION, which needs a person, after you have dealt with it."""
     from pipeline.control.operations.executor import close
 
-    engine, stored, actor = _permitted_on(env_dir, operation)
+    context = CommandContext(env_dir)
+    stored, actor = _permitted_on(context, operation)
     with unchanged():
-        say(line(close(engine, stored, actor, reason)))
+        say(line(close(context.engine, stored, actor, reason)))
 
 
 @click.command("cancel")
@@ -196,9 +182,10 @@ def cancel_operation(env_dir: Path, operation: str, reason: str) -> None:
     from pipeline.control.controller import KINDS
     from pipeline.control.operations.executor import cancel
 
-    engine, stored, actor = _permitted_on(env_dir, operation)
+    context = CommandContext(env_dir)
+    stored, actor = _permitted_on(context, operation)
     with unchanged():
-        say(line(cancel(engine, KINDS, stored, actor, reason)))
+        say(line(cancel(context.engine, KINDS, stored, actor, reason)))
 
 
 @click.command("undo")
@@ -207,16 +194,15 @@ def cancel_operation(env_dir: Path, operation: str, reason: str) -> None:
 def undo_operation(env_dir: Path, operation: str, how: SubmitOptions) -> None:
     """Ask for the inverse of OPERATION, checked like any other; for 24 hours after it."""
     from pipeline.control.controller import undo
-    from pipeline.store.engine import open_store
     from pipeline.store.leases import store_time
     from pipeline.store.operations import operation as find
 
-    settings, paths = load(env_dir)
-    engine, max_games = open_store(settings, paths), settings.placement.max_games_per_group
+    context = CommandContext(env_dir)
+    engine, max_games = context.engine, context.settings.placement.max_games_per_group
     stored = find(engine, operation)
-    actor = current_user() if how.dry_run else permitted(settings, engine, stored.kind)
+    actor = context.actor if how.dry_run else context.permitted(stored.kind)
     intent, lines = undo(engine, stored, actor, how.reason, store_time(engine), max_games)
-    submit_and_wait(settings, engine, intent, lines, how)
+    submit_and_wait(context, intent, lines, how)
 
 
 @click.command("list")
@@ -226,10 +212,9 @@ def undo_operation(env_dir: Path, operation: str, how: SubmitOptions) -> None:
 def list_audit(env_dir: Path, since: datetime | None, until: datetime | None, as_json: bool) -> None:
     """Print the log, oldest first."""
     from pipeline.store.audit import entries
-    from pipeline.store.engine import open_store
 
     days = (since.date().isoformat() if since else "", until.date().isoformat() if until else "9999")
-    for each in entries(open_store(*load(env_dir)), *days):
+    for each in entries(CommandContext(env_dir).engine, *days):
         if as_json:
             say_json(asdict(each))
             continue
@@ -246,9 +231,8 @@ def list_audit(env_dir: Path, since: datetime | None, until: datetime | None, as
 def verify_audit(env_dir: Path, expect: str | None, as_json: bool) -> None:
     """Prove that no entry of the log was changed, taken out or slipped in; exit code 1 where one was."""
     from pipeline.store.audit import verify
-    from pipeline.store.engine import open_store
 
-    verdict = verify(open_store(*load(env_dir)), expect)
+    verdict = verify(CommandContext(env_dir).engine, expect)
     if as_json:
         say_json({**asdict(verdict), "intact": verdict.intact})
     else:

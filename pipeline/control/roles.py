@@ -5,7 +5,6 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from pipeline.actor import current_user
 from pipeline.errors import Refused
 from pipeline.settings import Roles, Settings
 from pipeline.store.members import members
@@ -120,12 +119,10 @@ def require(roles: Roles, actor: str, kind: str) -> None:
         )
 
 
-def permitted(settings: Settings, engine: Engine, kind: str) -> str:
-    """Return who runs this process, where they have the role for an act that is no operation.
+def require_current(settings: Settings, engine: Engine, actor: str, kind: str) -> None:
+    """Go on only where a person has the role for it at this moment.
 
     Raises:
         Refused: they have not.
     """
-    actor = current_user()
     require(current(settings, engine), actor, kind)
-    return actor

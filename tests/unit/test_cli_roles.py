@@ -1,5 +1,6 @@
 """Every command is known as one that reads, one that runs a process, or an act with a role and an audit entry."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from pipeline.store.games import record_seen
 from pipeline.store.operations import Intent, ask, change, operation
 from tests.unit.test_docs import commands
 
+ROOT = Path(__file__).parents[2]
 READS = {
     "doctor", "schemas plan", "schemas list", "games list", "games pending", "ingest gaps", "verify", "paths",
     "status", "quarantine list", "quarantine show", "groups list", "repair actions", "ops list", "ops show",
@@ -48,6 +50,16 @@ def test_every_command_is_sorted() -> None:
     names = [name.removeprefix("turnout ") for name, _ in commands()]
     kinds = [READS, RUNS, OPERATIONS, set(ACTS)]
     assert sorted(names) == sorted(name for kind in kinds for name in kind)
+
+
+def test_no_command_has_a_gate_of_its_own() -> None:
+    """Commands open an environment, check a role and write an audit entry through their context; pages submit alike."""
+    alone = re.compile(r"\b(current_user|audit\.acting|operations\.ask|open_store|roles\.\w*)\(|control\.roles import")
+    files = [*ROOT.glob("pipeline/cli/*.py"), *ROOT.glob("grants/cli/*.py")]
+    found = {path.name for path in files if alone.search(path.read_text("utf-8"))}
+    assert found == {"context.py", "tables.py"}  # verify opens no store where there is nothing to look for in it
+    pages = [path for folder in ("app", "grants/applying") for path in (ROOT / folder).rglob("*.py")]
+    assert [path for path in pages if re.search(r"operations\.ask\(|import .*\bask\b", path.read_text("utf-8"))] == []
 
 
 @pytest.mark.parametrize("name", ACTS)

@@ -231,7 +231,7 @@ def test_a_request_is_done_when_another_one_approves(house: House) -> None:
     with pytest.raises(Refused, match="access_admin"):
         approval(world.engine, house.catalog, guarded, asked, "mallory", "")
     _, intent = approval(world.engine, house.catalog, guarded, asked, "eve", "")
-    made = approved(world.engine, asked, intent)
+    made = approved(world.engine, guarded, asked, intent)
     house.world = replace(world, settings=guarded)
     house.steward = AccessReconciler(house.world, os.environ)
     assert house.finish().state == "succeeded"

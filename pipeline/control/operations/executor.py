@@ -346,7 +346,7 @@ def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> Non
 def _begin(context: ControlContext, kind: OperationDefinition, operation: Operation) -> Operation:
     """Begin, if what the actor was shown is still so."""
     try:
-        roles.require(roles.current(context.settings, context.engine), operation.actor, operation.kind)
+        roles.require_current(context.settings, context.engine, operation.actor, operation.kind)
         facts = kind.facts(context, operation)
     except Refused as refused:
         return change(context.engine, operation, "failed", f"Nothing was done: {refused}")

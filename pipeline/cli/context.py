@@ -1,0 +1,56 @@
+"""What a command works with: the settings of its environment, the control store, who runs it, and the gate to acts."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pipeline.actor import current_user
+from pipeline.cli.options import load_with_source
+
+
+class CommandContext:
+    """An environment, opened for one command."""
+
+    def __init__(self, env_dir: Path, source: str | None = None) -> None:
+        """Read the settings, with the source kind of the command line laid over them, and open the control store."""
+        from pipeline.store.engine import open_store
+
+        self.settings, self.paths = load_with_source(env_dir, source)
+        self.engine = open_store(self.settings, self.paths)
+
+    @property
+    def actor(self) -> str:
+        """Who runs the command."""
+        return current_user()
+
+    def names(self) -> dict[str, str]:
+        """Return the inventory: key → name of every game."""
+        from pipeline.store.games import known_games
+
+        return {str(key): name for key, name in known_games(self.engine).items()}
+
+    def permitted(self, kind: str) -> str:
+        """Return who runs the command, where they have the role for an act that writes its own audit entry.
+
+        Raises:
+            Refused: they have not.
+        """
+        from pipeline.control.roles import require_current
+
+        actor = self.actor
+        require_current(self.settings, self.engine, actor, kind)
+        return actor
+
+    @contextmanager
+    def acting(self, kind: str, targets: Sequence[str], **detail: Any) -> Iterator[str]:
+        """Enter the block with who runs the command, where they have the role; the audit log has its begin and end.
+
+        Raises:
+            Refused: they have not the role.
+        """
+        from pipeline.control import gate
+
+        actor = self.actor
+        with gate.acting(self.settings, self.engine, actor, kind, targets, detail):
+            yield actor
