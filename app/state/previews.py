@@ -5,12 +5,10 @@ planned as the command line plans it, by the same planners.
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import formatting
@@ -18,18 +16,22 @@ from app.state import services
 from app.state.services import Environment
 from pipeline.control import controller, gate
 from pipeline.control.capabilities import Capability, capabilities, read_all_facts
-from pipeline.control.operations import dedupes, drains, groups, moves, pauses, repairs, retirement
+from pipeline.control.operations import dedupes, groups, pauses, repairs, retirement
 from pipeline.control.operations import executor as steps
-from pipeline.control.placement.planner import lines_of, proposed
+from pipeline.control.placement.planner import lines_of
+from pipeline.control.proposals import (
+    OperationProposal,
+    PlacementView,
+    decision,
+    of_groups,
+    repair,
+    require_source,
+)
 from pipeline.errors import Refused
 from pipeline.store import operations
-from pipeline.store.assignments import GameAssignment, read_assignments, read_group_drivers
-from pipeline.store.groups import read_groups
+from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.leases import store_time
-from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent, Operation, OperationConflict
-from pipeline.store.placing import Loads
-from pipeline.store.stream_control import decided
 
 _MOST_COUNTED = 20  # games whose quarantine is read before a replay is requested
 
@@ -67,16 +69,12 @@ def preview_move(environment: Environment, keys: Sequence[str], group: str | Non
     if not keys or group is None:
         raise Refused("Choose the games to move and their new group.")
     with services.reading():
-        store = services.engine(environment)
-        now = store_time(store)
-        assignments, loads = read_assignments(store), _loads(environment, store, now)
-        plan = moves.plan(dict.fromkeys(keys, group), assignments, read_group_drivers(store), now, loads)
-    if not plan.moves:
+        view = PlacementView(environment.settings, services.engine(environment))
+        proposal = view.move(keys, group, services.actor())
+    if not proposal.intent.targets:
         raise Refused(f"Nothing to move: choose games that are not in group {group} already.")
-    left = sorted(set(keys) - {each.game_key for each in plan.moves})
-    lines = moves.render_preview(plan, assignments, loads, environment.settings.demux.trigger_seconds)
-    lines += [f"left out: {key} is in group {group} already" for key in left]
-    return _preview(plan.intent(services.actor(), ""), lines, assignments)
+    left = [f"left out: {key} is in group {group} already" for key in proposal.unchanged(keys)]
+    return _preview(proposal.intent, [*proposal.lines, *left], view.assignments)
 
 
 def preview_drain(environment: Environment, group: str) -> Preview:
@@ -86,15 +84,11 @@ def preview_drain(environment: Environment, group: str) -> Preview:
         Refused: they do not fit, it is drained and empty already, or the control store cannot be read.
     """
     with services.reading():
-        store = services.engine(environment)
-        now = store_time(store)
-        assignments, loads = read_assignments(store), _loads(environment, store, now)
-        plan = drains.drain(group, assignments, read_group_drivers(store), now, loads)
-    intent = plan.intent(services.actor(), "")
-    if not intent.targets:
+        view = PlacementView(environment.settings, services.engine(environment))
+        proposal = view.drain(group, services.actor())
+    if not proposal.intent.targets:
         raise Refused(f"Nothing to drain: group {group} takes no games, and has none.")
-    lines = moves.render_preview(plan, assignments, loads, environment.settings.demux.trigger_seconds)
-    return _preview(intent, lines, assignments)
+    return _preview(proposal.intent, proposal.lines, view.assignments)
 
 
 def preview_proposed(environment: Environment) -> Preview:
@@ -103,30 +97,16 @@ def preview_proposed(environment: Environment) -> Preview:
     Raises:
         Refused: there are none, or the control store cannot be read.
     """
-    trigger = environment.settings.demux.trigger_seconds
     with services.reading():
-        store = services.engine(environment)
-        now = store_time(store)
-        assignments, loads = read_assignments(store), _loads(environment, store, now)
-        placed, even = proposed(loads)
-        # Who waits for its first group gets it from the controller, and from ingest: that is no move.
-        movable = [each for each in (*placed.placements, *even.placements) if each.source is not None]
-        targets = {each.game_key: each.target for each in movable}
-        plan = moves.plan(targets, assignments, read_group_drivers(store), now, loads)
-    lines = lines_of(placed, even, trigger)
-    if not plan.moves:
-        named = [_named(line, assignments) for line in lines]
+        view = PlacementView(environment.settings, services.engine(environment))
+        placed, even = view.best()
+        proposal = view.rebalance(placed, even, services.actor())
+    lines = lines_of(placed, even, view.trigger_seconds)
+    if not proposal.intent.targets:
+        named = [_named(line, view.assignments) for line in lines]
         why = "no group has room for the games that must move, and no move improves the balance."
-        raise Refused(
-            "\n".join(
-                [
-                    f"Nothing to move: {why}",
-                    *named,
-                ]
-            )
-        )
-    lines.append(moves.render_preview(plan, assignments)[-1])
-    return _preview(plan.intent(services.actor(), ""), lines, assignments)
+        raise Refused("\n".join([f"Nothing to move: {why}", *named]))
+    return _preview(proposal.intent, [*lines, proposal.lines[-1]], view.assignments)
 
 
 def preview_groups(environment: Environment, kind: str, names: Sequence[str]) -> Preview:
@@ -138,20 +118,17 @@ def preview_groups(environment: Environment, kind: str, names: Sequence[str]) ->
     with services.reading():
         store = services.engine(environment)
         assignments = read_assignments(store)
-        facts = groups.plan(kind, names, read_groups(store))
-    if not facts:
+        proposal = of_groups(store, assignments, kind, names, services.actor())
+    if not proposal.intent.targets:
         raise Refused(f"Nothing to {kind}: {', '.join(names) or 'no group'} is already in that state.")
-    counts = Counter(each.group for each in assignments.values() if each.group is not None)
-    return _preview(
-        groups.intent(kind, facts, services.actor(), ""), groups.render_preview(kind, facts, counts), assignments
-    )
+    return _preview(proposal.intent, proposal.lines, assignments)
 
 
 # -------------------------------------------------------------------------------------------------------------- streams
 
 
 def preview_decision(environment: Environment, kind: str, keys: Sequence[str]) -> Preview:
-    """Plan a pause or a resume (`kind`) of games, by their keys.
+    """Plan to pause, resume, retire or restore (`kind`) games, by their keys.
 
     Raises:
         Refused: a game does not exist or is retired, nothing would change, or the control store cannot be read.
@@ -159,20 +136,12 @@ def preview_decision(environment: Environment, kind: str, keys: Sequence[str]) -
     with services.reading():
         store = services.engine(environment)
         assignments = read_assignments(store)
-        facts = pauses.plan(kind, keys, assignments, decided(store))
-    return _of_games(kind, keys, facts, pauses.intent, pauses.render_preview, assignments)
-
-
-def preview_retirement(environment: Environment, kind: str, keys: Sequence[str]) -> Preview:
-    """Plan to retire games or to restore them (`kind`), by their keys.
-
-    Raises:
-        Refused: a game does not exist, nothing would change, or the control store cannot be read.
-    """
-    with services.reading():
-        assignments = read_assignments(services.engine(environment))
-        facts = retirement.plan(kind, keys, assignments)
-    return _of_games(kind, keys, facts, retirement.intent, retirement.render_preview, assignments)
+        proposal = decision(store, assignments, kind, keys, services.actor())
+    left = [f"{key} {_UNCHANGED[kind]}" for key in proposal.unchanged(keys)]
+    if not proposal.intent.targets:
+        raise Refused(f"Nothing to {kind}: {'; '.join(left[: formatting.LINES_SHOWN]) or 'no game is chosen'}.")
+    lines = [*proposal.lines, *(f"left out: {each}" for each in formatting.first_lines(left))]
+    return _preview(proposal.intent, lines, assignments)
 
 
 def preview_repair(
@@ -190,8 +159,7 @@ def preview_repair(
     rows, narrowed = repairs.selection(choice or {}, {}), choice or {}
     with services.reading():
         store, paths = services.engine(environment), environment.paths
-        if kind == "rebuild" and not paths.bronze.exists():
-            raise Refused(f"There is nothing to rebuild from: {paths.bronze} does not exist. Start ingest first.")
+        require_source(kind, paths)
         assignments, count = read_assignments(store), kind == "replay" and len(keys) <= _MOST_COUNTED
         facts_by_game = read_all_facts(store, paths, keys, store_time(store), count=count, rows=rows)
         can = {
@@ -203,22 +171,19 @@ def preview_repair(
         if not chosen:
             raise Refused("\n".join([f"Nothing to {kind}.", *formatting.first_lines(left)]))
         if kind == "retry":
-            facts = pauses.plan(kind, chosen, assignments, decided(store))
-            intent = pauses.intent(kind, facts, services.actor(), "")
-            lines = pauses.render_preview(kind, facts, assignments)
+            proposal = decision(store, assignments, kind, chosen, services.actor())
         elif kind == "dedupe":
             name = environment.settings.environment
             facts = dedupes.plan(paths, name, chosen, repairs.observe(paths, name, store, chosen))
-            intent, lines = dedupes.intent(facts, services.actor(), ""), dedupes.announced(facts)
+            proposal = OperationProposal(dedupes.intent(facts, services.actor(), ""), dedupes.announced(facts))
         else:
-            subjects = repairs.observe(paths, environment.settings.environment, store, chosen, kind)
-            facts = repairs.plan(kind, chosen, subjects)
-            intent = repairs.intent(kind, facts, services.actor(), "", narrowed)
-            lines = repairs.render_preview(kind, facts, narrowed)
-            lines += [f"{key}: {can[key].touches}" for key in chosen if kind == "replay"]
-    if not facts:
+            proposal = repair(environment.settings, paths, store, kind, chosen, narrowed, services.actor())
+    if not proposal.intent.targets:
         raise Refused(f"Nothing to {kind}: it has changed just now. Look again.")
-    return _preview(intent, [*lines, *(f"left out: {each}" for each in formatting.first_lines(left))], assignments)
+    lines = [*proposal.lines, *(f"{key}: {can[key].touches}" for key in chosen if kind == "replay")]
+    return _preview(
+        proposal.intent, [*lines, *(f"left out: {each}" for each in formatting.first_lines(left))], assignments
+    )
 
 
 def preview_replay_of_all(environment: Environment, choice: Mapping[str, str | None]) -> Preview:
@@ -239,17 +204,6 @@ def _why_not(capability: Capability) -> str:
     other = capability.alternative
     instead = "" if other is None else f" Instead: {other.name}. {other.sentence}"
     return f"{capability.why_not}{instead}"
-
-
-def _of_games(
-    kind: str, keys: Sequence[str], facts: Mapping[str, object], intent: Callable[..., Intent],
-    render: Callable[..., list[str]], assignments: Mapping[str, GameAssignment],
-) -> Preview:  # fmt: skip
-    left = [f"{key} {_UNCHANGED[kind]}" for key in sorted(set(keys) - facts.keys())]
-    if not facts:
-        raise Refused(f"Nothing to {kind}: {'; '.join(left[: formatting.LINES_SHOWN]) or 'no game is chosen'}.")
-    lines = [*render(kind, facts, assignments), *(f"left out: {each}" for each in formatting.first_lines(left))]
-    return _preview(intent(kind, facts, services.actor(), ""), lines, assignments)
 
 
 _UNCHANGED = {
@@ -344,10 +298,6 @@ def writing() -> Iterator[None]:
         raise Refused(
             f"The control store did not answer: {reason}. Try again. Confirming twice submits one operation."
         ) from error
-
-
-def _loads(environment: Environment, store: Engine, now: float) -> Loads:
-    return read_loads(store, now, environment.settings.placement.max_games_per_group)
 
 
 def _preview(intent: Intent, lines: Sequence[str], assignments: Mapping[str, GameAssignment]) -> Preview:

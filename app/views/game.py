@@ -95,10 +95,8 @@ def _offer(environment: Environment, key: str, group: str | None, kind: str) -> 
     if kind == "move":
         target = st.session_state.get(f"to_{key}")
         make = partial(previews.preview_move, environment, [key], None if target is None else str(target))
-    elif kind in ("pause", "resume"):
+    elif kind in ("pause", "resume", "retire", "restore"):
         make = partial(previews.preview_decision, environment, kind, [key])
-    elif kind in ("retire", "restore"):
-        make = partial(previews.preview_retirement, environment, kind, [key])
     elif kind == "restart":
         make = partial(previews.preview_groups, environment, kind, [] if group is None else [group])
     else:

@@ -115,15 +115,13 @@ def _steering(kind: str, help_text: str) -> click.Command:
     @click.argument("groups", nargs=-1, required=True)
     @asking
     def command(env_dir: Path, groups: tuple[str, ...], how: SubmitOptions) -> None:
-        from pipeline.control.operations import groups as steering
-        from pipeline.store.games import known_groups
-        from pipeline.store.groups import read_groups
+        from pipeline.control.proposals import of_groups
+        from pipeline.store.assignments import read_assignments
 
         context = CommandContext(env_dir)
-        facts = steering.plan(kind, groups, read_groups(context.engine))
-        counts = Counter(group for group in known_groups(context.engine).values() if group is not None)
-        intent = steering.intent(kind, facts, context.actor, how.reason)
-        submit_and_wait(context, intent, steering.render_preview(kind, facts, counts), how)
+        assignments = read_assignments(context.engine)
+        proposal = of_groups(context.engine, assignments, kind, groups, context.actor, how.reason)
+        submit_and_wait(context, proposal.intent, proposal.lines, how)
 
     return command
 

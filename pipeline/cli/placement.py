@@ -9,7 +9,7 @@ import click
 from pipeline.cli.context import CommandContext
 from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
 from pipeline.cli.options import required_reason
-from pipeline.control.placement.planner import MAX_EVENED, Placed, Placement, catch_up_seconds, lines_of, proposed
+from pipeline.control.placement.planner import MAX_EVENED, Placed, Placement, catch_up_seconds, lines_of
 from pipeline.store.placing import PRIORITIES, GroupLoad
 from pipeline.terminal import say, say_json
 
@@ -23,31 +23,20 @@ from pipeline.terminal import say, say_json
 )  # fmt: skip
 def propose(env_dir: Path, do_it: bool, max_moves: int, how: SubmitOptions) -> None:
     """Show the moves that most reduce the highest load, after those of games that cannot stay where they are."""
-    from pipeline.control.operations import moves
-    from pipeline.store.assignments import read_assignments, read_group_drivers
-    from pipeline.store.leases import store_time
-    from pipeline.store.loads import read_loads
+    from pipeline.control.proposals import PlacementView
 
     context = CommandContext(env_dir)
-    settings, engine = context.settings, context.engine
-    now = store_time(engine)
-    assignments, loads = read_assignments(engine), read_loads(engine, now, settings.placement.max_games_per_group)
-    placed, even = proposed(loads, max_moves)
-    trigger = settings.demux.trigger_seconds
-    if not do_it or how.dry_run:
-        if how.as_json:
-            say_json(_as_dict(placed, even, trigger))
-            return
-        for line in lines_of(placed, even, trigger):
-            say(line)
+    view = PlacementView(context.settings, context.engine)
+    placed, even = view.best(max_moves)
+    is_shown = not do_it or how.dry_run
+    if is_shown and how.as_json:
+        say_json(_as_dict(placed, even, view.trigger_seconds))
         return
-    for line in lines_of(placed, even, trigger):
-        say(line, err=True)
-    # Who waits for its first group gets it from the controller, and from ingest: that is no move.
-    wanted = {each.game_key: each.target for each in (*placed.placements, *even.placements) if each.source is not None}
-    plan = moves.plan(wanted, assignments, read_group_drivers(engine), now, loads)
-    lines = moves.render_preview(plan, assignments, loads, trigger)
-    submit_and_wait(context, plan.intent(context.actor, how.reason), lines, how)
+    for line in lines_of(placed, even, view.trigger_seconds):
+        say(line, err=not is_shown)
+    if not is_shown:
+        proposal = view.rebalance(placed, even, context.actor, how.reason)
+        submit_and_wait(context, proposal.intent, proposal.lines, how)
 
 
 @click.command("drain")
@@ -55,19 +44,11 @@ def propose(env_dir: Path, do_it: bool, max_moves: int, how: SubmitOptions) -> N
 @asking
 def drain(env_dir: Path, group: str, how: SubmitOptions) -> None:
     """Move all games of GROUP to groups that have room for them, and let none land there again."""
-    from pipeline.control.operations import drains, moves
-    from pipeline.store.assignments import read_assignments, read_group_drivers
-    from pipeline.store.leases import store_time
-    from pipeline.store.loads import read_loads
+    from pipeline.control.proposals import PlacementView
 
     context = CommandContext(env_dir)
-    settings, engine = context.settings, context.engine
-    now = store_time(engine)
-    assignments, groups = read_assignments(engine), read_group_drivers(engine)
-    loads = read_loads(engine, now, settings.placement.max_games_per_group)
-    plan = drains.drain(group, assignments, groups, now, loads)
-    lines = moves.render_preview(plan, assignments, loads, settings.demux.trigger_seconds)
-    submit_and_wait(context, plan.intent(context.actor, how.reason), lines, how)
+    proposal = PlacementView(context.settings, context.engine).drain(group, context.actor, how.reason)
+    submit_and_wait(context, proposal.intent, proposal.lines, how)
 
 
 @click.command("priority")

@@ -60,22 +60,19 @@ def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: An
     GAMES are names or keys; without any, all that have such rows and a schema.
     """
     from pipeline.control.operations import repairs
+    from pipeline.control.proposals import repair
     from pipeline.repair.game import known_names
 
     context = CommandContext(env_dir)
     settings, paths, engine = context.settings, context.paths, context.engine
     known = known_names(engine)
     choice = repairs.choice(**rows)
-    if games:
-        keys = keys_of(games, known)
-        facts = repairs.plan("replay", keys, repairs.observe(paths, settings.environment, engine, keys))
-    else:
-        facts = repairs.plan_all(paths, settings.environment, engine, choice)
+    keys = keys_of(games, known) if games else repairs.plan_all(paths, settings.environment, engine, choice)
+    proposal = repair(settings, paths, engine, "replay", list(keys), choice, context.actor, how.reason)
     if how.dry_run:
-        chosen = {key: known[key] for key in facts}
+        chosen = {key: known[key] for key in keys}
         sys.exit(_tried(engine, paths, settings.environment, chosen, choice, as_json=how.as_json))
-    intent = repairs.intent("replay", facts, context.actor, how.reason, choice)
-    submit_and_wait(context, intent, repairs.render_preview("replay", facts, choice), how)
+    submit_and_wait(context, proposal.intent, proposal.lines, how)
 
 
 @click.command("dedupe")
@@ -107,17 +104,14 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
 @asking
 def rebuild(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     """Rebuild the tables of GAMES (names or keys) from bronze, each in one atomic switch."""
-    from pipeline.control.operations import repairs
+    from pipeline.control.proposals import repair, require_source
     from pipeline.repair.game import known_names
 
     context = CommandContext(env_dir)
-    settings, paths, engine = context.settings, context.paths, context.engine
-    if not paths.bronze.exists():
-        raise Refused(f"There is nothing to rebuild from: {paths.bronze} does not exist. Start ingest first.")
-    keys = keys_of(games, known_names(engine))
-    facts = repairs.plan("rebuild", keys, repairs.observe(paths, settings.environment, engine, keys, "rebuild"))
-    intent = repairs.intent("rebuild", facts, context.actor, how.reason, {})
-    submit_and_wait(context, intent, repairs.render_preview("rebuild", facts), how)
+    require_source("rebuild", context.paths)
+    keys = keys_of(games, known_names(context.engine))
+    proposal = repair(context.settings, context.paths, context.engine, "rebuild", keys, {}, context.actor, how.reason)
+    submit_and_wait(context, proposal.intent, proposal.lines, how)
 
 
 retire = deciding(

@@ -45,19 +45,12 @@ def run_controller(env_dir: Path, stop_groups: bool) -> None:
 @click.option("--to", "group", required=True, help="The cluster group to move them to.")
 def move(env_dir: Path, games: tuple[str, ...], group: str, how: SubmitOptions) -> None:
     """Move GAMES (names or keys) to another cluster group while everything runs."""
-    from pipeline.control.operations import moves
-    from pipeline.store.assignments import read_assignments, read_group_drivers
-    from pipeline.store.leases import store_time
-    from pipeline.store.loads import read_loads
+    from pipeline.control.proposals import PlacementView
 
     context = CommandContext(env_dir)
-    settings, engine = context.settings, context.engine
-    now = store_time(engine)
-    assignments, loads = read_assignments(engine), read_loads(engine, now, settings.placement.max_games_per_group)
-    wanted = dict.fromkeys(keys_of(games, {key: seat.game for key, seat in assignments.items()}), group)
-    plan = moves.plan(wanted, assignments, read_group_drivers(engine), now, loads)
-    lines = moves.render_preview(plan, assignments, loads, settings.demux.trigger_seconds)
-    submit_and_wait(context, plan.intent(context.actor, how.reason), lines, how)
+    view = PlacementView(context.settings, context.engine)
+    proposal = view.move(keys_of(games, context.names()), group, context.actor, how.reason)
+    submit_and_wait(context, proposal.intent, proposal.lines, how)
 
 
 def deciding(kind: str, help_text: str) -> click.Command:
@@ -67,20 +60,13 @@ def deciding(kind: str, help_text: str) -> click.Command:
     @click.argument("games", nargs=-1, required=True)
     @asking
     def command(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
-        from pipeline.control.operations import pauses, retirement
+        from pipeline.control.proposals import decision
         from pipeline.store.assignments import read_assignments
-        from pipeline.store.stream_control import decided
 
         context = CommandContext(env_dir)
-        assignments = read_assignments(context.engine)
-        keys = keys_of(games, {key: seat.game for key, seat in assignments.items()})
-        if kind in retirement.INVERSE:
-            facts = retirement.plan(kind, keys, assignments)
-            intent, lines = retirement.intent, retirement.render_preview(kind, facts, assignments)
-        else:
-            facts = pauses.plan(kind, keys, assignments, decided(context.engine))
-            intent, lines = pauses.intent, pauses.render_preview(kind, facts, assignments)
-        submit_and_wait(context, intent(kind, facts, context.actor, how.reason), lines, how)
+        keys, assignments = keys_of(games, context.names()), read_assignments(context.engine)
+        proposal = decision(context.engine, assignments, kind, keys, context.actor, how.reason)
+        submit_and_wait(context, proposal.intent, proposal.lines, how)
 
     return command
 

@@ -1,0 +1,150 @@
+"""What an operation would do, planned once for the command that submits it and for the page that shows it first.
+
+A proposal is an intent with the lines that people read. Nothing is written here: `gate.submit` does that.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Engine
+
+from pipeline.control.operations import drains, groups, moves, pauses, retirement
+from pipeline.control.operations.moves import Plan
+from pipeline.control.placement.planner import MAX_EVENED, Placed, proposed
+from pipeline.errors import Refused
+from pipeline.settings import Paths, Settings
+from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
+from pipeline.store.groups import read_groups
+from pipeline.store.leases import store_time
+from pipeline.store.loads import read_loads
+from pipeline.store.operations import Intent
+from pipeline.store.placing import Loads
+from pipeline.store.stream_control import decided
+
+
+@dataclass(frozen=True, slots=True)
+class OperationProposal:
+    """An operation that may be submitted; without targets it would change nothing."""
+
+    intent: Intent
+    lines: list[str]
+
+    def unchanged(self, keys: Sequence[str]) -> list[str]:
+        """Return those of these games that it would not touch, since they are as they should be."""
+        touched = set(self.intent.targets)
+        return sorted(key for key in set(keys) if f"game:{key}" not in touched)
+
+
+class PlacementView:
+    """Which games run where, and how loaded the groups are, read at one time: what moves are planned from."""
+
+    assignments: Mapping[str, GameAssignment]
+    loads: Loads
+    trigger_seconds: float
+
+    def __init__(self, settings: Settings, engine: Engine) -> None:
+        """Read the control store."""
+        self._now = store_time(engine)
+        self.assignments = read_assignments(engine)
+        self.loads = read_loads(engine, self._now, settings.placement.max_games_per_group)
+        self.trigger_seconds = settings.demux.trigger_seconds
+        self._drivers: Mapping[str, GroupDriver] = read_group_drivers(engine)
+
+    def move(self, keys: Sequence[str], group: str, actor: str, reason: str = "") -> OperationProposal:
+        """Plan to move games, by their keys, to a group.
+
+        Raises:
+            Refused: a game or the group does not exist, or the group cannot take them.
+        """
+        return self._proposal(self._plan(dict.fromkeys(keys, group)), actor, reason)
+
+    def drain(self, group: str, actor: str, reason: str = "") -> OperationProposal:
+        """Plan to move all games of a group to where they fit, and to give it no more.
+
+        Raises:
+            Refused: there is no such group, or not all of its games fit elsewhere.
+        """
+        return self._proposal(
+            drains.drain(group, self.assignments, self._drivers, self._now, self.loads), actor, reason
+        )
+
+    def best(self, max_moves: int = MAX_EVENED) -> tuple[Placed, Placed]:
+        """Return the moves of games that cannot stay, and those that then even out the load."""
+        return proposed(self.loads, max_moves)
+
+    def rebalance(self, placed: Placed, even: Placed, actor: str, reason: str = "") -> OperationProposal:
+        """Plan what `best` has returned as one move.
+
+        A game that waits for its first group gets it from the controller, and from ingest: that is no move.
+
+        Raises:
+            Refused: a group cannot take what would move there.
+        """
+        movable = [each for each in (*placed.placements, *even.placements) if each.source is not None]
+        return self._proposal(self._plan({each.game_key: each.target for each in movable}), actor, reason)
+
+    def _plan(self, wanted: Mapping[str, str]) -> Plan:
+        return moves.plan(wanted, self.assignments, self._drivers, self._now, self.loads)
+
+    def _proposal(self, plan: Plan, actor: str, reason: str) -> OperationProposal:
+        lines = moves.render_preview(plan, self.assignments, self.loads, self.trigger_seconds)
+        return OperationProposal(plan.intent(actor, reason), lines)
+
+
+def decision(
+    engine: Engine, assignments: Mapping[str, GameAssignment], kind: str, keys: Sequence[str], actor: str,
+    reason: str = "",
+) -> OperationProposal:  # fmt: skip
+    """Plan to pause, resume, retry, retire or restore (`kind`) games, by their keys.
+
+    Raises:
+        Refused: a game does not exist, or is retired and would have to run.
+    """
+    if kind in retirement.INVERSE:
+        facts = retirement.plan(kind, keys, assignments)
+        lines = retirement.render_preview(kind, facts, assignments)
+        return OperationProposal(retirement.intent(kind, facts, actor, reason), lines)
+    facts = pauses.plan(kind, keys, assignments, decided(engine))
+    return OperationProposal(pauses.intent(kind, facts, actor, reason), pauses.render_preview(kind, facts, assignments))
+
+
+def of_groups(
+    engine: Engine, assignments: Mapping[str, GameAssignment], kind: str, names: Sequence[str], actor: str,
+    reason: str = "",
+) -> OperationProposal:  # fmt: skip
+    """Plan to start, stop or restart (`kind`) groups.
+
+    Raises:
+        Refused: a group does not exist, or another tool starts it.
+    """
+    facts = groups.plan(kind, names, read_groups(engine))
+    counts = Counter(each.group for each in assignments.values() if each.group is not None)
+    return OperationProposal(groups.intent(kind, facts, actor, reason), groups.render_preview(kind, facts, counts))
+
+
+def require_source(kind: str, paths: Paths) -> None:
+    """Go on only where there is what a repair reads.
+
+    Raises:
+        Refused: it is a rebuild, and there is no bronze.
+    """
+    if kind == "rebuild" and not paths.bronze.exists():
+        raise Refused(f"There is nothing to rebuild from: {paths.bronze} does not exist. Start ingest first.")
+
+
+def repair(
+    settings: Settings, paths: Paths, engine: Engine, kind: str, keys: Sequence[str],
+    choice: Mapping[str, str | None], actor: str, reason: str = "",
+) -> OperationProposal:  # fmt: skip
+    """Plan to replay or to rebuild (`kind`) games, by their keys; `choice` is which rows of quarantine a replay takes.
+
+    Raises:
+        Refused: it is possible for none, there is nothing to rebuild from, or a table cannot be opened.
+    """
+    from pipeline.control.operations import repairs  # it loads libraries of tables, which no move needs
+
+    require_source(kind, paths)
+    facts = repairs.plan(kind, keys, repairs.observe(paths, settings.environment, engine, keys, kind))
+    lines = repairs.render_preview(kind, facts, choice)
+    return OperationProposal(repairs.intent(kind, facts, actor, reason, choice), lines)
