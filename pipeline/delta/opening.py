@@ -11,7 +11,7 @@ from pipeline.errors import is_panic
 def open_table(folder: str | Path, version: int | None = None) -> DeltaTable:
     """Open a table at this version, or at its newest.
 
-    Its transactions are read too: delta-rs reads them when it is first asked for one, and damage that only this shows
+    Its transactions are read too: delta-rs reads them when the first is wanted, and damage that only this shows
     would end a caller who has opened the table long ago. Over some damaged logs delta-rs panics. What Python then sees
     is no Exception: it would pass every handler that keeps one game's table from stopping the others (law L6), so it
     is raised as any other damage.

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.streams.split import OWN_COLUMNS, READ
-from tests.unit.maintenance_world import tend
+from tests.unit.maintenance_world import SETTINGS, tend
 from tests.unit.repair_world import BROKEN, Event, Message, World, make_world
 from tests.unit.test_contracts_messages import Fields
 
@@ -153,7 +154,7 @@ def test_a_field_may_have_any_name_that_is_used_on_its_way(world: World, group: 
     schemas, known = world.registry.snapshot(), {str(game.key): game.name}
     replay_all(world.paths, world.environment, schemas, known, Selection(), dry_run=False)
     check(world, game, newest, second, [1, 2, 3])
-    tend(world.paths)
+    tend(world.paths, settings=replace(SETTINGS, environment=world.environment))
     check(world, game, newest, second, [1, 2, 3])
     assert rebuild(world.paths, world.environment, world.engine, schemas, game).rows == 3
     check(world, game, newest, second, [1, 2, 3])
