@@ -91,10 +91,10 @@ def _require_rows(bronze: Path, evidence: Iterable[Evidence]) -> None:
 
 
 def _taken_back_at(bronze: Path, seq: int) -> int | None:
-    """Return the version of the newest restore that took rows of this seq away, None where none did.
+    """Return the version of the restore that took rows of this seq away, None where none did.
 
-    A restore from before they came, and one that left them, are not why they are gone. One whose versions are no more
-    to be seen is taken for the reason.
+    What left them, or brought them back, is not why they are gone, and neither is anything before it. A restore whose
+    versions are no more to be seen is taken for the reason.
     """
     restores = [each["version"] for each in open_table(bronze).history() if each.get("operation") == "RESTORE"]
     for version in sorted(restores, reverse=True):
@@ -102,7 +102,9 @@ def _taken_back_at(bronze: Path, seq: int) -> int | None:
             before, after = (bronze_progress.last_seq(bronze, each) for each in (version - 1, version))
         except (DeltaError, OSError):
             return int(version)
-        if after < seq <= before:
+        if after >= seq:
+            return None
+        if before >= seq:
             return int(version)
     return None
 

@@ -83,3 +83,12 @@ def test_a_restore_from_before_the_missing_rows_is_not_why_they_are_gone(world: 
     record_commit(world.engine, 5, 1, 0, None)
     DeltaTable(world.paths.bronze).delete("seq = 5")
     require(world)
+
+
+def test_rows_that_were_brought_back_and_then_deleted_are_a_gap(world: World) -> None:
+    """Law L6: what counts is the last restore that could have taken them, not one that another has undone."""
+    version = bronze_of(world).version
+    DeltaTable(world.paths.bronze).restore(version - 1)
+    DeltaTable(world.paths.bronze).restore(version)
+    DeltaTable(world.paths.bronze).delete("seq = 3")
+    require(world)
