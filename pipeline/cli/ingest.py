@@ -37,8 +37,8 @@ def adopt_source(env_dir: Path, accept_loss: bool, source: str | None) -> None:
 @click.command("gaps")
 def accepted_gaps(env_dir: Path) -> None:
     """List the gaps that were accepted: what a source had lost before it was read."""
-    from pipeline.ingest.adopt import describe_gap
+    from pipeline.ingest.identity import describe_accepted
     from pipeline.store.sources import accepted_gaps as gaps
 
     for gap in gaps(CommandContext(env_dir).engine):
-        say(describe_gap(gap))
+        say(describe_accepted(gap))

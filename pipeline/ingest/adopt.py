@@ -7,7 +7,6 @@ old generation in bronze, find out where bronze ends, record the new generation.
 
 import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -111,19 +110,12 @@ def describe(adopted: Adopted) -> str:
             where += f", without {len(adopted.position.skip)} of its files, which are in bronze"
     verb = "goes on" if adopted.new else "was ready to go on"
     lines = [f"ingest generation {adopted.generation} {verb} from {where}"]
-    lines += [f"accepted gap: {describe_gap(gap)}" for gap in adopted.gaps]
+    lines += [f"accepted gap: {identity.describe_accepted(gap)}" for gap in adopted.gaps]
     if adopted.rebuild:
         keys = " ".join(adopted.rebuild)
         lines.append("Games with rows that bronze lost wait until they are rebuilt. Start ingest, then run:")
         lines.append(f'turnout repair rebuild {keys} --reason "bronze was restored"')
     return "\n".join(map(names.plain, lines))
-
-
-def describe_gap(gap: sources.AcceptedGap) -> str:
-    """Return an accepted gap as one line."""
-    at = datetime.fromtimestamp(gap.accepted_at, UTC).isoformat(timespec="seconds")
-    what = identity.describe_gap(gap.partition, gap.first, gap.last)
-    return f"{at}  {gap.source}: {what} ({gap.reason}), accepted by {gap.actor}"
 
 
 def _find(settings: Settings, paths: Paths, engine: Engine, number: int, bronze: CursorTable) -> _Finding:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.errors import Refused
+from pipeline.moments import in_utc
+from pipeline.store.sources import AcceptedGap
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +280,12 @@ def describe_gap(partition: int | None, first: int, last: int | None) -> str:
     if last is None:
         return f"{what}s from {first} on"
     return f"{what} {first}" if first == last else f"{what}s {first} to {last}"
+
+
+def describe_accepted(gap: AcceptedGap) -> str:
+    """Return a gap that a person has accepted as one line."""
+    what = describe_gap(gap.partition, gap.first, gap.last)
+    return f"{in_utc(gap.accepted_at)} UTC  {gap.source}: {what} ({gap.reason}), accepted by {gap.actor}"
 
 
 def _listed(what: str, numbers: Iterable[int]) -> str:
