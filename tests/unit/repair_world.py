@@ -1,6 +1,7 @@
 """A small environment without Spark: events get their place in bronze, and passes split them with the real parts."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -223,6 +224,14 @@ def make_world(root: Path) -> World:
     world = World(paths, settings, open_store(settings, paths))
     assert world.register() == 1
     return world
+
+
+def copied(world: World, root: Path) -> World:
+    """Return a copy of an environment, for a test that may change it: much cheaper than its commits."""
+    paths = Paths(root / world.paths.root.name)
+    world.engine.dispose()  # so that all of the store is in its file
+    shutil.copytree(world.paths.root, paths.root)
+    return World(paths, world.settings, open_store(world.settings, paths), world.seq, dict(world.heads))
 
 
 def arming(folder: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> Callable[[int], None]:

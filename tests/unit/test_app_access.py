@@ -196,6 +196,7 @@ def test_a_catalog_that_was_never_read_is_said_so(tmp_path: Path, world: Catalog
     assert "Access" in links(fleet)
 
 
+@pytest.mark.usefixtures("_impatient")
 def test_a_catalog_that_is_away_refuses_changes_and_nothing_else(world: Catalogued, opening: Opening) -> None:
     """What was read stays with its age and the problem; a preview is refused with a sentence, and nothing is asked."""
     world.server.kill()

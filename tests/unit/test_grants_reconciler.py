@@ -89,6 +89,7 @@ def test_a_table_that_lies_elsewhere_is_told_of(house: House) -> None:
     assert CHESS in (snapshot.read(house.world.engine).problem or "")
 
 
+@pytest.mark.usefixtures("_impatient")
 def test_what_has_drifted_is_counted_beside_each_picture(house: House) -> None:
     """A round counts what nobody ignores, for the alerts; while the catalog is away the count has the picture's age."""
     house.make_table(CHESS)
@@ -113,6 +114,7 @@ def test_what_has_drifted_is_counted_beside_each_picture(house: House) -> None:
     assert (away.drift, away.access_read_at) == (third.drift, third.access_read_at)
 
 
+@pytest.mark.usefixtures("_impatient")
 def test_a_catalog_that_is_away_leaves_the_last_picture(house: House) -> None:
     """What was read stays, with its age, and why it is old is told."""
     house.make_table(CHESS)

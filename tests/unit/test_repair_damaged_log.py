@@ -27,23 +27,28 @@ from pipeline.repair.rebuild import GenerationConflict, Rebuilt, rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.store.games import generations, record_generation
 from pipeline.store.operations import list_operations
-from tests.unit.repair_world import CHESS, SECOND, World, broken, early, good, make_world
+from tests.unit.repair_world import CHESS, SECOND, World, broken, copied, early, good, make_world
 
 Damage = Callable[[Path], None]
 COMMITS = 13
 _ALL = Selection()
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Chess has rows in many commits, two refused rows, and a checkpoint in the middle of its log."""
-    made = make_world(tmp_path)
+    made = make_world(tmp_path_factory.mktemp("damaged"))
     made.ingest(good(100), broken(), early(100))
     made.split()
     for number in range(1, COMMITS):
         made.ingest(good(number))
         made.split()
     return made
+
+
+@pytest.fixture
+def world(made_once: World, tmp_path: Path) -> World:
+    return copied(made_once, tmp_path)
 
 
 def folder(world: World) -> Path:
@@ -223,7 +228,9 @@ def test_one_that_is_killed_before_its_checkpoint_is_ended_by_the_next(
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_was_begun_on_the_table_of_before_adds_nothing(world: World, damage: Damage) -> None:
     """Laws L4 and L12: an owner and a repair that hold it in memory find another cursor and count of repairs."""
-    owner, cursor = world.stream(CHESS), COMMITS
+    world.ingest(good(COMMITS))
+    world.split()  # by an owner that has its cursor in memory
+    owner, cursor = world.stream(CHESS), world.seq
     late = write_file(DeltaTable(folder(world)).to_pyarrow_table().slice(0, 1), folder(world), ["_seq"])
     app = repair_app_id(world.environment, CHESS.key)
     repairing = CursorTable.open(folder(world), app)
