@@ -48,12 +48,12 @@ class Executor:
         steps = (
             StepDefinition("check", partial(self._in_thread, self._check), _STEP_SECONDS),
             StepDefinition("apply", partial(self._in_thread, self._apply), _STEP_SECONDS),
-            StepDefinition("record", self._keep, 60.0),
+            StepDefinition("record", self._record, 60.0),
             StepDefinition(
                 "observe", partial(self._in_thread, self._observe), _STEP_SECONDS, verifies=True, tells=True
             ),
             StepDefinition("probe", partial(self._in_thread, self._probe), _STEP_SECONDS, verifies=True, tells=True),
-            StepDefinition("finalize", self._judge, 60.0, verifies=True),
+            StepDefinition("finalize", self._finalize, 60.0, verifies=True),
         )
         return OperationDefinition(proposals.KIND, steps, lambda _, operation: operation.preview, _done)
 
@@ -98,7 +98,7 @@ class Executor:
         items = ledger.items(context.engine, operation.operation_id)
         return f"{sum(each.is_done for each in items)} of {len(items)} applied."
 
-    def _keep(self, context: ControlContext, operation: Operation) -> StepResult:
+    def _record(self, context: ControlContext, operation: Operation) -> StepResult:
         intents = proposals.intents_of(operation.parameters["intents"])
         ledger.keep(context.engine, operation, ledger.done(context.engine, operation.operation_id), intents)
         return StepResult("done", "Written into the ledger.")
@@ -146,7 +146,7 @@ class Executor:
             tried += [(who, key, gains, catalog.probe(who, tables[key])) for who, key in chosen]
         return _told_of(tried, parts_failed=bool(failed))
 
-    def _judge(self, context: ControlContext, operation: Operation) -> StepResult:
+    def _finalize(self, context: ControlContext, operation: Operation) -> StepResult:
         """Say what was not done, if anything was not: a set of which a part has failed has not succeeded."""
         items = ledger.items(context.engine, operation.operation_id)
         failed = [each for each in items if each.state in {"failed", "planned", "unseen"}]

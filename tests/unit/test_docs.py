@@ -5,18 +5,21 @@ import builtins
 import json
 import re
 import shlex
+import threading
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import click
 import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
 
+from grants.applying.executor import Executor
 from listeners import families, metrics_schema
 from listeners.join import Pass
 from listeners.prometheus import Exposition
@@ -24,6 +27,7 @@ from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, PassResult, Prog
 from pipeline import settings
 from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli
+from pipeline.control.controller import KINDS
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.quarantine import QUARANTINE, REASONS
 from pipeline.ingest.landing_log import LANDING
@@ -301,13 +305,22 @@ def test_named_files_and_tests_exist(path: Path) -> None:
         assert not function or function in functions(ROOT / file), f"{file}::{function}"
 
 
-@pytest.mark.parametrize("walk", ["The datum's walk", "The click's walk"])
+@pytest.mark.parametrize("walk", ["The datum's walk", "The click's walk", "The grant's walk"])
 def test_every_step_of_a_walk_has_a_place_and_a_guard(walk: str) -> None:
     """A step of a walk names a module and a test."""
     for step, where, guard in table_rows(entries(page("walk.md"))[walk]):
         assert PLACE.search(where), step
         assert all(function for _, function in PLACE.findall(guard)), step
         assert PLACE.search(guard), step
+
+
+def test_steps_are_documented_by_the_names_that_people_see() -> None:
+    """What `ops show` and the page Operations list is what the documents explain."""
+    lines = (page("steering.md") + page("access.md")).splitlines()
+    told = {name for line in lines if line.startswith("| ") for name in line[2:].partition(" | ")[0].split(", ")}
+    access = Executor(Mock(), threading.Event()).kind()
+    kinds = [access, *(KINDS[kind] for kind in ("move", "replay", "dedupe", "rebuild"))]
+    assert {step.name for kind in kinds for step in kind.steps} <= told
 
 
 def test_every_promise_names_its_law_and_a_test() -> None:

@@ -130,7 +130,7 @@ def _remove(context: ControlContext, operation: Operation) -> StepResult:
     return worked(context, operation, work, meanwhile, _PERHAPS_MEMORY)
 
 
-def _see(context: ControlContext, operation: Operation) -> StepResult:
+def _verify(context: ControlContext, operation: Operation) -> StepResult:
     """Look again at the tables: nothing in them may be doubled now."""
     name = f"{operation.operation_id} see"
     context.background_tasks.submit(name, partial(_left, context, operation))
@@ -179,7 +179,7 @@ KINDS: Final = {
         "dedupe",
         (
             StepDefinition("dedupe", _remove, _WORK_SECONDS, tells=True),
-            StepDefinition("verify", _see, _SEEN_SECONDS, verifies=True, tells=True),
+            StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, tells=True),
         ),
         _facts,
         lambda operation: f"Removed doubled rows: {join_limited(sorted(operation.preview))}.",

@@ -34,7 +34,7 @@ from pipeline.store.operations import Intent, Operation, lock_operation
 from pipeline.store.placing import GroupLoad, Loads
 
 _RELEASE_SECONDS: Final = 120.0  # a pass may be running; a driver that is dead loses its lease before
-_TAKE_SECONDS: Final = 120.0
+_ACQUIRE_SECONDS: Final = 120.0
 _SEEN_SECONDS: Final = 300.0
 _NO_LOADS: Final = Loads()
 _TRIGGER_SECONDS: Final = Demux().trigger_seconds
@@ -223,7 +223,7 @@ def release(context: ControlContext, operation: Operation) -> StepResult:
     return StepResult("done", "The old drivers have let go.")
 
 
-def _take(context: ControlContext, operation: Operation) -> StepResult:
+def _acquire(context: ControlContext, operation: Operation) -> StepResult:
     assignments = context.read(read_assignments)
     missing = [
         key
@@ -244,7 +244,7 @@ def _is_taken(seat: GameAssignment, group: str, epoch: int, context: ControlCont
     return seat.held_by == group if context.settings.store.leases else seat.reported_group == group
 
 
-def _see(context: ControlContext, operation: Operation) -> StepResult:
+def _verify(context: ControlContext, operation: Operation) -> StepResult:
     """Check whether the new drivers report the games, and each runs, catches up or has nothing to do."""
     assignments = context.read(read_assignments)
     unseen = []
@@ -320,8 +320,8 @@ MOVE: Final = OperationDefinition(
     (
         StepDefinition("assign", _assign, 30.0),
         StepDefinition("release", release, _RELEASE_SECONDS, looks=True),
-        StepDefinition("acquire", _take, _TAKE_SECONDS, looks=True),
-        StepDefinition("verify", _see, _SEEN_SECONDS, verifies=True, looks=True),
+        StepDefinition("acquire", _acquire, _ACQUIRE_SECONDS, looks=True),
+        StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, looks=True),
     ),
     _facts,
     _done,

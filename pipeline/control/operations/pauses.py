@@ -71,7 +71,7 @@ def _decide(context: ControlContext, operation: Operation) -> StepResult:
     return StepResult("done", f"Decided for {len(operation.parameters['games'])}.")
 
 
-def _see(context: ControlContext, operation: Operation) -> StepResult:
+def _verify(context: ControlContext, operation: Operation) -> StepResult:
     assignments = context.read(read_assignments)
     unseen = [key for key in operation.parameters["games"] if not _is_reported(operation, assignments[key])]
     if unseen:
@@ -94,7 +94,7 @@ def _done(verb: str, operation: Operation) -> str:
 def _kind(name: str, verb: str) -> OperationDefinition:
     steps = (
         StepDefinition("decide", _decide, 30.0),
-        StepDefinition("verify", _see, _SEEN_SECONDS, verifies=True, looks=True),
+        StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, looks=True),
     )
     return OperationDefinition(name, steps, _facts, partial(_done, verb))
 

@@ -86,7 +86,7 @@ def _change(context: ControlContext, operation: Operation, verb: str) -> StepRes
     return StepResult("done", f"{len(operation.preview)} {verb}.")
 
 
-def _see(context: ControlContext, operation: Operation) -> StepResult:
+def _verify(context: ControlContext, operation: Operation) -> StepResult:
     """Check whether a driver reports each, and each runs, has caught up or is not to run."""
     assignments = context.read(read_assignments)
     homeless = [
@@ -124,7 +124,7 @@ KINDS: Final = {
     ),
     "restore": OperationDefinition(
         "restore",
-        (StepDefinition("restore", _restore, 30.0), StepDefinition("verify", _see, _SEEN_SECONDS, verifies=True)),
+        (StepDefinition("restore", _restore, 30.0), StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True)),
         _facts,
         partial(_done, "Restored"),
     ),
