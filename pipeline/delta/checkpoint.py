@@ -71,7 +71,7 @@ _LOST: Final[Mapping[str, Sequence[str]]] = {
 
 
 class _Strange(Exception):
-    """The log has what a plain table has not, or a gap: delta-rs may know what to do."""
+    """The log has what a plain table has not, a gap or a damaged page: delta-rs may know what to do."""
 
 
 def write_when_due(table: Path, version: int) -> None:
@@ -238,7 +238,13 @@ def _since(table: Path, last: int, version: int) -> _Since:
 
 def _actions_of(checkpoint: Path) -> dict[str, pa.StructArray]:
     """Return the actions in a checkpoint, by any writer, by kind."""
-    rows = pq.read_table(checkpoint)
+    try:
+        rows = pq.read_table(checkpoint)
+    except (
+        OSError,
+        pa.ArrowException,
+    ) as error:  # the table is open: delta-rs reads not each page
+        raise _Strange(f"{checkpoint.name} cannot be read") from error
     by_key = {}
     for name in rows.column_names:
         actions = rows.column(name).combine_chunks().drop_null()

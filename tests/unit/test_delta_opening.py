@@ -1,11 +1,13 @@
 """A panic of delta-rs over one table is that table's damage, and nobody else's (law L6)."""
 
 import ast
+import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -14,7 +16,7 @@ from sqlalchemy import Engine
 from pipeline.delta import opening
 from pipeline.delta.checkpoint import write_checkpoint
 from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable
+from pipeline.delta.table import CursorTable, write_file
 from pipeline.errors import Refused
 from pipeline.maintenance import run
 from pipeline.names import GameKey, stream_app_id
@@ -95,6 +97,30 @@ def test_damage_of_any_page_of_a_checkpoint_is_seen_where_its_table_is_opened(tm
         opened.file_uris()
         hidden += 1
     assert hidden, "some bytes are of no consequence"
+
+
+def test_commits_go_on_over_a_page_of_a_checkpoint_that_only_we_read(tmp_path: Path) -> None:
+    """Law L6: a commit is done whatever the checkpoint after it is made from; delta-rs makes that one then."""
+    app_id = stream_app_id("local", GameKey(CHESS), 1)
+    table = CursorTable.create(tmp_path / "t", pa.schema([("_seq", pa.int64())]), app_id, checkpoint_interval=3)
+    for seq in range(1, 5):
+        table.commit([write_file(pa.table({"_seq": [seq]}), table.path, ["_seq"])], table.cursor, seq)
+    checkpoint = max((table.path / "_delta_log").glob("*.checkpoint.parquet"))
+    whole = checkpoint.read_bytes()
+    for at in range(len(whole)):
+        checkpoint.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        with contextlib.suppress(DeltaError):
+            open_table(table.path)
+            try:
+                pq.read_table(checkpoint)
+            except (OSError, pa.ArrowException):
+                break
+    else:
+        pytest.fail("delta-rs reads each page that we read")
+    for seq in range(5, 10):
+        table.commit([write_file(pa.table({"_seq": [seq]}), table.path, ["_seq"])], table.cursor, seq)
+    assert max((table.path / "_delta_log").glob("*.checkpoint.parquet")) > checkpoint
+    assert sorted(open_table(table.path).to_pyarrow_table().column("_seq").to_pylist()) == list(range(1, 10))
 
 
 @pytest.mark.usefixtures("_panics_over_chess")
