@@ -32,7 +32,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     group = read_groups(store)["a"]
     change(store, group, replace(group, backend="local"), "ann", "")
     sign_in(monkeypatch, "ann")
-    return Environment(settings, paths, "test")
+    return Environment(settings, paths, str(paths.control_db))
 
 
 def shown(environment: Environment, kind: str) -> Preview:

@@ -444,7 +444,7 @@ def test_a_page_submits_the_very_operation(world: World, monkeypatch: pytest.Mon
 
     sign_in(monkeypatch, "ann")
     doubled(world)
-    environment = Environment(world.settings, world.paths, "test")
+    environment = Environment(world.settings, world.paths, str(world.paths.control_db))
     preview = preview_repair(environment, "dedupe", [CHESS.key])
     assert "1 to dedupe." in " ".join(preview.lines)
     keys = [str(CHESS.key)]
