@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from pipeline.moments import NO_DATE, in_utc, is_moment
+from pipeline.moments import in_utc
 from pipeline.store.fleet import Fleet, GameRow
 
 UNKNOWN_VALUE: Final = "\u2013"
@@ -187,16 +187,12 @@ def rate(value: float | None) -> str:
 
 def clock(at: float | None) -> str:
     """Return a Unix time as UTC time of day with seconds; a dash when unknown."""
-    return UNKNOWN_VALUE if at is None else _utc(at, "%H:%M:%S")
+    return UNKNOWN_VALUE if at is None else in_utc(at, "%H:%M:%S UTC")
 
 
 def moment(at: float | None) -> str:
     """Return a Unix time as UTC date and time with seconds; a dash when unknown."""
-    return UNKNOWN_VALUE if at is None else _utc(at, "%Y-%m-%d %H:%M:%S")
-
-
-def _utc(at: float, form: str) -> str:
-    return f"{in_utc(at, form)} UTC" if is_moment(float(at)) else NO_DATE
+    return UNKNOWN_VALUE if at is None else in_utc(at, "%Y-%m-%d %H:%M:%S UTC")
 
 
 def verdict_sentence(row: GameRow, fleet: Fleet) -> str:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 
 from pipeline.errors import is_panic
 
@@ -17,14 +17,11 @@ def open_table(folder: str | Path, version: int | None = None) -> DeltaTable:
     is raised as any other damage.
 
     Raises:
-        TableNotFoundError: there is no table.
-        DeltaError: its log is damaged, or storage does not give it now.
+        DeltaError: its log is damaged, storage does not give it now, or, as a `TableNotFoundError`, there is no table.
     """
     try:
         table = DeltaTable(folder, version)
         table.transaction_version("")
-    except TableNotFoundError:
-        raise
     except BaseException as error:
         if is_panic(error):
             raise DeltaError(f"delta-rs panicked over the log of {folder}: {error}") from error

@@ -285,7 +285,8 @@ def describe_gap(partition: int | None, first: int, last: int | None) -> str:
 def describe_accepted(gap: AcceptedGap) -> str:
     """Return a gap that a person has accepted as one line."""
     what = describe_gap(gap.partition, gap.first, gap.last)
-    return f"{in_utc(gap.accepted_at)} UTC  {gap.source}: {what} ({gap.reason}), accepted by {gap.actor}"
+    at = in_utc(gap.accepted_at, "%Y-%m-%d %H:%M:%S UTC")
+    return f"{at}  {gap.source}: {what} ({gap.reason}), accepted by {gap.actor}"
 
 
 def _listed(what: str, numbers: Iterable[int]) -> str:

@@ -308,4 +308,4 @@ def _pid_namespace() -> str | None:
 
 
 def _moment(at: float) -> str:
-    return f"{in_utc(at)} UTC"
+    return in_utc(at, "%Y-%m-%d %H:%M:%S UTC")

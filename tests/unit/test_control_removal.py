@@ -87,7 +87,7 @@ def test_a_group_that_is_used_is_not_removed(engine: Engine, drained: Group) -> 
 
 
 def test_a_group_whose_driver_is_heard_of_is_not_removed(engine: Engine, drained: Group) -> None:
-    """With `store.leases = false` nothing but its heartbeat tells of a driver that somebody else started."""
+    """With `store.leases = false` only its heartbeat shows a driver that another tool started."""
     start_driver(engine, "group", "b", None)
     with pytest.raises(Refused, match="Group b still has a driver: its last heartbeat is less than 45 s old"):
         removed(engine)

@@ -317,10 +317,10 @@ def test_every_step_of_a_walk_has_a_place_and_a_guard(walk: str) -> None:
 def test_steps_are_documented_by_the_names_that_people_see() -> None:
     """What `ops show` and the page Operations list is what the documents explain."""
     lines = (page("steering.md") + page("access.md")).splitlines()
-    told = {name for line in lines if line.startswith("| ") for name in line[2:].partition(" | ")[0].split(", ")}
+    explained = {name for line in lines if line.startswith("| ") for name in line[2:].partition(" | ")[0].split(", ")}
     access = Executor(Mock(), threading.Event()).kind()
     kinds = [access, *(KINDS[kind] for kind in ("move", "replay", "dedupe", "rebuild"))]
-    assert {step.name for kind in kinds for step in kind.steps} <= told
+    assert {step.name for kind in kinds for step in kind.steps} <= explained
 
 
 def test_every_promise_names_its_law_and_a_test() -> None:
