@@ -1,6 +1,6 @@
 """Who carries which game: the desired state, who holds it, what its driver last reported; and moves."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +96,7 @@ def reassign(
     steps = {key: now[key].epoch - epoch for key, (epoch, _) in moves.items() if key in now}
     ours = [key for key, step in steps.items() if step == 1 and now[key].group_name == moves[key][1]]
     others = [key for key in sorted(moves) if steps.get(key) != 0 and key not in ours]
-    never = any(step == 0 or (step == 1 and key not in ours) for key, step in steps.items())
+    never = _was_never_done(steps, ours)
     if ours and not never:
         return
     for key, (epoch, group) in sorted(moves.items()):
@@ -151,7 +151,7 @@ def _change_all(
     now = {row.game_key: row for row in connection.execute(query)}
     steps = {key: now[key].epoch - epoch for key, epoch in wanted.items() if key in now}
     ours = [key for key, step in steps.items() if step == 1 and (now[key].retired_at is not None) == retires]
-    never = any(step == 0 or (step == 1 and key not in ours) for key, step in steps.items())
+    never = _was_never_done(steps, ours)
     if ours and not never:
         return
     for key, epoch in sorted(wanted.items()):
@@ -159,3 +159,11 @@ def _change_all(
         if not connection.execute(update(games).where(as_seen).values(epoch=epoch + 1, **values)).rowcount:
             nothing = f"Nothing was {'retired' if retires else 'restored'}: " if never else ""
             raise AssignmentConflict(f"{nothing}{key} was moved, retired or restored by another request.")
+
+
+def _was_never_done(steps: Mapping[str, int], ours: Sequence[str]) -> bool:
+    """Return whether a change of a whole set cannot have been made before: of one game the epoch says so.
+
+    `steps` is by how much each epoch has grown since it was seen, `ours` are those that are as this change leaves them.
+    """
+    return any(step == 0 or (step == 1 and key not in ours) for key, step in steps.items())

@@ -12,13 +12,14 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, select, true, update
 
 from pipeline.actor import current_user
 from pipeline.errors import Refused
-from pipeline.moments import in_utc, is_moment
+from pipeline.moments import is_moment
 from pipeline.store.leases import store_now
 from pipeline.store.tables import audit, audit_head
 
@@ -208,7 +209,7 @@ def _append(connection: Connection, act: Act, phase: Phase, outcome: str | None)
     lock_log(connection)
     head_day, head_number, head_at, head_hash = _head(connection)
     at = max(float(connection.scalar(select(store_now())) or 0.0), head_at)  # a clock that goes back makes no older day
-    day = in_utc(at, "%Y-%m-%d")
+    day = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
     number = head_number + 1 if head_day == day else 1
     described = (act.actor, _executor(), act.action, act.targets, act.operation_id)
     entry = Entry(day, number, at, *described, phase, outcome, act.detail, hash="")
