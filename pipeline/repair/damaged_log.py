@@ -86,15 +86,12 @@ def _require_shut(folder: Path, key: str, error: Exception) -> None:
     raise unreadable(key, error) from error
 
 
-def finish(folder: Path) -> bool:
-    """Write the checkpoint that a rebuild did not write when it was killed right after its commit; return whether."""
+def finish(folder: Path) -> None:
+    """Write the checkpoint that a rebuild did not write when it was killed right after its commit."""
     for version in sorted(_versions(folder), reverse=True):
         if _begins(folder, version):
-            if checkpoint_file(folder, version).exists():
-                return False
             write_checkpoint(folder, version, whole=True)
-            return True
-    return False
+            return
 
 
 def publish(

@@ -239,14 +239,14 @@ def _open(folder: Path, game: Game) -> tuple[DeltaTable | damaged_log.Remains, b
         Refused: there is no table, or it cannot be opened for another reason.
     """
     try:
+        # Also a log that opens may have its damaged part still, which the next who writes a checkpoint would meet.
+        if (folder / "_delta_log").is_dir():
+            damaged_log.finish(folder)
+    except OSError as cause:
+        raise unreadable(game.key, cause) from cause
+    try:
         return open_table(folder), False
     except TableNotFoundError as error:
         raise Refused(f"{game.key} has no table yet. Its stream makes one from bronze; start its group.") from error
     except (DeltaError, OSError) as error:
-        try:
-            finished = (folder / "_delta_log").is_dir() and damaged_log.finish(folder)
-        except OSError as cause:
-            raise unreadable(game.key, cause) from cause
-        if finished:
-            return _open(folder, game)  # what an earlier rebuild began is there now, or the log was damaged once more
         return damaged_log.read(folder, game.key, error), True

@@ -99,6 +99,7 @@ class World:
     seq: int = 0
     heads: dict[str, int] = field(default_factory=dict)
     streams: dict[str, Stream] = field(default_factory=dict)
+    checkpoint_interval: int = 10
 
     @property
     def environment(self) -> str:
@@ -163,7 +164,7 @@ class World:
         held = self.streams.get(game.key)
         if held is None or held.generation < known:
             assignment = Assignment(game.key, game.name, 1, known, 0)
-            writer = DirectWriter(self.paths.tables, checkpoint_interval=10)
+            writer = DirectWriter(self.paths.tables, self.checkpoint_interval)
             path = self.paths.table(game.key)
             held = self.streams[game.key] = stream_of(assignment, self.environment, path, writer)
             held.open()
