@@ -18,6 +18,7 @@ MALFORMED: Final = GameKey("malformed_wrapper")
 
 _SLUG_LENGTH: Final = 40
 _HASH_LENGTH: Final = 12
+_MAX_SHOWN: Final = 80
 _GROUP: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _BRONZE_APP: Final = re.compile(r"turnout/([^/]+)/bronze")
 # Hangul fillers, the Braille cell without dots and the notehead without ink:
@@ -107,3 +108,9 @@ def plain(text: str | None) -> str:
     if text is None:
         return "-"
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def shown(text: str) -> str:
+    """Return a text from outside as it may stand in a sentence: quoted, escaped, cut when long."""
+    quoted = ascii(text)
+    return quoted if len(quoted) <= _MAX_SHOWN else f"{quoted[: _MAX_SHOWN - 4]}...'"

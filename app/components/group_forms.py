@@ -18,8 +18,8 @@ from app.state.group_proposals import Proposal
 from app.state.services import Environment
 from pipeline.control.group_changes import STARTED_BY, describe
 from pipeline.errors import Refused
+from pipeline.placement.capacity import PRIORITIES
 from pipeline.store.groups import BACKENDS, Group
-from pipeline.store.placing import PRIORITIES
 
 _MAKE: Final = "make_group"
 _OPENED: Final = "opened_group"  # what was seen of the group whose form is open

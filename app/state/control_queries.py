@@ -18,6 +18,7 @@ from pipeline.control.capabilities import Facts, read_all_facts
 from pipeline.control.operations.executor import require_undoable
 from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
 from pipeline.errors import Refused
+from pipeline.placement.capacity import Loads
 from pipeline.store import audit
 from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
 from pipeline.store.fleet import Fleet, read_fleet
@@ -27,7 +28,6 @@ from pipeline.store.leases import is_held, store_time
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, Step, list_operations, steps
 from pipeline.store.operations import operation as find
-from pipeline.store.placing import Loads
 from pipeline.store.stream_control import StreamControl, decided
 
 _MOST_OPEN: Final = 1_000

@@ -18,7 +18,6 @@ from pipeline.control import controller, gate
 from pipeline.control.capabilities import Capability, capabilities, read_all_facts
 from pipeline.control.operations import dedupes, groups, pauses, repairs, retirement
 from pipeline.control.operations import executor as steps
-from pipeline.control.placement.planner import lines_of
 from pipeline.control.proposals import (
     OperationProposal,
     PlacementView,
@@ -28,6 +27,7 @@ from pipeline.control.proposals import (
     require_source,
 )
 from pipeline.errors import Refused
+from pipeline.placement.planner import lines_of
 from pipeline.store import operations
 from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.leases import store_time

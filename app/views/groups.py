@@ -14,9 +14,9 @@ from app.state.services import Environment
 from listeners.sample import STATUSES
 from pipeline.control.group_changes import STARTED_BY
 from pipeline.health.judgement import DriverState
+from pipeline.placement.capacity import Loads
 from pipeline.store.fleet import Fleet
 from pipeline.store.groups import Group
-from pipeline.store.placing import Loads
 
 _PLACE, _PLACE_GROUP, _PLACE_EVEN = "groups_move", "groups_group", "groups_propose"
 _GAMES, _TO, _GROUP = "move_games", "move_to", "steered_group"

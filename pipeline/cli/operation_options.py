@@ -16,7 +16,7 @@ from pipeline.cli.options import combine_options
 from pipeline.errors import Refused
 from pipeline.moments import in_utc
 from pipeline.names import plain
-from pipeline.repair.game import find
+from pipeline.store.game_lookup import find
 from pipeline.store.operations import Intent, Operation, Step
 from pipeline.terminal import say, say_json
 

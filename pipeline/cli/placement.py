@@ -9,8 +9,8 @@ import click
 from pipeline.cli.context import CommandContext
 from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
 from pipeline.cli.options import required_reason
-from pipeline.control.placement.planner import MAX_EVENED, Placed, Placement, catch_up_seconds, lines_of
-from pipeline.store.placing import PRIORITIES, GroupLoad
+from pipeline.placement.capacity import PRIORITIES, GroupLoad
+from pipeline.placement.planner import MAX_EVENED, Placed, Placement, catch_up_seconds, lines_of
 from pipeline.terminal import say, say_json
 
 

@@ -71,8 +71,8 @@ def accept_gap(env_dir: Path, game: str, reason: str) -> None:
     """Let GAME go on over rows that bronze has lost before its stream had read them."""
     from pipeline.contracts.registry import LocalRegistry
     from pipeline.repair import report
-    from pipeline.repair.game import find, known_names
     from pipeline.repair.gap import accept_gap as accept
+    from pipeline.store.game_lookup import find, known_names
 
     context = CommandContext(env_dir)
     actor = context.permitted("accept a gap")
@@ -87,8 +87,8 @@ def _quarantined(
 ) -> Iterator[Any]:
     """Read the rows that the options choose."""
     from pipeline.delta.quarantine import REASONS
-    from pipeline.repair.game import find, known_names
     from pipeline.repair.quarantined import Selection, opened
+    from pipeline.store.game_lookup import find, known_names
 
     context = CommandContext(env_dir)
     if reason is not None and reason not in REASONS:

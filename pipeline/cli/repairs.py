@@ -25,7 +25,7 @@ from pipeline.terminal import say, say_json, say_lines
 def actions(env_dir: Path, game: str, as_json: bool) -> None:
     """Tell what can be done for GAME (its exact name or its key) now, and why not, the gentlest first."""
     from pipeline.control.capabilities import capabilities, read_facts
-    from pipeline.repair.game import known_names
+    from pipeline.store.game_lookup import known_names
     from pipeline.store.leases import store_time
 
     context = CommandContext(env_dir)
@@ -61,7 +61,7 @@ def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: An
     """
     from pipeline.control.operations import repairs
     from pipeline.control.proposals import repair
-    from pipeline.repair.game import known_names
+    from pipeline.store.game_lookup import known_names
 
     context = CommandContext(env_dir)
     settings, paths, engine = context.settings, context.paths, context.engine
@@ -82,7 +82,7 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     """Remove second copies of rows from the tables of GAMES (names or keys), in one commit each."""
     from pipeline.contracts.registry import LocalRegistry
     from pipeline.control.operations import dedupes, repairs
-    from pipeline.repair.game import find, known_names
+    from pipeline.store.game_lookup import find, known_names
 
     context = CommandContext(env_dir)
     settings, paths, engine = context.settings, context.paths, context.engine
@@ -105,7 +105,7 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
 def rebuild(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     """Rebuild the tables of GAMES (names or keys) from bronze, each in one atomic switch."""
     from pipeline.control.proposals import repair, require_source
-    from pipeline.repair.game import known_names
+    from pipeline.store.game_lookup import known_names
 
     context = CommandContext(env_dir)
     require_source("rebuild", context.paths)

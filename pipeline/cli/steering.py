@@ -80,7 +80,7 @@ resume = deciding("resume", "Let paused streams of GAMES go on; they catch up fr
 @click.argument("wanted", type=click.Choice(["on", "off"]))
 def own_query(env_dir: Path, game: str, wanted: str) -> None:
     """Give GAME a streaming query of its own, or take it back into its group's pass."""
-    from pipeline.repair.game import find
+    from pipeline.store.game_lookup import find
     from pipeline.store.stream_control import ask
 
     context = CommandContext(env_dir)

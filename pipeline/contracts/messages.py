@@ -27,10 +27,10 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto,
 from google.protobuf.message import DecodeError
 
 from pipeline.errors import Refused
+from pipeline.names import shown
 
 FORMAT: Final = "protobuf"
 MAX_DESCRIPTOR_BYTES: Final = 1024 * 1024
-_MAX_SHOWN: Final = 80
 
 _WELL_KNOWN: Final[Mapping[str, FileDescriptor]] = {
     module.DESCRIPTOR.name: module.DESCRIPTOR
@@ -131,12 +131,6 @@ def with_distinct_names(message: str, descriptor: bytes) -> Descriptor:
 def numbered_name(name: str, number: int) -> str:
     """Return the name of a column for a field whose own name no column can have."""
     return f"{name}__f{number}"
-
-
-def shown(text: str) -> str:
-    """Return a text from outside as it may stand in a sentence: quoted, escaped, cut when long."""
-    quoted = ascii(text)
-    return quoted if len(quoted) <= _MAX_SHOWN else f"{quoted[: _MAX_SHOWN - 4]}...'"
 
 
 def _bare_name(name: str) -> str:

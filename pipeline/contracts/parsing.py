@@ -14,9 +14,9 @@ from google.protobuf.message import DecodeError
 from ptars import HandlerPool, PtarsConfig
 
 from pipeline.contracts.batch_parser import BatchParser, runs
-from pipeline.contracts.messages import shown
 from pipeline.contracts.mistyped import Mistyped
 from pipeline.errors import Refused, is_panic
+from pipeline.names import shown
 
 MAX_DETAIL: Final = 500
 """Most characters of a refusal's detail."""

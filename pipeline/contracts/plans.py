@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from pipeline.contracts.messages import shown
 from pipeline.contracts.schemas import Placement
+from pipeline.names import shown
 
 KEEP: Final = "stay as they are"
 

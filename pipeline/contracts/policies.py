@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.contracts.messages import shown
 from pipeline.errors import Refused
+from pipeline.names import shown
 
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {  # docs/schemas.md says what each does; the first is the default
     "add": ("add", "quarantine", "refuse"),

@@ -14,13 +14,13 @@ from sqlalchemy import Connection, Row, Select, insert, select, text
 
 from pipeline.contracts.defects import defects
 from pipeline.contracts.evolution import evolve
-from pipeline.contracts.messages import FORMAT, canonical, describe, fingerprint, shown
+from pipeline.contracts.messages import FORMAT, canonical, describe, fingerprint
 from pipeline.contracts.plans import Plan
 from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.contracts.schemas import PLAIN, Placement, Schema
 from pipeline.contracts.shape import columns
 from pipeline.errors import Refused
-from pipeline.names import GameKey, game_key, is_game_name
+from pipeline.names import GameKey, game_key, is_game_name, shown
 from pipeline.store.tables import placements, registrations, schemas
 
 _IDS_PER_QUERY: Final = 10_000  # databases limit the parameters of a statement

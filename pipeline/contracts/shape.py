@@ -6,10 +6,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.contracts.messages import shown, with_distinct_names
+from pipeline.contracts.messages import with_distinct_names
 from pipeline.contracts.parsing import Parser
 from pipeline.contracts.schemas import PLAIN, Placement, Schema
 from pipeline.errors import Refused
+from pipeline.names import shown
 
 _UINT64: Final = pa.decimal128(20, 0)
 

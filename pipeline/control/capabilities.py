@@ -13,10 +13,10 @@ from sqlalchemy import Engine
 from pipeline.errors import Refused
 from pipeline.health.liveness import silence
 from pipeline.names import GameKey
-from pipeline.repair.game import Game, known_names
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.settings import Paths
 from pipeline.store.assignments import read_assignments, read_group_drivers
+from pipeline.store.game_lookup import Game, known_names
 from pipeline.store.games import registered_keys
 from pipeline.store.operations import last_durations, open_by_target
 from pipeline.store.stream_control import StreamControl, decided

@@ -23,6 +23,7 @@ from pipeline.control.processes.signals import stop_on_signals
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.errors import Refused
+from pipeline.placement.capacity import MAX_GAMES
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import read_assignments, read_group_drivers
 from pipeline.store.drivers import beat, start_driver
@@ -32,7 +33,6 @@ from pipeline.store.groups import Group, read_groups
 from pipeline.store.leases import leased
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent, Operation
-from pipeline.store.placing import MAX_GAMES
 from pipeline.store.stream_control import decided
 from pipeline.streams import active_games
 from pipeline.streams.outage import tolerate_store_outage

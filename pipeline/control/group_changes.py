@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from pipeline.errors import Refused
 from pipeline.names import is_said
+from pipeline.placement.capacity import GroupLoad
 from pipeline.store.groups import Group
-from pipeline.store.placing import GroupLoad
 
 STARTED_BY: Final[Mapping[str, str]] = {"none": "not turnout", "local": "the controller"}
 """A group's backends in words."""

@@ -11,15 +11,15 @@ from sqlalchemy import Engine
 
 from pipeline.control.operations import drains, groups, moves, pauses, retirement
 from pipeline.control.operations.moves import Plan
-from pipeline.control.placement.planner import MAX_EVENED, Placed, proposed
 from pipeline.errors import Refused
+from pipeline.placement.capacity import Loads
+from pipeline.placement.planner import MAX_EVENED, Placed, proposed
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
 from pipeline.store.groups import read_groups
 from pipeline.store.leases import store_time
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent
-from pipeline.store.placing import Loads
 from pipeline.store.stream_control import decided
 
 

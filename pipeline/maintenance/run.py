@@ -32,8 +32,8 @@ from pipeline.maintenance.compact import (
 from pipeline.maintenance.readers import passed_seq, readers
 from pipeline.maintenance.report import Round, TableReport, as_json, render_round
 from pipeline.repair import stale_quarantine
-from pipeline.repair.game import Game
 from pipeline.settings import Maintenance, Paths, Settings
+from pipeline.store.game_lookup import Game
 from pipeline.terminal import say_lines
 
 _THOROUGH_SECONDS: Final = 24 * 3600.0  # between two looks at all of quarantine

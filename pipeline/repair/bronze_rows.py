@@ -17,7 +17,7 @@ from pipeline.delta.environment import require_own
 from pipeline.delta.files import Seqs, files_with
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
-from pipeline.repair.game import Game, keys_of
+from pipeline.store.game_lookup import Game
 from pipeline.streams.split import READ
 
 _CHUNK_ROWS: Final = 50_000
@@ -58,7 +58,7 @@ class BronzeRows:
         return self._read(seqs, pc.field("seq").isin(pa.array(seqs)) & (pc.field("seq") <= self.head_seq))
 
     def _read(self, seqs: Seqs, span: pc.Expression) -> Iterator[pa.Table]:
-        files = files_with(self._table, self._folder, "seq", seqs, keys_of(self._game))
+        files = files_with(self._table, self._folder, "seq", seqs, self._game.bronze_keys)
         if not files:
             return
         was_unknown = (text("refused") == UNKNOWN_GAME) & (text("game") == self._game.name)

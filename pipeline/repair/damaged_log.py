@@ -23,7 +23,7 @@ from pipeline.delta.log import Action, publish_commit, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile
 from pipeline.errors import Refused
-from pipeline.repair.game import unreadable
+from pipeline.repair.refusals import unreadable
 
 _BEGINS: Final = "turnoutBegins"
 """In the info of a commit at which a log begins again."""

@@ -8,12 +8,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.contracts.messages import shown
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import DataFile, discard
 from pipeline.errors import Refused
-from pipeline.repair.game import Game
+from pipeline.names import shown
+from pipeline.store.game_lookup import Game
 from pipeline.streams.split import READ, Place, SplitJob, split
 
 _NOTHING: Final[dict[str, Any]] = {"error": None, "files": []}

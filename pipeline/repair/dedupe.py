@@ -31,9 +31,10 @@ from pipeline.errors import Refused, Transient, first_line
 from pipeline.failpoints import hit
 from pipeline.repair import removal
 from pipeline.repair.bronze_rows import BronzeRows
-from pipeline.repair.game import Game, unreadable
 from pipeline.repair.places import PLACES, within
+from pipeline.repair.refusals import unreadable
 from pipeline.settings import Paths
+from pipeline.store.game_lookup import Game
 from pipeline.streams.split import Place
 from pipeline.verify.cells import differences
 from pipeline.verify.value_tasks import expected_rows

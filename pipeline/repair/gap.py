@@ -18,9 +18,9 @@ from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused
 from pipeline.names import is_said
 from pipeline.repair.bronze_rows import BronzeRows
-from pipeline.repair.game import Game
 from pipeline.settings import Paths
 from pipeline.store import audit
+from pipeline.store.game_lookup import Game
 from pipeline.store.games import last_seq
 from pipeline.store.stream_control import ask_retry
 from pipeline.streams.split import target_schema

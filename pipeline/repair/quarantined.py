@@ -16,9 +16,10 @@ from pipeline.delta.opening import open_table
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.errors import Refused, first_line
 from pipeline.names import GameKey
-from pipeline.repair.game import Game, unreadable
 from pipeline.repair.places import PLACES, landed
+from pipeline.repair.refusals import unreadable
 from pipeline.settings import Paths
+from pipeline.store.game_lookup import Game
 
 SCHEMA_IDS_SHOWN: Final = 10
 _MEMORY_LIMIT: Final = "512MB"  # more is spilled to a temporary folder

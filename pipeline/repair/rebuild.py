@@ -27,8 +27,9 @@ from pipeline.failpoints import hit
 from pipeline.repair import damaged_log, stale_quarantine, switch
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.decoding import decode
-from pipeline.repair.game import Game, unreadable
+from pipeline.repair.refusals import unreadable
 from pipeline.settings import Paths
+from pipeline.store.game_lookup import Game
 from pipeline.store.games import generations, record_generation
 from pipeline.streams.split import target_schema
 

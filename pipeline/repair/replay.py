@@ -27,10 +27,10 @@ from pipeline.names import GameKey
 from pipeline.repair import stale_quarantine
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.decoding import decode
-from pipeline.repair.game import Game
 from pipeline.repair.places import PLACES, landed, within, without
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.settings import Paths
+from pipeline.store.game_lookup import Game
 from pipeline.streams.split import target_schema
 
 KILLS_WORKER: Final = "kills_worker"

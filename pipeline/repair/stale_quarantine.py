@@ -25,9 +25,9 @@ from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
 from pipeline.errors import Transient
 from pipeline.repair import removal
-from pipeline.repair.game import Game, keys_of
 from pipeline.repair.places import PLACES, distinct, landed
 from pipeline.settings import Paths
+from pipeline.store.game_lookup import Game
 
 ATTEMPTS: Final = 20
 _TWINS: Final = pa.schema([("game", pa.string()), *PLACES])
@@ -91,7 +91,7 @@ def _places_by_game(quarantine: DeltaTable, folder: Path, games: Sequence[Game])
 
 def quarantined_places(quarantine: DeltaTable, folder: Path, game: Game, reason: str | None = None) -> pa.Table:
     """Return the places of a game's rows in quarantine, each once; with `reason` only those refused for it."""
-    files = files_with(quarantine, folder, "seq", range(2**62), keys_of(game))
+    files = files_with(quarantine, folder, "seq", range(2**62), game.bronze_keys)
     tables = [PLACES.empty_table()]
     for file in files:
         rows = read_file(file, ["game", "seq", "pos", "reason"])
@@ -131,4 +131,4 @@ def _rewritten(
 
 
 def _keys_of(games: Sequence[Game]) -> list[str]:
-    return sorted({key for game in games for key in keys_of(game)})
+    return sorted({key for game in games for key in game.bronze_keys})

@@ -19,7 +19,7 @@ from pipeline.delta.table import DataFile, TableConflict
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
 from pipeline.repair import damaged_log
-from pipeline.repair.game import Game
+from pipeline.store.game_lookup import Game
 
 ONCE: Final = 0
 """Commit retries: the commit goes right after the version that was looked at, or fails."""

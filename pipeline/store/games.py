@@ -10,10 +10,10 @@ from sqlalchemy import BindParameter, ColumnElement, Engine, Select, bindparam, 
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.names import GameKey
+from pipeline.placement.capacity import MAX_GAMES, choose, placed_sooner
 from pipeline.store.leases import MARGIN, Lease, store_now
 from pipeline.store.loads import loads_in
 from pipeline.store.onboarding import onboarded_names
-from pipeline.store.placing import MAX_GAMES, choose, placed_sooner
 from pipeline.store.tables import games, groups, leases, registrations, schemas
 from pipeline.store.writing import writing
 

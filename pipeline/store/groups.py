@@ -15,10 +15,10 @@ from sqlalchemy.exc import IntegrityError
 from pipeline.errors import Refused
 from pipeline.health.liveness import HEARTBEAT_LIMIT_SECONDS
 from pipeline.names import is_group_name
+from pipeline.placement.capacity import MAX_GAMES, PRIORITIES, Desired
 from pipeline.store import audit
 from pipeline.store.games import assign_waiting
 from pipeline.store.leases import Process, store_now
-from pipeline.store.placing import MAX_GAMES, PRIORITIES, Desired
 from pipeline.store.tables import (
     drivers,
     games,

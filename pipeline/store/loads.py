@@ -4,8 +4,8 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
+from pipeline.placement.capacity import MAX_GAMES, PRIORITIES, GroupLoad, Load, Loads, Priority, tallied
 from pipeline.store.drivers import DRIVER_COLUMNS, read_driver
-from pipeline.store.placing import MAX_GAMES, PRIORITIES, GroupLoad, Load, Loads, Priority, tallied
 from pipeline.store.tables import drivers, games, groups, streams
 
 _MEASURED: Final = ("rows_per_second", "bytes_per_second", "commits_per_second")

@@ -17,11 +17,11 @@ from pipeline.demo.simulator import Plan, Simulator, family, game_names, payload
 from pipeline.failpoints import Injected
 from pipeline.maintenance.run import one_round
 from pipeline.names import game_key
-from pipeline.repair.game import Game
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.settings import Maintenance
+from pipeline.store.game_lookup import Game
 from pipeline.store.stream_control import ask, ask_retry
 from tests.faults.faults import Faults
 from tests.faults.oracle import ProducerLog, judge, produce, tell

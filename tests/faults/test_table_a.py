@@ -24,8 +24,8 @@ from pipeline.errors import Refused
 from pipeline.failpoints import Injected
 from pipeline.ingest import query as ingest_query
 from pipeline.names import game_key
-from pipeline.repair.game import Game
 from pipeline.repair.gap import accept_gap
+from pipeline.store.game_lookup import Game
 from pipeline.store.games import register_group
 from pipeline.store.stream_control import ask_retry
 from pipeline.store.tables import games

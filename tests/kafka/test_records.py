@@ -23,9 +23,9 @@ from pipeline.ingest.identity import Offsets
 from pipeline.maintenance import run
 from pipeline.names import game_key
 from pipeline.repair.bronze_rows import BronzeRows
-from pipeline.repair.game import Game
 from pipeline.settings import Maintenance, Settings
 from pipeline.store.fleet import read_fleet
+from pipeline.store.game_lookup import Game
 from tests.kafka.topic_world import Record, TopicWorld, topic_world
 
 Make = Callable[..., TopicWorld]

@@ -28,9 +28,9 @@ from pipeline.names import bronze_app_id
 from pipeline.repair import rebuild as rebuilding
 from pipeline.repair import replay as replaying
 from pipeline.repair import stale_quarantine
-from pipeline.repair.game import Game
 from pipeline.settings import Demux, Maintenance, Paths, Settings, Store
 from pipeline.store import assignments, games, leases, stream_control
+from pipeline.store.game_lookup import Game
 from pipeline.store.tables import leases as leases_table
 from pipeline.streams.group import Group
 from pipeline.streams.passes import Passes

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from pipeline.names import stream_app_id
-from pipeline.repair.game import Game
 from pipeline.settings import Paths
+from pipeline.store.game_lookup import Game
 from tests.model.schedule_store import Disk, State
 from tests.model.schedule_world import Row, World
 

@@ -17,8 +17,8 @@ from pipeline.contracts.messages import canonical, describe
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
 from pipeline.names import game_key
-from pipeline.repair.game import Game
 from pipeline.store.assignments import reassign
+from pipeline.store.game_lookup import Game
 from pipeline.store.games import record_one, register_group
 from pipeline.store.leases import Lease
 from pipeline.store.migrate import migrate

@@ -26,11 +26,11 @@ from pipeline.errors import Refused, Transient
 from pipeline.failpoints import Injected
 from pipeline.maintenance import run
 from pipeline.names import game_key, stream_app_id
-from pipeline.repair.game import Game
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.settings import Demux, Maintenance
+from pipeline.store.game_lookup import Game
 from pipeline.store.games import Assignment, known_games
 from pipeline.streams.spark_writer import SparkTable
 from pipeline.streams.stream import stream_of

@@ -21,9 +21,9 @@ from pipeline.delta.quarantine import QUARANTINE, without_present
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, write_file
 from pipeline.failpoints import ENVIRON
 from pipeline.names import MALFORMED, bronze_app_id, game_key
-from pipeline.repair.game import Game
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
+from pipeline.store.game_lookup import Game
 from pipeline.store.games import Assignment, generations, known_games, record_seen
 from pipeline.store.tables import registrations
 from pipeline.streams.split import READ, SplitJob, split, target_schema

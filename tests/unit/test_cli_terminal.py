@@ -20,10 +20,10 @@ from grants.planning.entitlements import AccessIntent
 from pipeline.cli.main import cli, main
 from pipeline.ingest import name_sketch
 from pipeline.names import game_key
-from pipeline.repair.game import Game
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import drivers, groups, onboarding, sources, stream_control, tables
 from pipeline.store.engine import open_store
+from pipeline.store.game_lookup import Game
 from pipeline.store.onboarding import OnboardingCandidate, RefusedName
 from pipeline.store.operations import Intent, ask, begin_step, change, end_step, list_operations
 from pipeline.terminal import PlainFormatter, say_json

@@ -19,10 +19,10 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.rewrite import table_files
 from pipeline.errors import Refused
 from pipeline.names import game_key
-from pipeline.repair.game import Game
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
+from pipeline.store.game_lookup import Game
 from pipeline.streams.split import OWN_COLUMNS, READ
 from tests.unit.maintenance_world import SETTINGS, tend
 from tests.unit.repair_world import BROKEN, Event, Message, World, make_world

@@ -12,11 +12,11 @@ from pipeline.control.operations import moves
 from pipeline.control.operations.drains import drain
 from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.errors import Refused
+from pipeline.placement.capacity import GroupLoad, Load, Loads, tallied
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import read_assignments, read_group_drivers
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.operations import Operation, ask, operation
-from pipeline.store.placing import GroupLoad, Load, Loads, tallied
 from pipeline.store.tables import drivers as drivers_table
 from pipeline.store.tables import groups
 from tests.unit.test_control_moves import ALIVE, NOW, Drivers

@@ -19,6 +19,7 @@ from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.control.supervision.supervisor import observe
 from pipeline.errors import Refused
 from pipeline.health.liveness import Driver
+from pipeline.placement.capacity import GroupLoad, Load, Loads, tallied
 from pipeline.settings import Paths, Placement, Settings, load
 from pipeline.store.assignments import GameAssignment, GroupDriver
 from pipeline.store.drivers import start_driver
@@ -26,7 +27,6 @@ from pipeline.store.evacuations import keep_waiting, waiting_in
 from pipeline.store.games import assigned, record_seen, register_group
 from pipeline.store.groups import Group, Run, begin_run, create, end_run, last_lived, read_groups, reset_restart_budget
 from pipeline.store.operations import Intent, Operation, State, ask, change, list_operations, operation
-from pipeline.store.placing import GroupLoad, Load, Loads, tallied
 from pipeline.store.tables import drivers as drivers_table
 from pipeline.store.tables import group_runs
 from pipeline.store.tables import groups as groups_table

@@ -7,8 +7,8 @@ import pytest
 
 from pipeline.control.group_changes import apply_options, effects, render_changes
 from pipeline.errors import Refused
+from pipeline.placement.capacity import GroupLoad
 from pipeline.store.groups import Group
-from pipeline.store.placing import GroupLoad
 
 SEEN = Group("c", "local", capacity_cores=2.0, spark_master="local[4]")
 NOTHING: dict[str, Any] = {"backend": None, "cores": None, "unlimited": False, "priority": None, "spark_master": None}

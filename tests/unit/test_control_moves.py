@@ -16,6 +16,7 @@ from pipeline.control.operations import executor as engine_module
 from pipeline.control.operations import moves, pauses
 from pipeline.control.operations.executor import ControlContext, close, require_undoable, resume, tick
 from pipeline.errors import Refused
+from pipeline.placement.capacity import GroupLoad, Load, tallied
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit, stream_control
 from pipeline.store.assignments import GroupDriver, read_assignments
@@ -23,7 +24,6 @@ from pipeline.store.drivers import write_streams
 from pipeline.store.games import carried, let_go, record_seen, register_group
 from pipeline.store.leases import Lease, store_time
 from pipeline.store.operations import Operation, ask, hash_of, operation, steps
-from pipeline.store.placing import GroupLoad, Load, tallied
 from pipeline.store.tables import games, operations
 from tests.unit.leases_world import SECONDS, StoreClock, group_lease
 

@@ -26,10 +26,10 @@ from pipeline.failpoints import Injected
 from pipeline.repair import dedupe as module
 from pipeline.repair import removal
 from pipeline.repair.dedupe import Deduped, dedupe
-from pipeline.repair.game import Game
 from pipeline.repair.rebuild import rebuild
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
+from pipeline.store.game_lookup import Game
 from pipeline.store.operations import list_operations, operation
 from pipeline.store.tables import games
 from pipeline.streams.split import READ, SplitJob, target_schema

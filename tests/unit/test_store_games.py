@@ -6,13 +6,13 @@ from sqlalchemy import Engine, update
 from listeners.sample import Lane, StreamState
 from pipeline.errors import Refused
 from pipeline.names import GameKey
+from pipeline.placement.capacity import Load
 from pipeline.settings import load
 from pipeline.store import games, onboarding, tables
 from pipeline.store.drivers import beat, start_driver, write_streams
 from pipeline.store.engine import open_store
 from pipeline.store.loads import read_loads
 from pipeline.store.onboarding import OnboardingCandidate
-from pipeline.store.placing import Load
 
 
 def _groups(engine: Engine, *names: str) -> dict[str, set[str]]:

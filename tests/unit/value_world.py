@@ -19,9 +19,9 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable, DataFile
 from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.names import bronze_app_id, game_key
-from pipeline.repair.game import Game
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
+from pipeline.store.game_lookup import Game
 from pipeline.store.games import generations, record_seen
 from pipeline.verify.balance import Balance, verify
 from pipeline.verify.values import Wanted

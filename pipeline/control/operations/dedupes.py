@@ -26,8 +26,8 @@ from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.names import GameKey, repair_app_id
 from pipeline.repair.dedupe import Deduped, dedupe
-from pipeline.repair.game import Game, known_names
 from pipeline.settings import Paths
+from pipeline.store.game_lookup import Game, known_names
 from pipeline.store.operations import Intent, Operation
 
 _WORK_SECONDS: Final = 6 * 3600.0  # all places of a table are read, and others may be before it

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from pipeline.control.operations.executor import join_limited
 from pipeline.control.operations.moves import Plan, plan, require_group
-from pipeline.control.placement.planner import leaving, most_room
 from pipeline.errors import Refused
+from pipeline.placement.capacity import Loads
+from pipeline.placement.planner import leaving, most_room
 from pipeline.store.assignments import GameAssignment, GroupDriver
-from pipeline.store.placing import Loads
 
 
 def drain(

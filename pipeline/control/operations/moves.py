@@ -16,10 +16,11 @@ from pipeline.control.operations.executor import (
     StepResult,
     join_limited,
 )
-from pipeline.control.placement.planner import catch_up_seconds, full, most_room
 from pipeline.errors import Refused
 from pipeline.health.lag import seconds_left
 from pipeline.health.liveness import silence
+from pipeline.placement.capacity import GroupLoad, Loads
+from pipeline.placement.planner import catch_up_seconds, full, most_room
 from pipeline.settings import Demux
 from pipeline.store.assignments import (
     AssignmentConflict,
@@ -31,7 +32,6 @@ from pipeline.store.assignments import (
     require_carried,
 )
 from pipeline.store.operations import Intent, Operation, lock_operation
-from pipeline.store.placing import GroupLoad, Loads
 
 _RELEASE_SECONDS: Final = 120.0  # a pass may be running; a driver that is dead loses its lease before
 _ACQUIRE_SECONDS: Final = 120.0

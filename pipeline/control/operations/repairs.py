@@ -32,13 +32,14 @@ from pipeline.errors import Refused, Transient, first_line
 from pipeline.health.liveness import silence
 from pipeline.names import GameKey, plain, stream_app_id
 from pipeline.repair import damaged_log, stale_quarantine
-from pipeline.repair.game import Game, known_names, unreadable
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.repair.rebuild import GenerationConflict, rebuild
+from pipeline.repair.refusals import unreadable
 from pipeline.repair.replay import KILLS_WORKER, Replayed, replay_all
 from pipeline.repair.report import render_rebuilt
 from pipeline.settings import Paths
 from pipeline.store.assignments import GameAssignment, read_assignments, read_group_drivers
+from pipeline.store.game_lookup import Game, known_names
 from pipeline.store.games import record_generation, registered_keys, retired_games
 from pipeline.store.leases import store_time
 from pipeline.store.operations import Intent, Operation, begin_step, end_step, steps

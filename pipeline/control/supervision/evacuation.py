@@ -12,12 +12,13 @@ from sqlalchemy import Engine
 
 from pipeline.control.operations import moves
 from pipeline.control.operations.executor import join_limited
-from pipeline.control.placement.planner import leaving, most_room
 from pipeline.control.processes.backends import process_of
 from pipeline.control.roles import CONTROLLER
 from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.errors import Refused
 from pipeline.health.liveness import RUNS, Driver
+from pipeline.placement.capacity import GroupLoad, Loads
+from pipeline.placement.planner import leaving, most_room
 from pipeline.settings import Placement
 from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
 from pipeline.store.evacuations import keep_waiting
@@ -25,7 +26,6 @@ from pipeline.store.fleet import group_drivers
 from pipeline.store.groups import last_lived
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent, Operation, ask, asked_under, open_by_target
-from pipeline.store.placing import GroupLoad, Loads
 
 _log = logging.getLogger("turnout")
 _TRIES: Final = 3  # starts that must have failed

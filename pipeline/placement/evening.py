@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from pipeline.store.placing import COMPARED_CORES, GameLoad, GroupLoad
+from pipeline.placement.capacity import COMPARED_CORES, GameLoad, GroupLoad
 
 _WORTH: Final = 0.01  # of a share: what a move does not bring down by so much is not worth a catch-up
 

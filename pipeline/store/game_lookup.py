@@ -1,13 +1,12 @@
-"""The game a repair is about, found by its exact name or its key."""
+"""A game, found by its exact name or its key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
-from pipeline.contracts.messages import shown
-from pipeline.errors import Refused, first_line
-from pipeline.names import MALFORMED, GameKey, game_key
+from pipeline.errors import Refused
+from pipeline.names import MALFORMED, GameKey, game_key, shown
 from pipeline.store.games import known_games, registered
 from pipeline.store.onboarding import onboarded_names
 
@@ -18,6 +17,11 @@ class Game:
 
     key: GameKey
     name: str  # exact; data, never part of a path or a statement
+
+    @property
+    def bronze_keys(self) -> tuple[GameKey, GameKey]:
+        """The keys under which bronze and quarantine may have its rows: from before it was known, no game's."""
+        return self.key, MALFORMED
 
 
 def known_names(engine: Engine) -> dict[str, str]:
@@ -39,16 +43,3 @@ def find(text: str, known: Mapping[str, str]) -> Game:
         if name == text:
             return Game(GameKey(key), name)
     raise Refused(f"No such game: {shown(text)}. `turnout games list` shows names and keys of those there are.")
-
-
-def unreadable(key: str, error: Exception) -> Refused:
-    """Return why a game's table cannot be opened: the first line of the error."""
-    return Refused(
-        f"The table of {key} cannot be opened: {first_line(error)}. Repair its Delta log, then try again. "
-        f"Where the log is damaged, `turnout repair rebuild {key}` makes the table again."
-    )
-
-
-def keys_of(game: Game) -> tuple[str, str]:
-    """Return the keys under which bronze and quarantine may have a game's rows: from before it was known, no game's."""
-    return game.key, MALFORMED

@@ -9,17 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipeline.control.placement import evening
-from pipeline.control.placement.planner import (
-    CATCHUP_ROWS_PER_SECOND,
-    Placed,
-    catch_up_seconds,
-    even_out,
-    full,
-    leaving,
-    place,
-)
-from pipeline.store.placing import (
+from pipeline.placement import evening
+from pipeline.placement.capacity import (
     COMMIT_CORE_SECONDS,
     IDLE_CORES,
     ROW_CORE_SECONDS,
@@ -32,6 +23,15 @@ from pipeline.store.placing import (
     Priority,
     choose,
     tallied,
+)
+from pipeline.placement.planner import (
+    CATCHUP_ROWS_PER_SECOND,
+    Placed,
+    catch_up_seconds,
+    even_out,
+    full,
+    leaving,
+    place,
 )
 
 MOST = 6  # games of a group, so that the cap is met too

@@ -1,6 +1,6 @@
 """What a game costs its group, and which group a game gets: pure values and the one rule that chooses.
 
-New games get their group here from `pipeline/store/games.py`, moves from `pipeline/control/placement/planner.py`.
+New games get their group here from `pipeline/store/games.py`, moves from `pipeline/placement/planner.py`.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,14 +1,14 @@
 """Which games should be in which group, and why: pure, no store, no clock. Nobody is moved here, moves are only named.
 
-`place` moves only who cannot stay and chooses by `pipeline.store.placing.choose`; `even_out` names moves that even out.
+`place` moves only who cannot stay, and chooses by `capacity.choose`; `even_out` names moves that even out.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from pipeline.control.placement import evening
-from pipeline.store.placing import GameLoad, GroupLoad, Loads, choose, placed_sooner
+from pipeline.placement import evening
+from pipeline.placement.capacity import GameLoad, GroupLoad, Loads, choose, placed_sooner
 
 CATCHUP_ROWS_PER_SECOND: Final = 46_000.0
 """The slower of two large chunks in `bench/results/outage-300x8000.json`: 2.97 million rows in 64.1 s on two cores."""
