@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from pipeline.failpoints import ENVIRON
@@ -11,6 +12,9 @@ from pipeline.settings import load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+hypothesis.settings.register_profile("turnout", deadline=None)  # on a busy machine every example may be slow
+hypothesis.settings.load_profile("turnout")
 
 
 @pytest.fixture(scope="session")
