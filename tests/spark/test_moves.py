@@ -17,6 +17,10 @@ from pipeline.store.assignments import read_assignments, read_group_drivers
 from pipeline.store.engine import open_store
 from pipeline.store.games import register_group
 
+QUICK_START = """[spark.conf]
+"spark.driver.extraJavaOptions" = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""  # a JVM that lives for a minute is not worth compiling well
+
 pytestmark = pytest.mark.timeout(420)
 
 
@@ -45,6 +49,8 @@ def is_in(store: Engine, key: str, lane: str) -> bool:
 def test_a_group_is_emptied_while_events_flow_and_the_books_balance(tmp_path: Path) -> None:
     """Laws L4 and L7: games go to another driver and back, one is paused, and no row is lost, doubled or misrouted."""
     env = tmp_path / "env"
+    env.mkdir()
+    (env / "turnout.toml").write_text(QUICK_START)
     settings, paths = load(env, {})
     store = open_store(settings, paths)
     for name in "ab":

@@ -155,9 +155,7 @@ def _kills_at_one_record(batches: Iterator[pa.RecordBatch], job: SplitJob) -> It
     yield from split(iter(held), job)
 
 
-@pytest.mark.parametrize(
-    ("number", "lane"), [(signal.SIGSEGV, "RUN"), (signal.SIGKILL, "RUN"), (signal.SIGKILL, "CATCHUP")]
-)
+@pytest.mark.parametrize(("number", "lane"), [(signal.SIGSEGV, "RUN"), (signal.SIGKILL, "CATCHUP")])
 def test_a_record_that_kills_the_worker_is_quarantined_alone(
     world: Any, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, lane: str
 ) -> None:
