@@ -17,6 +17,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+_FORGETFUL = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "autovacuum": "off"}
+"""What need not outlive its server is written once."""
+
 _START_SECONDS = 60.0
 _PR_SET_PDEATHSIG = 1
 
@@ -27,6 +30,7 @@ class Postgres:
     def __init__(self, port: int) -> None:
         self._address = f"turnout@127.0.0.1:{port}/postgres"
         self._numbers = itertools.count(1)
+        self._own: psycopg.Connection | None = None  # kept: each new one costs a process
 
     def url(self) -> str:
         """Return the address of an empty schema, for SQLAlchemy.
@@ -34,8 +38,9 @@ class Postgres:
         What is made in it hides what PostgreSQL has of the same name: so a test can have a clock of its own.
         """
         schema = f"store_{next(self._numbers)}"
-        with psycopg.connect(f"postgresql://{self._address}", autocommit=True) as connection:
-            connection.execute(f"CREATE SCHEMA {schema}".encode())
+        if self._own is None:
+            self._own = psycopg.connect(f"postgresql://{self._address}", autocommit=True)
+        self._own.execute(f"CREATE SCHEMA {schema}".encode())
         return f"postgresql+psycopg://{self._address}?options=-csearch_path%3D{schema},pg_catalog"
 
     def is_up(self) -> bool:
@@ -44,6 +49,10 @@ class Postgres:
         except psycopg.OperationalError:
             return False
         return True
+
+    def close(self) -> None:
+        if self._own is not None:
+            self._own.close()
 
 
 @contextmanager
@@ -61,7 +70,7 @@ def postgres_server() -> Iterator[Postgres]:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        options = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": "", "fsync": "off"}
+        options = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": "", **_FORGETFUL}
         flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         log = folder / "log"
         with log.open("wb") as output:
@@ -77,6 +86,7 @@ def postgres_server() -> Iterator[Postgres]:
                 assert time.monotonic() < deadline, log.read_text()
                 time.sleep(0.05)
             yield server
+            server.close()
         finally:
             process.send_signal(signal.SIGINT)  # its word for: end now, in order
             process.wait()

@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, inspect, select, text
+from sqlalchemy import Connection, Engine, inspect, select, text
 
 from pipeline.errors import Refused
 from pipeline.settings import load
@@ -21,6 +22,7 @@ from pipeline.store.migrations.versions import m0001_before_migrations as first
 from pipeline.store.tables import groups, metadata, stream_control
 from tests.postgres import Postgres
 
+Upgrade = Callable[[Connection], None]
 FOLDER = Path(migrate.__file__).with_name("migrations")
 _OLD_GROUP = "INSERT INTO groups (name, created_at) VALUES ('a', 1)"
 _OLD_GAME = (
@@ -76,9 +78,14 @@ def test_a_store_that_a_newer_turnout_migrated_is_refused(engine: Engine) -> Non
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_processes_that_start_together_make_one_store(
-    database: str, request: pytest.FixtureRequest, tmp_path: Path
+    database: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    real_upgrade: Upgrade,
 ) -> None:
     """Ingest, two groups and the dashboard may open a new store at the same moment: each finds it whole."""
+    monkeypatch.setattr(migrate, "_upgrade", real_upgrade)
     environ = {}
     if database == "postgresql":
         server: Postgres = request.getfixturevalue("postgres")
