@@ -1,5 +1,6 @@
 """An environment of four games and the pages over it, for the tests of the pages that steer."""
 
+import functools
 import json
 import re
 import time
@@ -38,14 +39,32 @@ def pages_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Openin
     st.cache_resource.clear()
 
     def open_page(page: str, **query: str) -> AppTest:
-        app = AppTest.from_file(ROOT / "app" / "main.py", default_timeout=30).run()
-        app = app.switch_page(f"views/{page}.py")
+        app = started_app().switch_page(f"views/{page}.py")
         app.query_params.update(query)
         return again(app)
 
     yield open_page
     st.cache_data.clear()
     st.cache_resource.clear()
+
+
+def started_app(*, seconds: int = 30) -> AppTest:
+    """Return the app, of which nothing is drawn yet.
+
+    An `AppTest` looks for components in all installed packages, and knows the pages once it has drawn the first of
+    them: three quarters of the time of opening a page. Both are the same each time, so they are found out once.
+    """
+    app = AppTest.from_file(ROOT / "app" / "main.py", default_timeout=seconds)
+    known = _known()
+    app._bidi_component_manager, app._registered_pages = known._bidi_component_manager, known._registered_pages
+    return app
+
+
+@functools.cache
+def _known() -> AppTest:
+    app = AppTest.from_file(ROOT / "app" / "main.py", default_timeout=30).run()
+    assert any("url_pathname" in page for page in app._registered_pages.values())
+    return app
 
 
 def sign_in(monkeypatch: pytest.MonkeyPatch, name: str, *, by_platform: bool = False) -> None:

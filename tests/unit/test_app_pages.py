@@ -22,7 +22,7 @@ from pipeline.settings import Paths, Settings
 from pipeline.store import tables
 from pipeline.store.engine import open_store
 from tests.browser.seed import HOSTILE, Seeded, fleet_of_forty, seed
-from tests.unit.app_world import sign_in
+from tests.unit.app_world import sign_in, started_app
 
 ROOT = Path(__file__).parents[2]
 Opening = Callable[..., AppTest]
@@ -39,9 +39,9 @@ def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opening
     st.cache_resource.clear()
 
     def open_page(page: str = "fleet", **query: str) -> AppTest:
-        app = AppTest.from_file(ROOT / "app" / "main.py", default_timeout=20)
+        app = started_app(seconds=20)
         if page == "game":
-            app = app.run().switch_page("views/game.py")
+            app = app.switch_page("views/game.py")
         app.query_params.update(query)
         app.run()
         assert not app.exception
