@@ -29,12 +29,38 @@ from pipeline.repair.replay import replay_all
 from pipeline.store.games import generations
 from pipeline.verify.balance import Balance
 from tests import repairing
-from tests.unit.repair_world import CHESS, GO, OTHER, SECOND, Event, World, arming, broken, early, good, make_world
+from tests.unit.repair_world import (
+    CHESS,
+    GO,
+    OTHER,
+    SECOND,
+    Event,
+    World,
+    arming,
+    broken,
+    copied,
+    early,
+    good,
+    make_world,
+)
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Chess has five rows in three seqs, two of them refused; a sixth one has a schema nobody registered yet."""
+    made = make_world(tmp_path_factory.mktemp("rebuild"))
+    made.ingest(good(1), broken(), good(2))
+    made.ingest(good(3), early(4))
+    made.split()
+    made.ingest(broken(), good(5))
+    made.split()
+    assert is_clean(made.verify(), landed=4, quarantined=3)
+    return made
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return make_world(tmp_path)
+def world(made_once: World, tmp_path: Path) -> World:
+    return copied(made_once, tmp_path)
 
 
 @pytest.fixture
@@ -59,23 +85,12 @@ def is_clean(balance: Balance, **counts: int) -> bool:
     return balance.ok
 
 
-def fill(world: World) -> None:
-    """Chess has five rows in three seqs, two of them refused; a sixth one has a schema nobody registered yet."""
-    world.ingest(good(1), broken(), good(2))
-    world.ingest(good(3), early(4))
-    world.split()
-    world.ingest(broken(), good(5))
-    world.split()
-    assert is_clean(world.verify(), landed=4, quarantined=3)
-
-
 def table(world: World) -> DeltaTable:
     return DeltaTable(world.paths.table(CHESS.key))
 
 
 def test_a_rebuild_makes_the_same_table_in_one_commit(world: World) -> None:
     """Law L12: same rows, same table id, description and history, one version further; the cursor is the last seq."""
-    fill(world)
     before, rows = table(world), world.contents()
     done = run(world)
     after = table(world)
@@ -94,7 +109,6 @@ def test_a_rebuild_makes_the_same_table_in_one_commit(world: World) -> None:
 
 def test_bronze_is_read_in_bounded_chunks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each chunk becomes a file, in the order of seqs; the rows are the same however they are cut."""
-    fill(world)
     rows = world.contents()
     monkeypatch.setattr(bronze_rows, "_CHUNK_ROWS", 2)
     monkeypatch.setattr(bronze_rows, "_BATCH_ROWS", 1)
@@ -110,7 +124,6 @@ def test_bronze_is_read_in_bounded_chunks(world: World, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("protocol", ["plain", "delta-rs"])
 def test_a_late_commit_of_the_old_owner_adds_nothing(world: World, protocol: str) -> None:
     """Laws L4 and L12: whoever still holds the old generation finds a conflict, on both ways of committing."""
-    fill(world)
     if protocol == "delta-rs":
         table(world).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     zombie, rows = world.stream(CHESS), world.contents()
@@ -133,7 +146,6 @@ def test_a_late_commit_of_the_old_owner_adds_nothing(world: World, protocol: str
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_killed_rebuild_leaves_a_whole_table(world: World, arm: Callable[[int], None], number: int) -> None:
     """Before the switch the old table serves; after it the new one does, also before the control store knows."""
-    fill(world)
     world.register(message=SECOND)
     before = world.contents()
     arm(number)
@@ -153,7 +165,6 @@ def test_a_killed_rebuild_leaves_a_whole_table(world: World, arm: Callable[[int]
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_rebuild_that_is_killed_for_real_leaves_a_whole_table(world: World, tmp_path: Path, number: int) -> None:
     """The same with SIGKILL of its process, before the switch and after."""
-    fill(world)
     folder = tmp_path / "kill"
     folder.mkdir()
     (folder / "armed").write_text(f"in_rebuild_switch crash {number}\n")
@@ -170,7 +181,6 @@ def test_a_rebuild_that_is_killed_for_real_leaves_a_whole_table(world: World, tm
 
 def test_readers_never_lose_what_the_stream_added_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream that goes on during a rebuild is caught up with before the switch: the cursor never goes back."""
-    fill(world)
 
     def meanwhile(_point: str) -> None:
         monkeypatch.undo()
@@ -187,7 +197,6 @@ def test_a_compaction_just_before_the_switch_does_not_bring_rows_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The switch removes the files that are in the table at its own version, whoever made them."""
-    fill(world)
     real = switch._commit
 
     def after_compaction(*arguments: Any) -> None:
@@ -202,7 +211,6 @@ def test_a_compaction_just_before_the_switch_does_not_bring_rows_back(
 
 def test_a_replay_during_a_rebuild_is_neither_lost_nor_doubled(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two repairs that overlap the later one begins again."""
-    fill(world)
     world.register(message=SECOND)
 
     def meanwhile(_point: str) -> None:
@@ -215,8 +223,9 @@ def test_a_replay_during_a_rebuild_is_neither_lost_nor_doubled(world: World, mon
     assert is_clean(world.verify(), landed=5, quarantined=2, stale_twins=0)
 
 
-def test_rows_that_land_now_leave_quarantine_and_rows_that_are_refused_now_enter_it(world: World) -> None:
+def test_rows_that_land_now_leave_quarantine_and_rows_that_are_refused_now_enter_it(tmp_path: Path) -> None:
     """Law L5 and an incompatible change: the columns are replaced in the switch, the table's identity is not."""
+    world = make_world(tmp_path)
     world.ingest(good(1), Event(CHESS, 2, OTHER.payload(points="two")), broken())
     world.split()
     assert world.rows() == [(1, 0)]
@@ -237,8 +246,9 @@ def test_rows_that_land_now_leave_quarantine_and_rows_that_are_refused_now_enter
     assert is_clean(world.verify(), landed=2, quarantined=2, pending=0)
 
 
-def test_rows_from_before_the_game_was_known_stay_in_its_table(world: World) -> None:
+def test_rows_from_before_the_game_was_known_stay_in_its_table(tmp_path: Path) -> None:
     """What a replay landed from under no game's key is the game's: a rebuild does not lose it, nor need a replay."""
+    world = make_world(tmp_path)
     for game, event in ((GO, good(1, GO)), (CHESS, good(2))):
         world.ingest(event, broken(game))
     world.split()
@@ -256,7 +266,6 @@ def test_a_removal_never_takes_what_a_rebuild_leaves_to_quarantine(
     world: World, monkeypatch: pytest.MonkeyPatch, point: str, twins_there: int
 ) -> None:
     """Law L5: a row that is refused again while its twin is being removed is not lost, whoever is slower."""
-    fill(world)
     places = world.rows()[:twins_there]  # landed; after the change they are refused
     bronze = DeltaTable(world.paths.bronze).to_pyarrow_table().to_pylist()
     rows = [row for row in bronze if (row["seq"], row["pos"]) in places]
@@ -282,7 +291,6 @@ def test_a_rebuild_whose_refused_rows_are_taken_for_twins_begins_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Law L5, the other way round: refused rows stand in quarantine and the old table, and somebody removes them."""
-    fill(world)
     world.forget()
     world.register(message=OTHER)
     attempts: list[int] = []
@@ -299,8 +307,9 @@ def test_a_rebuild_whose_refused_rows_are_taken_for_twins_begins_again(
     assert is_clean(world.verify(), landed=0, quarantined=7, lost=0)
 
 
-def test_a_row_that_kills_workers_is_not_read_by_a_rebuild(world: World) -> None:
+def test_a_row_that_kills_workers_is_not_read_by_a_rebuild(tmp_path: Path) -> None:
     """Law L6: it stays in quarantine, or the rebuild would die of it each time."""
+    world = make_world(tmp_path)
     world.ingest(good(1), good(2))
     row = DeltaTable(world.paths.bronze).to_pyarrow_table().to_pylist()[1]
     world.ingest(good(3))
@@ -311,8 +320,9 @@ def test_a_row_that_kills_workers_is_not_read_by_a_rebuild(world: World) -> None
     assert is_clean(world.verify(), landed=2, quarantined=1, quarantine_copies=0)
 
 
-def test_what_cannot_be_rebuilt_is_refused_with_the_reason(world: World) -> None:
+def test_what_cannot_be_rebuilt_is_refused_with_the_reason(tmp_path: Path) -> None:
     """No table, no schema, or a bronze that does not hold all rows: the old table is better than a poorer new one."""
+    world = make_world(tmp_path)
     world.ingest(good(1))
     with pytest.raises(Refused, match="has no table yet"):
         run(world)
@@ -332,8 +342,9 @@ def test_what_cannot_be_rebuilt_is_refused_with_the_reason(world: World) -> None
     assert (table(world).version(), world.rows()) == (version, [(1, 0)])
 
 
-def test_a_table_ahead_of_bronze_is_not_rebuilt(world: World) -> None:
+def test_a_table_ahead_of_bronze_is_not_rebuilt(tmp_path: Path) -> None:
     """A table made from another bronze would lose rows that nothing can bring back."""
+    world = make_world(tmp_path)
     world.ingest(good(1))
     world.split()
     held = world.stream(CHESS).table
@@ -344,8 +355,9 @@ def test_a_table_ahead_of_bronze_is_not_rebuilt(world: World) -> None:
     assert world.rows() == [(1, 0)]
 
 
-def test_a_bronze_whose_files_delta_rs_has_merged_is_read(world: World) -> None:
+def test_a_bronze_whose_files_delta_rs_has_merged_is_read(tmp_path: Path) -> None:
     """L12: somebody may have run OPTIMIZE on bronze; its text columns are then stored another way."""
+    world = make_world(tmp_path)
     for number in (1, 2):
         world.ingest(good(number), good(number, GO))
         world.split()
@@ -362,8 +374,9 @@ def test_the_newest_generation_is_found_from_any_told_one(last: int, told: int, 
 
 
 @pytest.mark.parametrize("rebuilds", [1, 2])
-def test_a_table_put_back_from_before_its_rebuild_is_not_filled_again(world: World, rebuilds: int) -> None:
+def test_a_table_put_back_from_before_its_rebuild_is_not_filled_again(tmp_path: Path, rebuilds: int) -> None:
     """Law L5: the control store tells a generation that an older copy lacks; its rows are in it all the same."""
+    world = make_world(tmp_path)
     world.ingest(good(1), good(2))
     world.split()
     table, copy = world.paths.table(CHESS.key), world.paths.root / "copy"
