@@ -44,6 +44,7 @@ from tests.unit.repair_world import (
     _done,
     arming,
     broken,
+    copied,
     early,
     good,
     make_world,
@@ -79,14 +80,19 @@ def compacted(world: World) -> None:
     DeltaTable(world.paths.table(CHESS.key)).optimize.compact()
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Chess and Go with rows of five seqs, all of them in bronze and none in a table yet."""
-    made = make_world(tmp_path)
+    made = make_world(tmp_path_factory.mktemp("dedupe"))
     made.register(GO)
     for number in range(5):
         made.ingest(good(10 * number + 1), good(number + 1, GO), good(10 * number + 2))
     return made
+
+
+@pytest.fixture
+def world(made_once: World, tmp_path: Path) -> World:
+    return copied(made_once, tmp_path)
 
 
 def doubled(world: World) -> list[dict[str, Any]]:
@@ -96,7 +102,6 @@ def doubled(world: World) -> list[dict[str, Any]]:
     every = world.contents()
     places = [(row["_seq"], row["_pos"]) for row in every]
     assert len(places) == 14
-    assert world.verify().totals.duplicated == 4
     return [row for at, row in enumerate(every) if places.index(places[at]) == at]
 
 
@@ -145,26 +150,34 @@ def test_a_dry_run_changes_nothing(world: World) -> None:
 SPANS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)).filter(lambda span: span[0] < span[1]), max_size=4)
 
 
-@settings(max_examples=8, deadline=None)
-@given(SPANS, st.sets(st.integers(0, 3)))
-def test_a_deduped_table_is_the_original_one(
-    tmp_path_factory: pytest.TempPathFactory, again: list[Span], merges: set[int]
-) -> None:
+def test_a_deduped_table_is_the_original_one(tmp_path_factory: pytest.TempPathFactory) -> None:
     """However often and across which files rows were doubled, what stays is the table without any doubling."""
-    made = make_world(tmp_path_factory.mktemp("dedupe"))
+    require_the_original(tmp_path_factory, doublings=5)
+
+
+def require_the_original(tmp_path_factory: pytest.TempPathFactory, doublings: int) -> None:
+    """Try so many ways of doubling; `tests/soak` tries more."""
+    whole = make_world(tmp_path_factory.mktemp("whole"))
     for number in range(5):
-        made.ingest(good(number), broken(), good(number + 100))
-    made.split()
-    wanted, verified = made.contents(), made.verify()
-    for number, span in enumerate(again):
-        commit(made, span)
-        if number in merges:
-            compacted(made)
-    extra = made.verify().totals.duplicated
-    done = run(made)
-    assert (done.removed, done.differing) == (extra, 0)
-    assert made.contents() == wanted
-    assert (made.verify().totals, made.verify().complete) == (verified.totals, True)
+        whole.ingest(good(number), broken(), good(number + 100))
+    whole.split()
+    wanted, verified = whole.contents(), whole.verify()
+
+    @settings(max_examples=doublings, deadline=None)
+    @given(SPANS, st.sets(st.integers(0, 3)))
+    def is_the_original(again: list[Span], merges: set[int]) -> None:
+        made = copied(whole, tmp_path_factory.mktemp("doubled"))
+        for number, span in enumerate(again):
+            commit(made, span)
+            if number in merges:
+                compacted(made)
+        extra = made.verify().totals.duplicated
+        done = run(made)
+        assert (done.removed, done.differing) == (extra, 0)
+        assert made.contents() == wanted
+        assert (made.verify().totals, made.verify().complete) == (verified.totals, True)
+
+    is_the_original()
 
 
 def test_copies_of_another_schema_set_are_one_row(world: World) -> None:
@@ -376,6 +389,7 @@ def test_verify_names_the_doubled_rows_and_what_removes_them(world: World) -> No
     """The report names games, places and the command."""
     doubled(world)
     balance = world.verify()
+    assert balance.totals.duplicated == 4
     assert f"turnout repair dedupe {CHESS.key}" in render_balance(balance)
     assert as_dict(balance)["duplicated_games"] == [CHESS.key]
     assert {(each.seq, each.pos) for each in balance.problems if each.kind == "duplicated"} == {

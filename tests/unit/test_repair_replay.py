@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 from deltalake.writer import write_deltalake
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.cli.main import cli
@@ -29,12 +29,37 @@ from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import Replayed, replay_all
 from pipeline.verify.balance import Balance
 from tests import repairing
-from tests.unit.repair_world import BROKEN, CHESS, GO, SECOND, Event, World, arming, broken, early, good, make_world
+from tests.unit.repair_world import (
+    BROKEN,
+    CHESS,
+    GO,
+    SECOND,
+    Event,
+    World,
+    arming,
+    broken,
+    copied,
+    early,
+    good,
+    make_world,
+)
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Chess has two rows of a schema nobody registered yet, and one that is broken for ever."""
+    made = make_world(tmp_path_factory.mktemp("replay"))
+    made.ingest(good(1), early(2), broken(), good(3))
+    made.ingest(early(4), good(5))
+    made.split(through=1)
+    made.split()
+    assert is_clean(made.verify(), landed=3, quarantined=3)
+    return made
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return make_world(tmp_path)
+def world(made_once: World, tmp_path: Path) -> World:
+    return copied(made_once, tmp_path)
 
 
 @pytest.fixture
@@ -63,18 +88,8 @@ def is_clean(balance: Balance, **counts: int) -> bool:
     return balance.ok
 
 
-def refuse_three(world: World) -> None:
-    """Chess has two rows of a schema nobody registered yet, and one that is broken for ever."""
-    world.ingest(good(1), early(2), broken(), good(3))
-    world.ingest(early(4), good(5))
-    world.split(through=1)
-    world.split()
-    assert is_clean(world.verify(), landed=3, quarantined=3)
-
-
 def test_what_decodes_today_lands_once_and_leaves_quarantine(world: World) -> None:
     """A8, A29 and law L5: a replayed row is in the table once, with its values, and no longer in quarantine."""
-    refuse_three(world)
     assert run(world)[CHESS.key] == Replayed(refused={"unknown_schema": 2, "malformed_payload": 1})
     assert world.register(message=SECOND) == 2
     assert run(world)[CHESS.key] == Replayed(landed=2, refused={"malformed_payload": 1}, removed=2)
@@ -91,7 +106,6 @@ def test_what_decodes_today_lands_once_and_leaves_quarantine(world: World) -> No
 
 def test_the_selection_chooses_by_game_reason_and_time(world: World) -> None:
     """Only what was chosen is replayed; the rest stays as it is."""
-    refuse_three(world)
     world.register(message=SECOND)
     assert run(world, Selection(reason="malformed_payload"))[CHESS.key].landed == 0
     assert run(world, Selection(game=GO)) == {}
@@ -106,7 +120,6 @@ def test_a_replay_killed_half_way_twice_publishes_each_row_once(
     world: World, arm: Callable[[int], None], hits: tuple[int, ...]
 ) -> None:
     """A29: before the commit, or between commit and removal; quarantine never shows a row that has landed."""
-    refuse_three(world)
     world.register(message=SECOND)
     for number in hits:
         arm(number)
@@ -126,7 +139,6 @@ def test_a_replay_killed_half_way_twice_publishes_each_row_once(
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_replay_that_is_killed_for_real_goes_on_where_it_was(world: World, tmp_path: Path, number: int) -> None:
     """A29 with SIGKILL of its process, before its commit and after."""
-    refuse_three(world)
     world.register(message=SECOND)
     folder = tmp_path / "kill"
     folder.mkdir()
@@ -147,7 +159,6 @@ def test_two_replays_at_the_same_moment_publish_each_row_once(
     world: World, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """Law L4 for repairs: the second finds the first's counter and looks again at what is there."""
-    refuse_three(world)
     world.register(message=SECOND)
     others: list[dict[str, Replayed]] = []
 
@@ -167,7 +178,6 @@ def test_two_replays_at_the_same_moment_publish_each_row_once(
 
 def test_rows_above_the_cursor_wait_for_their_stream(world: World) -> None:
     """Law L5: what the stream has not decided is not a replay's to decide, or the stream would land it again."""
-    refuse_three(world)
     world.register(message=SECOND)
     world.ingest(early(8))
     rows = DeltaTable(world.paths.bronze).to_pyarrow_table().filter(pc.field("seq") == 3).to_pylist()
@@ -180,7 +190,6 @@ def test_rows_above_the_cursor_wait_for_their_stream(world: World) -> None:
 
 def test_rows_that_bronze_does_not_have_are_not_published(world: World) -> None:
     """Law L1: bronze is the truth; a row of quarantine that it lacks is told of, and stays."""
-    refuse_three(world)
     world.register(message=SECOND)
     world.quarantine([{"game_key": CHESS.key, "game": "Chess", "seq": 1, "pos": 77, "raw": early(9).raw}])
     assert run(world)[CHESS.key].not_in_bronze == 1
@@ -189,8 +198,9 @@ def test_rows_that_bronze_does_not_have_are_not_published(world: World) -> None:
 
 
 @pytest.mark.parametrize("later", [True, False])
-def test_rows_from_before_a_game_was_known_are_replayed(world: World, later: bool) -> None:
+def test_rows_from_before_a_game_was_known_are_replayed(tmp_path: Path, later: bool) -> None:
     """They stand under no game's key; they land in the table of the game they name, and the books see them there."""
+    world = make_world(tmp_path)
     world.ingest(good(1, GO), good(2), broken(GO))
     world.split()
     assert run(world) == {}
@@ -209,8 +219,9 @@ def test_rows_from_before_a_game_was_known_are_replayed(world: World, later: boo
     assert is_clean(world.verify(), landed=3 + later, quarantined=1, pending=0)
 
 
-def test_a_row_that_landed_in_another_game_is_still_misrouted(world: World) -> None:
+def test_a_row_that_landed_in_another_game_is_still_misrouted(tmp_path: Path) -> None:
     """The books count a row from before its game was known as landed only with the game it names."""
+    world = make_world(tmp_path)
     world.ingest(good(1, GO), good(2))
     world.split()
     assert world.refused() == [(1, 0)]
@@ -223,7 +234,6 @@ def test_a_row_that_landed_in_another_game_is_still_misrouted(world: World) -> N
 
 def test_a_dry_run_tells_all_and_changes_nothing(world: World) -> None:
     """Its numbers are those of the replay that follows, and no table and no file is touched."""
-    refuse_three(world)
     world.register(message=SECOND)
     before = sorted((str(path), path.stat().st_mtime_ns) for path in world.paths.root.rglob("*.parquet"))
     told = run(world, dry_run=True)[CHESS.key]
@@ -233,10 +243,14 @@ def test_a_dry_run_tells_all_and_changes_nothing(world: World) -> None:
     assert run(world)[CHESS.key] == Replayed(landed=2, refused={"malformed_payload": 1}, removed=2)
 
 
-def test_twins_are_removed_beside_live_appends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twins_are_removed_beside_live_appends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that a pass puts into quarantine meanwhile are all kept, and those of other games are not touched."""
+    world = make_world(tmp_path)
     world.register(GO)
-    refuse_three(world)
+    world.ingest(good(1), early(2), broken(), good(3))
+    world.ingest(early(4), good(5))
+    world.split(through=1)
+    world.split()
     world.ingest(broken(GO), early(9))
     world.split(GO)
     world.split()
@@ -263,7 +277,6 @@ def test_a_removal_whose_files_were_merged_meanwhile_begins_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A compaction of quarantine between the look and the commit neither brings rows back nor doubles them."""
-    refuse_three(world)
     world.register(message=SECOND)
     real = removal._commit
 
@@ -279,7 +292,6 @@ def test_a_removal_whose_files_were_merged_meanwhile_begins_again(
 
 def test_a_removal_that_others_overtake_again_and_again_gives_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A twin does no harm, so nobody waits for its removal for ever; the replay says what is left."""
-    refuse_three(world)
     world.register(message=SECOND)
 
     def never(*_: Any) -> None:
@@ -294,8 +306,9 @@ def test_a_removal_that_others_overtake_again_and_again_gives_up(world: World, m
     assert shown(world) == [(1, 2)]
 
 
-def test_listing_counts_each_place_once_and_escapes_names(world: World) -> None:
+def test_listing_counts_each_place_once_and_escapes_names(tmp_path: Path) -> None:
     """Names are hostile data: no control character reaches the terminal, as text or as JSON."""
+    world = make_world(tmp_path)
     world.register(GO)
     world.ingest(broken(GO), broken(GO), early(1, GO), good(2))
     world.split(GO)
@@ -317,7 +330,6 @@ def test_listing_counts_each_place_once_and_escapes_names(world: World) -> None:
 
 def test_show_gives_position_reason_and_bytes_within_bounds(world: World) -> None:
     """A person sees where a row stood in the source and how it begins; never more rows or bytes than asked for."""
-    refuse_three(world)
     arguments = ["--rows", "1", "--bytes", "8", "--env-dir", str(world.paths.root)]
     text = CliRunner().invoke(cli, ["quarantine", "show", *arguments]).output
     raw = early(4).raw
@@ -340,7 +352,6 @@ def test_show_gives_position_reason_and_bytes_within_bounds(world: World) -> Non
 )
 def test_a_selection_that_makes_no_sense_is_refused(world: World, arguments: list[str]) -> None:
     """A misspelt game, time or reason is no empty answer."""
-    refuse_three(world)
     done = CliRunner().invoke(cli, [*arguments, "--env-dir", str(world.paths.root)])
     assert done.exit_code != 0
     assert isinstance(done.exception, Refused) or "is no time" in done.output
@@ -348,7 +359,6 @@ def test_a_selection_that_makes_no_sense_is_refused(world: World, arguments: lis
 
 def test_rows_that_kill_a_worker_are_replayed_only_when_asked_for(world: World) -> None:
     """They would kill the process of the replay, too."""
-    refuse_three(world)
     world.register(message=SECOND)
     row = DeltaTable(world.paths.bronze).to_pyarrow_table().filter(FIRST_EARLY).to_pylist()[0]
     world.quarantine([{**row, "reason": "kills_worker"}])  # the newest reason of a place counts
@@ -362,18 +372,28 @@ def test_rows_that_kill_a_worker_are_replayed_only_when_asked_for(world: World) 
 FIRST_EARLY = (pc.field("seq") == 1) & (pc.field("pos") == 1)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    batches=st.lists(
-        st.lists(st.sampled_from(["good", "early", "broken"]), min_size=1, max_size=4), min_size=1, max_size=4
-    ),
-    steps=st.lists(st.sampled_from(["split", "replay", "rebuild", "register", "ingest"]), max_size=6),
-)
-def test_any_order_of_passes_and_repairs_adds_up(
-    tmp_path_factory: pytest.TempPathFactory, batches: list[list[str]], steps: list[str]
-) -> None:
+def test_any_order_of_passes_and_repairs_adds_up(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Law L5 after every step: each row at or below the cursor is in the table or in quarantine, once."""
-    world = make_world(tmp_path_factory.mktemp("world"))
+    require_any_order_adds_up(tmp_path_factory, orders=4)
+
+
+def require_any_order_adds_up(tmp_path_factory: pytest.TempPathFactory, orders: int) -> None:
+    """Try so many orders; `tests/soak` tries more."""
+
+    @settings(max_examples=orders, deadline=None)
+    @given(
+        batches=st.lists(
+            st.lists(st.sampled_from(["good", "early", "broken"]), min_size=1, max_size=4), min_size=1, max_size=4
+        ),
+        steps=st.lists(st.sampled_from(["split", "replay", "rebuild", "register", "ingest"]), max_size=6),
+    )
+    def adds_up(batches: list[list[str]], steps: list[str]) -> None:
+        _add_up(make_world(tmp_path_factory.mktemp("world")), batches, steps)
+
+    adds_up()
+
+
+def _add_up(world: World, batches: list[list[str]], steps: list[str]) -> None:
     waiting = [[_event(kind, number) for number, kind in enumerate(batch, start=1)] for batch in batches]
     for step in ["ingest", "split", *steps, "register", "split", "replay"]:
         if step == "ingest" and waiting:
