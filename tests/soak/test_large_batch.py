@@ -20,7 +20,7 @@ from pipeline.ingest.landing_log import LANDING
 from pipeline.names import GameKey
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.spark.conftest import World
-from tests.unit.repair_world import CHESS, GO, Message
+from tests.tables.repair_world import CHESS, GO, Message
 
 _log = logging.getLogger("turnout")
 

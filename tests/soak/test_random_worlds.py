@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.tables.test_repair_dedupe import require_the_original
+from tests.tables.test_repair_replay import require_any_order_adds_up
 from tests.unit.test_grants_resolver import require_what_a_slow_model_says
-from tests.unit.test_repair_dedupe import require_the_original
-from tests.unit.test_repair_replay import require_any_order_adds_up
 
 pytestmark = pytest.mark.timeout(1800)
 

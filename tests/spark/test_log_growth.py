@@ -11,7 +11,7 @@ from pipeline.delta.table import CursorTable, write_file
 from pipeline.maintenance import retain
 from pipeline.maintenance.report import TableReport
 from pipeline.settings import Maintenance
-from tests.unit.maintenance_world import APP, ROWS, game_rows
+from tests.tables.maintenance_world import APP, ROWS, game_rows
 
 SMALL = Maintenance(log_megabytes=1)
 LATER = 2 * retain.RECENT_SECONDS

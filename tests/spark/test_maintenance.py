@@ -13,7 +13,7 @@ from pipeline import failpoints
 from pipeline.delta.rewrite import table_files
 from pipeline.maintenance import run
 from pipeline.settings import Maintenance, Paths, Settings
-from tests.unit.maintenance_world import CHESS, DAY, LATER, contents, full_world, live, on_disk
+from tests.tables.maintenance_world import CHESS, DAY, LATER, contents, full_world, live, on_disk
 
 WANTED = Maintenance(small_files=3, bronze_commits=2, bronze_age_minutes=0.0)
 

@@ -13,8 +13,8 @@ from pipeline.store.games import register_group
 from pipeline.store.groups import Group, create
 from pipeline.store.operations import Intent, list_operations
 from tests.browser.seed import HOSTILE
+from tests.tables.repair_world import CHESS, GO, World, broken, early, good, make_world
 from tests.unit.app_world import KEY, ROOT, Opening, again, choose, drawn_alive, four_games, pages_of, texts
-from tests.unit.repair_world import CHESS, GO, World, broken, early, good, make_world
 
 
 @pytest.fixture

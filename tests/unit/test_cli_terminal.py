@@ -28,8 +28,8 @@ from pipeline.store.onboarding import OnboardingCandidate, RefusedName
 from pipeline.store.operations import Intent, ask, begin_step, change, end_step, list_operations
 from pipeline.terminal import PlainFormatter, say_json
 from tests.browser.seed import Seeded, seed
+from tests.tables.repair_world import Event, broken, make_world
 from tests.unit.grants_world import picture
-from tests.unit.repair_world import Event, broken, make_world
 
 HOSTILE = "evil\x1b[2J\x9b31m\x7f\x07\u202egnihton\u2066\u200b\r\nturnout: all is well"
 NAME, WAITS, REFUSED = f"Go {HOSTILE}", f"Waits {HOSTILE}", f"Refused {HOSTILE}"

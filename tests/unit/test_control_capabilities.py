@@ -16,7 +16,7 @@ from pipeline.store.drivers import start_driver
 from pipeline.store.games import register_group
 from pipeline.store.operations import Intent, ask, change
 from pipeline.store.stream_control import StreamControl, record_failures
-from tests.unit.repair_world import CHESS, broken, early, good, make_world
+from tests.tables.repair_world import CHESS, broken, early, good, make_world
 
 DEADLY = Selection(reason="kills_worker")
 PARKED = StreamControl(parked_at=1.0, failures=3, failure_class="poison")

@@ -20,7 +20,7 @@ from pipeline.store.games import assigned, record_heads, record_seen, register_g
 from pipeline.store.operations import Operation, ask, operation, steps
 from pipeline.verify.balance import verify
 from pipeline.verify.report import render_balance
-from tests.unit.repair_world import CHESS, good, make_world
+from tests.tables.repair_world import CHESS, good, make_world
 from tests.unit.test_control_moves import ALIVE, NOW, Drivers
 
 

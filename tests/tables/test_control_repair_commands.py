@@ -1,0 +1,96 @@
+"""The commands that repair: what can be done is told, what is asked for is an operation, and a dry run does nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pipeline.cli.main import cli
+from pipeline.errors import Refused
+from pipeline.store.games import register_group
+from pipeline.store.operations import list_operations
+from tests.tables.repair_world import CHESS, GO, SECOND, World, broken, early, good, make_world
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = make_world(tmp_path)
+    register_group(made.engine, "a")
+    made.ingest(good(1), early(2), broken())
+    made.split()
+    return made
+
+
+def turnout(world: World, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, [*arguments, "--env-dir", str(world.paths.root)], catch_exceptions=False)
+
+
+def test_what_can_be_done_is_told_for_people_and_scripts(world: World) -> None:
+    """Each repair has its line, by name or key, and the JSON has all there is."""
+    text = turnout(world, "repair", "options", "Chess").output
+    assert "retry    not possible: Group a cannot take it up: its driver was never started." in text
+    assert "replay   possible, time unknown" in text
+    assert "Decodes 2 rows in quarantine" in text
+    told = json.loads(turnout(world, "repair", "options", CHESS.key, "--json").stdout)
+    assert [(each["name"], each["possible"]) for each in told] == [
+        ("retry", False), ("replay", True), ("dedupe", True), ("rebuild", True), ("restart", False),
+    ]  # fmt: skip
+    assert told[4]["alternative"]["name"] == "rebuild"
+
+
+def test_a_dry_run_works_out_what_a_replay_would_do(world: World) -> None:
+    """It decodes with today's schemas, in its own process; nothing lands and nothing is asked for."""
+    world.register(message=SECOND)
+    shown = turnout(world, "repair", "replay", "--dry-run")
+    assert (shown.exit_code, "1 row(s) would land" in shown.output) == (0, True)
+    (game,) = json.loads(turnout(world, "repair", "replay", "Chess", "--dry-run", "--json").stdout)["games"]
+    assert (game["done"]["landed"], game["done"]["refused"]) == (1, {"malformed_payload": 1})
+    only = turnout(world, "repair", "replay", "Chess", "--quarantine-reason", "malformed_payload", "--dry-run").output
+    assert "0 row(s) would land" in only
+    assert "0 row(s) would land" in turnout(world, "repair", "replay", "--since", "2100-01-01", "--dry-run").output
+    assert (world.rows(), list_operations(world.engine)) == ([(1, 0)], [])
+
+
+@pytest.mark.parametrize("kind", ["replay", "rebuild", "retire"])
+def test_what_is_asked_for_is_an_operation(world: World, kind: str) -> None:
+    """The command shows it, writes the wish with its reason, and goes; a dry run writes nothing."""
+    if kind != "replay":
+        dry = turnout(world, "repair", kind, "Chess", "--dry-run")
+        assert (dry.exit_code, f"1 to {kind}." in dry.output, list_operations(world.engine)) == (0, True, [])
+    asked = json.loads(turnout(world, "repair", kind, "Chess", "--reason", "late", "--no-wait", "--json").stdout)
+    assert (asked["kind"], asked["state"], asked["reason"]) == (kind, "planned", "late")
+    assert asked["targets"] == [f"game:{CHESS.key}"]
+    (busy,) = {each["why_not"] for each in json.loads(turnout(world, "repair", "options", "Chess", "--json").stdout)}
+    assert f"an open operation now: {kind} {asked['operation_id'][:8]} by" in busy
+
+
+def test_a_replay_of_all_leaves_out_what_it_cannot_replay(world: World) -> None:
+    """Without games it takes those that have such rows and a schema; where there are none, nothing is asked for."""
+    world.ingest(good(1, GO))  # a name that nobody knows
+    asked = json.loads(turnout(world, "repair", "replay", "--no-wait", "--json", "--until", "2100-01-01").stdout)
+    assert (list(asked["preview"]), asked["parameters"]["until"]) == ([CHESS.key], "2100-01-01T00:00:00+00:00")
+    assert asked["parameters"]["until"] == "2100-01-01T00:00:00+00:00"
+    none = turnout(world, "repair", "replay", "--quarantine-reason", "kills_worker")
+    assert "Only rows refused for kills_worker." in none.output
+    assert "may kill the controller" in none.output
+    assert (none.exit_code, "0 to replay" in none.output, len(list_operations(world.engine))) == (0, True, 1)
+    assert "0 to restore" in turnout(world, "games", "restore", "Chess").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("rebuild", "Tetris"), "No such game: 'Tetris'"),
+        (("options", "Tetris"), "No such game: 'Tetris'"),
+        (("replay", "Tetris", "--dry-run"), "No such game: 'Tetris'"),
+        (("retire", "Tetris"), "No such game: 'Tetris'"),
+        (("replay", "--quarantine-reason", "boredom"), "'boredom' is no reason for a refusal; there are"),
+        (("replay", "--since", "2026-02-01", "--until", "2026-01-01"), "No row is first seen since 2026-02-01"),
+    ],
+)
+def test_wrong_use_is_one_sentence(world: World, arguments: tuple[str, ...], sentence: str) -> None:
+    """What cannot be is refused before anything is written."""
+    with pytest.raises(Refused, match=sentence):
+        turnout(world, "repair", *arguments)
+    assert list_operations(world.engine) == []

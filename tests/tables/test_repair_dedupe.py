@@ -1,0 +1,542 @@
+"""Second copies of rows are removed, exactly those: one copy of each row stays, and nobody beside it is disturbed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.compute as pc
+import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import update
+
+from pipeline import names
+from pipeline.cli.main import cli
+from pipeline.control.controller import KINDS
+from pipeline.control.operations import dedupes, repairs
+from pipeline.control.operations.executor import ControlContext as Control
+from pipeline.control.operations.executor import tick
+from pipeline.delta.table import CursorTable, DataFile, TableConflict
+from pipeline.errors import Refused, Transient
+from pipeline.failpoints import Injected
+from pipeline.repair import dedupe as module
+from pipeline.repair import removal
+from pipeline.repair.dedupe import Deduped, dedupe
+from pipeline.repair.rebuild import rebuild
+from pipeline.settings import Paths, Settings
+from pipeline.store.engine import open_store
+from pipeline.store.game_lookup import Game
+from pipeline.store.operations import list_operations, operation
+from pipeline.store.tables import games
+from pipeline.streams.split import READ, SplitJob, target_schema
+from pipeline.verify.report import as_dict, render_balance
+from tests.tables.repair_world import (
+    CHESS,
+    GO,
+    SECOND,
+    Event,
+    Message,
+    World,
+    _done,
+    arming,
+    broken,
+    copied,
+    early,
+    good,
+    make_world,
+)
+from tests.tables.value_world import _rewrite
+
+Span = tuple[int, int]
+"""Rows of seqs above the first up to the second."""
+
+
+def commit(world: World, span: Span, game: Game = CHESS) -> None:
+    """Land rows split from the cursor at the span's beginning, whatever the table's cursor is by now.
+
+    This is how rows were doubled: the commit expected the cursor that the stream had at that moment, which a pass had
+    moved meanwhile, and not the one that catch-up's rows were split from.
+    """
+    low, high = span
+    rows = DeltaTable(world.paths.bronze).to_pyarrow_table(columns=list(READ)).filter(pc.field("seq") <= high)
+    schemas = world.registry.snapshot()
+    report, _ = _done(rows, SplitJob({game.key: low}, schemas, world.paths.tables))
+    app, target = names.stream_app_id(world.environment, game.key, 1), target_schema(schemas, game.key)
+    table = CursorTable.create(world.paths.table(game.key), target, app)
+    table.add_missing_columns(target)
+    files = [DataFile(**file) for file in report[game.key]["files"]]
+    table.commit(files, table.cursor, max(high, table.cursor or 0))
+
+
+def run(world: World, **options: Any) -> Deduped:
+    return dedupe(world.paths, world.environment, world.registry.snapshot(), CHESS, **options)
+
+
+def compacted(world: World) -> None:
+    DeltaTable(world.paths.table(CHESS.key)).optimize.compact()
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Chess and Go with rows of five seqs, all of them in bronze and none in a table yet."""
+    made = make_world(tmp_path_factory.mktemp("dedupe"))
+    made.register(GO)
+    for number in range(5):
+        made.ingest(good(10 * number + 1), good(number + 1, GO), good(10 * number + 2))
+    return made
+
+
+@pytest.fixture
+def world(made_once: World, tmp_path: Path) -> World:
+    return copied(made_once, tmp_path)
+
+
+def doubled(world: World) -> list[dict[str, Any]]:
+    """Double Chess's rows of the first two seqs; return what its table should hold in the end."""
+    commit(world, (0, 2))
+    commit(world, (0, 5))
+    every = world.contents()
+    places = [(row["_seq"], row["_pos"]) for row in every]
+    assert len(places) == 14
+    return [row for at, row in enumerate(every) if places.index(places[at]) == at]
+
+
+@pytest.mark.parametrize("merge", [False, True], ids=["across files", "within one file"])
+def test_exactly_the_second_copies_go(world: World, merge: bool) -> None:
+    """A doubled table is as if nothing had been doubled: by one commit, and neither cursor nor other tables move."""
+    world.split(GO)
+    wanted = doubled(world)
+    if merge:
+        compacted(world)
+    folder = world.paths.table(CHESS.key)
+    before = DeltaTable(folder)
+    neighbour = DeltaTable(world.paths.table(GO.key)).version()
+    done = run(world)
+    assert (done.places, done.removed, done.differing) == (4, 4, 0)
+    after = DeltaTable(folder)
+    assert (world.contents(), after.version()) == (wanted, before.version() + 1)
+    app = names.stream_app_id(world.environment, CHESS.key, 1)
+    assert after.transaction_version(app) == before.transaction_version(app) == 5
+    assert after.transaction_version(names.repair_app_id(world.environment, CHESS.key)) == 1
+    assert DeltaTable(world.paths.table(GO.key)).version() == neighbour
+    assert world.verify().complete
+    assert run(world).removed == 0
+    assert DeltaTable(folder).version() == after.version()
+
+
+def test_a_file_of_second_copies_alone_is_left_out_not_rewritten(world: World) -> None:
+    """Where a file has nothing but second copies, no other file is touched."""
+    commit(world, (0, 5))
+    commit(world, (2, 4))
+    files = set(DeltaTable(world.paths.table(CHESS.key)).file_uris())
+    done = run(world)
+    assert (done.removed, done.files) == (4, 1)
+    assert set(DeltaTable(world.paths.table(CHESS.key)).file_uris()) < files
+
+
+def test_a_dry_run_changes_nothing(world: World) -> None:
+    """Its numbers are those of the removal that follows."""
+    doubled(world)
+    before = DeltaTable(world.paths.table(CHESS.key)).version()
+    told = run(world, dry_run=True)
+    assert DeltaTable(world.paths.table(CHESS.key)).version() == before
+    assert (told.removed, told.files) == (run(world).removed, told.files)
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)).filter(lambda span: span[0] < span[1]), max_size=4)
+
+
+def test_a_deduped_table_is_the_original_one(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """However often and across which files rows were doubled, what stays is the table without any doubling."""
+    require_the_original(tmp_path_factory, doublings=5)
+
+
+def require_the_original(tmp_path_factory: pytest.TempPathFactory, doublings: int) -> None:
+    """Try so many ways of doubling; `tests/soak` tries more."""
+    whole = make_world(tmp_path_factory.mktemp("whole"))
+    for number in range(5):
+        whole.ingest(good(number), broken(), good(number + 100))
+    whole.split()
+    wanted, verified = whole.contents(), whole.verify()
+
+    @settings(max_examples=doublings, deadline=None)
+    @given(SPANS, st.sets(st.integers(0, 3)))
+    def is_the_original(again: list[Span], merges: set[int]) -> None:
+        made = copied(whole, tmp_path_factory.mktemp("doubled"))
+        for number, span in enumerate(again):
+            commit(made, span)
+            if number in merges:
+                compacted(made)
+        extra = made.verify().totals.duplicated
+        done = run(made)
+        assert (done.removed, done.differing) == (extra, 0)
+        assert made.contents() == wanted
+        assert (made.verify().totals, made.verify().complete) == (verified.totals, True)
+
+    is_the_original()
+
+
+def test_copies_of_another_schema_set_are_one_row(world: World) -> None:
+    """A copy from before the table had a column, and one from after, are the same row."""
+    commit(world, (0, 2))
+    world.register(message=SECOND)
+    world.ingest(early(7))
+    commit(world, (0, 6))
+    done = run(world)
+    assert (done.places, done.removed, done.differing) == (4, 4, 0)
+    assert world.verify().ok
+
+
+def _spoil(world: World, place: tuple[int, int], copies: int) -> None:
+    """Change a value of the first copies of a row, of each to another one."""
+    left = [copies]
+
+    def change(table: Any) -> Any:
+        rows = table.to_pylist()
+        for row in rows:
+            if (row["_seq"], row["_pos"]) == place and left[0]:
+                row["points"], left[0] = 98 + left[0], left[0] - 1
+        return type(table).from_pylist(rows, schema=table.schema)
+
+    while left[0]:
+        _rewrite(world.paths.table(CHESS.key), ("_seq", "_pos"), place, change)
+
+
+def test_of_copies_that_differ_the_one_that_bronze_gives_stays(world: World) -> None:
+    """An independent decoder decides between copies with different values, and it is told how many there were."""
+    wanted = doubled(world)
+    compacted(world)
+    _spoil(world, (1, 0), copies=1)
+    done = run(world)
+    assert (done.removed, done.differing) == (4, 1)
+    assert world.contents() == wanted
+
+
+def test_where_no_copy_is_right_nothing_is_done(world: World) -> None:
+    """Of two wrong copies none is kept for right: a rebuild is asked for, and the table stays as it is."""
+    doubled(world)
+    compacted(world)
+    _spoil(world, (1, 0), copies=2)
+    before = DeltaTable(world.paths.table(CHESS.key)).version()
+    with pytest.raises(Refused, match=r"differ, and none is what bronze says, the first at seq 1, pos 0.*rebuild"):
+        run(world)
+    assert DeltaTable(world.paths.table(CHESS.key)).version() == before
+
+
+def _beside(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Let something happen between the look and the commit, once."""
+    real = removal._commit
+
+    def first(*arguments: Any) -> None:
+        monkeypatch.setattr(removal, "_commit", real)
+        act()
+        real(*arguments)
+
+    monkeypatch.setattr(removal, "_commit", first)
+
+
+def test_a_pass_beside_it_is_not_disturbed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that a pass lands meanwhile stay, and the driver's open table goes on over the removal."""
+    wanted = doubled(world)
+    world.stream(CHESS)
+
+    def land() -> None:
+        world.ingest(good(500))
+        world.split()
+
+    _beside(monkeypatch, land)
+    assert run(world).removed == 4
+    world.ingest(good(600))
+    world.split()
+    assert [row["points"] for row in world.contents()] == [*(row["points"] for row in wanted), 500, 600]
+    assert world.verify().ok
+
+
+def test_a_compaction_beside_it_makes_it_begin_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that were merged meanwhile are not merged back, and no copy comes back with them."""
+    wanted = doubled(world)
+    _beside(monkeypatch, lambda: compacted(world))
+    assert run(world).removed == 4
+    assert world.contents() == wanted
+
+
+def test_a_compaction_that_is_later_is_given_up(world: World) -> None:
+    """Files that the removal has replaced are not put back by a merge that began before."""
+    from pipeline.delta.rewrite import RewriteConflict, replace_files, table_files
+    from pipeline.maintenance.rewrite import columns_of, packed
+
+    wanted, folder = doubled(world), world.paths.table(CHESS.key)
+    table = DeltaTable(folder)
+    old = table_files(table)
+    new = packed(folder, columns_of(table), old, ["_seq", "_pos"], ["_seq"])
+    run(world)
+    with pytest.raises(RewriteConflict):
+        replace_files(folder, old, new, "OPTIMIZE")
+    assert world.contents() == wanted
+
+
+def test_a_rebuild_beside_it_wins(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that was made anew meanwhile is looked at again; nothing of the old one is removed from it."""
+    wanted = doubled(world)
+    schemas = world.registry.snapshot()
+    _beside(monkeypatch, lambda: rebuild(world.paths, world.environment, world.engine, schemas, CHESS))
+    assert run(world).removed == 0
+    assert world.contents() == wanted
+
+
+def test_a_repair_that_began_before_it_begins_again(world: World) -> None:
+    """The removal moves the table's repair counter, so a rebuild that looked before cannot switch unseen."""
+    doubled(world)
+    app = names.repair_app_id(world.environment, CHESS.key)
+    before = DeltaTable(world.paths.table(CHESS.key)).transaction_version(app)
+    run(world)
+    assert DeltaTable(world.paths.table(CHESS.key)).transaction_version(app) == (before or 0) + 1
+
+
+def test_one_that_is_overtaken_again_and_again_gives_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for ever, and it says what to do."""
+    doubled(world)
+    monkeypatch.setattr(module, "ATTEMPTS", 2)
+    _never(monkeypatch)
+    with pytest.raises(Transient, match="run it again"):
+        run(world)
+
+
+def _never(monkeypatch: pytest.MonkeyPatch) -> None:
+    def overtaken(*_: Any) -> None:
+        raise TableConflict("overtaken")
+
+    monkeypatch.setattr(removal, "publish", overtaken)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_killed_around_its_commit_it_is_done_once(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Whether it dies before or after its commit, the table is whole, and doing it again leaves one copy of each."""
+    wanted = doubled(world)
+    arming(tmp_path / "points", monkeypatch, "in_dedupe")(number)
+    with pytest.raises(Injected):
+        run(world)
+    assert world.verify().totals.duplicated == (4 if number == 1 else 0)
+    run(world)
+    assert world.contents() == wanted
+    assert world.verify().ok
+
+
+@pytest.mark.parametrize("field", ["filename", "File_Row_Number", "file", "row", "seq", "pos", "every", "copies"])
+def test_a_field_may_be_called_like_anything_the_search_uses(tmp_path: Path, field: str) -> None:
+    """The search for copies has no names that a payload's field could have."""
+    message = Message({field: (1, "int64")})
+    paths, chosen = Paths(tmp_path), Settings()
+    made = World(paths, chosen, open_store(chosen, paths))
+    made.register(message=message)
+    for number in range(4):
+        made.ingest(Event(CHESS, 1, message.payload(**{field: number + 1})))
+    commit(made, (0, 2))
+    commit(made, (0, 4))
+    assert run(made).removed == 2
+    assert [row[field] for row in made.contents()] == [1, 2, 3, 4]
+
+
+def test_a_table_whose_log_is_damaged_is_one_sentence(world: World) -> None:
+    """The command, the page and the operation say what is wrong; none of them dies of it."""
+    doubled(world)
+    env = ["--env-dir", str(world.paths.root)]
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
+    newest = max((world.paths.table(CHESS.key) / "_delta_log").glob("*.json"))
+    newest.write_bytes(newest.read_bytes()[:30])
+    again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--json", *env])
+    assert isinstance(again.exception, Refused)
+    assert (str(again.exception).count("\n"), again.stdout) == (0, "")
+    with pytest.raises(Refused, match=r"cannot be opened: .*\. Repair its Delta log"):
+        run(world)
+    tick(Control(world.settings, world.engine, world.paths), KINDS)
+    done = operation(world.engine, json.loads(asked.stdout)["operation_id"])
+    assert (done.state, "Nothing was done: The table of" in str(done.outcome)) == ("failed", True)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda raw: raw[:4] + b"\xff" * 60 + raw[64:], lambda raw: raw[:100], lambda _: b""]
+)
+def test_a_damaged_file_is_one_sentence(world: World, damage: Callable[[bytes], bytes]) -> None:
+    """Wherever a file is damaged, nothing is removed and a rebuild is what helps."""
+    doubled(world)
+    folder = world.paths.table(CHESS.key)
+    file = folder / unquote(removal_paths(folder)[0])
+    file.write_bytes(damage(file.read_bytes()))
+    before = DeltaTable(folder).version()
+    with pytest.raises(Refused, match=r"cannot be read or rewritten: .*turnout repair rebuild"):
+        run(world)
+    assert DeltaTable(folder).version() == before
+
+
+def removal_paths(folder: Path) -> list[str]:
+    return sorted(removal.file_sizes(DeltaTable(folder)))
+
+
+def test_a_game_without_a_table_is_refused(world: World) -> None:
+    """There is one sentence, and nothing is made."""
+    with pytest.raises(Refused, match="no table yet"):
+        run(world)
+
+
+def test_verify_names_the_doubled_rows_and_what_removes_them(world: World) -> None:
+    """The report names games, places and the command."""
+    doubled(world)
+    balance = world.verify()
+    assert balance.totals.duplicated == 4
+    assert f"turnout repair dedupe {CHESS.key}" in render_balance(balance)
+    assert as_dict(balance)["duplicated_games"] == [CHESS.key]
+    assert {(each.seq, each.pos) for each in balance.problems if each.kind == "duplicated"} == {
+        (1, 0), (1, 2), (2, 0), (2, 2),
+    }  # fmt: skip
+
+
+def test_it_is_an_operation(world: World) -> None:
+    """The command shows what it finds and submits; the controller removes, looks again, and says so."""
+    wanted = doubled(world)
+    env = ["--env-dir", str(world.paths.root)]
+    dry = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--dry-run", *env])
+    assert (dry.exit_code, "4 second copies to remove from 1 table(s)" in dry.output) == (0, True)
+    assert list_operations(world.engine) == []
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "old", "--no-wait", "--json", *env])
+    told = json.loads(asked.stdout)
+    assert (told["kind"], told["reason"], told["targets"]) == ("dedupe", "old", [f"game:{CHESS.key}"])
+    control = Control(world.settings, world.engine, world.paths)
+    for _ in range(8):
+        tick(control, KINDS)
+        for begun in list(control.background_tasks._begun.values()):
+            begun.exception()
+    done = operation(world.engine, told["operation_id"])
+    assert done.state == "succeeded", done.outcome
+    assert f"{CHESS.key}: 4 row(s) with more than one copy, 4 second copies in" in str(done.outcome)
+    assert str(done.outcome).endswith("No row has a second copy now.")
+    assert world.contents() == wanted
+    again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", *env])
+    assert (again.exit_code, "0 second copies to remove" in again.output) == (0, True)
+    assert len(list_operations(world.engine)) == 1
+
+
+def test_a_table_that_was_repaired_meanwhile_is_looked_at_again_first(world: World) -> None:
+    """What was shown is not done to a table that another repair has changed since."""
+    doubled(world)
+    env = ["--env-dir", str(world.paths.root)]
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
+    run(world)
+    tick(Control(world.settings, world.engine, world.paths), KINDS)
+    done = operation(world.engine, json.loads(asked.stdout)["operation_id"])
+    assert (done.state, "it has changed since you looked" in str(done.outcome)) == ("failed", True)
+
+
+def test_more_second_copies_than_were_shown_are_not_removed(world: World) -> None:
+    """A person agreed to a number of rows: with another one by then the table stays, and it is to be reviewed again."""
+    doubled(world)
+    env = ["--env-dir", str(world.paths.root)]
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
+    commit(world, (0, 5))
+    before = world.rows()
+    more = len(before) - len(set(before))
+    assert more > 4
+    done = _finish(world, json.loads(asked.stdout)["operation_id"])
+    assert (done.state, world.rows()) == ("failed", before)
+    assert f"4 second copies were shown, now there are {more}, so none was removed." in str(done.outcome)
+    again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
+    done = _finish(world, json.loads(again.stdout)["operation_id"])
+    assert (done.state, world.rows()) == ("succeeded", sorted(set(before)))
+
+
+def test_a_page_submits_the_very_operation(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is confirmed under Repairs is what the command submits, though a page does not read the table."""
+    from app.state.previews import preview_repair
+    from app.state.services import Environment
+    from tests.unit.app_world import sign_in
+
+    sign_in(monkeypatch, "ann")
+    doubled(world)
+    environment = Environment(world.settings, world.paths, str(world.paths.control_db))
+    preview = preview_repair(environment, "dedupe", [CHESS.key])
+    assert "1 to dedupe." in " ".join(preview.lines)
+    keys = [str(CHESS.key)]
+    subjects = repairs.observe(world.paths, world.environment, world.engine, keys)
+    assert preview.intent.preview == dedupes.plan(world.paths, world.environment, keys, subjects)
+    assert (preview.intent.kind, preview.intent.targets) == ("dedupe", (f"game:{CHESS.key}",))
+
+
+def _finish(world: World, operation_id: str) -> Any:
+    """Let a new controller do the operation; return how it ended."""
+    control = Control(world.settings, world.engine, world.paths)
+    for _ in range(8):
+        tick(control, KINDS)
+        for begun in list(control.background_tasks._begun.values()):
+            begun.exception()
+    return operation(world.engine, operation_id)
+
+
+def test_a_game_that_cannot_be_decided_keeps_no_other_from_its_dedupe(world: World) -> None:
+    """The command leaves out the game of which no copy is right, says so with exit code 1, and submits the other."""
+    doubled(world)
+    compacted(world)
+    _spoil(world, (1, 0), copies=2)
+    commit(world, (0, 5), GO)
+    commit(world, (2, 5), GO)
+    env = ["--env-dir", str(world.paths.root)]
+    both = ["repair", "dedupe", "Chess", GO.key, "--reason", "doubled"]
+    dry = CliRunner().invoke(cli, [*both, "--dry-run", *env])
+    assert (dry.exit_code, f"left out: {CHESS.key}: the copies of 1 row(s) differ" in dry.output) == (1, True)
+    asked = CliRunner().invoke(cli, [*both, "--no-wait", "--json", *env])
+    told = json.loads(asked.stdout)
+    assert (asked.exit_code, told["targets"]) == (1, [f"game:{GO.key}"])
+    assert _finish(world, told["operation_id"]).state == "succeeded"
+    alone = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", *env])
+    assert isinstance(alone.exception, Refused)
+
+
+def test_what_a_killed_try_removed_stands_in_the_outcome(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller that dies between the commit and the journal leaves the numbers in the table's history."""
+    doubled(world)
+    env = ["--env-dir", str(world.paths.root)]
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
+    told = json.loads(asked.stdout)
+    dying = Control(world.settings, world.engine, world.paths)
+    tick(dying, KINDS)
+    for begun in list(dying.background_tasks._begun.values()):
+        begun.exception()
+    assert world.verify().totals.duplicated == 0
+    done = _finish(world, told["operation_id"])
+    assert done.state == "succeeded", done.outcome
+    assert "which did not end: dedupe: 4 second copies of 4 row(s)." in str(done.outcome)
+    assert "0 second copies" not in str(done.outcome)
+
+
+def test_a_dedupe_that_always_dies_is_not_taken_for_a_replay(world: World) -> None:
+    """Given up after three tries, it speaks of the controller's memory: it reads no row of quarantine."""
+    doubled(world)
+    env = ["--env-dir", str(world.paths.root)]
+    asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
+    told = json.loads(asked.stdout)
+    for _ in range(3):
+        tick(Control(world.settings, world.engine, world.paths), KINDS)
+    done = _finish(world, told["operation_id"])
+    assert done.state == "failed"
+    assert "begun 3 times and never ended: perhaps the controller had too little memory" in str(done.outcome)
+    assert "quarantine" not in str(done.outcome)
+
+
+def test_verify_names_only_games_that_a_dedupe_takes(world: World) -> None:
+    """The command that the report ends with is not refused: retired and unknown games stand in a line of their own."""
+    doubled(world)
+    commit(world, (0, 5), GO)
+    commit(world, (2, 5), GO)
+    env = ["--env-dir", str(world.paths.root)]
+    with world.engine.begin() as connection:
+        connection.execute(update(games).where(games.c.game_key == GO.key).values(retired_at=1.0))
+    text = CliRunner().invoke(cli, ["verify", *env]).output
+    assert f"`turnout repair dedupe {CHESS.key} --reason" in text
+    assert f"retired, unknown, or without a schema: {GO.key}. " in text

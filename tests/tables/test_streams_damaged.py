@@ -1,0 +1,162 @@
+"""A game whose table is damaged stops alone."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from listeners.sample import StreamState
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.table import CursorTable
+from pipeline.settings import Settings
+from pipeline.store.games import register_group
+from pipeline.store.stream_control import StreamControl, ask_retry, decided
+from pipeline.store.tables import games, stream_control
+from pipeline.streams.active_games import ActiveGames
+from pipeline.streams.passes import Passes
+from pipeline.streams.roster import Roster
+from pipeline.streams.watchdog import Watchdog
+from tests.tables.repair_world import CHESS, GO, World, good, make_world
+from tests.tables.test_streams_one_reader import BronzeRows
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = make_world(tmp_path)
+    register_group(made.engine, "a")
+    made.register(GO)
+    for number in range(1, 4):
+        made.ingest(good(number), good(number, GO))
+        made.split()
+        made.split(GO)
+    for file in (made.paths.table(CHESS.key) / "_delta_log").glob("*checkpoint*"):
+        file.unlink()  # which version has one depends on the path, and with it the newest commit may not be read
+    return made
+
+
+def commits(world: World) -> list[Path]:
+    return sorted((world.paths.table(CHESS.key) / "_delta_log").glob("*.json"))
+
+
+def roster_of(world: World, group: str = "a") -> Roster:
+    return Roster(world.settings, world.paths, world.engine, group, lease=None)
+
+
+def wait_over(world: World) -> None:
+    """Let the time pass that a stream waits after a failure."""
+    with world.engine.begin() as connection:
+        connection.execute(update(stream_control).values(retry_at=time.time() - 1))
+
+
+def test_a_group_starts_without_a_game_whose_table_cannot_be_opened(world: World) -> None:
+    """Law L6: the others go on, no row is read for the damaged one, and when it is whole again its cursor counts."""
+    newest = commits(world)[-1]
+    whole = newest.read_bytes()
+    newest.write_bytes(whole[:30])
+    roster = roster_of(world)
+    assert list(roster.for_pass(0)) == [GO.key]
+    roster.end_pass()
+    assert [each.game_key for each in roster.behind(lambda _stream: 9, lambda _stream: 9)] == []
+    failed = decided(world.engine)[CHESS.key]
+    assert (failed.failures, failed.failure_class) == (1, "poison")
+    assert "DeltaError" in str(failed.evidence)
+    roster.streams[CHESS.key].decision = StreamControl()  # its wait ends before the next look
+    assert list(roster.for_pass(0)) == [GO.key]
+    roster.end_pass()
+    assert [each.game_key for each in roster.behind(lambda _stream: 9, lambda _stream: 9)] == []
+    newest.write_bytes(whole)
+    roster.sync()
+    assert roster.streams[CHESS.key].unreadable  # it waits as after any other failure
+    wait_over(world)
+    roster.sync()
+    assert roster.streams[CHESS.key].cursor == 3
+    assert set(roster.for_pass(0)) == {CHESS.key, GO.key}
+
+
+def test_a_game_that_cannot_be_opened_is_parked_and_opened_again_on_request(world: World) -> None:
+    """Law L6: after its retries it is looked at only when somebody asks for it."""
+    newest = commits(world)[-1]
+    whole = newest.read_bytes()
+    newest.write_bytes(whole[:30])
+    roster = roster_of(world)
+    for _ in range(3):
+        wait_over(world)
+        roster.sync()
+    assert roster.streams[CHESS.key].lane == "QUARANTINED"
+    newest.write_bytes(whole)
+    wait_over(world)
+    roster.sync()
+    assert roster.streams[CHESS.key].unreadable
+    ask_retry(world.engine, CHESS.key, "ann")
+    roster.sync()
+    assert roster.streams[CHESS.key].cursor == 3
+
+
+def test_a_group_takes_on_a_damaged_game_and_goes_on(world: World) -> None:
+    """Law L6: a game that is moved to a group that runs cannot end its passes."""
+    register_group(world.engine, "b")
+    roster = roster_of(world, "b")
+    commits(world)[-1].write_bytes(b"\xff")
+    with world.engine.begin() as connection:
+        connection.execute(update(games).values(group_name="b"))
+    roster.sync()
+    assert list(roster.for_pass(0)) == [GO.key]
+
+
+def test_a_damaged_game_is_not_shown_as_healthy(world: World) -> None:
+    """A cursor that cannot be read is unknown: nothing seems to wait of a game whose rows the store does not know."""
+    commits(world)[-1].write_bytes(b"{")
+    with world.engine.begin() as connection:
+        connection.execute(update(games).values(last_seq=0))
+    roster, told = roster_of(world), list[StreamState]()
+    group: Any = SimpleNamespace(name="a", streams=roster.streams, frontier_seq=9, pass_since=None)
+    watchdog = Watchdog(Settings(), world.engine, group, lambda states, _changes, _sample: told.extend(states))
+    watchdog.evaluate(active=True)
+    (chess,) = (state for state in told if state.game_key == CHESS.key)
+    assert chess.backlog_age_seconds is None
+    assert chess.status != "RUNNING"
+    assert "DeltaError" in str(chess.last_error)
+
+
+def test_half_a_commit_in_one_games_log_stops_that_game_alone(world: World) -> None:
+    """Law L6: what another writer left half written fails its game in the pass, with the name of the file."""
+    roster = roster_of(world)
+    world.ingest(good(4), good(4, GO))
+    torn = commits(world)[-1]
+    torn = torn.with_name(f"{int(torn.stem) + 1:020}.json")
+    torn.write_text('{"add":{"path":"x', "utf-8")
+    with ThreadPoolExecutor(2) as pool:
+        quarantine = CursorTable.create(world.paths.quarantine, QUARANTINE, "test")
+        passes = Passes(world.paths.tables, quarantine, pool, ActiveGames(world.paths.root / "checkpoint", "shared"))
+        rows = BronzeRows(world, low=3)
+        outcome = passes.apply(rows, roster.for_pass(0), world.registry.snapshot(), "RUN", repeated=False)
+    assert torn.name in outcome.failures[CHESS.key].evidence
+    assert roster.streams[GO.key].cursor == 4
+    assert roster.streams[CHESS.key].cursor == 3
+
+
+def test_a_folder_that_became_a_file_during_a_pass_stops_its_game_alone(world: World) -> None:
+    """Law L6: rows that do not connect, whose files cannot be discarded either, fail their game and no other."""
+    roster = roster_of(world)
+    world.ingest(good(4), good(4, GO))
+    roster.streams[CHESS.key].cursor = 2  # what the pass reads does not connect to it
+    folder = world.paths.table(CHESS.key)
+
+    def replace_folder() -> None:
+        folder.rename(folder.with_suffix(".before"))
+        folder.write_text("no table", "utf-8")
+
+    with ThreadPoolExecutor(2) as pool:
+        quarantine = CursorTable.create(world.paths.quarantine, QUARANTINE, "test")
+        passes = Passes(world.paths.tables, quarantine, pool, ActiveGames(world.paths.root / "checkpoint", "shared"))
+        rows = BronzeRows(world, after_split=replace_folder, low=3)
+        outcome = passes.apply(rows, roster.for_pass(0), world.registry.snapshot(), "RUN", repeated=False)
+    roster.settle(outcome.failures, (), 2)
+    assert set(outcome.failures) == {CHESS.key}
+    assert "NotADirectoryError" in str(decided(world.engine)[CHESS.key].evidence)
+    assert decided(world.engine)[CHESS.key].retry_at > time.time()
+    assert roster.streams[GO.key].cursor == 4

@@ -1,0 +1,353 @@
+"""Whoever reads a stream reads it alone, and commits only onto the position its rows were split from."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable
+
+from pipeline import failpoints
+from pipeline.contracts.schemas import SchemaSet
+from pipeline.delta import table as delta_table
+from pipeline.delta.log import publish_commit
+from pipeline.delta.quarantine import QUARANTINE
+from pipeline.delta.table import CursorTable, write_file
+from pipeline.names import bronze_app_id
+from pipeline.repair.rebuild import rebuild
+from pipeline.settings import Demux, Settings
+from pipeline.store.games import last_seq, record_seen, register_group
+from pipeline.store.stream_control import StreamControl, ask
+from pipeline.streams.active_games import ActiveGames
+from pipeline.streams.catchup import CatchUp
+from pipeline.streams.demux import DemuxContext
+from pipeline.streams.passes import Outcome, Passes
+from pipeline.streams.roster import Roster
+from pipeline.streams.rows import Rows
+from pipeline.streams.split import READ, Place, SplitJob, split
+from pipeline.streams.stream import Stream
+from tests.tables.repair_world import CHESS, GO, World, broken, good, make_world
+
+KEY = str(CHESS.key)
+
+
+@dataclass
+class BronzeRows:
+    """Bronze's rows above `low`, split here; `after_split` runs between the reading and the commit."""
+
+    world: World
+    after_split: Callable[[], object] = bool
+    low: int = 0
+    high: int = 2**40
+
+    def split(self, job: SplitJob) -> list[Any]:
+        rows = DeltaTable(self.world.paths.bronze).to_pyarrow_table(columns=list(READ))
+        done = list(
+            split(
+                iter(
+                    rows.filter((pc.field("seq") > self.low) & (pc.field("seq") <= self.high))
+                    .combine_chunks()
+                    .to_batches()
+                ),
+                job,
+            )
+        )
+        self.after_split()
+        columns = [(each.column("report")[0].as_py(), each.column("rejects")[0].as_py()) for each in done]
+        return [SimpleNamespace(report=report, rejects=rejects) for report, rejects in columns]
+
+    def places(self, key: str, above: int) -> list[Place]:
+        raise AssertionError
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = make_world(tmp_path)
+    register_group(made.engine, "a")
+    return made
+
+
+@pytest.fixture
+def passes(world: World) -> Iterator[Callable[[str], Passes]]:
+    """What two readers of one driver apply rows with: each has its own, and they share a pool."""
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(2))
+
+        def made(name: str) -> Passes:
+            quarantine = CursorTable.create(world.paths.quarantine, QUARANTINE, "test")
+            return Passes(world.paths.tables, quarantine, pool, ActiveGames(world.paths.root / "checkpoint", name))
+
+        yield made
+
+
+def apply(world: World, passes: Passes, rows: Rows, stream: Stream) -> Outcome:
+    return passes.apply(rows, {KEY: stream}, world.registry.snapshot(), "RUN", repeated=True)
+
+
+def test_rows_are_committed_only_onto_the_cursor_they_were_split_from(
+    world: World, passes: Callable[[str], Passes]
+) -> None:
+    """Law L4: of two readers that split the same rows of one stream, the second to commit adds nothing."""
+    world.ingest(good(1), good(2), broken())
+    stream = world.stream(CHESS)
+    first, second = passes("shared"), passes("catch-up")
+    rows = BronzeRows(world, after_split=lambda: apply(world, second, BronzeRows(world), stream))
+    outcome = apply(world, first, rows, stream)
+    assert world.rows() == [(1, 0), (1, 1)]
+    assert outcome.failures[KEY].kind == "expected"
+    assert stream.cursor == 1
+    assert world.verify().ok
+
+
+def test_rows_split_before_a_rebuild_are_not_added_after_it(world: World, passes: Callable[[str], Passes]) -> None:
+    """Laws L4 and L12: a stream that has followed a rebuild meanwhile takes no rows of before it."""
+    world.ingest(good(1))
+    world.split()
+    world.ingest(good(2))
+    stream = world.stream(CHESS)
+
+    def rebuild_and_follow() -> None:
+        rebuild(world.paths, world.environment, world.engine, world.registry.snapshot(), CHESS)
+        stream.reopen()
+
+    outcome = apply(world, passes("shared"), BronzeRows(world, after_split=rebuild_and_follow), stream)
+    assert outcome.failures[KEY].kind == "expected"
+    assert (stream.generation, stream.cursor) == (2, 2)
+    assert world.rows() == [(1, 0), (2, 0)]
+
+
+def roster_over(world: World, *events: Any) -> Roster:
+    """A roster, and bronze with a commit for each event."""
+    for event in events:
+        world.ingest(event)
+    return Roster(Settings(), world.paths, world.engine, "a", lease=None)
+
+
+@pytest.fixture
+def roster(world: World) -> Roster:
+    world.ingest(good(1))
+    return Roster(Settings(), world.paths, world.engine, "a", lease=None)
+
+
+def behind(roster: Roster, frontier: int, reach: int) -> list[Stream]:
+    return roster.behind(lambda _stream: frontier, lambda _stream: reach)
+
+
+def test_a_stream_in_a_pass_is_in_no_chunk(roster: Roster) -> None:
+    """Law L4: a stream that turns out to be behind while a pass has it is catch-up's only when the pass has ended."""
+    stream = roster.for_pass(0)[KEY]
+    stream.last_seq = 5
+    assert behind(roster, frontier=4, reach=9) == []
+    assert roster.for_chunk({KEY: stream}) == {}
+    roster.end_pass()
+    assert behind(roster, frontier=4, reach=9) == [stream]
+    assert roster.for_chunk({KEY: stream}) == {KEY: stream}
+
+
+def test_a_stream_in_a_chunk_is_in_no_pass(roster: Roster) -> None:
+    """Law L4: a stream that a chunk has is in no pass, however far it has come, until the chunk has ended."""
+    stream = roster.streams[KEY]
+    stream.behind = True
+    assert roster.for_chunk({KEY: stream}) == {KEY: stream}
+    stream.complete_through = 9
+    for query in (None, KEY):
+        assert roster.for_pass(9, query) == {}
+    roster.end_pass()  # of a pass that did not have it
+    assert roster.for_pass(9) == {}
+    roster.end_chunk()
+    assert roster.for_pass(9) == {KEY: stream}
+
+
+def test_a_stream_that_no_longer_is_behind_gets_no_chunk(roster: Roster) -> None:
+    """Law L7: between the choice of a chunk and its beginning a pass may have taken a stream back."""
+    stream = roster.streams[KEY]
+    stream.behind, stream.complete_through = True, 5
+    roster.for_pass(5)
+    roster.end_pass()
+    assert roster.for_chunk({KEY: stream}) == {}
+
+
+def test_two_queries_never_read_one_stream(world: World, roster: Roster) -> None:
+    """Law L11: a game that changes to a query of its own, or back, is read there when the other's pass has ended."""
+    shared = roster.for_pass(0)
+    assert set(shared) == {KEY}
+    ask(world.engine, KEY, "test", own_query=True)
+    roster.sync()
+    assert roster.for_pass(0, KEY) == {}
+    roster.end_pass()
+    assert roster.for_pass(0, KEY) == shared
+    ask(world.engine, KEY, "test", own_query=False)
+    roster.sync()
+    assert roster.for_pass(0) == {}
+    roster.end_pass(KEY)
+    assert roster.for_pass(0) == shared
+
+
+def test_two_threads_of_one_table_leave_no_hole_in_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law L1: a log that lacks a version cannot be read, so commits through one object are numbered one by one."""
+    schema = pa.schema([("_seq", pa.int64())])
+    table = CursorTable.create(tmp_path / "t", schema, "app", checkpoint_interval=1000)
+    publish, meanwhile = publish_commit, threading.Event()
+    others: list[threading.Thread] = []
+
+    def published(*arguments: Any) -> bool:
+        done = publish(*arguments)
+        if done and not others:  # another thread commits before this one has noted its version
+            other = threading.Thread(target=append)
+            others.append(other)
+            other.start()
+            meanwhile.wait(1.0)  # in vain where threads take turns
+        return done
+
+    def append() -> None:
+        table.append([write_file(pa.table({"_seq": [1]}, schema=schema), tmp_path / "t", ["_seq"])])
+        meanwhile.set()
+
+    monkeypatch.setattr(delta_table, "publish_commit", published)
+    append()
+    others[0].join()
+    assert meanwhile.is_set()
+    append()
+    logs = sorted(int(file.stem) for file in (tmp_path / "t" / "_delta_log").glob("*.json"))
+    assert logs == list(range(4))
+    assert table.version == 3
+    assert DeltaTable(tmp_path / "t").to_pyarrow_table().num_rows == 3
+
+
+def test_a_late_word_of_ingest_takes_nothing_back(world: World) -> None:
+    """Law L7: what a stalled ingest tells late does not make a game look complete that is not."""
+    record_seen(world.engine, {KEY: CHESS.name}, 7)
+    record_seen(world.engine, {KEY: CHESS.name}, 3)
+    assert last_seq(world.engine, KEY) == 7
+
+
+class LocalCatchUp(CatchUp):
+    """Catch-up that splits here what tasks would."""
+
+    world: World
+
+    def _rows(self, streams: Sequence[Stream], low: int, high: int) -> Rows:
+        return BronzeRows(self.world, low=low, high=high)
+
+
+def local_catch_up(
+    world: World, roster: Roster, passes: Callable[[str], Passes], used: list[int], seqs: int = 100
+) -> LocalCatchUp:
+    """Return catch-up as a driver has it that starts now; `used` gets the schema set of each chunk."""
+
+    def snapshot(version: int) -> SchemaSet:
+        used.append(version)
+        return world.registry.snapshot()
+
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
+    schemas: Any = SimpleNamespace(latest_version=lambda: len(used) + 1, snapshot=snapshot)
+    bronze = CursorTable.open(world.paths.bronze, bronze_app_id(world.environment))
+    assert bronze is not None
+    settings = Settings(demux=Demux(catchup_seqs=seqs))
+    driver = DemuxContext(spark, settings, roster, schemas, lambda _: None)
+    made = LocalCatchUp(driver, world.paths.root / "checkpoint", bronze, passes("catch-up"))
+    made.world = world
+    return made
+
+
+def cut_short(catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a chunk end as with its process, after its refused rows are in quarantine."""
+
+    def on_hit(point: str) -> None:
+        if point == "after_quarantine_write":
+            raise failpoints.Injected(point)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(failpoints, "on_hit", on_hit)
+        with pytest.raises(failpoints.Injected):
+            catch_up.step(lambda _: 9, lambda _: 9)
+
+
+def test_another_chunk_does_not_take_the_pin_of_one_that_was_cut_short(
+    world: World, passes: Callable[[str], Passes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L5: a game is classified as in the chunk that was cut short, also when others' chunks come in between."""
+    world.register(GO)
+    world.ingest(good(1), broken(), good(2, game=GO))
+    world.ingest(good(3), good(4, game=GO))
+    roster = roster_over(world)
+    used: list[int] = []
+    for stream in roster.streams.values():
+        stream.behind = True
+    cut_short(local_catch_up(world, roster, passes, used), monkeypatch)
+    roster = roster_over(world)
+    chess, go = roster.streams[KEY], roster.streams[str(GO.key)]
+    go.behind = True
+    again = local_catch_up(world, roster, passes, used)
+    assert again.step(lambda _: 0, lambda _: 9)  # without chess, which another reader has
+    chess.behind = True
+    assert again.step(lambda _: 0, lambda _: 9)
+    assert used == [1, 1, 1]
+    chess.behind, chess.complete_through = True, 0
+    assert again.step(lambda _: 0, lambda _: 9)
+    assert used == [1, 1, 1, 4]  # what ended is judged anew
+    assert world.verify().ok
+
+
+def test_a_pass_takes_no_rows_of_a_chunk_that_was_cut_short(
+    world: World, passes: Callable[[str], Passes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L5: after a crash a pass has another schema set for them, so catch-up repeats the chunk first."""
+    world.ingest(good(1), broken())
+    roster = roster_over(world)
+    used: list[int] = []
+    roster.streams[KEY].behind = True
+    cut_short(local_catch_up(world, roster, passes, used), monkeypatch)
+    roster = roster_over(world)
+    again = local_catch_up(world, roster, passes, used)
+    assert roster.for_pass(0) == {}
+    roster.end_pass()
+    assert again.step(lambda _: 0, lambda _: 9)
+    assert used == [1, 1]
+    assert roster.for_pass(0) == {KEY: roster.streams[KEY]}
+
+
+def test_a_chunk_that_is_repeated_in_parts_keeps_its_pin_to_its_end(
+    world: World, passes: Callable[[str], Passes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L5: what was pinned as one chunk is classified alike, also when its repetition comes to fewer seqs."""
+    for number in (1, 3, 5):
+        world.ingest(good(number), broken())
+    roster = roster_over(world)
+    used: list[int] = []
+    roster.streams[KEY].behind = True
+    cut_short(local_catch_up(world, roster, passes, used), monkeypatch)
+    roster = roster_over(world)
+    roster.streams[KEY].behind = True
+    again = local_catch_up(world, roster, passes, used, seqs=1)
+    for _ in range(3):
+        assert again.step(lambda _: 0, lambda _: 9)
+    assert used == [1, 1, 1, 1]
+    assert world.rows() == [(1, 0), (2, 0), (3, 0)]
+    assert world.verify().ok
+
+
+def test_bronze_is_blamed_only_for_what_was_read_of_it(
+    world: World, roster: Roster, passes: Callable[[str], Passes]
+) -> None:
+    """Law L7: a stream that was told to be complete further than it is reads on from its cursor, and is not parked."""
+    stream = roster.streams[KEY]
+    world.register(GO)
+    for number in (2, 3):
+        world.ingest(good(number, game=GO))
+    catch_up = local_catch_up(world, roster, passes, [])
+    stream.behind, stream.complete_through = True, 2  # but the row of seq 1 is not in its table
+    stream.last_seq = 3  # a late word of what came since
+    assert catch_up.step(lambda _: 3, lambda _: 3)
+    assert world.rows() == [(1, 0)]
+    assert stream.error is not None  # read whole, it lacks seq 3
+    stream.last_seq, stream.decision = 1, StreamControl()
+    catch_up.step(lambda _: 3, lambda _: 3)
+    assert stream.complete_through == 3
