@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import psycopg
 import pytest
 from sqlalchemy import Connection, event, inspect
@@ -15,6 +16,11 @@ from pipeline.store import migrate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+# How long an example takes says how busy the machine is, and no test asserts it.
+hypothesis.settings.register_profile("turnout", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("turnout")
 
 
 @pytest.fixture(scope="session")
