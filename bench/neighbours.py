@@ -267,7 +267,7 @@ class _Disturber:
         """Move the game to the other group or back, as `turnout move` does, until the controller has seen it there."""
         there = read_assignments(self.engine)
         target = GROUP if there[self._victim].group == _OTHER else _OTHER
-        plan = moves.plan({self._victim: target}, there, read_group_drivers(self.engine), time.time())
+        plan = moves.plan({self._victim: target}, there, read_group_drivers(self.engine))
         asked = operations.ask(self.engine, plan.intent("bench", ""))
         while (now := operations.operation(self.engine, asked.operation_id)).is_open:
             self.hold(load, sending, time.time() + _LOOK_SECONDS)

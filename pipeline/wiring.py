@@ -103,7 +103,7 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool) -> int
     if not is_group_name(name):
         raise Refused(f"{name!r} cannot name a cluster group: use 1 to 40 of a-z, 0-9 and '-', not starting with '-'.")
     with _driving(settings, paths, "group", name) as duty:
-        register_group(duty.engine, name, settings.placement.max_games_per_group)
+        register_group(duty.engine, name, settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds)
         return _run_group(settings, paths, duty, once=once)
 
 

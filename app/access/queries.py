@@ -24,7 +24,7 @@ from grants.observing.resolver import Resolver
 from grants.planning.drift import Drift
 from pipeline.errors import Refused
 from pipeline.store.games import known_games
-from pipeline.store.leases import is_held
+from pipeline.store.liveness import judge_controller
 from pipeline.store.operations import Operation, list_operations, operation
 from pipeline.store.tables import catalog_snapshots
 
@@ -72,7 +72,7 @@ class AccessState:
     requests: tuple[Request, ...]  # those that wait first
     held: tuple[Held, ...]
     on_the_way: tuple[Operation, ...]  # the changes of access that are not over
-    controller_runs: bool | None  # None: leases are off, nobody knows
+    controller_runs: bool
     read_at: float
 
     def game(self, key: str) -> str:
@@ -175,7 +175,7 @@ def _read_access(store: str, _environment: Environment) -> AccessState:
             for each in list_operations(control_store, only_open=True, limit=_MOST_OPEN)
             if each.kind == proposals.KIND
         ]
-        runs = is_held(control_store, "controller", "main") if _environment.settings.store.leases else None
+        controller = judge_controller(control_store, _environment.settings.metrics.heartbeat_seconds)
         return AccessState(
             names=known_games(control_store),
             known=None if read_at is None else _known(store, read_at, _environment),
@@ -183,7 +183,7 @@ def _read_access(store: str, _environment: Environment) -> AccessState:
             requests=tuple(requests.list_requests(control_store)),
             held=tuple(ledger.held(control_store)),
             on_the_way=tuple(opened),
-            controller_runs=runs,
+            controller_runs=controller.is_live,
             read_at=time.time(),
         )
 

@@ -210,7 +210,7 @@ def _draw_asked(environment: Environment, operation_id: str, items: Items | None
         st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
     st.text(f"{formatting.operation_text(seen.operation.state)}{_said(seen)}")
-    draw_controller(seen.operation, seen.controller_runs)
+    draw_controller(seen.operation, runs=seen.controller_runs)
     if items is not None:
         items(environment, seen.operation)
 
@@ -221,9 +221,9 @@ def _said(seen: control_queries.OneOperation) -> str:
     return f": {formatting.shown(seen.steps[-1].detail)}" if seen.steps and seen.steps[-1].detail else ""
 
 
-def draw_controller(operation: Operation, runs: bool | None) -> None:
+def draw_controller(operation: Operation, *, runs: bool) -> None:
     """Say that no controller continues an open operation, where none does."""
-    if operation.is_open and operation.state != "needs_human" and runs is False:
+    if operation.is_open and operation.state != "needs_human" and not runs:
         st.warning(
             "No controller runs: start `turnout controller run`. The operation waits for it.",
             icon=":material/hourglass_disabled:",

@@ -23,11 +23,13 @@ from pipeline.store import audit
 from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
 from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.games import known_games
-from pipeline.store.groups import Group, Run, ended_runs, read_groups
-from pipeline.store.leases import is_held, store_time
+from pipeline.store.groups import Group, ended_runs, read_groups
+from pipeline.store.leases import store_time
+from pipeline.store.liveness import judge_controller
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, Step, list_operations, steps
 from pipeline.store.operations import operation as find
+from pipeline.store.runs import Run
 from pipeline.store.stream_control import StreamControl, decided
 
 _MOST_OPEN: Final = 1_000
@@ -47,7 +49,7 @@ class ControlState:
     loads: Loads
     deaths: Mapping[str, Sequence[Run]]  # by group: the runs of the last hour that died, the newest first
     busy: Mapping[str, Operation]  # by target, such as game:KEY: the open operation it belongs to
-    controller_runs: bool | None  # None: leases are off, nobody knows
+    controller_runs: bool
     read_at: float
 
     @property
@@ -64,7 +66,7 @@ class OperationList:
 
     operations: tuple[Operation, ...]  # those that need a person, then the open ones, then the newest
     names: Mapping[str, str]  # by game key
-    controller_runs: bool | None  # None: leases are off, nobody knows
+    controller_runs: bool
     read_at: float
 
 
@@ -75,7 +77,7 @@ class OneOperation:
     operation: Operation
     steps: tuple[Step, ...]
     names: Mapping[str, str]
-    controller_runs: bool | None
+    controller_runs: bool
     why_no_undo: str | None  # None: it may be undone
     read_at: float
 
@@ -199,7 +201,8 @@ def forget() -> None:
 def _steering(store: str, _environment: Environment) -> ControlState:  # noqa: ARG001 - the store is the cache's key
     control_store = engine(_environment)
     with reading():
-        seen = read_fleet(control_store, heartbeat_seconds=_environment.settings.metrics.heartbeat_seconds)
+        heartbeat_seconds = _environment.settings.metrics.heartbeat_seconds
+        seen = read_fleet(control_store, heartbeat_seconds=heartbeat_seconds)
         max_games = _environment.settings.placement.max_games_per_group
         ended = ended_runs(control_store, store_time(control_store) - WINDOW_SECONDS)
         return ControlState(
@@ -207,11 +210,11 @@ def _steering(store: str, _environment: Environment) -> ControlState:  # noqa: A
             assignments=read_assignments(control_store),
             decisions=decided(control_store),
             groups=read_groups(control_store),
-            group_drivers=read_group_drivers(control_store),
-            loads=read_loads(control_store, seen.read_at, max_games),
+            group_drivers=read_group_drivers(control_store, heartbeat_seconds, seen.read_at),
+            loads=read_loads(control_store, seen.read_at, max_games, heartbeat_seconds),
             deaths={name: [run for run in runs if run.died] for name, runs in ended.items()},
             busy={target: each for each in _open(control_store) for target in each.targets},
-            controller_runs=_controller_runs(_environment, control_store),
+            controller_runs=seen.judgement.controller_runs,
             read_at=seen.read_at,
         )
 
@@ -220,7 +223,10 @@ def _steering(store: str, _environment: Environment) -> ControlState:  # noqa: A
 def _facts(store: str, keys: tuple[str, ...], _environment: Environment) -> dict[str, Facts]:  # noqa: ARG001 - as above
     with reading():
         control_store = engine(_environment)
-        return read_all_facts(control_store, _environment.paths, keys, store_time(control_store), count=False)
+        now, heartbeat_seconds = store_time(control_store), _environment.settings.metrics.heartbeat_seconds
+        return read_all_facts(
+            control_store, _environment.paths, keys, now, count=False, heartbeat_seconds=heartbeat_seconds
+        )
 
 
 @st.cache_data(ttl=1, max_entries=2, show_spinner=False)
@@ -283,5 +289,5 @@ def _open(store: Engine) -> list[Operation]:
     return list_operations(store, only_open=True, limit=_MOST_OPEN)
 
 
-def _controller_runs(environment: Environment, store: Engine) -> bool | None:
-    return is_held(store, "controller", "main") if environment.settings.store.leases else None
+def _controller_runs(environment: Environment, store: Engine) -> bool:
+    return judge_controller(store, environment.settings.metrics.heartbeat_seconds).is_live

@@ -109,7 +109,8 @@ def write(environment: Environment, proposal: Proposal, reason: str) -> str:
     with writing():
         store = services.engine(environment)
         if proposal.seen is None:
-            create(store, proposal.then, actor, reason, environment.settings.placement.max_games_per_group)
+            max_games = environment.settings.placement.max_games_per_group
+            create(store, proposal.then, actor, reason, max_games, environment.settings.metrics.heartbeat_seconds)
             return f"Group {proposal.then.name} is made."
         change(store, proposal.seen, proposal.then, actor, reason)
     return f"Group {proposal.then.name} is changed."

@@ -161,7 +161,10 @@ def preview_repair(
         store, paths = services.engine(environment), environment.paths
         require_source(kind, paths)
         assignments, count = read_assignments(store), kind == "replay" and len(keys) <= _MOST_COUNTED
-        facts_by_game = read_all_facts(store, paths, keys, store_time(store), count=count, rows=rows)
+        now, heartbeat_seconds = store_time(store), environment.settings.metrics.heartbeat_seconds
+        facts_by_game = read_all_facts(
+            store, paths, keys, now, count=count, rows=rows, heartbeat_seconds=heartbeat_seconds
+        )
         can = {
             key: next(each for each in capabilities(facts) if each.name == kind) for key, facts in facts_by_game.items()
         }
@@ -224,9 +227,11 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
         Refused: it has none, it cannot be any more, or the control store cannot be read.
     """
     with services.reading():
-        store, max_games = services.engine(environment), environment.settings.placement.max_games_per_group
+        store, settings = services.engine(environment), environment.settings
+        max_games, heartbeat_seconds = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
         done = operations.operation(store, operation_id)
-        intent, lines = controller.undo(store, done, services.actor(), "", store_time(store), max_games)
+        now, actor = store_time(store), services.actor()
+        intent, lines = controller.undo(store, done, actor, "", now, max_games, heartbeat_seconds)
         assignments = read_assignments(store)
     if not intent.targets:
         raise Refused(f"Nothing to undo: operation {done.operation_id[:8]} has no effect any more.")

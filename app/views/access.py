@@ -109,7 +109,7 @@ def _draw_state(environment: Environment, access: AccessState) -> None:
         st.info(f"{_WHERE[kind]} Fleet and the other pages do not need it.", icon=":material/cloud_off:")
     elif _is_late(environment, access.known, access):
         st.warning(f"The snapshot of the catalog is old. {_WHERE[kind]}", icon=":material/history_toggle_off:")
-    if access.controller_runs is False:
+    if not access.controller_runs:
         st.warning(
             "No controller runs: the catalog is not read, operations wait, and grants do not expire. "
             "Start `turnout controller run`.",

@@ -77,7 +77,7 @@ def _draw_controller(steering: ControlState) -> None:
     """Draw what alarms the controller, or that none runs: then no operation is carried out."""
     for alarm in steering.alarms:
         st.warning(formatting.escaped(alarm), icon=":material/crisis_alert:")
-    if steering.controller_runs is False:
+    if not steering.controller_runs:
         st.warning(
             "No controller runs: operations wait, and drivers that die are not restarted. "
             "Start `turnout controller run`.",

@@ -58,7 +58,7 @@ def _draw_all(journal: OperationList) -> None:
     stuck = sum(each.state == "needs_human" for each in opened)
     header.headline(_sentence(len(opened), stuck), trouble=stuck > 0)
     if opened:
-        confirm.draw_controller(opened[-1], journal.controller_runs)
+        confirm.draw_controller(opened[-1], runs=journal.controller_runs)
     for each in opened[:_MOST_CARDS]:
         _draw_card(each, journal)
     if len(opened) > _MOST_CARDS:
@@ -137,7 +137,7 @@ def _draw_one(environment: Environment, operation_id: str) -> None:
     with st.container(key="verdict", gap=None):
         waits = _waits(seen)
         st.text(formatting.operation_text(operation.state) + (f": {formatting.shown(waits)}" if waits else ""))
-    confirm.draw_controller(operation, seen.controller_runs)
+    confirm.draw_controller(operation, runs=seen.controller_runs)
     _draw_facts(seen)
     if operation.kind == ACCESS:
         operation_items.draw(environment, operation)

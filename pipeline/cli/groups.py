@@ -33,7 +33,8 @@ _wanted = combine_options(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_groups(env_dir: Path, as_json: bool) -> None:
     """List every group: what is wanted, who drives it, its number of games, its deaths in the last hour."""
-    rows = _rows(CommandContext(env_dir).engine)
+    context = CommandContext(env_dir)
+    rows = _rows(context.engine, context.settings.metrics.heartbeat_seconds)
     if as_json:
         say_json(rows)
         return
@@ -59,7 +60,9 @@ def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -
 
     context = CommandContext(env_dir)
     actor, max_games = context.permitted("create a group"), context.settings.placement.max_games_per_group
-    made = create(context.engine, apply_options(Group(name), options), actor, reason or "", max_games)
+    heartbeat_seconds = context.settings.metrics.heartbeat_seconds
+    wanted = apply_options(Group(name), options)
+    made = create(context.engine, wanted, actor, reason or "", max_games, heartbeat_seconds)
     say(f"group {made.name} is known" + ("" if made.backend == "none" else "; the controller starts its driver"))
 
 
@@ -95,7 +98,8 @@ def remove_group(env_dir: Path, name: str, reason: str) -> None:
 
     context = CommandContext(env_dir)
     actor = context.permitted("remove a group")
-    remove(context.engine, _find(context.engine, name), actor, reason)
+    heartbeat_seconds = context.settings.metrics.heartbeat_seconds
+    remove(context.engine, _find(context.engine, name), actor, reason, heartbeat_seconds)
     say(f"group {name} is removed")
 
 
@@ -148,23 +152,24 @@ def _cores(cores: Any) -> str:
     return f"{cores:g} cores" if isinstance(cores, (int, float)) else f"{cores!r} cores"  # a hand has edited the row
 
 
-def _rows(engine: Engine) -> list[dict[str, Any]]:
+def _rows(engine: Engine, heartbeat_seconds: float) -> list[dict[str, Any]]:
     from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
     from pipeline.store.games import known_groups
-    from pipeline.store.groups import active_drivers, ended_runs, read_groups
-    from pipeline.store.leases import store_time
+    from pipeline.store.groups import ended_runs, read_groups
+    from pipeline.store.liveness import read_drivers
 
-    drivers, ended = active_drivers(engine), ended_runs(engine, store_time(engine) - WINDOW_SECONDS)
+    drivers = read_drivers(engine, heartbeat_seconds)
+    ended = ended_runs(engine, drivers.now - WINDOW_SECONDS)
     counts = Counter(known_groups(engine).values())
     rows = []
     for name, group in read_groups(engine).items():
-        driver = drivers.get(name)
+        judged = drivers.judge("group", name).state
         runs = ended.get(name, [])
         died = [run for run in runs if run.died]
         told = {
             "defect": " ".join(each for each in (group.defect, *(run.defect for run in runs)) if each) or None,
             "games": counts[name],
-            "driver": None if driver is None else driver.state or "starting",
+            "driver": None if judged == "not_started" else judged,
             "deaths": len(died),
             "last_death": died[0].exit_message if died else None,
         }

@@ -85,7 +85,7 @@ def submit_and_wait(
     operation = submit(context.settings, context.engine, intent)
     say(f"operation {operation.operation_id[:8]}", err=how.as_json)
     try:
-        code = _follow(context.engine, operation, how)
+        code = _follow(context.engine, context.settings.metrics.heartbeat_seconds, operation, how)
     except KeyboardInterrupt:
         name = operation.operation_id[:8]
         say(f"No longer waiting: the operation goes on. `turnout ops show {name}` shows its progress.", err=True)
@@ -129,9 +129,9 @@ def with_old_names(tree: dict[str, Any], old_names: Mapping[str, str]) -> dict[s
     return {**tree, **{old: tree[new] for new, old in old_names.items()}}
 
 
-def _follow(engine: Engine, operation: Operation, how: SubmitOptions) -> int:
+def _follow(engine: Engine, heartbeat_seconds: float, operation: Operation, how: SubmitOptions) -> int:
     """Print each change of an operation's steps until it has ended or needs a person; return the exit code."""
-    from pipeline.store.leases import is_held
+    from pipeline.store.liveness import judge_controller
     from pipeline.store.operations import operation as find
     from pipeline.store.operations import steps
 
@@ -145,7 +145,7 @@ def _follow(engine: Engine, operation: Operation, how: SubmitOptions) -> int:
                 printed.add(each)
         if not operation.is_open or operation.state == "needs_human":
             break
-        if operation.state == "planned" and not warned and not is_held(engine, "controller", "main"):
+        if operation.state == "planned" and not warned and not judge_controller(engine, heartbeat_seconds).is_live:
             say("No controller runs: start `turnout controller run`. The operation waits for it.", err=True)
             warned = True
         time.sleep(_LOOK_SECONDS)

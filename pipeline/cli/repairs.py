@@ -30,7 +30,8 @@ def actions(env_dir: Path, game: str, as_json: bool) -> None:
 
     context = CommandContext(env_dir)
     (key,) = keys_of((game,), known_names(context.engine))
-    offered = capabilities(read_facts(context.engine, context.paths, key, store_time(context.engine)))
+    now, heartbeat_seconds = store_time(context.engine), context.settings.metrics.heartbeat_seconds
+    offered = capabilities(read_facts(context.engine, context.paths, key, now, heartbeat_seconds=heartbeat_seconds))
     if as_json:
         say_json([asdict(each) for each in offered])
         return

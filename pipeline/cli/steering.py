@@ -184,10 +184,11 @@ def undo_operation(env_dir: Path, operation: str, how: SubmitOptions) -> None:
     from pipeline.store.operations import operation as find
 
     context = CommandContext(env_dir)
-    engine, max_games = context.engine, context.settings.placement.max_games_per_group
+    engine, settings = context.engine, context.settings
     stored = find(engine, operation)
     actor = context.actor if how.dry_run else context.permitted(stored.kind)
-    intent, lines = undo(engine, stored, actor, how.reason, store_time(engine), max_games)
+    max_games, heartbeat_seconds = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
+    intent, lines = undo(engine, stored, actor, how.reason, store_time(engine), max_games, heartbeat_seconds)
     submit_and_wait(context, intent, lines, how)
 
 

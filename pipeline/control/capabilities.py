@@ -11,7 +11,7 @@ from typing import Final, Literal
 from sqlalchemy import Engine
 
 from pipeline.errors import Refused
-from pipeline.health.liveness import silence
+from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.names import GameKey
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.settings import Paths
@@ -86,33 +86,50 @@ def capabilities(facts: Facts) -> tuple[Capability, ...]:
     return tuple(_capability(name, facts, obstacles) for name in NAMES)
 
 
-def read_facts(engine: Engine, paths: Paths, key: str, now: float, *, count: bool = True) -> Facts:
+def read_facts(
+    engine: Engine,
+    paths: Paths,
+    key: str,
+    now: float,
+    *,
+    count: bool = True,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
+) -> Facts:
     """Look at one game.
 
     Args:
         engine: the control store.
         paths: where the environment keeps its tables; nothing is written there.
         key: the game's key.
-        now: Unix seconds.
+        now: Unix seconds by the control store's clock.
         count: count its rows in quarantine, which takes the longer the more there are; else they are unknown.
+        heartbeat_seconds: the setting metrics.heartbeat_seconds, by which missed heartbeats are counted.
 
     Raises:
         Refused: no such game is known.
     """
-    facts_by_game = read_all_facts(engine, paths, [key], now, count=count)
+    facts_by_game = read_all_facts(engine, paths, [key], now, count=count, heartbeat_seconds=heartbeat_seconds)
     if key not in facts_by_game:
         raise Refused(f"No such game: {key}. `turnout games list` shows those there are.")
     return facts_by_game[key]
 
 
 def read_all_facts(
-    engine: Engine, paths: Paths, keys: Collection[str], now: float, *, count: bool = True, rows: Selection = _ALL_ROWS
+    engine: Engine,
+    paths: Paths,
+    keys: Collection[str],
+    now: float,
+    *,
+    count: bool = True,
+    rows: Selection = _ALL_ROWS,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
 ) -> dict[str, Facts]:
     """Look at several games as `read_facts` does, by key; those nobody knows are left out.
 
     `rows` are those of quarantine that a replay takes, of whichever game it is.
     """
-    known, assignments, drivers = known_names(engine), read_assignments(engine), read_group_drivers(engine)
+    known, assignments = known_names(engine), read_assignments(engine)
+    drivers = read_group_drivers(engine, heartbeat_seconds, now)
     decisions, schemas = decided(engine), registered_keys(engine)
     names = {key: known[key] for key in keys if key in known}
     carried = Counter(each.group for each in assignments.values())
@@ -134,7 +151,7 @@ def read_all_facts(
             has_schema=key in schemas,
             has_table=(paths.table(GameKey(key)) / "_delta_log").exists(),
             quarantined=_counted(paths, Game(GameKey(key), names[key]), rows) if count else None,
-            silence=silence(driver.state, driver.heartbeat_at, now) if driver else "nobody knows this group",
+            silence=driver.liveness.silence if driver else "nobody knows this group",
             backend=driver.backend if driver else None,
             neighbours=carried[group] - 1 if group else 0,
             busy=f"{busy.kind} {busy.operation_id[:8]} by {busy.actor}" if busy else None,

@@ -23,6 +23,7 @@ from pipeline.control.processes.signals import stop_on_signals
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.errors import Refused
+from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.placement.capacity import MAX_GAMES
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import read_assignments, read_group_drivers
@@ -76,7 +77,7 @@ def run(
     context = ControlContext(settings, engine, paths)
     backend = Local(paths.logs, driver or _driver(paths), os.environ)
     supervisor = Supervisor(engine, {"local": backend}, partial(_in_hand, paths))
-    evacuator = Evacuator(engine, settings.placement)
+    evacuator = Evacuator(engine, settings.placement, settings.metrics.heartbeat_seconds)
     with leased(engine, settings.store, "controller", "main") as lease:
         start_driver(engine, "controller", "main", None)
         beats = _Beats(engine, settings.metrics.heartbeat_seconds)
@@ -106,7 +107,13 @@ def run(
 
 
 def undo(
-    engine: Engine, done: Operation, actor: str, reason: str, now: float, max_games: int = MAX_GAMES
+    engine: Engine,
+    done: Operation,
+    actor: str,
+    reason: str,
+    now: float,
+    max_games: int = MAX_GAMES,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
 ) -> tuple[Intent, list[str]]:
     """Return the inverse of an operation, to be submitted like any other, and what it does as lines for people.
 
@@ -117,8 +124,8 @@ def undo(
     assignments = read_assignments(engine)
     if done.kind == "move":
         _require_move(done)
-        loads = read_loads(engine, now, max_games)
-        plan = moves.undo(done, assignments, read_group_drivers(engine), now, loads)
+        loads = read_loads(engine, now, max_games, heartbeat_seconds)
+        plan = moves.undo(done, assignments, read_group_drivers(engine, heartbeat_seconds, now), loads)
         return plan.intent(actor, reason, done.operation_id), moves.render_preview(plan, assignments, loads)
     if done.kind in groups.INVERSE:
         kind = groups.INVERSE[done.kind]
@@ -162,7 +169,8 @@ def _parts(
     """Return what the controller does at each look, by name; each returns what alarms."""
 
     def place() -> Sequence[str]:
-        assign_waiting(engine, settings.placement.max_games_per_group)  # games that fitted nowhere when they came
+        max_games, heartbeat_seconds = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
+        assign_waiting(engine, max_games, heartbeat_seconds)  # games that fitted nowhere when they came
         return ()
 
     def supervise() -> Sequence[str]:

@@ -45,11 +45,11 @@ class PlacementView:
 
     def __init__(self, settings: Settings, engine: Engine) -> None:
         """Read the control store."""
-        self._now = store_time(engine)
+        now, heartbeat_seconds = store_time(engine), settings.metrics.heartbeat_seconds
         self.assignments = read_assignments(engine)
-        self.loads = read_loads(engine, self._now, settings.placement.max_games_per_group)
+        self.loads = read_loads(engine, now, settings.placement.max_games_per_group, heartbeat_seconds)
         self.trigger_seconds = settings.demux.trigger_seconds
-        self._drivers: Mapping[str, GroupDriver] = read_group_drivers(engine)
+        self._drivers: Mapping[str, GroupDriver] = read_group_drivers(engine, heartbeat_seconds, now)
 
     def move(self, keys: Sequence[str], group: str, actor: str, reason: str = "") -> OperationProposal:
         """Plan to move games, by their keys, to a group.
@@ -65,9 +65,7 @@ class PlacementView:
         Raises:
             Refused: there is no such group, or not all of its games fit elsewhere.
         """
-        return self._proposal(
-            drains.drain(group, self.assignments, self._drivers, self._now, self.loads), actor, reason
-        )
+        return self._proposal(drains.drain(group, self.assignments, self._drivers, self.loads), actor, reason)
 
     def best(self, max_moves: int = MAX_EVENED) -> tuple[Placed, Placed]:
         """Return the moves of games that cannot stay, and those that then even out the load."""
@@ -85,7 +83,7 @@ class PlacementView:
         return self._proposal(self._plan({each.game_key: each.target for each in movable}), actor, reason)
 
     def _plan(self, wanted: Mapping[str, str]) -> Plan:
-        return moves.plan(wanted, self.assignments, self._drivers, self._now, self.loads)
+        return moves.plan(wanted, self.assignments, self._drivers, self.loads)
 
     def _proposal(self, plan: Plan, actor: str, reason: str) -> OperationProposal:
         lines = moves.render_preview(plan, self.assignments, self.loads, self.trigger_seconds)

@@ -153,7 +153,8 @@ def _kept_port(paths: Paths) -> int | None:
 
 
 def _know_group(settings: Settings, paths: Paths, name: str) -> None:
-    register_group(open_store(settings, paths), name, settings.placement.max_games_per_group)
+    engine, heartbeat_seconds = open_store(settings, paths), settings.metrics.heartbeat_seconds
+    register_group(engine, name, settings.placement.max_games_per_group, heartbeat_seconds)
 
 
 def _let_controller_run(settings: Settings, paths: Paths, name: str) -> None:

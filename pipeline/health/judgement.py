@@ -6,20 +6,12 @@ the control store's time. What is not known is never healthy.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
 
 from listeners.sample import STATUSES
-from pipeline.health.liveness import (
-    CLOCK_BOUND_SECONDS,
-    Driver,
-    HeldLease,
-    Liveness,
-    ProcessRun,
-    heartbeat_limit,
-    judge_driver,
-)
+from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver, DriverFacts, Liveness, heartbeat_limit
 
 TROUBLE: Final = frozenset(STATUSES[STATUSES.index("AT_RISK") :])
 """Statuses at which a person should look; UNKNOWN is one of them."""
@@ -27,7 +19,6 @@ TROUBLE: Final = frozenset(STATUSES[STATUSES.index("AT_RISK") :])
 FAILING: Final = frozenset({"MISSING", "STALLED", "FAILED", "CRASH_LOOP"})
 """Statuses of a stream whose rows do not reach its table."""
 
-HEARTBEAT_SECONDS: Final = 5.0  # the default of metrics.heartbeat_seconds
 _MAX_NAMED: Final = 3
 _NAMES_IN_TROUBLE: Final = ("unknown", "lagging", "at risk")
 
@@ -74,19 +65,13 @@ class GroupIntent:
 
 
 @dataclass(frozen=True, slots=True)
-class FleetFacts:
+class FleetFacts(DriverFacts):
     """All that the judgement depends on, read at one moment."""
 
-    now: float  # Unix seconds by the control store's clock
-    drivers: Mapping[tuple[str, str], Driver]  # by kind and name, as of the next one
-    leases: Mapping[tuple[str, str], HeldLease]
-    runs: Mapping[str, ProcessRun]  # by group
     groups: Mapping[str, GroupIntent]  # registered ones, by name
     games: Sequence[AssignedGame]
     waiting_operations: int = 0  # open ones that the controller has to bring on
     stuck_operations: int = 0  # open ones that need a person
-    heartbeat_seconds: float = HEARTBEAT_SECONDS
-    defects: Mapping[tuple[str, str], str] = field(default_factory=dict)  # drivers whose lease or run makes no sense
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +130,12 @@ class Judgement:
         """The groups that do not run and need not, such as those that were stopped on purpose."""
         groups = (each for each in self.drivers if each.kind == "group")
         return tuple(each.name for each in groups if not each.is_problem and not each.liveness.is_live)
+
+    @property
+    def controller_runs(self) -> bool:
+        """Whether a controller brings operations on and keeps drivers running."""
+        state = self.driver("controller", "main")
+        return state is not None and state.liveness.is_live
 
     def count_problems(self) -> Mapping[str, int]:
         """Return how many problems there are of each kind, 0 included."""
@@ -227,16 +218,8 @@ def _judge_report(
     return None
 
 
-def _judge(kind: str, name: str, facts: FleetFacts) -> Liveness:
-    if (defect := facts.defects.get((kind, name))) is not None:
-        return Liveness("unknown", None, defect)
-    run = facts.runs.get(name) if kind == "group" else None
-    driver, lease = facts.drivers.get((kind, name)), facts.leases.get((kind, name))
-    return judge_driver(driver, lease, run, facts.now, heartbeat_limit(facts.heartbeat_seconds))
-
-
 def _judge_group(name: str, members: int, facts: FleetFacts) -> DriverState:
-    liveness, intent = _judge("group", name, facts), facts.groups.get(name)
+    liveness, intent = facts.judge("group", name), facts.groups.get(name)
     if intent is not None and intent.defect is not None:
         return DriverState("group", name, liveness, is_problem=True)
     if intent is not None and intent.desired == "stopped":
@@ -249,12 +232,12 @@ def _judge_group(name: str, members: int, facts: FleetFacts) -> DriverState:
 
 def _judge_ingest(facts: FleetFacts) -> list[DriverState]:
     names = sorted({name for kind, name in facts.drivers if kind == "ingest"}) or ["main"]
-    judged = [(name, _judge("ingest", name, facts)) for name in names]
+    judged = [(name, facts.judge("ingest", name)) for name in names]
     return [DriverState("ingest", name, liveness, not liveness.is_live) for name, liveness in judged]
 
 
 def _judge_controller(facts: FleetFacts) -> list[DriverState]:
-    liveness = _judge("controller", "main", facts)
+    liveness = facts.judge("controller", "main")
     is_needed = facts.waiting_operations > 0 or any(_is_supervised(each) for each in facts.groups.values())
     if liveness.is_live:
         bad = liveness.state == "running" and liveness.reason is not None

@@ -4,11 +4,12 @@ Pure: all times are Unix seconds by the store's clock, `now` included. A driver'
 that is surer contradicts it.
 """
 
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
-HEARTBEAT_LIMIT_SECONDS: Final = 45.0
-"""Where the time between two heartbeats is not known, a driver not heard from for longer than this is silent."""
+HEARTBEAT_SECONDS: Final = 5.0
+"""The time between two heartbeats by default: the setting metrics.heartbeat_seconds."""
 
 MISSED_HEARTBEATS: Final = 3
 """After so many missed heartbeats in a row nothing that a driver reported counts any more."""
@@ -54,12 +55,6 @@ class Driver:
         """Return how many seconds ago it last beat, None where its row does not tell."""
         return None if self.defect is not None else now - self.heartbeat_at
 
-    def silence(self, now: float) -> str | None:
-        """Say why this driver cannot be relied on, from its heartbeats alone; None when it is alive."""
-        if self.defect is not None:
-            return f"its driver {self.defect}"
-        return silence(self.state, self.heartbeat_at, now)
-
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
@@ -94,28 +89,36 @@ class Liveness:
         """Whether a process works on it, as far as anything is known."""
         return self.state in {"running", "starting"}
 
+    @property
+    def silence(self) -> str | None:
+        """Why nothing can be expected of the driver, as a clause; None when it lives."""
+        return None if self.is_live else f"its driver {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class DriverFacts:
+    """All that is known of drivers, read at one moment; `judge` is the one rule of who lives."""
+
+    now: float  # Unix seconds by the control store's clock
+    drivers: Mapping[tuple[str, str], Driver]  # by kind and name, as of the next one
+    leases: Mapping[tuple[str, str], HeldLease]
+    runs: Mapping[str, ProcessRun]  # by group
+    heartbeat_seconds: float = field(default=HEARTBEAT_SECONDS, kw_only=True)
+    defects: Mapping[tuple[str, str], str] = field(default_factory=dict, kw_only=True)
+    """Why drivers cannot be judged whose lease or run makes no sense."""
+
+    def judge(self, kind: str, name: str) -> Liveness:
+        """Judge one driver; of one that nothing is known of, that it was never started."""
+        if (defect := self.defects.get((kind, name))) is not None:
+            return Liveness("unknown", None, defect)
+        run = self.runs.get(name) if kind == "group" else None
+        driver, lease = self.drivers.get((kind, name)), self.leases.get((kind, name))
+        return judge_driver(driver, lease, run, self.now, heartbeat_limit(self.heartbeat_seconds))
+
 
 def heartbeat_limit(every_seconds: float) -> float:
     """Return after how many seconds without a heartbeat a driver is silent that beats every so many seconds."""
     return max(_LEAST_LIMIT_SECONDS, MISSED_HEARTBEATS * every_seconds)
-
-
-def silence(
-    state: str | None, heartbeat_at: float | None, now: float, limit: float = HEARTBEAT_LIMIT_SECONDS
-) -> str | None:
-    """Say why nothing can be expected of a driver with this last heartbeat, as a clause; None when it is alive.
-
-    A state or heartbeat of None is of a driver that never reported.
-    """
-    if state is None or heartbeat_at is None:
-        return "its driver was never started"
-    beaten_at: Any = heartbeat_at  # SQLite takes anything in any column
-    if not isinstance(beaten_at, (float, int)):
-        return f"its driver has an invalid heartbeat in the control store: {beaten_at!r:.80}"
-    if state in {"failed", "stopped"}:
-        return f"its driver {'has failed' if state == 'failed' else 'is stopped'}"
-    doubt = _doubt(state, heartbeat_at, now, limit)
-    return None if doubt is None else f"its driver {doubt}"
 
 
 def judge_driver(

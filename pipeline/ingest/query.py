@@ -81,6 +81,7 @@ class Ingest:
         self._bronze.add_missing_columns(BRONZE)  # a file with a column its table lacks is taken, and the column lost
         self._landing = source.LandingTimes(paths.landing) if settings.source.kind == "delta" else None
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, f"{self._batch_app}/quarantine")
+        self._placing = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
         self._attempts = Attempts(self._quarantine, self._bronze, self._batch_app)
         self._snapshot = restored.snapshot_file(paths)
         self._read_heads()
@@ -104,7 +105,7 @@ class Ingest:
         begin = verify_source(self._settings, self._paths, self._engine, self._generation, self._bronze, query, landed)
         self._give_up_others()
         self._read_heads()
-        record_heads(self._engine, self._heads, self._settings.placement.max_games_per_group)
+        record_heads(self._engine, self._heads, *self._placing)
         frame = source.read(self._spark, self._settings.source, self._settings.ingest, self._paths.landing, begin)
         writer = (
             frame.writeStream.queryName(StreamId("ingest", "main").query_name)
@@ -208,7 +209,7 @@ class Ingest:
         self._heads_seq = seq
         if self._landing:
             self._landing.consumed(report["oldest_source_at"])
-        record_seen(self._engine, report["routed"], seq, self._settings.placement.max_games_per_group)
+        record_seen(self._engine, report["routed"], seq, *self._placing)
         self._onboarding.note(report["unknown"], time.time())
         refused = sum(report["reasons"].values())
         record_commit(self._engine, seq, report["rows"], refused, report["oldest_source_at"])

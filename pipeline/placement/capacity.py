@@ -79,11 +79,17 @@ class GroupLoad:
     name: str
     desired: Desired = "running"
     alive: bool | None = None  # None: its driver was never started
-    silence: str | None = None  # why nothing its driver reported counts any more
+    silence: str | None = None  # why nothing can be expected of its driver, as a clause; None: it lives
     capacity_cores: float | None = None  # None: not limited
     priority: Priority = "normal"  # the games it is for
     games: int = 0
     cores: float = 0.0  # that its games take
+    may_return: bool = False  # its driver is gone for so short a time that a restart may bring it back
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether its games cannot stay: no driver lives, and that is not for a moment only."""
+        return self.alive is False and not self.may_return
 
     @property
     def share(self) -> float:

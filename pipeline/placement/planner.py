@@ -73,7 +73,7 @@ class Placed:
 def place(loads: Loads) -> Placed:
     """Give a group to each game that has none or cannot stay; everybody else stays.
 
-    A game cannot stay where its group does not exist, is drained or stopped, or has a dead driver. Of a full group as
+    A game cannot stay where its group does not exist, is drained or stopped, or is dead. Of a full group as
     many leave as must: low priority before high, and the quicker to catch up the sooner. What fits nowhere stays.
     """
     board = _Board(loads)
@@ -213,7 +213,7 @@ class _Board:
             return f"group {name} does not exist"
         if group.desired != "running":
             return f"group {name} is {group.desired}"
-        return f"group {name} is dead: {group.silence}" if group.alive is False else None
+        return f"group {name} is dead: {group.silence}" if group.is_dead else None
 
     def placed(self, unplaced: Iterable[Unplaced] = ()) -> Placed:
         """Return what has come of it."""
@@ -293,7 +293,7 @@ def _crowded(board: _Board) -> list[Unplaced]:
     crowded = []
     for name in sorted(board.rooms):
         group = board.rooms[name]
-        if group.desired != "running" or group.alive is False:
+        if group.desired != "running" or group.is_dead:
             continue  # all of its games are reported already
         why = f"group {name} is full, {full(group)}"
         for game in board.of(name):

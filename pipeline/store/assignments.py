@@ -7,9 +7,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, select, update
 
 from pipeline.errors import Conflict, Refused
+from pipeline.health.liveness import HEARTBEAT_SECONDS, Liveness
 from pipeline.store.games import holding
 from pipeline.store.leases import store_now
-from pipeline.store.tables import drivers, games, groups, leases, streams
+from pipeline.store.liveness import drivers_in
+from pipeline.store.tables import games, groups, leases, streams
 
 
 class AssignmentConflict(Conflict):
@@ -36,11 +38,10 @@ class GameAssignment:
 
 @dataclass(frozen=True, slots=True)
 class GroupDriver:
-    """One group's driver; times are Unix seconds by the clock of its machine."""
+    """One group, and whether its driver lives."""
 
     name: str
-    state: str | None  # as it last reported; None: it never did
-    heartbeat_at: float | None
+    liveness: Liveness
     desired: str = "running"  # running | drained | stopped
     backend: str = "none"  # what starts it; `none`: not turnout
 
@@ -57,13 +58,17 @@ def read_assignments(engine: Engine) -> dict[str, GameAssignment]:
         return {row[0]: GameAssignment(*row) for row in connection.execute(query)}
 
 
-def read_group_drivers(engine: Engine) -> dict[str, GroupDriver]:
-    """Return every group by its name."""
-    theirs = (drivers.c.kind == "group") & (drivers.c.name == groups.c.name)
-    columns = (groups.c.name, drivers.c.state, drivers.c.heartbeat_at, groups.c.desired, groups.c.backend)
-    query = select(*columns).select_from(groups.outerjoin(drivers, theirs))
+def read_group_drivers(
+    engine: Engine, heartbeat_seconds: float = HEARTBEAT_SECONDS, now: float | None = None
+) -> dict[str, GroupDriver]:
+    """Return every group by its name, judged as `turnout status` does; `now` is by default the store's time.
+
+    `heartbeat_seconds` is the setting metrics.heartbeat_seconds.
+    """
     with engine.connect() as connection:
-        return {row[0]: GroupDriver(*row) for row in connection.execute(query)}
+        known = drivers_in(connection, heartbeat_seconds, now)
+        rows = connection.execute(select(groups.c.name, groups.c.desired, groups.c.backend))
+        return {row.name: GroupDriver(row.name, known.judge("group", row.name), *row[1:]) for row in rows}
 
 
 def require_carried(keys: Iterable[str], assignments: Mapping[str, GameAssignment]) -> None:

@@ -1,6 +1,5 @@
 """Reads the control store for people: the fleet with its judgement, and every registered schema; never writes."""
 
-import json
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +9,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from listeners.sample import STATUSES
 from pipeline.errors import Refused
 from pipeline.health.judgement import (
-    HEARTBEAT_SECONDS,
     TROUBLE,
     AssignedGame,
     DriverState,
@@ -21,18 +19,14 @@ from pipeline.health.judgement import (
     Verdict,
     judge_fleet,
 )
-from pipeline.health.liveness import Driver, HeldLease, ProcessRun
-from pipeline.store.drivers import is_time, read_driver
-from pipeline.store.groups import Group, groups_in, runs_in
-from pipeline.store.leases import store_now
+from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver
+from pipeline.store.groups import Group, groups_in
+from pipeline.store.liveness import drivers_in
 from pipeline.store.operations import read_open
 from pipeline.store.sources import newest_clock
 from pipeline.store.tables import (
     bronze_commits,
-    drivers,
     games,
-    group_runs,
-    leases,
     registrations,
     schemas,
     streams,
@@ -124,17 +118,9 @@ def read_fleet(engine: Engine, now: float | None = None, heartbeat_seconds: floa
     """
     try:
         with engine.connect() as connection:
-            moment = float(connection.execute(select(store_now())).scalar_one()) if now is None else now
-            return _read(connection, moment, heartbeat_seconds)
+            return _read(connection, now, heartbeat_seconds)
     except SQLAlchemyError as error:
         raise _unreadable(error) from error
-
-
-def group_drivers(engine: Engine) -> dict[str, Driver]:
-    """Return the driver of each group as it last reported, by the group's name; a group without one is missing."""
-    with engine.connect() as connection:
-        rows = connection.execute(select(drivers).where(drivers.c.kind == "group")).mappings()
-        return {row["name"]: read_driver(dict(row)) for row in rows}
 
 
 def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
@@ -167,26 +153,24 @@ def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
         raise _unreadable(error) from error
 
 
-def _read(connection: Connection, now: float, heartbeat_seconds: float) -> Fleet:
-    found = tuple(read_driver(dict(row)) for row in connection.execute(select(drivers)).mappings())
+def _read(connection: Connection, now: float | None, heartbeat_seconds: float) -> Fleet:
+    known = drivers_in(connection, heartbeat_seconds, now)
     joined = select(games, *(column.label(f"reported_{column.name}") for column in streams.c)).outerjoin(
         streams, streams.c.game_key == games.c.game_key
     )
     rows = connection.execute(joined).mappings().all()
     waiting, stuck = _open_operations(connection)
-    held, broken_leases = _leases(connection)
-    runs, broken_runs = _runs(connection)
     facts = FleetFacts(
-        now=now,
-        drivers={(driver.kind, driver.name): driver for driver in found},
-        leases=held,
-        runs=runs,
+        now=known.now,
+        drivers=known.drivers,
+        leases=known.leases,
+        runs=known.runs,
         groups={name: _intent(group) for name, group in groups_in(connection).items()},
         games=[_assigned(row) for row in rows],
         waiting_operations=waiting,
         stuck_operations=stuck,
         heartbeat_seconds=heartbeat_seconds,
-        defects={**broken_leases, **broken_runs},
+        defects=known.defects,
     )
     judgement = judge_fleet(facts)
     newest = connection.execute(
@@ -197,49 +181,14 @@ def _read(connection: Connection, now: float, heartbeat_seconds: float) -> Fleet
     return Fleet(
         judgement=judgement,
         rows=tuple(sorted(shown, key=_worst_first)),
-        drivers=tuple(sorted(found, key=lambda driver: (driver.kind != "ingest", driver.name))),
+        drivers=tuple(sorted(known.drivers.values(), key=lambda driver: (driver.kind != "ingest", driver.name))),
         groups=tuple(each.name for each in judgement.drivers if each.kind == "group"),
         registered_games=registered,
         newest_bronze_seq=newest.seq if newest is not None else None,
         newest_bronze_at=newest.committed_at if newest is not None else None,
-        read_at=now,
+        read_at=known.now,
         source_clock=newest_clock(connection),
     )
-
-
-def _leases(connection: Connection) -> tuple[dict[tuple[str, str], HeldLease], dict[tuple[str, str], str]]:
-    """Return the leases by kind and name, and why those that make no sense do not count."""
-    query = select(*(leases.c[name] for name in ("kind", "name", "host", "pid", "since", "expires_at")))
-    held, broken = {}, {}
-    for kind, name, host, pid, since, expires_at in connection.execute(query):
-        if is_time(since) and is_time(expires_at):
-            held[kind, name] = HeldLease((host, pid), since, expires_at)
-        else:
-            times = f"since {since!r:.80}, expires_at {expires_at!r:.80}"
-            broken[kind, name] = f"has an invalid row in table leases of the control store: {times}. Delete the row"
-    return held, broken
-
-
-def _runs(connection: Connection) -> tuple[dict[str, ProcessRun], dict[tuple[str, str], str]]:
-    """Return the newest run of each group that the controller ever started a process for, and the invalid ones."""
-    newest = select(func.max(group_runs.c.run_id)).group_by(group_runs.c.group_name)
-    found, broken = {}, {}
-    for run in runs_in(connection, group_runs.c.run_id.in_(newest)):
-        if run.defect is not None:
-            broken["group", run.group_name] = f"cannot be judged: {run.defect}"
-            continue
-        process = _process(run.reference)
-        found[run.group_name] = ProcessRun(process, run.started_at, run.ended_at, run.died, run.exit_message)
-    return found, broken
-
-
-def _process(reference: str | None) -> tuple[str, int] | None:
-    """Return host and process id of what a backend started; None where its reference does not say."""
-    try:
-        found = json.loads(reference or "null")
-        return str(found["host"]), int(found["pid"])
-    except (ValueError, TypeError, KeyError):
-        return None
 
 
 def _intent(group: Group) -> GroupIntent:

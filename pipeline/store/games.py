@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import BindParameter, ColumnElement, Engine, Select, bindparam, exists, func, select, update
 from sqlalchemy.exc import IntegrityError
 
+from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.names import GameKey
 from pipeline.placement.capacity import MAX_GAMES, choose, placed_sooner
 from pipeline.store.leases import MARGIN, Lease, store_now
@@ -51,7 +52,13 @@ _SEEN: Final = (
 )
 
 
-def record_seen(engine: Engine, seen: Mapping[str, str], seq: int, max_games: int = MAX_GAMES) -> None:
+def record_seen(
+    engine: Engine,
+    seen: Mapping[str, str],
+    seq: int,
+    max_games: int = MAX_GAMES,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
+) -> None:
     """Note that these games (key → name) had rows in a bronze commit; new ones get a group at once."""
     with writing(engine) as connection:
         present = set(connection.scalars(_KNOWN_OF, {"keys": list(seen)}))
@@ -66,20 +73,24 @@ def record_seen(engine: Engine, seen: Mapping[str, str], seq: int, max_games: in
     except IntegrityError:  # another process discovered some of them at the same moment
         for key, name in new.items():
             record_one(engine, key, name, seq)
-    assign_waiting(engine, max_games)
+    assign_waiting(engine, max_games, heartbeat_seconds)
 
 
-def register_group(engine: Engine, name: str, max_games: int = MAX_GAMES) -> None:
+def register_group(
+    engine: Engine, name: str, max_games: int = MAX_GAMES, heartbeat_seconds: float = HEARTBEAT_SECONDS
+) -> None:
     """Make a cluster group known, and give games that wait their groups."""
     try:
         with writing(engine) as connection:
             connection.execute(groups.insert().values(name=name, created_at=time.time()))
     except IntegrityError:
         pass  # it was known
-    assign_waiting(engine, max_games)
+    assign_waiting(engine, max_games, heartbeat_seconds)
 
 
-def record_heads(engine: Engine, heads: Mapping[str, int], max_games: int = MAX_GAMES) -> None:
+def record_heads(
+    engine: Engine, heads: Mapping[str, int], max_games: int = MAX_GAMES, heartbeat_seconds: float = HEARTBEAT_SECONDS
+) -> None:
     """Bring the store up to what bronze holds (key → last seq), once at every start of ingest.
 
     Repairs what a crash between a bronze commit and `record_seen` left untold.
@@ -92,7 +103,7 @@ def record_heads(engine: Engine, heads: Mapping[str, int], max_games: int = MAX_
             connection.execute(_SEEN, rows)
     for key in names.keys() & heads.keys() - known.keys():
         record_one(engine, key, names[key], heads[key])
-    assign_waiting(engine, max_games)
+    assign_waiting(engine, max_games, heartbeat_seconds)
 
 
 def reset_heads(engine: Engine, heads: Mapping[str, int], after: int) -> None:
@@ -111,15 +122,16 @@ def last_seq(engine: Engine, key: str) -> int:
         return connection.scalar(select(games.c.last_seq).where(games.c.game_key == key)) or 0
 
 
-def assign_waiting(engine: Engine, max_games: int = MAX_GAMES) -> None:
-    """Give every game without a group the one that `placing.choose` names, high priority first; nobody else moves.
+def assign_waiting(engine: Engine, max_games: int = MAX_GAMES, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
+    """Give every game without a group the one that `capacity.choose` names, high priority first; nobody else moves.
 
-    A retired game gets none. One that fits nowhere waits: the controller tries again.
+    A retired game gets none. One that fits nowhere waits: the controller tries again. The numbers are settings:
+    placement.max_games_per_group and metrics.heartbeat_seconds.
     """
     with writing(engine) as connection:
         if connection.scalar(_ANY_WAITS) is None:
             return
-        loads = loads_in(connection, connection.execute(select(store_now())).scalar_one(), max_games)
+        loads = loads_in(connection, None, max_games, heartbeat_seconds)
         rooms = dict(loads.groups)
         takes = exists().where(groups.c.name == bindparam("target"), groups.c.desired == "running")
         take = update(games).where(games.c.game_key == bindparam("key"), _WAITS, takes)

@@ -9,16 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
-from sqlalchemy import ColumnElement, Connection, Engine, case, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
-from pipeline.health.liveness import HEARTBEAT_LIMIT_SECONDS
+from pipeline.health.liveness import HEARTBEAT_SECONDS, heartbeat_limit
 from pipeline.names import is_group_name
 from pipeline.placement.capacity import MAX_GAMES, PRIORITIES, Desired
 from pipeline.store import audit
 from pipeline.store.games import assign_waiting
 from pipeline.store.leases import Process, store_now
+from pipeline.store.liveness import drivers_in
+from pipeline.store.runs import RUN_COLUMNS, Run
 from pipeline.store.tables import (
     drivers,
     games,
@@ -68,36 +70,6 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One process of a group; times are Unix seconds by the store's clock."""
-
-    run_id: int
-    group_name: str
-    reference: str | None  # by which its backend finds it again; None: it is being started
-    started_at: float
-    stop_requested_at: float | None
-    ended_at: float | None
-    died: bool  # it ended without having been asked to
-    exit_message: str | None
-    active_games: str | None = None  # JSON: the games it was at work on when it died; None: nobody knows
-
-    @property
-    def defect(self) -> str | None:
-        """Why its row makes no sense, None where it does: SQLite takes anything in any column."""
-        wrong = [name for name, types in _RUN_TYPES.items() if not isinstance(getattr(self, name), types)]
-        if not wrong:
-            return None
-        values = ", ".join(f"{name} {getattr(self, name)!r}" for name in wrong)
-        return f"Row {self.run_id} of group_runs in the control store makes no sense: {values}. Correct or delete it."
-
-
-_RUN_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "reference": (str, type(None)), "started_at": (float, int), "stop_requested_at": (float, int, type(None)),
-    "ended_at": (float, int, type(None)), "exit_message": (str, type(None)), "active_games": (str, type(None)),
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
 class Driving:
     """Who holds a group's lease."""
 
@@ -107,9 +79,6 @@ class Driving:
 
 
 _GROUP: Final = tuple(groups.c[name] for name in Group.__slots__)
-_RUN: Final = tuple(
-    (group_runs.c.died == 1).label("died") if name == "died" else group_runs.c[name] for name in Run.__slots__
-)
 
 
 def read_groups(engine: Engine) -> dict[str, Group]:
@@ -123,7 +92,14 @@ def groups_in(connection: Connection) -> dict[str, Group]:
     return {row.name: Group(*row) for row in connection.execute(select(*_GROUP))}
 
 
-def create(engine: Engine, group: Group, actor: str, reason: str, max_games: int = MAX_GAMES) -> Group:
+def create(
+    engine: Engine,
+    group: Group,
+    actor: str,
+    reason: str,
+    max_games: int = MAX_GAMES,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
+) -> Group:
     """Make a group known; games that wait for one may go there, at most so many.
 
     Raises:
@@ -138,7 +114,7 @@ def create(engine: Engine, group: Group, actor: str, reason: str, max_games: int
             audit.end(connection, act, "succeeded")
     except IntegrityError:
         raise Refused(f"There is a group {group.name} already. `turnout groups set` changes it.") from None
-    assign_waiting(engine, max_games)
+    assign_waiting(engine, max_games, heartbeat_seconds)
     return group
 
 
@@ -188,7 +164,7 @@ def change(engine: Engine, seen: Group, changed: Group, actor: str, reason: str)
     return Group(*row)
 
 
-def remove(engine: Engine, seen: Group, actor: str, reason: str) -> None:
+def remove(engine: Engine, seen: Group, actor: str, reason: str, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
     """Forget a group that carries nothing, with its driver's last words and its runs, if it is still what was seen.
 
     Raises:
@@ -205,7 +181,7 @@ def remove(engine: Engine, seen: Group, actor: str, reason: str) -> None:
         as_seen = (groups.c.name == name) & (groups.c.version == seen.version)
         if not connection.execute(delete(groups).where(as_seen)).rowcount:
             raise Refused(f"Group {name} was changed after you looked at it. Look again and retry.")
-        _require_unused(connection, name)
+        _require_unused(connection, name, heartbeat_seconds)
         connection.execute(delete(group_runs).where(group_runs.c.group_name == name))
         connection.execute(delete(waiting_evacuations).where(waiting_evacuations.c.group_name == name))
         connection.execute(delete(drivers).where(drivers.c.kind == "group", drivers.c.name == name))
@@ -213,7 +189,7 @@ def remove(engine: Engine, seen: Group, actor: str, reason: str) -> None:
         audit.end(connection, act, "succeeded")
 
 
-def _require_unused(connection: Connection, name: str) -> None:
+def _require_unused(connection: Connection, name: str, heartbeat_seconds: float) -> None:
     carried = connection.scalar(select(func.count()).select_from(games).where(games.c.group_name == name))
     if carried:
         raise Refused(f"Group {name} still has {carried} games. Move them with `turnout groups drain {name}` first.")
@@ -234,14 +210,13 @@ def _require_unused(connection: Connection, name: str) -> None:
             f"Group {name} is part of operation {operation_id[:8]}, which is open. Wait for it, or cancel it with "
             f"`turnout ops cancel {operation_id[:8]}`."
         )
-    is_heard = (drivers.c.kind == "group") & (drivers.c.name == name) & ~drivers.c.state.in_(("stopped", "failed"))
-    is_heard &= drivers.c.heartbeat_at > store_now() - HEARTBEAT_LIMIT_SECONDS
-    ends_after = (group_runs.c.group_name == name) & (group_runs.c.ended_at >= drivers.c.heartbeat_at)
-    is_heard &= ~select(group_runs.c.run_id).where(ends_after).exists()
-    if connection.scalar(select(drivers.c.pid).where(is_heard)) is not None:  # without leases only this tells
+    known = drivers_in(connection, heartbeat_seconds)  # without leases only this tells
+    judged = known.judge("group", name)
+    is_heard = judged.since is None or known.now - judged.since <= heartbeat_limit(heartbeat_seconds)
+    if judged.is_live or (judged.state == "unknown" and is_heard):
+        how = "lives" if judged.is_live else f"may live: it {judged.reason}"
         raise Refused(
-            f"Group {name} still has a driver: its last heartbeat is less than {HEARTBEAT_LIMIT_SECONDS:.0f} s old. "
-            "End it where it runs; if it was killed, retry later."
+            f"Group {name} still has a driver that {how}. End it where it runs; if it was killed, retry later."
         )
 
 
@@ -277,18 +252,14 @@ def active_drivers(engine: Engine) -> dict[str, Driving]:
 def open_runs(engine: Engine) -> dict[str, Run]:
     """Return the run of each group that has not ended."""
     with engine.connect() as connection:
-        rows = connection.execute(select(*_RUN).where(group_runs.c.ended_at.is_(None)).order_by(group_runs.c.run_id))
+        is_open = group_runs.c.ended_at.is_(None)
+        rows = connection.execute(select(*RUN_COLUMNS).where(is_open).order_by(group_runs.c.run_id))
         return {row.group_name: Run(*row) for row in rows}
-
-
-def runs_in(connection: Connection, which: ColumnElement[bool]) -> list[Run]:
-    """Return the runs that a condition selects; they may make no sense, see `Run.defect`."""
-    return [Run(*row) for row in connection.execute(select(*_RUN).where(which))]
 
 
 def ended_runs(engine: Engine, since: float) -> dict[str, list[Run]]:
     """Return the runs of each group that ended after `since`, the newest first."""
-    query = select(*_RUN).where(group_runs.c.ended_at > since).order_by(group_runs.c.run_id.desc())
+    query = select(*RUN_COLUMNS).where(group_runs.c.ended_at > since).order_by(group_runs.c.run_id.desc())
     runs_by_group: dict[str, list[Run]] = {}
     with engine.connect() as connection:
         for row in connection.execute(query):

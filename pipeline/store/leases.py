@@ -56,13 +56,6 @@ def _postgresql_now(*_arguments: Any, **_options: Any) -> str:
     return "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
 
 
-def is_held(engine: Engine, kind: str, name: str) -> bool:
-    """Tell whether some process holds a lease that runs."""
-    running = (leases.c.kind == kind) & (leases.c.name == name) & (leases.c.expires_at > store_now())
-    with engine.connect() as connection:
-        return connection.scalar(select(leases.c.token).where(running)) is not None
-
-
 def store_time(engine: Engine) -> float:
     """Return the time by the store's clock, in Unix seconds."""
     with engine.connect() as connection:

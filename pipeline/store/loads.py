@@ -4,20 +4,31 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
+from pipeline.health.liveness import HEARTBEAT_SECONDS, START_LIMIT_SECONDS, DriverFacts, Liveness
 from pipeline.placement.capacity import MAX_GAMES, PRIORITIES, GroupLoad, Load, Loads, Priority, tallied
-from pipeline.store.drivers import DRIVER_COLUMNS, read_driver
-from pipeline.store.tables import drivers, games, groups, streams
+from pipeline.store.liveness import drivers_in
+from pipeline.store.tables import games, groups, streams
 
 _MEASURED: Final = ("rows_per_second", "bytes_per_second", "commits_per_second")
 
 
-def read_loads(engine: Engine, now: float, max_games: int = MAX_GAMES) -> Loads:
-    """Return every group, and every game that is not retired; `now` is Unix seconds by this machine's clock."""
+def read_loads(
+    engine: Engine,
+    now: float | None = None,
+    max_games: int = MAX_GAMES,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
+) -> Loads:
+    """Return every group, and every game that is not retired; `now` is Unix seconds, by default the store's time.
+
+    `max_games` is the setting placement.max_games_per_group, `heartbeat_seconds` is metrics.heartbeat_seconds.
+    """
     with engine.connect() as connection:
-        return loads_in(connection, now, max_games)
+        return loads_in(connection, now, max_games, heartbeat_seconds)
 
 
-def loads_in(connection: Connection, now: float, max_games: int) -> Loads:
+def loads_in(
+    connection: Connection, now: float | None, max_games: int, heartbeat_seconds: float = HEARTBEAT_SECONDS
+) -> Loads:
     """Return the same within a transaction."""
     measured = (streams.c[name] for name in (*_MEASURED, "backlog_age_seconds", "lane"))
     query = select(games.c.game_key, games.c.group_name, games.c.priority, *measured).select_from(
@@ -29,23 +40,27 @@ def loads_in(connection: Connection, now: float, max_games: int) -> Loads:
         # when it runs. What a driver reported before it died is still the best there is.
         rows, size, commits = rates if lane == "RUN" else (None, None, None)
         loads.append((key, group, Load(rows, size, commits, lag, _priority(priority))))
-    return tallied(loads, _groups(connection, now), max_games)
+    return tallied(loads, _groups(connection, drivers_in(connection, heartbeat_seconds, now)), max_games)
 
 
-def _groups(connection: Connection, now: float) -> list[GroupLoad]:
-    theirs = (drivers.c.kind == "group") & (drivers.c.name == groups.c.name)
+def _groups(connection: Connection, known: DriverFacts) -> list[GroupLoad]:
     wanted = [groups.c[name] for name in ("name", "desired", "capacity_cores", "priority")]
-    columns = [drivers.c[column] for column in DRIVER_COLUMNS]
     loads = []
-    for name, desired, capacity, priority, *driver in connection.execute(
-        select(*wanted, *columns).select_from(groups.outerjoin(drivers, theirs))
-    ):
-        row = dict(zip(DRIVER_COLUMNS, driver, strict=True))
-        silence = None if row["kind"] is None else read_driver(row).silence(now)
-        alive = None if row["kind"] is None else silence is None
+    for name, desired, capacity, priority in connection.execute(select(*wanted)):
+        judged = known.judge("group", name)
+        alive = None if judged.state == "not_started" else judged.is_live
         cores = capacity if isinstance(capacity, (int, float)) and capacity > 0 else None
-        loads.append(GroupLoad(name, desired, alive, silence, cores, _priority(priority)))
+        may_return = alive is False and _may_return(judged, known.now)
+        loads.append(GroupLoad(name, desired, alive, judged.silence, cores, _priority(priority), may_return=may_return))
     return loads
+
+
+def _may_return(judged: Liveness, now: float) -> bool:
+    """Tell whether a restart may bring a driver back before its games would be anywhere else; so it is of unknown age.
+
+    Nobody leaves a group because three heartbeats were missed, or because its driver is just being restarted.
+    """
+    return judged.since is None or now - judged.since < START_LIMIT_SECONDS
 
 
 def _priority(text: str) -> Priority:

@@ -22,8 +22,7 @@ def read_oversight(engine: Engine, judgement: Judgement) -> Oversight:
 
     Where the control store cannot be read this raises, and nothing is known: the caller exports nothing then.
     """
-    controller = judgement.driver("controller", "main")
-    is_running = controller is not None and controller.liveness.is_live
+    is_running = judgement.controller_runs
     with engine.connect() as connection:
         read_at, drift = _access(connection)
         opened = read_open(connection)

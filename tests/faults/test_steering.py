@@ -66,7 +66,7 @@ class Fleet:
     def all_run(self) -> bool:
         there, drivers = read_assignments(self.store), read_group_drivers(self.store)
         told = [seat.lane == "RUN" and seat.reported_group == seat.group for seat in there.values()]
-        running = all(drivers[name].state == "running" and self.is_alive(name) for name in "ab")
+        running = all(drivers[name].liveness.state == "running" and self.is_alive(name) for name in "ab")
         return len(told) == GAMES and all(told) and running
 
     def is_alive(self, group: str) -> bool:
@@ -80,7 +80,7 @@ class Fleet:
         there = read_assignments(self.store)
         source = there[key].group or ""
         target = "b" if source == "a" else "a"
-        plan = moves.plan({key: target}, there, read_group_drivers(self.store), time.time())
+        plan = moves.plan({key: target}, there, read_group_drivers(self.store))
         asked = ask(self.store, plan.intent("test", f"{victim} {state}"))
         if victim != "nobody":
             self.until(lambda: any(each.name == state for each in steps(self.store, asked.operation_id)), state)

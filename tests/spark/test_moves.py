@@ -39,7 +39,9 @@ def until(children: Children, condition: Callable[[], bool], what: str) -> None:
 
 def all_run(store: Engine) -> bool:
     lanes = [seat.lane for seat in read_assignments(store).values()]
-    return lanes == ["RUN"] * 12 and {group.state for group in read_group_drivers(store).values()} == {"running"}
+    return lanes == ["RUN"] * 12 and {group.liveness.state for group in read_group_drivers(store).values()} == {
+        "running"
+    }
 
 
 def is_in(store: Engine, key: str, lane: str) -> bool:

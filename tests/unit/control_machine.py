@@ -153,13 +153,13 @@ class Steering(Resting, RuleBasedStateMachine):
         group = self.draw(*(sorted(set(GROUPS) - busy) or GROUPS))
         now = time.time() + self.draw(0, 0, 0, 0, 600, -600)
         if kind == "move":
-            plan = moves.plan(dict.fromkeys(keys, group), there, assignments.read_group_drivers(self.engine), now)
+            drivers = assignments.read_group_drivers(self.engine, now=now)
+            plan = moves.plan(dict.fromkeys(keys, group), there, drivers)
             return plan.intent("ann", "because") if plan.moves else None
         if kind == "drain":
             loads = read_loads(self.engine, now)
-            return drains.drain(group, there, assignments.read_group_drivers(self.engine), now, loads).intent(
-                "ann", "because"
-            )
+            drivers = assignments.read_group_drivers(self.engine, now=now)
+            return drains.drain(group, there, drivers, loads).intent("ann", "because")
         if kind == "undo":
             done = [each for each in list_operations(self.engine) if each.state in {"succeeded", "cancelled"}]
             intent = controller.undo(self.engine, self.draw(*done[:3]), "cid", "", now)[0] if done else None

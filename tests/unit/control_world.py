@@ -25,7 +25,7 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.control.processes.backends import reference_of
 from pipeline.errors import Refused
-from pipeline.health.liveness import HEARTBEAT_LIMIT_SECONDS
+from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import groups as store
 from pipeline.store.drivers import beat, start_driver, write_streams
@@ -362,7 +362,7 @@ class Driver:
             if lanes.may_run(stream.decision, wall):
                 stream.complete_through, stream.behind = stream.last_seq, False
         if self.until > self.beaten_until:
-            self.beaten_until = self.until + HEARTBEAT_LIMIT_SECONDS / 3
+            self.beaten_until = self.until + HEARTBEAT_SECONDS
             beat(self.fleet.engine, "group", self.group, "running", LAST_SEQ)
         write_streams(
             self.fleet.engine,

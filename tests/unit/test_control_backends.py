@@ -24,10 +24,10 @@ from pipeline.settings import load
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
 from pipeline.store.engine import open_store
-from pipeline.store.fleet import group_drivers
 from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create, open_runs, read_groups
 from pipeline.store.leases import store_time
+from pipeline.store.liveness import read_drivers
 from pipeline.store.operations import list_operations
 from pipeline.store.tables import group_runs, groups
 from pipeline.streams.active_games import read_leftover
@@ -313,7 +313,7 @@ def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_w
             Group("a", backend="local"), None, None, holds=False, holder=None, is_reported=False, ended=died
         )
         lived = store.last_lived(world.engine, 120.0)
-        return dead([mine, *seen], group_drivers(world.engine), lived, now, 10.0) or []
+        return dead([mine, *seen], read_drivers(world.engine, now=now), lived, 10.0) or []
 
     assert dies() == [], "its drivers run and are killed"
     world.mode = "dies"

@@ -13,7 +13,7 @@ from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
 from pipeline.store.operations import Operation, begin_step, change, open_by_target, operation, steps
-from tests.unit.test_control_moves import ALIVE, NOW, Drivers, asked, drivers, others, state
+from tests.unit.test_control_moves import ALIVE, Drivers, asked, drivers, others, state
 
 __all__ = ["drivers"]  # a fixture
 
@@ -59,7 +59,7 @@ def test_what_only_waits_ends_and_what_was_done_is_taken_back(drivers: Drivers, 
     ]
     assert drivers.group_of("g1") == target
     require_undoable(drivers.store, ended)
-    back = moves.undo(ended, read_assignments(drivers.store), ALIVE, NOW)
+    back = moves.undo(ended, read_assignments(drivers.store), ALIVE)
     assert [(each.game_key, each.target) for each in back.moves] == [("g1", source)]
 
 

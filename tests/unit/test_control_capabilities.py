@@ -131,7 +131,7 @@ def test_the_facts_are_what_is_there(tmp_path: Path) -> None:
     assert (facts.has_schema, facts.has_table, facts.retired) == (True, True, False)
     assert facts.quarantined == {"unknown_schema": 1, "malformed_payload": 1}
     assert read_facts(made.engine, made.paths, CHESS.key, now, count=False).quarantined is None
-    assert "silent for 99 s" in str(read_facts(made.engine, made.paths, CHESS.key, now + 99).silence)
+    assert "silent for 199 s" in str(read_facts(made.engine, made.paths, CHESS.key, now + 199).silence)
     record_failures(made.engine, {CHESS.key: PARKED})
     for target in (f"game:{CHESS.key}", "group:a"):
         begun = ask(made.engine, Intent("rebuild", (target,), "ann"))

@@ -44,7 +44,8 @@ def loads(drivers: Drivers, **capacities: float) -> Loads:
 
 
 def planned(drivers: Drivers, group: str) -> moves.Plan:
-    return drain(group, read_assignments(drivers.store), read_group_drivers(drivers.store), NOW, loads(drivers))
+    seats = read_group_drivers(drivers.store, now=NOW)
+    return drain(group, read_assignments(drivers.store), seats, loads(drivers))
 
 
 def desired(drivers: Drivers) -> dict[str, tuple[str, int]]:
@@ -108,9 +109,9 @@ def test_what_does_not_fit_elsewhere_is_not_drained(drivers: Drivers) -> None:
         r"Group a cannot be drained: 1 of its 2 games fit nowhere, with 0.1 cores: g\d. When the others have left, "
         r"most room has [bc], 0.0499 cores. Start another group"
     )):  # fmt: skip
-        drain("a", there, ALIVE, NOW, loads(drivers, b=0.35, c=0.25))
+        drain("a", there, ALIVE, loads(drivers, b=0.35, c=0.25))
     with pytest.raises(Refused, match=r"There is no cluster group 'z'. Groups: a, b, c"):
-        drain("z", there, ALIVE, NOW, loads(drivers))
+        drain("z", there, ALIVE, loads(drivers))
 
 
 def test_a_drain_that_somebody_overtook_does_nothing(drivers: Drivers) -> None:

@@ -1,5 +1,7 @@
 """A dead group is relieved of its games once, by the move a person would ask for; nothing else is done unasked."""
 
+import os
+import socket
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,18 +20,20 @@ from pipeline.control.supervision.evacuation import Dead, Evacuator, Facts, Reli
 from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.control.supervision.supervisor import observe
 from pipeline.errors import Refused
-from pipeline.health.liveness import Driver
+from pipeline.health.liveness import Driver, DriverFacts, Liveness
 from pipeline.placement.capacity import GroupLoad, Load, Loads, tallied
 from pipeline.settings import Paths, Placement, Settings, load
 from pipeline.store.assignments import GameAssignment, GroupDriver
 from pipeline.store.drivers import start_driver
 from pipeline.store.evacuations import keep_waiting, waiting_in
 from pipeline.store.games import assigned, record_seen, register_group
-from pipeline.store.groups import Group, Run, begin_run, create, end_run, last_lived, read_groups, reset_restart_budget
+from pipeline.store.groups import Group, begin_run, create, end_run, last_lived, read_groups, reset_restart_budget
 from pipeline.store.operations import Intent, Operation, State, ask, change, list_operations, operation
+from pipeline.store.runs import Run
 from pipeline.store.tables import drivers as drivers_table
 from pipeline.store.tables import group_runs
 from pipeline.store.tables import groups as groups_table
+from pipeline.store.tables import leases as leases_table
 from tests.unit.leases_world import elsewhere
 from tests.unit.test_control_drains import beating
 
@@ -65,11 +69,15 @@ def tries(count: int = 3, pid: int = 8) -> tuple[Run, ...]:
     )
 
 
+def facts(told: Mapping[str, Driver]) -> DriverFacts:
+    return DriverFacts(NOW, {("group", name): each for name, each in told.items()}, {}, {})
+
+
 def found(seen: GroupObservation, told: Driver | None, *others: GroupObservation, minutes: float = 10.0) -> list[str]:
     """Return the names of the dead among a group and others; by default two that live."""
     groups = [seen, *(others or (lives("b"), lives("c")))]
     told_of = {each.name: each for each in (told, driver("b", ago=1.0), driver("c", ago=1.0)) if each is not None}
-    return [each.group for each in dead(groups, told_of, {"a": DIED_AT}, NOW, minutes) or ()]
+    return [each.group for each in dead(groups, facts(told_of), {"a": DIED_AT}, minutes) or ()]
 
 
 DEAD = {
@@ -118,16 +126,17 @@ def test_where_most_groups_are_down_nobody_is_dead() -> None:
     """More than half of them share a cause, and who seems to live may be next: nothing is moved."""
     down = replace(FOREIGN, group=Group("b"))
     stopped = replace(FOREIGN, group=Group("d", desired="stopped"))
-    told = {name: driver(name) for name in "ab"}
-    assert dead([FOREIGN, down, lives("c")], told, {}, NOW, 10.0) is None
-    assert len(dead([FOREIGN, down, lives("c"), lives("d")], told, {}, NOW, 10.0) or ()) == 2
-    assert dead([FOREIGN, down, lives("c"), stopped], told, {}, NOW, 10.0) is None, "who shall not run is not counted"
+    told = facts({name: driver(name) for name in "ab"})
+    assert dead([FOREIGN, down, lives("c")], told, {}, 10.0) is None
+    assert len(dead([FOREIGN, down, lives("c"), lives("d")], told, {}, 10.0) or ()) == 2
+    assert dead([FOREIGN, down, lives("c"), stopped], told, {}, 10.0) is None, "who shall not run is not counted"
 
 
 # ----------------------------------------------------------------------------------------------------------------- plan
 
 BROKEN = Dead("a", DIED_AT, "its driver has failed")
-SEATS = {name: GroupDriver(name, "running", NOW) for name in "bc"} | {"a": GroupDriver("a", "failed", DIED_AT)}
+FAILED = Liveness("failed", DIED_AT, "has failed")
+SEATS = {name: GroupDriver(name, Liveness("running", NOW, None)) for name in "bc"} | {"a": GroupDriver("a", FAILED)}
 
 
 def an_operation(state: State, *games: str, kind: str = "move") -> Operation:
@@ -149,7 +158,7 @@ def planned(
     groups = [GroupLoad("a", "running", alive=False, silence="gone"), GroupLoad("b", "running", True, None, capacity)]
     loads: Loads = tallied(games, groups)
     by_key = dict(zip(BROKEN.keys, asked, strict=False))
-    return plan(found, Facts(by_key, taken, there, SEATS, loads, NOW))
+    return plan(found, Facts(by_key, taken, there, SEATS, loads))
 
 
 def test_a_relief_is_the_drain_a_person_would_ask_for() -> None:
@@ -231,7 +240,7 @@ def test_moves_of_one_death_are_bounded() -> None:
 
 def test_a_group_that_cannot_take_games_any_more_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that falls silent while a relief is planned makes that one wait, and does not end the controller."""
-    monkeypatch.setitem(SEATS, "b", GroupDriver("b", "failed", DIED_AT))
+    monkeypatch.setitem(SEATS, "b", GroupDriver("b", FAILED))
     (only,) = planned(None)
     assert only.intent is None
     assert only.alarms[0].startswith("group a waits for its relief: Group b cannot take games")
@@ -250,6 +259,9 @@ class Dying:
         self.fleet, self.store = beating(store), store
         self.reliever = Evacuator(store, Placement(evacuate_after_minutes=minutes))
         self.fleet.leases["a"].release()
+        with store.begin() as connection:  # whoever holds a lease is who beats, as in any driver
+            theirs = update(leases_table).where(leases_table.c.name.in_(list(self.living)))
+            connection.execute(theirs.values(host=socket.gethostname(), pid=os.getpid()))
         self.heard_of("a", self.fleet.clock.now - 700)
 
     def heard_of(self, name: str, at: float) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from pipeline.control.operations.isolation import intent, suspects
 from pipeline.store.assignments import GameAssignment
-from pipeline.store.groups import Group, Run
+from pipeline.store.groups import Group
+from pipeline.store.runs import Run
 
 NOW = 10_000.0
 

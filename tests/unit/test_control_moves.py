@@ -16,6 +16,7 @@ from pipeline.control.operations import executor as engine_module
 from pipeline.control.operations import moves, pauses
 from pipeline.control.operations.executor import ControlContext, close, require_undoable, resume, tick
 from pipeline.errors import Refused
+from pipeline.health.liveness import Liveness
 from pipeline.placement.capacity import GroupLoad, Load, tallied
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit, stream_control
@@ -27,7 +28,7 @@ from pipeline.store.operations import Operation, ask, hash_of, operation, steps
 from pipeline.store.tables import games, operations
 from tests.unit.leases_world import SECONDS, StoreClock, group_lease
 
-ALIVE = {name: GroupDriver(name, "running", 1e12) for name in "abc"}
+ALIVE = {name: GroupDriver(name, Liveness("running", 0.0, None)) for name in "abc"}
 NOW = 1e12
 
 
@@ -81,7 +82,7 @@ def world(drivers: Drivers, tmp_path: Path) -> ControlContext:
 
 
 def planned(drivers: Drivers, wanted: dict[str, str]) -> moves.Plan:
-    return moves.plan(wanted, read_assignments(drivers.store), ALIVE, NOW)
+    return moves.plan(wanted, read_assignments(drivers.store), ALIVE)
 
 
 def asked(drivers: Drivers, wanted: dict[str, str]) -> Operation:
@@ -108,14 +109,16 @@ def test_what_cannot_be_moved_is_refused_with_the_way_out(drivers: Drivers) -> N
     ):
         with pytest.raises(Refused, match=sentence):
             planned(drivers, wanted)
-    for seat, sentence in (
-        (GroupDriver("b", None, None), "never started"),
-        (GroupDriver("b", "stopped", NOW), "is stopped"),
-        (GroupDriver("b", "failed", NOW), "has failed"),
-        (GroupDriver("b", "running", NOW - 60), "silent for 60 s"),
+    for judged in (
+        Liveness("not_started", None, "was never started"),
+        Liveness("stopped", NOW, "is stopped"),
+        Liveness("failed", NOW, "has failed"),
+        Liveness("dead", NOW, "ended 1 s ago: killed by SIGKILL"),
+        Liveness("unknown", NOW, "is silent for 60 s"),
     ):
-        with pytest.raises(Refused, match=rf"Group b cannot take games: its driver .*{sentence}"):
-            moves.plan({"g1": "b"}, read_assignments(drivers.store), {**ALIVE, "b": seat}, NOW)
+        groups = {**ALIVE, "b": GroupDriver("b", judged)}
+        with pytest.raises(Refused, match=rf"Group b cannot take games: its driver {judged.reason}. Start it"):
+            moves.plan({"g1": "b"}, read_assignments(drivers.store), groups)
 
 
 def test_a_move_is_done_when_it_was_seen_and_then_there_is_nothing_to_plan(
@@ -177,9 +180,9 @@ def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> No
     there = read_assignments(drivers.store)
     target = others(drivers, "g1")[0]
     for desired in ("drained", "stopped"):
-        groups = {**ALIVE, target: GroupDriver(target, "running", NOW, desired)}
+        groups = {**ALIVE, target: GroupDriver(target, Liveness("running", 0.0, None), desired)}
         with pytest.raises(Refused, match=f"Group {target} takes no games: it is {desired}. Set it running"):
-            moves.plan({"g1": target}, there, groups, NOW)
+            moves.plan({"g1": target}, there, groups)
     games = [(key, seat.group, Load(1e4, 0.0, 1.0, 9.0)) for key, seat in there.items()]
     rooms = [GroupLoad(name, "running", True, None, 0.3 if name == target else 2.0) for name in "abc"]
     loads = tallied(games, rooms)
@@ -188,11 +191,11 @@ def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> No
         rf"Group {target} has no room for 1 more: they take 0.128 cores, and it has 0.257 of 0.3 cores, 2 games; "
         rf"most room has {most}, 1.74 cores. Take another group, or fewer games."
     )):  # fmt: skip
-        moves.plan({"g1": target}, there, ALIVE, NOW, loads)
+        moves.plan({"g1": target}, there, ALIVE, loads)
     with pytest.raises(Refused, match=r"and placement.max_games_per_group is 2; no other group"):
-        moves.plan({"g1": target}, there, ALIVE, NOW, tallied(games, [GroupLoad(target, alive=True)], 2))
+        moves.plan({"g1": target}, there, ALIVE, tallied(games, [GroupLoad(target, alive=True)], 2))
     mine = next(key for key, seat in there.items() if seat.group == target)
-    swap = moves.plan({"g1": target, mine: most}, there, ALIVE, NOW, loads)
+    swap = moves.plan({"g1": target, mine: most}, there, ALIVE, loads)
     assert len(swap.moves) == 2, "what leaves makes room for what comes"
     lines = moves.render_preview(swap, there, loads, 5.0)
     assert f"g1: {there['g1'].group} → {target}, cursor 9 of 9, caught up after about 20 s" in lines
@@ -200,7 +203,7 @@ def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> No
     assert swap.facts.keys() == {"g1", mine}, "loads change every second: they are shown, and not what was agreed on"
     retired = {**there, "g1": replace(there["g1"], retired_at=1.0)}
     with pytest.raises(Refused, match="g1 is retired: no group carries such a game"):
-        moves.plan({"g1": target}, retired, ALIVE, NOW)
+        moves.plan({"g1": target}, retired, ALIVE)
 
 
 def test_what_has_changed_since_it_was_shown_is_not_done(drivers: Drivers, world: ControlContext) -> None:
@@ -342,7 +345,7 @@ def test_a_move_is_undone_by_its_checked_inverse(drivers: Drivers, world: Contro
             drivers.boundary(name)
     done = operation(drivers.store, begun.operation_id)
     require_undoable(drivers.store, done)
-    back = moves.undo(done, read_assignments(drivers.store), ALIVE, NOW)
+    back = moves.undo(done, read_assignments(drivers.store), ALIVE)
     assert [(each.game_key, each.source, each.target) for each in back.moves] == [("g1", target, source)]
     undone = ask(drivers.store, back.intent("bob", "", undoes=done.operation_id))
     for _ in range(4):
@@ -351,7 +354,7 @@ def test_a_move_is_undone_by_its_checked_inverse(drivers: Drivers, world: Contro
             drivers.boundary(name)
     assert (state(drivers, undone), drivers.group_of("g1")) == ("succeeded", source)
     with pytest.raises(Refused, match="g1 was moved on since"):
-        moves.undo(done, read_assignments(drivers.store), ALIVE, NOW)
+        moves.undo(done, read_assignments(drivers.store), ALIVE)
     drivers.clock.now += 25 * 3600
     with pytest.raises(Refused, match=r"ended 25 hours ago"):
         require_undoable(drivers.store, done)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
@@ -18,12 +18,13 @@ from pipeline.store import audit
 from pipeline.store.assignments import read_assignments, read_group_drivers
 from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
-from pipeline.store.fleet import group_drivers
 from pipeline.store.games import known_priorities, record_seen
 from pipeline.store.groups import Group, begin_run, change, create, end_run, ended_runs, read_groups, remove
 from pipeline.store.leases import Lease
+from pipeline.store.liveness import read_drivers
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, ask, operation
+from pipeline.store.tables import drivers
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def a_move_to_b(engine: Engine) -> Operation:
     drivers = read_group_drivers(engine)
     drivers["b"] = replace(drivers["b"], desired="running")
     there = read_assignments(engine)
-    return ask(engine, moves.plan({"g1": "b"}, there, drivers, time.time()).intent("ann", ""))
+    return ask(engine, moves.plan({"g1": "b"}, there, drivers).intent("ann", ""))
 
 
 def test_a_group_with_nothing_in_it_is_forgotten(engine: Engine, drained: Group) -> None:
@@ -55,7 +56,7 @@ def test_a_group_with_nothing_in_it_is_forgotten(engine: Engine, drained: Group)
     end_run(engine, run_id, "exit code 1", died=True)
     removed(engine)
     assert set(read_groups(engine)) == {"a"}
-    assert group_drivers(engine).keys() == set()
+    assert not read_drivers(engine).drivers
     assert ended_runs(engine, 0.0) == {}
     (*_, begun, ended) = audit.entries(engine)
     assert [(each.actor, each.action, each.outcome) for each in (begun, ended)] == [
@@ -89,7 +90,16 @@ def test_a_group_that_is_used_is_not_removed(engine: Engine, drained: Group) -> 
 def test_a_group_whose_driver_is_heard_of_is_not_removed(engine: Engine, drained: Group) -> None:
     """With `store.leases = false` only its heartbeat shows a driver that another tool started."""
     start_driver(engine, "group", "b", None)
-    with pytest.raises(Refused, match="Group b still has a driver: its last heartbeat is less than 45 s old"):
+    with pytest.raises(Refused, match=r"Group b still has a driver that lives\. End it where it runs"):
+        removed(engine)
+    with engine.begin() as connection:
+        theirs = update(drivers).where(drivers.c.name == "b")
+        connection.execute(theirs.values(state="running", heartbeat_at=time.time() - 50))
+    with pytest.raises(Refused, match="still has a driver that lives"):
+        remove(engine, read_groups(engine)["b"], "bob", "old machine", heartbeat_seconds=30.0)
+    with engine.begin() as connection:
+        connection.execute(theirs.values(heartbeat_at=time.time() + 50))
+    with pytest.raises(Refused, match="still has a driver that may live: it sent a heartbeat that is"):
         removed(engine)
     beat(engine, "group", "b", "stopped", None)
     removed(engine)

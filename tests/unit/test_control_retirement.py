@@ -109,7 +109,7 @@ def test_what_is_asked_of_a_retired_game_is_refused_with_the_way_back(drivers: D
     brought_on(drivers, world)
     there = read_assignments(drivers.store)
     with pytest.raises(Refused, match=r"g1 is retired.*turnout games restore g1"):
-        moves.plan({"g1": "b"}, there, ALIVE, NOW)
+        moves.plan({"g1": "b"}, there, ALIVE)
     for kind in ("pause", "resume", "retry"):
         with pytest.raises(Refused, match="g1 is retired"):
             pauses.plan(kind, ["g1", "g2"], there, {})

@@ -12,6 +12,7 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves, retirement
 from pipeline.control.operations.executor import ControlContext, close, tick
 from pipeline.errors import Refused
+from pipeline.health.liveness import Liveness
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import AssignmentConflict, GroupDriver, read_assignments, reassign, retire
@@ -33,7 +34,7 @@ from pipeline.store.stream_control import decided
 from pipeline.store.tables import games, groups
 from tests.unit.leases_world import StoreClock, group_lease
 
-ALIVE = {name: GroupDriver(name, "running", 1e12) for name in "abc"}
+ALIVE = {name: GroupDriver(name, Liveness("running", 0.0, None)) for name in "abc"}
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def asked(world: ControlContext, kind: str) -> Operation:
     if kind == "move":
         return ask(
             world.engine,
-            moves.plan({"g1": "b", "g2": "b"}, read_assignments(world.engine), ALIVE, 1e12).intent("ann", ""),
+            moves.plan({"g1": "b", "g2": "b"}, read_assignments(world.engine), ALIVE).intent("ann", ""),
         )
     facts: dict[str, Any] = dict.fromkeys(("g1", "g2"), "running" if kind == "pause" else "stopped")
     return ask(world.engine, Intent(kind, ("game:g1", "game:g2"), "ann", "", {"games": ["g1", "g2"]}, facts))

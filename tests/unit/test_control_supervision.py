@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from pipeline.control.supervision import restart_policy
 from pipeline.control.supervision.restart_policy import Action, GroupObservation, mass_failure, pause_after, plan
-from pipeline.store.groups import Group, Run
+from pipeline.store.groups import Group
+from pipeline.store.runs import Run
 
 NOW = 1_000_000.0
 GROUP = Group("a", backend="local")

@@ -9,13 +9,14 @@ from sqlalchemy import Engine, event
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor, moves, pauses
 from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.health.liveness import Liveness
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import GroupDriver, read_assignments
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.operations import Operation, ask, end_step, list_operations, operation, steps
 from tests.unit.leases_world import StoreClock
 
-ALIVE = {name: GroupDriver(name, "running", 1e12) for name in "ab"}
+ALIVE = {name: GroupDriver(name, Liveness("running", 0.0, None)) for name in "ab"}
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def paused(world: ControlContext, number: int) -> Operation:
 def moved(world: ControlContext, number: int) -> Operation:
     key, there = f"g{number:02}", read_assignments(world.engine)
     target = "b" if there[key].group == "a" else "a"
-    return ask(world.engine, moves.plan({key: target}, there, ALIVE, 1e12).intent("ann", ""))
+    return ask(world.engine, moves.plan({key: target}, there, ALIVE).intent("ann", ""))
 
 
 def statements(world: ControlContext) -> int:

@@ -12,7 +12,7 @@ from pipeline.store.assignments import GameAssignment, GroupDriver
 
 
 def drain(
-    group: str, assignments: Mapping[str, GameAssignment], groups: Mapping[str, GroupDriver], now: float, loads: Loads
+    group: str, assignments: Mapping[str, GameAssignment], groups: Mapping[str, GroupDriver], loads: Loads
 ) -> Plan:
     """Plan moves of all of a group's games to where they fit; with them a running group becomes drained.
 
@@ -29,5 +29,5 @@ def drain(
             f"{cores:.3g} cores: {join_limited(keys)}. When the others have left, {most_room(placed.after, group)}. "
             "Start another group, or give one more capacity."
         )
-    planned = plan(placed.new_groups, assignments, groups, now, loads)
+    planned = plan(placed.new_groups, assignments, groups, loads)
     return replace(planned, desired={group: ("running", "drained")} if seat.desired == "running" else {})

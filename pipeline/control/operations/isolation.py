@@ -18,8 +18,9 @@ from pipeline.control.operations.executor import (
 )
 from pipeline.control.roles import CONTROLLER
 from pipeline.store.assignments import GameAssignment
-from pipeline.store.groups import Group, Run, create, read_groups
+from pipeline.store.groups import Group, create, read_groups
 from pipeline.store.operations import Intent, Operation
+from pipeline.store.runs import Run
 
 _DEATHS: Final = 2
 _WITHIN_SECONDS: Final = 1800.0
@@ -73,7 +74,9 @@ def _make(context: ControlContext, operation: Operation) -> StepResult:
     if name not in registered:
         source = registered[like]
         group = Group(name, source.backend, "drained", None, source.priority, source.spark_master)
-        create(context.engine, group, CONTROLLER, operation.reason, context.settings.placement.max_games_per_group)
+        max_games = context.settings.placement.max_games_per_group
+        heartbeat_seconds = context.settings.metrics.heartbeat_seconds
+        create(context.engine, group, CONTROLLER, operation.reason, max_games, heartbeat_seconds)
     return StepResult("done", f"Group {name} is there; the controller starts its driver.")
 
 

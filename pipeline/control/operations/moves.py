@@ -18,7 +18,6 @@ from pipeline.control.operations.executor import (
 )
 from pipeline.errors import Refused
 from pipeline.health.lag import seconds_left
-from pipeline.health.liveness import silence
 from pipeline.placement.capacity import GroupLoad, Loads
 from pipeline.placement.planner import catch_up_seconds, full, most_room
 from pipeline.settings import Demux
@@ -76,20 +75,20 @@ def plan(
     target_groups: Mapping[str, str],
     assignments: Mapping[str, GameAssignment],
     groups: Mapping[str, GroupDriver],
-    now: float,
     loads: Loads = _NO_LOADS,
 ) -> Plan:
     """Plan moves (game key → group); games that are where they should be are left out.
 
     Raises:
-        Refused: a game or group does not exist, a game is retired, or a group is not to run, is silent or has no room.
+        Refused: a game or group does not exist, a game is retired, or a group is not to run, has no driver that lives
+            or no room.
     """
     unknown = sorted(target_groups.keys() - assignments.keys())
     if unknown:
         raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
     require_carried(target_groups, assignments)
     for group in sorted(set(target_groups.values())):
-        _require_taking(require_group(group, groups), now)
+        _require_taking(require_group(group, groups))
     moves = [
         Move(key, assignments[key].group, group, assignments[key].epoch)
         for key, group in sorted(target_groups.items())
@@ -294,7 +293,6 @@ def undo(
     operation: Operation,
     assignments: Mapping[str, GameAssignment],
     groups: Mapping[str, GroupDriver],
-    now: float,
     loads: Loads = _NO_LOADS,
 ) -> Plan:
     """Plan the way back of a move, checked like any other; what became of a group with it is taken back too.
@@ -312,7 +310,7 @@ def undo(
             raise Refused(f"Group {name} was changed since: it is {groups[name].desired} now, not {then}.")
     sources = {key: source for key, (source, *_) in operation.preview.items() if source is not None}
     as_then = {name: replace(groups[name], desired=was) for name, (_, was) in back.items()}
-    return replace(plan(sources, assignments, {**groups, **as_then}, now, loads), desired=back)
+    return replace(plan(sources, assignments, {**groups, **as_then}, loads), desired=back)
 
 
 MOVE: Final = OperationDefinition(
@@ -328,9 +326,9 @@ MOVE: Final = OperationDefinition(
 )
 
 
-def _require_taking(group: GroupDriver, now: float) -> None:
+def _require_taking(group: GroupDriver) -> None:
     if group.desired != "running":
         raise Refused(f"Group {group.name} takes no games: it is {group.desired}. Set it running, or take another.")
-    why = silence(group.state, group.heartbeat_at, now)
+    why = group.liveness.silence
     if why is not None:
         raise Refused(f"Group {group.name} cannot take games: {why}. Start it with `turnout groups run {group.name}`.")

@@ -29,7 +29,6 @@ from pipeline.delta import generation
 from pipeline.delta.quarantine import REASONS
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
-from pipeline.health.liveness import silence
 from pipeline.names import GameKey, plain, stream_app_id
 from pipeline.repair import damaged_log, stale_quarantine
 from pipeline.repair.quarantined import Selection, opened
@@ -41,7 +40,6 @@ from pipeline.settings import Paths
 from pipeline.store.assignments import GameAssignment, read_assignments, read_group_drivers
 from pipeline.store.game_lookup import Game, known_names
 from pipeline.store.games import record_generation, registered_keys, retired_games
-from pipeline.store.leases import store_time
 from pipeline.store.operations import Intent, Operation, begin_step, end_step, steps
 from pipeline.store.stream_control import StreamControl, ask_retry, decided
 
@@ -316,14 +314,14 @@ def _see_rebuilt(context: ControlContext, operation: Operation) -> StepResult:
     switched = max(each.ended_at or 0.0 for each in journal if each.name == "rebuild")
     assignments, groups, decisions = (
         read_assignments(context.engine),
-        read_group_drivers(context.engine),
+        read_group_drivers(context.engine, context.settings.metrics.heartbeat_seconds),
         decided(context.engine),
     )
-    waiting, alone, parked, now = [], [], [], store_time(context.engine)
+    waiting, alone, parked = [], [], []
     for key in operation.preview:
         seat = assignments.get(key)
         group = groups.get(seat.group or "") if seat is not None else None
-        if seat is None or group is None or silence(group.state, group.heartbeat_at, now) is not None:
+        if seat is None or group is None or not group.liveness.is_live:
             alone.append(key)  # its table has been seen: the work ended with a look at it
         elif seat.reported_group != seat.group or (seat.reported_at or 0.0) <= switched:
             waiting.append(key)

@@ -71,8 +71,16 @@ def _retire(context: ControlContext, operation: Operation) -> StepResult:
 def _restore(context: ControlContext, operation: Operation) -> StepResult:
     progress = _change(context, operation, "restored")
     if progress.state == "done":
-        assign_waiting(context.engine, context.settings.placement.max_games_per_group)
+        _give_groups(context)
     return progress
+
+
+def _give_groups(context: ControlContext) -> None:
+    max_games, heartbeat_seconds = (
+        context.settings.placement.max_games_per_group,
+        context.settings.metrics.heartbeat_seconds,
+    )
+    assign_waiting(context.engine, max_games, heartbeat_seconds)
 
 
 def _change(context: ControlContext, operation: Operation, verb: str) -> StepResult:
@@ -93,7 +101,7 @@ def _verify(context: ControlContext, operation: Operation) -> StepResult:
         key for key in operation.preview if assignments[key].group is None and assignments[key].retired_at is None
     ]
     if homeless:
-        assign_waiting(context.engine, context.settings.placement.max_games_per_group)
+        _give_groups(context)
         return StepResult("waiting", f"There is no group yet for {len(homeless)}: {join_limited(homeless)}.")
     unseen = [key for key in operation.preview if not _is_back(assignments[key], operation)]
     if unseen:

@@ -16,14 +16,14 @@ from pipeline.control.processes.backends import process_of
 from pipeline.control.roles import CONTROLLER
 from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.errors import Refused
-from pipeline.health.liveness import RUNS, Driver
+from pipeline.health.liveness import HEARTBEAT_SECONDS, RUNS, DriverFacts
 from pipeline.placement.capacity import GroupLoad, Loads
 from pipeline.placement.planner import leaving, most_room
 from pipeline.settings import Placement
 from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
 from pipeline.store.evacuations import keep_waiting
-from pipeline.store.fleet import group_drivers
 from pipeline.store.groups import last_lived
+from pipeline.store.liveness import read_drivers
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent, Operation, ask, asked_under, open_by_target
 
@@ -73,23 +73,18 @@ class Facts:
     assignments: Mapping[str, GameAssignment]
     groups: Mapping[str, GroupDriver]
     loads: Loads
-    clock: float  # of this machine, Unix seconds
 
 
 def dead(
-    groups: Sequence[GroupObservation],
-    drivers: Mapping[str, Driver],
-    lived: Mapping[str, float],
-    now: float,
-    minutes: float,
+    groups: Sequence[GroupObservation], drivers: DriverFacts, lived: Mapping[str, float], minutes: float
 ) -> list[Dead] | None:
     """Return the groups that should run, have had no driver for so many minutes, and cannot be started from here.
 
     None where more than half of the groups are down, since they share a cause then. `lived` is what `last_lived`
-    returns, `now` the store's time, by which drivers beat; Unix seconds.
+    returns. A lease that runs is a driver's, whatever its heartbeats say: only the minutes make a silent group dead.
     """
     enabled = [seen for seen in groups if seen.group.desired != "stopped"]
-    down = [seen for seen in enabled if _is_down(seen, drivers.get(seen.group.name), now)]
+    down = [seen for seen in enabled if _is_down(seen, drivers)]
     if 2 * len(down) > len(enabled):
         return None
     dead_groups = []
@@ -98,9 +93,9 @@ def dead(
         if seen.group.desired != "running" or seen.defect is not None:
             continue
         if seen.group.backend == "none":
-            each = _left_alone(name, drivers[name], now, minutes)
+            each = _left_alone(name, drivers, minutes)
         else:
-            each = _unstartable(seen, drivers.get(name), lived.get(name), now, minutes)
+            each = _unstartable(seen, drivers, lived.get(name), minutes)
         dead_groups += [each] if each is not None else []
     return dead_groups
 
@@ -127,6 +122,7 @@ class Evacuator:
 
     engine: Engine
     placement: Placement
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
     alarms: tuple[str, ...] = ()  # what keeps games in dead groups
     _watched_since: float = 0.0
     _looked_at: float = float("-inf")
@@ -146,7 +142,7 @@ class Evacuator:
             return
         lived = last_lived(self.engine, _LIVED_SECONDS)
         minutes = self.placement.evacuate_after_minutes
-        dead_groups = dead(groups, group_drivers(self.engine), lived, now, minutes)
+        dead_groups = dead(groups, read_drivers(self.engine, self.heartbeat_seconds, now), lived, minutes)
         if dead_groups is None:  # what is kept stays as it is, too
             self.alarms = (_MOST_DOWN,)
             return
@@ -163,15 +159,16 @@ class Evacuator:
     def _relieved(self, dead_groups: Sequence[Dead], now: float) -> tuple[list[str], dict[str, int]]:
         """Ask for the relief of dead groups; return what a person should know, and how many games cannot go of each."""
         submitted = asked_under(self.engine, [key for each in dead_groups for key in each.keys])
-        loads = read_loads(self.engine, now, self.placement.max_games_per_group)
+        loads = read_loads(self.engine, now, self.placement.max_games_per_group, self.heartbeat_seconds)
         names = {each.group for each in dead_groups}
         targets = [f"group:{name}" for name in names]
         targets += [f"game:{game.game_key}" for game in loads.games if game.group in names]
         taken = open_by_target(self.engine, targets)
-        assignments, groups = read_assignments(self.engine), read_group_drivers(self.engine)
+        assignments = read_assignments(self.engine)
+        groups = read_group_drivers(self.engine, self.heartbeat_seconds, now)
         alarms: list[str] = []
         waiting: dict[str, int] = {}
-        for each in plan(dead_groups, Facts(submitted, taken, assignments, groups, loads, now)):
+        for each in plan(dead_groups, Facts(submitted, taken, assignments, groups, loads)):
             alarms += each.alarms
             staying = len(each.staying)
             waits = None if each.intent is None else self._ask(each.group, each.intent)
@@ -242,7 +239,7 @@ def _relief(group: Dead, facts: Facts) -> Relief:
     if not placed.new_groups:
         return Relief(name, None, tuple(alarms), staying)
     try:
-        planned = moves.plan(placed.new_groups, facts.assignments, facts.groups, facts.clock, facts.loads)
+        planned = moves.plan(placed.new_groups, facts.assignments, facts.groups, facts.loads)
     except Refused as refused:  # such as a driver that fell silent between two looks into the store
         return Relief(name, None, (*alarms, _postponed(name, refused)), staying | placed.new_groups.keys())
     all_go = placed.new_groups.keys() == games.all and f"group:{name}" not in facts.taken
@@ -289,33 +286,34 @@ def _has_process(seen: GroupObservation) -> bool:
     return seen.run is not None or seen.holder is not None
 
 
-def _is_down(seen: GroupObservation, driver: Driver | None, now: float) -> bool:
+def _is_down(seen: GroupObservation, drivers: DriverFacts) -> bool:
     """Tell whether a group had a driver, or tries to start one, and has none now."""
     if _has_process(seen):
         return False
     if seen.group.backend == "none":
-        return driver is not None and driver.silence(now) is not None
+        judged = drivers.judge("group", seen.group.name)
+        return not judged.is_live and judged.state != "not_started"
     return bool(seen.ended)
 
 
-def _left_alone(name: str, driver: Driver, now: float, minutes: float) -> Dead | None:
+def _left_alone(name: str, drivers: DriverFacts, minutes: float) -> Dead | None:
     """Judge a group that another tool starts; one whose driver has ended in order was stopped on purpose."""
-    if driver.defect is not None:
+    driver, judged = drivers.drivers.get(("group", name)), drivers.judge("group", name)
+    if driver is None or driver.defect is not None:
         return None  # nobody knows when it was last heard of
-    silent = now - driver.heartbeat_at
+    silent = drivers.now - driver.heartbeat_at
     if driver.state == "stopped" or silent < minutes * 60:
         return None
-    why = f"{driver.silence(now)}, was last heard of {silent / 60:.0f} min ago, and turnout does not start it"
+    why = f"{judged.silence}, was last heard of {silent / 60:.0f} min ago, and turnout does not start it"
     return Dead(name, driver.heartbeat_at, why)
 
 
-def _unstartable(
-    seen: GroupObservation, driver: Driver | None, lived: float | None, now: float, minutes: float
-) -> Dead | None:
+def _unstartable(seen: GroupObservation, drivers: DriverFacts, lived: float | None, minutes: float) -> Dead | None:
     """Judge a group that the controller starts. One whose driver starts and dies of its work is not relieved.
 
     The game that kills it would kill the next one; `isolation` parts it from the others.
     """
+    driver, now = drivers.drivers.get(("group", seen.group.name)), drivers.now
     if lived is None or now - lived < minutes * 60 or (driver is not None and driver.defect is not None):
         return None
     tries = [run for run in seen.ended if run.died and (run.ended_at or 0.0) > lived]

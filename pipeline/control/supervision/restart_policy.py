@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pipeline.control.processes.signals import STOP_SECONDS
-from pipeline.store.groups import Group, Run
+from pipeline.store.groups import Group
+from pipeline.store.runs import Run
 
 WINDOW_SECONDS: Final = 3600.0
 """Deaths older than this are forgotten."""

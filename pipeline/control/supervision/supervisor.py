@@ -20,9 +20,10 @@ from pipeline.errors import Refused, Transient
 from pipeline.health.liveness import RUNS
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
-from pipeline.store.groups import Driving, Group, Run
+from pipeline.store.groups import Driving, Group
 from pipeline.store.leases import expire_dead, store_time
 from pipeline.store.operations import ask
+from pipeline.store.runs import Run
 
 _log = logging.getLogger("turnout")
 

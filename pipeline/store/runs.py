@@ -1,0 +1,53 @@
+"""One process that the controller has started for a group, as its row in the control store tells; never writes.
+
+What may be done to the rows is in `groups`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import ColumnElement, Connection, select
+
+from pipeline.store.tables import group_runs
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One process of a group; times are Unix seconds by the store's clock."""
+
+    run_id: int
+    group_name: str
+    reference: str | None  # by which its backend finds it again; None: it is being started
+    started_at: float
+    stop_requested_at: float | None
+    ended_at: float | None
+    died: bool  # it ended without having been asked to
+    exit_message: str | None
+    active_games: str | None = None  # JSON: the games it was at work on when it died; None: nobody knows
+
+    @property
+    def defect(self) -> str | None:
+        """Why its row makes no sense, None where it does: SQLite takes anything in any column."""
+        wrong = [name for name, types in _RUN_TYPES.items() if not isinstance(getattr(self, name), types)]
+        if not wrong:
+            return None
+        values = ", ".join(f"{name} {getattr(self, name)!r}" for name in wrong)
+        return f"Row {self.run_id} of group_runs in the control store makes no sense: {values}. Correct or delete it."
+
+
+_RUN_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "reference": (str, type(None)), "started_at": (float, int), "stop_requested_at": (float, int, type(None)),
+    "ended_at": (float, int, type(None)), "exit_message": (str, type(None)), "active_games": (str, type(None)),
+}  # fmt: skip
+
+
+RUN_COLUMNS: Final = tuple(
+    (group_runs.c.died == 1).label("died") if name == "died" else group_runs.c[name] for name in Run.__slots__
+)
+"""The columns of table `group_runs` that make a run, in its order."""
+
+
+def runs_in(connection: Connection, which: ColumnElement[bool]) -> list[Run]:
+    """Return the runs that a condition selects; they may make no sense, see `Run.defect`."""
+    return [Run(*row) for row in connection.execute(select(*RUN_COLUMNS).where(which))]

@@ -1,0 +1,101 @@
+"""Steering and status ask one function who lives; what steering does not decide by it alone is said why."""
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, insert, update
+
+from pipeline.control.operations import moves
+from pipeline.errors import Refused
+from pipeline.names import game_key
+from pipeline.placement.planner import place
+from pipeline.settings import Paths, Settings
+from pipeline.store import tables
+from pipeline.store.assignments import read_assignments, read_group_drivers
+from pipeline.store.drivers import start_driver
+from pipeline.store.engine import open_store
+from pipeline.store.fleet import read_fleet
+from pipeline.store.loads import read_loads
+from tests.browser.seed import Seeded, seed
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Engine:
+    """Return the store of one game whose group's driver runs and has reported it just now."""
+    seed(tmp_path, (Seeded("x", "a", {}),), now=time.time(), heartbeat_ages={"ingest": 0, "a": 0}, history=False)
+    return open_store(Settings(), Paths(tmp_path))
+
+
+def nothing(store: Engine) -> None:
+    """Let the driver go on."""
+
+
+def ends(store: Engine) -> None:
+    """Let the controller write down that the driver's process ended a second ago."""
+    now = time.time()
+    row = {"group_name": "a", "reference": '{"host": "localhost", "pid": 4242}', "died": 1, "exit_message": "code 3"}
+    with store.begin() as connection:
+        connection.execute(insert(tables.group_runs).values(started_at=now - 60, ended_at=now - 1, **row))
+
+
+def loses_its_lease(store: Engine) -> None:
+    """Let the lease of a driver run out that beats all the same."""
+    lease = {"kind": "group", "name": "a", "host": "localhost", "pid": 4242, "token": "t", "epoch": 1}
+    with store.begin() as connection:
+        connection.execute(insert(tables.leases).values(since=0.0, expires_at=time.time() - 1, **lease))
+
+
+def falls_silent(store: Engine) -> None:
+    """Let the driver miss three heartbeats, as they come by default."""
+    with store.begin() as connection:
+        theirs = tables.drivers.c.name == "a"
+        connection.execute(update(tables.drivers).where(theirs).values(heartbeat_at=time.time() - 16))
+
+
+@pytest.mark.parametrize(
+    ("happens", "heartbeat_seconds", "state"),
+    [
+        (nothing, 5.0, "running"),
+        (ends, 5.0, "dead"),
+        (loses_its_lease, 5.0, "dead"),
+        (falls_silent, 5.0, "unknown"),
+        (falls_silent, 30.0, "running"),
+    ],
+)
+def test_steering_asks_who_lives_as_status_does(
+    store: Engine, happens: Callable[[Engine], None], heartbeat_seconds: float, state: str
+) -> None:
+    """What status says of a driver decides whether its group takes games, and is what a refusal says."""
+    happens(store)
+    fleet = read_fleet(store, heartbeat_seconds=heartbeat_seconds)
+    judged = fleet.state("group", "a")
+    assert judged is not None
+    seat = read_group_drivers(store, heartbeat_seconds, fleet.read_at)["a"]
+    room = read_loads(store, fleet.read_at, heartbeat_seconds=heartbeat_seconds).groups["a"]
+    assert (judged.liveness.state, seat.liveness) == (state, judged.liveness)
+    assert (room.alive, room.silence) == (judged.liveness.is_live, judged.liveness.silence)
+    homeless = {key: replace(each, group=None) for key, each in read_assignments(store).items()}
+    if judged.liveness.is_live:
+        assert len(moves.plan({game_key("x"): "a"}, homeless, {"a": seat}).moves) == 1
+        return
+    with pytest.raises(Refused, match=re.escape(f"cannot take games: its driver {judged.liveness.reason}. Start it")):
+        moves.plan({game_key("x"): "a"}, homeless, {"a": seat})
+
+
+def test_nobody_leaves_a_group_whose_driver_may_be_back_in_a_moment(store: Engine) -> None:
+    """It takes no games at once, but its own stay for two minutes: a driver that is restarted is back by then."""
+    ends(store)
+    with store.begin() as connection:
+        connection.execute(insert(tables.groups).values(name="b", created_at=0.0))
+    start_driver(store, "group", "b", None)
+    now = time.time()
+    assert not read_loads(store, now).groups["a"].alive
+    assert place(read_loads(store, now)).new_groups == {}
+    with store.begin() as connection:
+        connection.execute(update(tables.drivers).where(tables.drivers.c.name == "b").values(heartbeat_at=now + 200))
+    (only,) = place(read_loads(store, now + 200)).placements
+    assert (only.target, "group a is dead: its driver ended 2" in only.why) == ("b", True)
