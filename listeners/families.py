@@ -251,10 +251,10 @@ def _controller(seen: Oversight) -> Iterator[Metric]:
         (((state,), amount) for state, amount in seen.open_operations.items()),
     )
     yield _gauge(
-        "operations_needs_human_requested_timestamp_seconds",
-        "When the oldest operation that needs a person was requested.",
+        "operations_needs_human_since_timestamp_seconds",
+        "Since when an operation has needed a person, of the one that has longest.",
         (),
-        [((), seen.oldest_stuck_requested_at)],
+        [((), seen.oldest_stuck_since)],
     )
     waiting = seen.evacuations.items()
     yield _gauge(

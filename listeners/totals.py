@@ -79,7 +79,7 @@ class Oversight:
     is_controller_running: bool
     supervised_groups: int  # whose drivers the controller should keep running
     open_operations: Mapping[str, int]  # by state, 0 included
-    oldest_stuck_requested_at: float | None  # of those that need a person; None: none does, or it is not known
+    oldest_stuck_since: float | None  # that needs a person; None: none does, or it is not known
     evacuations: Mapping[str, tuple[int, float | None]] = field(default_factory=dict)
     """Dead groups with games that cannot go: how many, and since when; None is not known."""
     access_read_at: float | None = None  # when the catalog was last read; None: it never was, or it is not known

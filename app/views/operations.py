@@ -96,8 +96,10 @@ def _draw_card(operation: Operation, journal: OperationList) -> None:
             confirm.operation_link(operation.operation_id, operation.operation_id[:8])
             targets = formatting.targets_text(operation.targets, journal.names)
             st.text(f"{formatting.shown(operation.kind, 24)} of {targets}", width="stretch")
-            took = formatting.age(journal.read_at - operation.requested_at)
-            st.text(f"by {formatting.shown(operation.actor, 40)}, {took} ago")
+            since = operation.requested_at if operation.stuck_since is None else operation.stuck_since
+            took = formatting.age(journal.read_at - since)
+            how = f"{took} ago" if operation.stuck_since is None else f"for {took}"
+            st.text(f"by {formatting.shown(operation.actor, 40)}, {how}")
         if operation.reason:
             st.text(f"Why: {formatting.shown(operation.reason, 200)}")
         if operation.outcome:

@@ -246,8 +246,8 @@ def _control() -> tuple[Alert, ...]:
             "5m",
             "An operation needs a person",
             "{{ $value }} in all"
-            '{{ with query "time() - min(turnout_operations_needs_human_requested_timestamp_seconds)" }}, '
-            "the oldest requested {{ . | first | value | humanizeDuration }} ago{{ end }}. "
+            '{{ with query "time() - min(turnout_operations_needs_human_since_timestamp_seconds)" }}, '
+            "one of them for {{ . | first | value | humanizeDuration }}{{ end }}. "
             "What each waits for, `turnout ops list` says.",
             _OPERATIONS_PAGE,
         ),

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from pipeline.errors import Refused
 
-NEWEST: Final = "0009"
+NEWEST: Final = "0010"
 """The migration that makes the tables what `pipeline/store/tables.py` says they are."""
 
 _FOLDER: Final = Path(__file__).with_name("migrations")

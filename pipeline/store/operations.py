@@ -27,12 +27,11 @@ StepState = Literal["running", "done", "failed"]
 OPEN: Final[tuple[State, ...]] = get_args(State)[:4]
 """The states in which an operation may still act; its targets belong to it."""
 
-
 _LONGER_THAN_ANY_ID: Final = 64
 _PLAIN: Final[Mapping[str, tuple[type, ...]]] = {
     "operation_id": (str,), "kind": (str,), "state": (str,), "actor": (str,), "reason": (str,), "preview_hash": (str,),
     "undoes": (str, type(None)), "outcome": (str, type(None)), "requested_at": (float, int),
-    "ended_at": (float, int, type(None)), "version": (int,),
+    "ended_at": (float, int, type(None)), "version": (int,), "stuck_since": (float, int, type(None)),
 }  # fmt: skip
 
 
@@ -84,6 +83,7 @@ class Operation:
     requested_at: float
     ended_at: float | None
     version: int
+    stuck_since: float | None = None  # when it began to need a person; None: it needs none, or nobody knows
 
     @property
     def is_open(self) -> bool:
@@ -150,7 +150,9 @@ def change(
             audit.begin(connection, by)
         as_read = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
         ended = {"ended_at": store_now()} if ends else {}
-        values = {"state": state, "outcome": outcome, "version": operations.c.version + 1, **ended}
+        stuck_since = store_now() if state == "needs_human" else None
+        changes = {"state": state, "outcome": outcome, "stuck_since": stuck_since, **ended}
+        values = {**changes, "version": operations.c.version + 1}
         if not operation.is_open or not connection.execute(update(operations).where(as_read).values(values)).rowcount:
             raise OperationConflict(operation.operation_id)
         if ends:
@@ -358,17 +360,24 @@ def _operation(row: Row[Any]) -> Operation:
         return Operation(**plain, targets=tuple(targets), parameters=parameters, preview=preview)
     except (ValueError, RecursionError) as error:  # edited by hand: it stands still, the others go on
         problem = f"Its row in the control store makes no sense: {error}. Correct the row, or close the operation."
+        texts = [name for name, types in _PLAIN.items() if str in types and not isinstance(plain[name], types)]
+        plain |= {name: f"{plain[name]!r:.80}" for name in texts}  # so that it can be shown, and closed
         has_ended = row.state in get_args(State) and row.state not in OPEN
         plain |= {} if has_ended else {"state": "needs_human", "outcome": problem}
         plain |= {} if is_moment(row.requested_at) else {"requested_at": 0.0}
         plain |= {} if row.ended_at is None or is_moment(row.ended_at) else {"ended_at": 0.0}
+        plain |= {"stuck_since": row.stuck_since if is_moment(row.stuck_since) else None}
         return Operation(**plain, targets=(), parameters={}, preview={})
 
 
 def _require_types(plain: Mapping[str, Any]) -> None:
     """Go on only with a row whose plain columns hold what they are for: SQLite takes anything in any column."""
     wrong = [name for name, types in _PLAIN.items() if not isinstance(plain[name], types)]
-    wrong += [name for name in ("requested_at", "ended_at") if plain[name] is not None and not is_moment(plain[name])]
+    wrong += [
+        name
+        for name in ("requested_at", "ended_at", "stuck_since")
+        if plain[name] is not None and not is_moment(plain[name])
+    ]
     if wrong:
         raise ValueError(f"{wrong[0]} is {plain[wrong[0]]!r}")
 

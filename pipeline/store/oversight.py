@@ -28,13 +28,12 @@ def read_oversight(engine: Engine, judgement: Judgement) -> Oversight:
         opened = read_open(connection)
         evacuations = waiting_in(connection) if is_running else {}  # of what a dead one saw nobody knows any more
     states = Counter(each.state for each in opened)
-    # A row edited to nonsense may have no time, which is 0.
-    stuck = [each.requested_at for each in opened if each.state == "needs_human" and each.requested_at > 0]
+    stuck = [each.stuck_since for each in opened if each.state == "needs_human" and each.stuck_since is not None]
     return Oversight(
         is_controller_running=is_running,
         supervised_groups=judgement.supervised_groups,
         open_operations={state: states[state] for state in OPEN},
-        oldest_stuck_requested_at=min(stuck, default=None),
+        oldest_stuck_since=min(stuck, default=None),
         access_read_at=read_at,
         drift=drift,
         evacuations=evacuations,

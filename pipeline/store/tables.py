@@ -259,6 +259,7 @@ operations = Table(  # what people requested, and how far it is
     Column("outcome", Text),  # one sentence; null before there is one
     Column("requested_at", Float, nullable=False),
     Column("ended_at", Float),
+    Column("stuck_since", Float),  # when it began to need a person; null: it needs none
     Column("version", Integer, nullable=False),  # grows with every change: each is a compare-and-set on it
 )
 
@@ -275,11 +276,10 @@ operation_steps = Table(  # the journal of each operation
 )
 
 operation_targets = Table(  # what open operations are about: one operation at a time for each
-    "operation_targets",
-    metadata,
+    "operation_targets", metadata,
     Column("target", String(80), primary_key=True),
     Column("operation_id", String(32), ForeignKey("operations.operation_id"), nullable=False),
-)
+)  # fmt: skip
 
 entitlements = Table(  # who was given a game's table to read through us; ended ones stay
     "entitlements",

@@ -516,7 +516,7 @@ def test_texts_of_an_alert_are_filled_in(tmp_path: Path) -> None:
 
 
 SINCE = 'turnout_evacuation_waiting_since_timestamp_seconds{cluster_group="a"}'
-OLDEST = "turnout_operations_needs_human_requested_timestamp_seconds"
+OLDEST = "turnout_operations_needs_human_since_timestamp_seconds"
 
 
 @pytest.mark.parametrize(
@@ -530,7 +530,7 @@ OLDEST = "turnout_operations_needs_human_requested_timestamp_seconds"
         (
             "TurnoutOperationNeedsPerson",
             [operations("needs_human", flat(2, HOUR)), (OLDEST, flat(60, HOUR))],
-            "2 in all, the oldest requested 19m 0s ago. What each waits for, `turnout ops list` says.",
+            "2 in all, one of them for 19m 0s. What each waits for, `turnout ops list` says.",
         ),
         (
             "TurnoutOperationNeedsPerson",

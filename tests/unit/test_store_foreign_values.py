@@ -74,3 +74,18 @@ def test_a_text_that_is_no_utf_8_stops_nothing(tmp_path: Path, column: str) -> N
         assert done.exit_code in ({0, 1} if words == ("status",) else {0}), (words, done.exception)
     if column == "audit.actor":
         assert "NOT intact" in turnout(tmp_path, "audit", "verify").output
+
+
+@pytest.mark.parametrize("column", ["actor", "kind", "reason", "outcome", "preview_hash", "stuck_since", "undoes"])
+def test_an_operation_with_bytes_in_a_column_of_its_row_can_be_closed(tmp_path: Path, column: str) -> None:
+    """It cannot be carried out, so a person must be able to end it: its targets are free then, and the log whole."""
+    engine, asked = filled(tmp_path)
+    edit(engine, f"operations.{column}", "X'00FF'")
+    settings, paths = load(tmp_path, {})
+    tick(ControlContext(settings, engine, paths), KINDS)
+    assert "needs_human" in turnout(tmp_path, "ops", "show", asked.operation_id).output
+    closed = turnout(tmp_path, "ops", "close", asked.operation_id[:8], "--reason", "its row was edited")
+    assert closed.exit_code == 0, (closed.output, closed.exception)
+    assert turnout(tmp_path, "audit", "verify").exit_code == 0
+    again = ask(engine, Intent("pause", (f"game:{game_key('Go')}",), "ann", "r"))
+    assert again.operation_id != asked.operation_id

@@ -10,7 +10,8 @@ from pipeline.store.drivers import beat, start_driver
 from pipeline.store.evacuations import keep_waiting
 from pipeline.store.fleet import read_fleet
 from pipeline.store.groups import Group, create
-from pipeline.store.operations import Intent, ask, change
+from pipeline.store.leases import store_time
+from pipeline.store.operations import Intent, ask, change, list_operations, operation
 from pipeline.store.oversight import read_oversight
 from pipeline.store.tables import catalog_snapshots, drivers, operations
 
@@ -36,22 +37,29 @@ def test_a_dead_controller_is_known_to_those_who_live(engine: Engine) -> None:
 
 
 def test_open_operations_are_counted_by_state_and_the_oldest_that_needs_a_person_is_dated(engine: Engine) -> None:
-    """What waits for the controller and what waits for a person are two numbers; without one there is no date."""
+    """What waits for the controller and what waits for a person are two numbers; without one there is no date.
+
+    An operation may have run for hours before it began to need a person: from then on its age counts.
+    """
     assert seen(engine).open_operations == {"planned": 0, "running": 0, "verifying": 0, "needs_human": 0}
+    begun = store_time(engine)
     for number in range(3):
         asked = ask(engine, Intent("pause", (f"game:{number}",), "ann"))
         if number:
             change(engine, asked, "needs_human", "look")
             mine = operations.c.operation_id == asked.operation_id
             with engine.begin() as connection:
-                connection.execute(update(operations).where(mine).values(requested_at=100.0 * number))
+                connection.execute(update(operations).where(mine).values(requested_at=1.0))
+            since = operation(engine, asked.operation_id).stuck_since
+            assert since is not None
+            assert since >= begun
     found = seen(engine)
     assert (found.open_operations["planned"], found.open_operations["needs_human"]) == (1, 2)
-    assert found.oldest_stuck_requested_at == 100.0
-    with engine.begin() as connection:
-        ended = {"state": "failed"}
-        connection.execute(update(operations).where(operations.c.state == "needs_human").values(ended))
-    assert seen(engine).oldest_stuck_requested_at is None
+    first, *others = (each for each in reversed(list_operations(engine)) if each.state == "needs_human")
+    assert found.oldest_stuck_since == min(first.stuck_since or 0.0, *(each.stuck_since or 0.0 for each in others))
+    for each in (first, *others):
+        assert change(engine, each, "running").stuck_since is None, "it goes on"
+    assert seen(engine).oldest_stuck_since is None
 
 
 @pytest.mark.parametrize(
