@@ -32,6 +32,7 @@ from pipeline.store.leases import store_time
 from pipeline.store.operations import ask, open_by_target
 
 _log: Final = logging.getLogger("turnout")
+_LONG_SECONDS: Final = 900.0  # a round that takes so long hangs: one of 50,000 grants takes minutes
 
 
 class AccessReconciler:
@@ -45,14 +46,14 @@ class AccessReconciler:
         self._executor = Executor(self._open, self._stop, seen=self._seen.set)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="access")
         self._round: Future[None] | None = None
-        self._due_at = 0.0
+        self._begun_at = self._due_at = 0.0
         self._problem: str | None = None  # why the catalog could not be read, as last reported
         self._broken: str | None = None
         kind = self._executor.kind()
         self.kinds: Mapping[str, OperationDefinition] = {kind.name: kind}
 
     def tick(self) -> str | None:
-        """Begin a round where one is due and none runs; return what broke in the newest one.
+        """Begin a round where one is due and none runs; return what broke in the newest one, or that it does not end.
 
         A catalog that is away is reported with the snapshot, and is no alarm of the controller.
         """
@@ -67,7 +68,14 @@ class AccessReconciler:
         is_due = self._seen.is_set() or time.monotonic() >= self._due_at
         if self._round is None and is_due and not self._stop.is_set():
             self._seen.clear()  # before it begins: what is seen while it runs may have come too late for it
-            self._round = self._pool.submit(self.run_round)
+            self._round, self._begun_at = self._pool.submit(self.run_round), time.monotonic()
+        at_work = 0.0 if self._round is None else time.monotonic() - self._begun_at
+        if at_work > _LONG_SECONDS:
+            return (
+                f"access: a round has been at work for {at_work / 60:.0f} min: until it ends the catalog is not read "
+                "again, and no grant that has run out is revoked. Look whether the catalog answers; if it does, "
+                "restart the controller."
+            )
         return self._broken
 
     def stop(self) -> None:

@@ -115,6 +115,22 @@ def test_what_has_drifted_is_counted_beside_each_picture(house: House) -> None:
 
 
 @pytest.mark.usefixtures("_impatient")
+def test_a_round_that_never_ends_is_an_alarm_until_it_does(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog that takes a request and never answers holds the thread: nobody else would say so."""
+    goes_on, now = threading.Event(), [1_000.0]
+    monkeypatch.setattr("grants.reconciler.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(AccessReconciler, "run_round", lambda _: goes_on.wait(30) and None)
+    assert house.steward.tick() is None
+    now[0] += 899
+    assert house.steward.tick() is None
+    now[0] += 2
+    assert "a round has been at work for 15 min: until it ends the catalog is not read" in str(house.steward.tick())
+    goes_on.set()
+    assert house.steward._round is not None
+    house.steward._round.result(30)
+    assert house.steward.tick() is None
+
+
 def test_a_catalog_that_is_away_leaves_the_last_picture(house: House) -> None:
     """What was read stays, with its age, and why it is old is told."""
     house.make_table(CHESS)
