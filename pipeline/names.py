@@ -98,6 +98,15 @@ def lost_seqs_app_id(environment: str, number: int, end: Literal["after", "befor
     return f"turnout/{environment}/bronze/lost/{number}/{end}"
 
 
+def is_utf8(text: str) -> bool:
+    """Return whether a text of the system's, such as an argument, is made of characters only."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def is_said(text: str) -> bool:
     """Tell whether a text, such as a reason that must be given, has at least one character that can be seen."""
     return any(unicodedata.category(each)[0] in "LNPS" and each not in _BLANK_LETTERS for each in text)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from pipeline.errors import Refused
+from pipeline.names import is_utf8
 
 ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
 """What a Kafka consumer reads of transactions; the first is the default."""
@@ -49,6 +50,34 @@ def number(value: Any) -> str:
     if isinstance(value, int | float) and not -_READABLE < value < _READABLE:
         return "a number that is too large"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+RESERVED_VARIABLES: frozenset[str] = frozenset(
+    {"TURNOUT_HOME", "TURNOUT_ENV_DIR", "TURNOUT_JARS", "TURNOUT_IVY_SETTINGS", "TURNOUT_FAILPOINTS"}
+)
+"""Variables of the launcher and of tests, which are not settings of an environment."""
+
+
+def overlay(tree: dict[str, Any], environ: Mapping[str, str], problems: list[str]) -> None:
+    """Lay `TURNOUT_A__B=value` over the tree; the text is typed later, where the field is known."""
+    for name, value in sorted(environ.items()):
+        if not name.startswith("TURNOUT_"):
+            continue
+        if not (is_utf8(name) and is_utf8(value)):  # its value may be a secret
+            problems.append(f"{name!a}: expected text of UTF-8, got bytes that are none")
+            continue
+        if name in RESERVED_VARIABLES:
+            continue
+        *sections, leaf = name.removeprefix("TURNOUT_").lower().split("__")
+        node = tree
+        for section in sections:
+            child = node.setdefault(section, {})
+            if not isinstance(child, dict):
+                problems.append(f"{name}: {section} is not a table of settings")
+                break
+            node = child
+        else:
+            node[leaf] = Text(value)
 
 
 def read_toml(file: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Everything wrong is reported in one message. Each field's comment is its entry i
 
 import dataclasses
 import os
+import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,10 +16,10 @@ from pipeline.errors import Refused
 from pipeline.names import MAX_NAME_BYTES, is_game_name, is_securable_part
 from pipeline.setting_values import (
     ISOLATION_LEVELS,
-    Text,
     kafka_problems,
     may_be_secret,
     number,
+    overlay,
     read_toml,
     shape,
     take_over_old_names,
@@ -26,6 +27,8 @@ from pipeline.setting_values import (
 )
 
 _T = typing.TypeVar("_T")
+_MISREAD: typing.Final = re.compile(r"%[0-9A-Fa-f]{2}|\\")
+"""What delta-rs takes in a path for something else: escapes as in a URL, and Windows' separator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +277,13 @@ def load(env_dir: Path, environ: Mapping[str, str] | None = None) -> tuple[Setti
         raise Refused(
             f"The settings of {env_dir} cannot be read: {reason}. Name another folder with --env-dir."
         ) from error
+    if (sign := _MISREAD.search(str(paths.root))) is not None:
+        raise Refused(
+            f"{paths.root} cannot be an environment: what reads tables takes {sign.group()} in a path for another "
+            "sign. Name another folder with --env-dir."
+        )
     problems += take_over_old_names(tree)  # before the environment, which wins over the file under either name
-    _overlay(tree, os.environ if environ is None else environ, problems)
+    overlay(tree, os.environ if environ is None else environ, problems)
     problems += take_over_old_names(tree)
     settings = _build(Settings, tree, "", problems)
     if not problems:
@@ -286,29 +294,6 @@ def load(env_dir: Path, environ: Mapping[str, str] | None = None) -> tuple[Setti
             f"{len(problems)} wrong setting(s), correct them in {paths.settings_file} or the environment:\n{lines}"
         )
     return settings, paths
-
-
-def _overlay(tree: dict[str, Any], environ: Mapping[str, str], problems: list[str]) -> None:
-    """Lay `TURNOUT_A__B=value` over the tree; the text is typed later, where the field is known."""
-    for name, value in sorted(environ.items()):
-        if not name.startswith("TURNOUT_") or name in RESERVED_VARIABLES:
-            continue
-        *sections, leaf = name.removeprefix("TURNOUT_").lower().split("__")
-        node = tree
-        for section in sections:
-            child = node.setdefault(section, {})
-            if not isinstance(child, dict):
-                problems.append(f"{name}: {section} is not a table of settings")
-                break
-            node = child
-        else:
-            node[leaf] = Text(value)
-
-
-RESERVED_VARIABLES: frozenset[str] = frozenset(
-    {"TURNOUT_HOME", "TURNOUT_ENV_DIR", "TURNOUT_JARS", "TURNOUT_IVY_SETTINGS", "TURNOUT_FAILPOINTS"}
-)
-"""Variables of the launcher and of tests, which are not settings of an environment."""
 
 
 def _build(cls: type[_T], tree: Mapping[str, Any], prefix: str, problems: list[str]) -> _T:

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping
+from typing import Final
 
 import click
 
@@ -48,15 +49,34 @@ class PlainFormatter(logging.Formatter):
         return _plain_lines(super().format(record))
 
 
+def output_failed(error: OSError) -> Transient | None:
+    """Return what to say of an error of click's own printing, such as of help; None of any other error."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    is_printing = frame is not None and frame.tb_frame.f_code is click.echo.__code__
+    return _unwritable(error) if is_printing and not isinstance(error, BrokenPipeError) else None
+
+
 def _print(text: str, *, err: bool) -> None:
     try:
         click.echo(text, err=err)
     except BrokenPipeError:  # click ends the command quietly
         raise
     except OSError as error:
-        if not err and sys.stdout is not None:  # what is left in its buffer would fail again at the end
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise Transient(f"The output cannot be written: {error.strerror}. Send it to another place.") from error
+        if err:
+            raise Transient(_UNWRITABLE.format(error.strerror)) from error
+        raise _unwritable(error) from error
+
+
+_UNWRITABLE: Final = "The output cannot be written: {}. Send it to another place."
+
+
+def _unwritable(error: OSError) -> Transient:
+    """Return what to say where standard output cannot be written; what is left in its buffer would fail at the end."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return Transient(_UNWRITABLE.format(error.strerror))
 
 
 def _finite(value: object) -> object:

@@ -34,7 +34,7 @@ from pipeline import settings as settings_of
 from pipeline.control.roles import current, may, require, role_of, roles_of
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Roles, Settings
-from pipeline.store.engine import open_store, store_missing
+from pipeline.store.engine import open_store, require_store
 from pipeline.store.fleet import Fleet, SchemaVersion, read_fleet, read_schemas
 
 _log = logging.getLogger("turnout")
@@ -148,11 +148,8 @@ def _open(folder: Path, variables: Mapping[str, str]) -> Environment:
     settings, paths = settings_of.load(folder, variables)
     if settings.store.url:
         return Environment(settings, paths, settings.store.url)
-    try:
-        node = paths.control_db.stat().st_ino
-    except FileNotFoundError:
-        raise store_missing(paths) from None
-    return Environment(settings, paths, f"{paths.control_db}#{node}")
+    require_store(settings, paths)
+    return Environment(settings, paths, f"{paths.control_db}#{paths.control_db.stat().st_ino}")
 
 
 def fleet(environment: Environment) -> Fleet:
@@ -272,6 +269,7 @@ def _option(arguments: Sequence[str], name: str) -> str | None:
 
 @st.cache_resource(max_entries=2, show_spinner=False)
 def _engine(store: str, _environment: Environment) -> Engine:  # noqa: ARG001 - the store is the cache's key
+    require_store(_environment.settings, _environment.paths)  # pages begin no environment
     store_engine = open_store(_environment.settings, _environment.paths)
     impatient(store_engine)
     return store_engine

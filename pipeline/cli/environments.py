@@ -85,9 +85,10 @@ def existing(context: click.Context, _: click.Parameter, folder: Path) -> Path:
         raise Refused(
             f"{folder} cannot be used: its links go in a circle. Name another folder with --env-dir."
         ) from error
-    if is_environment and name not in _BEGIN | _MAKE_NOTHING:
+    if name in _BEGIN | _MAKE_NOTHING:
+        return folder
+    if is_environment or (os.environ.get(_STORE) and name not in _READ_TABLES):
         _require_store(folder)
-    if is_environment or name in _BEGIN | _MAKE_NOTHING or (os.environ.get(_STORE) and name not in _READ_TABLES):
         return folder
     near = sorted({str(each) for each in _nearby(folder)})
     named = f"Environments nearby: {', '.join(near[:_SHOWN])}. " if near else ""
@@ -105,22 +106,11 @@ def _is_environment(folder: Path) -> bool:
 
 
 def _require_store(folder: Path) -> None:
-    """Go on only where the control store in the folder is there, or the settings name one elsewhere.
-
-    An empty store in the place of a lost one would be well, its audit log intact, and each of its lists empty.
-    """
+    """Go on only where the control store is there, in the folder or where the settings name one."""
     from pipeline.settings import load
+    from pipeline.store.engine import require_store
 
-    settings, paths = load(folder)
-    if not settings.store.url and not _is_there(paths.control_db):
-        from pipeline.store.engine import store_missing
-
-        raise store_missing(paths)
-
-
-def _is_there(store: Path) -> bool:
-    """Tell whether there is more than an empty file, as a full disk leaves it; the content may still be in the log."""
-    return any(each.exists() and each.stat().st_size for each in (store, store.with_name(f"{store.name}-wal")))
+    require_store(*load(folder))
 
 
 def _nearby(folder: Path) -> Iterator[Path]:

@@ -15,7 +15,8 @@ from pipeline.cli.environments import before, list_without_verb
 from pipeline.cli.lazy import LazyCommand, OldName, group
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.extensions import COMMANDS, registered
-from pipeline.terminal import PlainFormatter, escape_what_cannot_be_encoded, say, say_lines
+from pipeline.names import is_utf8
+from pipeline.terminal import PlainFormatter, escape_what_cannot_be_encoded, output_failed, say, say_lines
 
 
 def main() -> None:
@@ -28,7 +29,7 @@ def main() -> None:
     escape_what_cannot_be_encoded()
     try:
         _require_text(sys.argv[1:])
-        code = cli(prog_name="turnout", standalone_mode=False)
+        code = _run()
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
@@ -45,6 +46,16 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)  # click's own: 0 for help, what it was ended with
 
 
+def _run() -> object:
+    """Run a command; return what click returns: an exit code, where it is a number."""
+    try:
+        return cli(prog_name="turnout", standalone_mode=False)
+    except OSError as error:  # help and version are printed by click itself
+        if (failed := output_failed(error)) is not None:
+            raise failed from error
+        raise
+
+
 def _end(text: str, code: int) -> NoReturn:
     text = text.replace("\n", "\n  ")  # no line of a text that it quotes looks like one of ours
     say_lines(f"turnout: {text}", err=True)
@@ -53,10 +64,8 @@ def _end(text: str, code: int) -> NoReturn:
 
 def _require_text(arguments: Sequence[str]) -> None:
     for each in arguments:
-        try:
-            each.encode()
-        except UnicodeEncodeError as error:
-            raise Refused(f"{each!a} is no UTF-8 text. Correct it, or set LC_ALL to a locale of UTF-8.") from error
+        if not is_utf8(each):
+            raise Refused(f"{each!a} is no UTF-8 text. Correct it, or set LC_ALL to a locale of UTF-8.")
 
 
 def _store_errors() -> tuple[type[Exception], ...]:

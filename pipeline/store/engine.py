@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy import Engine, create_engine, event, inspect, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import private_files
@@ -26,7 +26,7 @@ def open_store(settings: Settings, paths: Paths) -> Engine:
         if not settings.store.url:
             paths.root.mkdir(parents=True, exist_ok=True)
         if engine.dialect.name == "sqlite":
-            _make_private(engine.url.database)
+            _make_private(_file_of(engine))
             event.listen(engine, "connect", _tune_sqlite)
         migrate(engine)
     except (SQLAlchemyError, ImportError, OSError) as error:
@@ -35,13 +35,47 @@ def open_store(settings: Settings, paths: Paths) -> Engine:
     return engine
 
 
-def store_missing(paths: Paths) -> Refused:
-    """Return the sentence for those who look at an environment whose control store in its folder is not there."""
-    gone = "is empty" if paths.control_db.exists() else "does not exist"
+def require_store(settings: Settings, paths: Paths) -> None:
+    """Go on only where the control store is there; makes none, and changes nothing.
+
+    An empty store in the place of a lost one would be healthy, its audit log intact, and each of its lists empty.
+
+    Raises:
+        Refused: it was lost, or was never there.
+    """
+    try:
+        engine = _engine(settings.store.url or f"sqlite:///{paths.control_db}")
+        if engine.dialect.name == "sqlite":
+            place = _file_of(engine)
+            if place is not None and not _is_there(place):
+                raise _missing(f"{place} {'is empty' if place.exists() else 'does not exist'}")
+            return
+        with engine.connect() as connection:
+            is_there = inspect(connection).has_table("games")
+        engine.dispose()
+    except (SQLAlchemyError, ImportError):
+        return  # opening it says why it cannot be opened
+    if not is_there:
+        raise _missing("the database that store.url names has no tables of turnout")
+
+
+def _missing(why: str) -> Refused:
     return Refused(
-        f"The control store is not there: {paths.control_db} {gone}. If it was lost, restore it from a copy. "
+        f"The control store is not there: {why}. If it was lost, restore it from a copy. "
         "In a new environment, start ingest or `turnout simulate`, or name another environment."
     )
+
+
+def _is_there(store: Path) -> bool:
+    """Tell whether there is more than an empty file, as a full disk leaves it; the content may still be in the log."""
+    log = store.with_name(f"{store.name}-wal")
+    return store.exists() and any(each.exists() and each.stat().st_size for each in (store, log))
+
+
+def _file_of(engine: Engine) -> Path | None:
+    """Return the file of a store of SQLite, None where it is in memory, or named by a URI."""
+    database = engine.url.database
+    return None if not database or database == ":memory:" or database.startswith("file:") else Path(database)
 
 
 def _engine(url: str) -> Engine:
@@ -57,10 +91,15 @@ def _engine(url: str) -> Engine:
         ) from error
 
 
-def _make_private(database: str | None) -> None:
-    if not database or database == ":memory:" or database.startswith("file:"):
+def _make_private(database: Path | None) -> None:
+    if database is None:
         return
-    private_files.make_file(Path(database))  # SQLite gives its other files the same mode when it makes them
+    if database.exists() and not database.is_file():
+        raise Refused(
+            f"The control store cannot be opened: {database} is no file. Move away what is there, or name another "
+            "store with store.url."
+        )
+    private_files.make_file(database)  # SQLite gives its other files the same mode when it makes them
     for suffix in ("-wal", "-shm"):
         if (beside := Path(f"{database}{suffix}")).exists():
             private_files.make_file(beside)

@@ -125,9 +125,32 @@ def test_a_control_store_elsewhere_is_not_looked_for_in_the_folder(
     (tmp_path / "turnout.toml").write_text(f'[store]\nurl = "{url}"\n' if where == "settings" else "")
     if where == "variable":
         monkeypatch.setenv("TURNOUT_STORE__URL", url)
+    open_store(*load(tmp_path)).dispose()
     done = CliRunner().invoke(cli, ["audit", "verify", "--env-dir", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert not (tmp_path / "control.db").exists()
+
+
+@pytest.mark.parametrize("where", ["settings", "variable"])
+@pytest.mark.parametrize("left", [None, b""])
+def test_a_lost_control_store_elsewhere_is_not_made_by_what_looks(
+    where: str, left: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be healthy, its audit log intact: exit code 2 for what looks; what begins an environment makes it."""
+    store = tmp_path / "elsewhere.db"
+    url = f"sqlite:///{store}"
+    (tmp_path / "turnout.toml").write_text(f'[store]\nurl = "{url}"\n' if where == "settings" else "")
+    if where == "variable":
+        monkeypatch.setenv("TURNOUT_STORE__URL", url)
+    if left is not None:
+        store.write_bytes(left)
+    for words in (["status"], ["audit", "verify"], ["pause", "Go"]):
+        done = CliRunner().invoke(cli, [*words, "--env-dir", str(tmp_path)])
+        assert isinstance(done.exception, Refused), done.output
+        assert str(done.exception).startswith(f"The control store is not there: {store} ")
+        assert (store.read_bytes() if store.exists() else None) == left
+    begun = CliRunner().invoke(cli, ["groups", "create", "a", "--env-dir", str(tmp_path)])
+    assert begun.exit_code == 0, begun.output
 
 
 def test_what_begins_an_environment_begins_its_store_too(tmp_path: Path) -> None:

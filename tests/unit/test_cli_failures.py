@@ -181,6 +181,14 @@ def test_an_output_that_is_full_is_one_sentence(tmp_path: Path) -> None:
     assert done.stderr == b"turnout: The output cannot be written: No space left on device. Send it to another place.\n"
 
 
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("status", "--help"), ("ops", "list", "--help")])
+def test_help_for_an_output_that_is_full_is_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Click prints help itself: it fails as what we print does."""
+    done = start(tmp_path, "/dev/full", *words)
+    assert done.returncode == 1
+    assert done.stderr == b"turnout: The output cannot be written: No space left on device. Send it to another place.\n"
+
+
 def test_an_output_that_is_not_utf_8_does_not_end_a_command(tmp_path: Path) -> None:
     """A change is made before it is printed, so printing it must not fail: what cannot be written is escaped."""
     output = tmp_path / "out"

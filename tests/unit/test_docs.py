@@ -24,7 +24,7 @@ from listeners import families, metrics_schema
 from listeners.join import Pass
 from listeners.prometheus import Exposition
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, PassResult, Progress, StreamState
-from pipeline import settings
+from pipeline import setting_values, settings
 from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
@@ -99,7 +99,9 @@ def test_every_setting_has_one_entry_with_its_default_and_unit() -> None:
 
 def test_the_launchers_variables_are_told() -> None:
     """docs/settings.md names every variable that is not a setting."""
-    assert set(re.findall(r"^\| `(TURNOUT_\w+)`", page("settings.md"), re.MULTILINE)) == settings.RESERVED_VARIABLES
+    assert (
+        set(re.findall(r"^\| `(TURNOUT_\w+)`", page("settings.md"), re.MULTILINE)) == setting_values.RESERVED_VARIABLES
+    )
 
 
 def test_examples_of_settings_are_accepted(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.control.processes.child_processes import Children
+from pipeline.errors import Refused
 from pipeline.private_files import make_file, make_folder, write_file
 from pipeline.settings import load
 from pipeline.store.engine import open_store
@@ -47,6 +48,15 @@ def test_a_store_of_sqlite_elsewhere_is_its_owners(tmp_path: Path) -> None:
         assert {path.name: mode(path) for path in tmp_path.iterdir()} == {
             f"store.db{suffix}": 0o600 for suffix in ("", "-wal", "-shm")
         }
+
+
+def test_a_folder_in_the_place_of_the_store_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    """It is not ours to narrow: a folder that nobody may enter is lost to its owner."""
+    (tmp_path / "control.db").mkdir(mode=0o755)
+    before = mode(tmp_path / "control.db")
+    with pytest.raises(Refused, match=r"cannot be opened: .*control\.db is no file\. Move away what is there"):
+        open_store(*load(tmp_path, {}))
+    assert mode(tmp_path / "control.db") == before
 
 
 def test_a_file_is_made_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, inspect, select, text
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store import migrate
-from pipeline.store.engine import open_store
+from pipeline.store.engine import open_store, require_store
 from pipeline.store.games import assigned, register_group
 from pipeline.store.migrations.versions import m0001_before_migrations as first
 from pipeline.store.tables import groups, metadata, stream_control
@@ -105,6 +105,16 @@ def test_processes_that_start_together_make_one_store(
     with store.connect() as connection:
         assert set(connection.scalars(select(groups.c.name))) == set("abcdef")
     store.dispose()
+
+
+def test_a_database_without_our_tables_is_no_control_store_to_what_looks(postgres: Postgres, tmp_path: Path) -> None:
+    """One that was put back without them must not be filled by who looks: it would be healthy, and its log intact."""
+    settings, paths = load(tmp_path, {"TURNOUT_STORE__URL": postgres.url()})
+    for _ in range(2):
+        with pytest.raises(Refused, match=r"is not there: the database that store\.url names has no tables of turnout"):
+            require_store(settings, paths)
+    open_store(settings, paths).dispose()
+    require_store(settings, paths)
 
 
 def test_a_migration_that_fails_leaves_nothing(engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
