@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from pipeline.errors import Refused
+from pipeline.health.judgement import SILENT_SOURCE_SECONDS
 
 RULES_FILE: Final = Path(__file__).with_name("rules.yml")
 JOB: Final = "turnout"
@@ -377,10 +378,10 @@ unless on () (
 {_NO_CONTROLLER}
 )"""
 
-_INGEST_SILENT: Final = """\
-time() - max(turnout_ingest_last_commit_timestamp_seconds) > 300
+_INGEST_SILENT: Final = f"""\
+time() - max(turnout_ingest_last_commit_timestamp_seconds) > {SILENT_SOURCE_SECONDS:g}
 or
-0 * (absent(turnout_ingest_last_commit_timestamp_seconds) and on () (count(up{job="turnout"}) > 0))"""
+0 * (absent(turnout_ingest_last_commit_timestamp_seconds) and on () (count(up{{job="turnout"}}) > 0))"""
 
 
 if __name__ == "__main__":

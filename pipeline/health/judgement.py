@@ -19,6 +19,9 @@ TROUBLE: Final = frozenset(STATUSES[STATUSES.index("AT_RISK") :])
 FAILING: Final = frozenset({"MISSING", "STALLED", "FAILED", "CRASH_LOOP"})
 """Statuses of a stream whose rows do not reach its table."""
 
+SILENT_SOURCE_SECONDS: Final = 300.0
+"""After so long without a bronze commit the headline, and later an alert, says that nothing arrives."""
+
 _MAX_NAMED: Final = 3
 _NAMES_IN_TROUBLE: Final = ("unknown", "lagging", "at risk")
 
@@ -72,6 +75,7 @@ class FleetFacts(DriverFacts):
     games: Sequence[AssignedGame]
     waiting_operations: int = 0  # open ones that the controller has to bring on
     stuck_operations: int = 0  # open ones that need a person
+    newest_bronze_at: float | None = None  # when the newest bronze commit was made; None is unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +285,8 @@ def _headline(drivers: Sequence[DriverState], games: Mapping[str, Verdict], fact
         if each.kind == "ingest" and each.is_problem:
             how = "was never started" if each.liveness.state == "not_started" else _how(each.liveness)
             notes.append(f"ingest {how}")
+        elif each.kind == "ingest" and (quiet := _quiet_for(each.liveness, facts)) > SILENT_SOURCE_SECONDS:
+            notes.append(f"nothing has arrived for {quiet / 60:.0f} min")
         elif each.kind == "controller" and each.is_problem:
             notes.append(_controller_note(each.liveness, facts))
     if facts.stuck_operations:
@@ -325,6 +331,16 @@ def _group_notes(drivers: Sequence[DriverState], games: Mapping[str, Verdict], f
         elif len(members) > 1 and 2 * sum(members) >= len(members):
             notes.append(f"group {each.name} degraded ({sum(members)} of {len(members)})")
     return notes
+
+
+def _quiet_for(ingest: Liveness, facts: FleetFacts) -> float:
+    """Return for how many seconds ingest has run without a bronze commit; 0 where that is not known.
+
+    It is no problem of ours, since nobody here knows whether a source may be silent: so it is said, and no more.
+    """
+    if facts.newest_bronze_at is None:
+        return 0.0
+    return facts.now - max(facts.newest_bronze_at, ingest.since or 0.0)
 
 
 def _is_skewed(facts: FleetFacts) -> bool:

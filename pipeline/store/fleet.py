@@ -20,6 +20,7 @@ from pipeline.health.judgement import (
     judge_fleet,
 )
 from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver
+from pipeline.store.drivers import is_time
 from pipeline.store.groups import Group, groups_in
 from pipeline.store.liveness import drivers_in
 from pipeline.store.operations import read_open
@@ -160,6 +161,9 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float) -
     )
     rows = connection.execute(joined).mappings().all()
     waiting, stuck = _open_operations(connection)
+    newest = connection.execute(
+        select(bronze_commits.c.seq, bronze_commits.c.committed_at).order_by(bronze_commits.c.seq.desc()).limit(1)
+    ).first()
     facts = FleetFacts(
         now=known.now,
         drivers=known.drivers,
@@ -169,13 +173,11 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float) -
         games=[_assigned(row) for row in rows],
         waiting_operations=waiting,
         stuck_operations=stuck,
+        newest_bronze_at=newest.committed_at if newest is not None and is_time(newest.committed_at) else None,
         heartbeat_seconds=heartbeat_seconds,
         defects=known.defects,
     )
     judgement = judge_fleet(facts)
-    newest = connection.execute(
-        select(bronze_commits.c.seq, bronze_commits.c.committed_at).order_by(bronze_commits.c.seq.desc()).limit(1)
-    ).first()
     registered = connection.execute(select(func.count(registrations.c.game_key.distinct()))).scalar_one()
     shown = [_game(row, game, judgement) for row, game in zip(rows, facts.games, strict=True)]
     return Fleet(
@@ -185,7 +187,7 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float) -
         groups=tuple(each.name for each in judgement.drivers if each.kind == "group"),
         registered_games=registered,
         newest_bronze_seq=newest.seq if newest is not None else None,
-        newest_bronze_at=newest.committed_at if newest is not None else None,
+        newest_bronze_at=facts.newest_bronze_at,
         read_at=known.now,
         source_clock=newest_clock(connection),
     )

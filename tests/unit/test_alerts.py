@@ -584,6 +584,17 @@ def test_rules_are_valid_and_not_stale() -> None:
     assert f"{len(NAMES)} rules found" in promtool("check", "rules", str(alerts.RULES_FILE))
 
 
+def test_an_alert_says_whether_status_may_be_healthy_meanwhile() -> None:
+    """What follows from the one judgement, or makes it unhealthy too, is named here; all others say it and why."""
+    judged = {
+        "TurnoutStreamDown", "TurnoutStreamStalled", "TurnoutFleetUnhealthy", "TurnoutControllerDown",
+        "TurnoutOperationNeedsPerson", "TurnoutEvacuationWaits",
+    }  # fmt: skip
+    _, *sections = (REPOSITORY / "docs" / "alerts.md").read_text("utf-8").split("\n## ")
+    says = {each.partition("\n")[0] for each in sections if "Fires while `turnout status` is healthy" in each}
+    assert set(NAMES) - judged == says
+
+
 def test_rules_follow_the_objective(tmp_path: Path) -> None:
     """Another latency objective changes the rule and its text, and nothing else."""
     changed = alerts.render_rules(12.5)

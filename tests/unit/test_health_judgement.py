@@ -46,9 +46,13 @@ class Given:
     controller: Driver | None = CONTROLLER
     games: int = 1
     waiting: int = 0
+    ingest: Driver = INGEST
+    newest_bronze_at: float | None = None
 
     def judge(self) -> Judgement:
-        drivers = {(each.kind, each.name): each for each in (INGEST, self.driver, self.controller) if each is not None}
+        drivers = {
+            (each.kind, each.name): each for each in (self.ingest, self.driver, self.controller) if each is not None
+        }
         game = AssignedGame("g", "a", self.reported)
         return judge_fleet(
             FleetFacts(
@@ -59,6 +63,7 @@ class Given:
                 groups={"a": self.intent} if self.intent is not None else {},
                 games=[game] * self.games,
                 waiting_operations=self.waiting,
+                newest_bronze_at=self.newest_bronze_at,
             )
         )
 
@@ -88,6 +93,20 @@ def test_what_the_controller_knows_counts_at_once() -> None:
     assert given_ended.group() == ("dead", "ended 1 s ago: killed by SIGKILL")
     assert given_ended.game() == ("UNKNOWN", "its driver ended 1 s ago: killed by SIGKILL; last report: RUNNING")
     assert given_ended.judge().headline == "1 of 1 stream unknown; 1 group down (a)"
+
+
+def test_a_source_that_is_silent_is_said_and_is_no_problem() -> None:
+    """The alert on it and the headline have one limit; a restarted ingest gets its time, the unknown none."""
+    for bronze_at, started_at, note in (
+        (NOW - 301, NOW - 600, "; nothing has arrived for 5 min"),
+        (NOW - 299, NOW - 600, ""),
+        (NOW - 9_000, NOW - 299, ""),
+        (None, NOW - 9_000, ""),
+    ):
+        found = Given(newest_bronze_at=bronze_at, ingest=replace(INGEST, started_at=started_at)).judge()
+        assert (found.healthy, found.headline) == (True, f"1 stream healthy{note}")
+    silent = Given(newest_bronze_at=NOW - 9_000, ingest=replace(INGEST, state="stopped")).judge()
+    assert silent.headline == "1 stream healthy; ingest stopped", "its own problem says it"
 
 
 def test_a_lost_lease_counts_at_once() -> None:
