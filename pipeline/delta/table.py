@@ -103,8 +103,9 @@ class CursorTable:
         self._lock = threading.RLock()
         self._app_id = app_id
         self._checkpoint_interval = checkpoint_interval
-        # Staggered over tables: all checkpoints at once made one pass three times longer (docs/performance.md).
-        self._checkpoint_phase = zlib.crc32(str(path).encode()) % checkpoint_interval
+        # Staggered over tables: all checkpoints at once made one pass three times longer (docs/performance.md). By the
+        # folder's name alone, so that the same happens wherever an environment is.
+        self._checkpoint_phase = zlib.crc32(path.name.encode()) % checkpoint_interval
         self._table = table
         self._version = -1
         self._followed: dict[str, int] = {}  # transactions of commits after the one `_table` stands at

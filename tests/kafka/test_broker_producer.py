@@ -84,7 +84,7 @@ def test_landing_is_appended_to_and_checkpointed(tmp_path: Path) -> None:
     assert DeltaTable(tmp_path).version() == 60
     assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == 120
     checkpoints = list((tmp_path / "_delta_log").glob("*.checkpoint.parquet"))
-    assert len(checkpoints) in {1, 2}  # each 50 commits, counted from a number that follows from the table's path
+    assert len(checkpoints) in {1, 2}  # each 50 commits, from a number that follows from its folder's name
 
 
 def test_landing_elsewhere_is_refused(tmp_path: Path) -> None:

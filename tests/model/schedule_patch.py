@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 import uuid
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -44,7 +43,6 @@ _REAL: Final[dict[str, Any]] = {
     "threading": threading,
     "random": random,
     "uuid": uuid,
-    "zlib": zlib,
     "ThreadPoolExecutor": concurrent.futures.ThreadPoolExecutor,
     "DeltaTable": deltalake.DeltaTable,
     "pq": pyarrow.parquet,
@@ -109,8 +107,6 @@ class Patches:
             "threading": schedule_tasks.Threading(scheduler),
             "random": SimpleNamespace(random=draw.random),
             "uuid": disk.names,
-            # Tables write checkpoints at commits that their paths choose; where the schedule's folder is counts not.
-            "zlib": SimpleNamespace(crc32=lambda path: zlib.crc32(path.replace(disk.root, b""))),
             "ThreadPoolExecutor": partial(schedule_tasks.Pool, scheduler),
             "DeltaTable": schedule_store.DeltaTables(disk) if in_memory else LookedAt(scheduler),
             "pq": schedule_store.Parquet(disk),
