@@ -57,11 +57,13 @@ def _read(engine: Engine, heartbeat_seconds: float) -> dict[str, Any]:
 
 
 def describe(judgement: Judgement) -> dict[str, Any]:
-    """Return the verdict on the whole fleet as JSON; problems of single streams are in the list of games."""
+    """Return the verdict on the whole fleet as JSON; problems of streams in the list of games stand there."""
     return {
         "healthy": judgement.healthy,
         "headline": judgement.headline,
-        "problems": [asdict(each) for each in judgement.problems if each.kind != "stream"],
+        "problems": [
+            asdict(each) for each in judgement.problems if each.kind != "stream" or each.name not in judgement.games
+        ],
     }
 
 
@@ -108,6 +110,7 @@ def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
         lines += _driver_lines(each, problems.get((each["kind"], each["name"])))
     counts = Counter(each["status"] for each in found["games"])
     lines.append(f"{len(found['games'])} games: " + (", ".join(f"{counts[name]} {name}" for name in counts) or "none"))
+    lines += [f"  left out: {each['text']}" for each in found["problems"] if each["kind"] == "stream"]
     lines += [
         f"  {each['status']:<12} {each['game_key']:<54} in group {each['group']}: {each['cause'] or 'none reported'}"
         for each in found["games"]

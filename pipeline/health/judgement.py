@@ -6,7 +6,7 @@ the control store's time. What is not known is never healthy.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal
 
@@ -76,6 +76,8 @@ class FleetFacts(DriverFacts):
     waiting_operations: int = 0  # open ones that the controller has to bring on
     stuck_operations: int = 0  # open ones that need a person
     newest_bronze_at: float | None = None  # when the newest bronze commit was made; None is unknown
+    unreadable_games: Mapping[str, str] = field(default_factory=dict)  # key → why the game is not among `games`
+    unreadable_streams: Mapping[str, str] = field(default_factory=dict)  # key → why nothing reported of it counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +152,9 @@ class Judgement:
 def judge_fleet(facts: FleetFacts) -> Judgement:
     """Judge the whole fleet.
 
-    Problems are: a stream from AT_RISK on; a group that should run and does not, unless it was stopped on purpose, and
-    then its games are PAUSED; ingest that does not run; a controller that died, or that does not run while operations
-    or groups need it; operations that need a person.
+    Problems are: a stream from AT_RISK on, or a game whose row cannot be read; a group that should run and does not,
+    unless it was stopped on purpose, and then its games are PAUSED; ingest that does not run; a controller that died,
+    or that does not run while operations or groups need it; operations that need a person.
     """
     members = Counter(each.group for each in facts.games if each.retired_at is None)
     names = {name for kind, name in facts.drivers if kind == "group"} | facts.groups.keys()
@@ -165,6 +167,7 @@ def judge_fleet(facts: FleetFacts) -> Judgement:
         *(_driver_problem(each, facts) for each in drivers if each.is_problem),
         *_operation_problems(facts),
         *(Problem("stream", key, each.status) for key, each in games.items() if each.status in TROUBLE),
+        *(Problem("stream", key, f"{key}: {why}") for key, why in facts.unreadable_games.items()),
     )
     supervised = sum(_is_supervised(each) for each in facts.groups.values())
     return Judgement(drivers, games, problems, _headline(drivers, games, facts), supervised)
@@ -188,6 +191,8 @@ def judge_game(game: AssignedGame, liveness: Liveness | None, facts: FleetFacts)
     last = f"; last report: {reported.status}" if reported is not None else ""
     if not liveness.is_live:
         return Verdict("UNKNOWN", liveness.since, f"its driver {liveness.reason}{last}")
+    if (unreadable := facts.unreadable_streams.get(game.game_key)) is not None:
+        return Verdict("UNKNOWN", None, unreadable)
     if reported is None:
         return Verdict("STARTING", None, f"group {group} has not reported this game yet")
     if reported.group != group:
@@ -291,6 +296,9 @@ def _headline(drivers: Sequence[DriverState], games: Mapping[str, Verdict], fact
             notes.append(_controller_note(each.liveness, facts))
     if facts.stuck_operations:
         notes.append(_need_person(facts.stuck_operations))
+    if left_out := sorted(facts.unreadable_games):
+        named = ", ".join(left_out[:_MAX_NAMED]) + (", …" if len(left_out) > _MAX_NAMED else "")
+        notes.append(f"{_plural(len(left_out), 'game')} left out, with an invalid row ({named})")
     return "; ".join([_streams_sentence(games), *notes])
 
 

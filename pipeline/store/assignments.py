@@ -11,6 +11,7 @@ from pipeline.health.liveness import HEARTBEAT_SECONDS, Liveness
 from pipeline.store.games import holding
 from pipeline.store.leases import store_now
 from pipeline.store.liveness import drivers_in
+from pipeline.store.row_types import well_typed
 from pipeline.store.tables import games, groups, leases, streams
 
 
@@ -47,14 +48,16 @@ class GroupDriver:
 
 
 def read_assignments(engine: Engine) -> dict[str, GameAssignment]:
-    """Return every game by its key."""
-    joined = games.outerjoin(streams, streams.c.game_key == games.c.game_key).outerjoin(leases, holding())
-    query = select(
+    """Return every game by its key; one whose row a hand has spoilt is left out, as `read_fleet` names it."""
+    columns = (
         games.c.game_key, games.c.game, games.c.group_name, games.c.epoch, leases.c.name, games.c.last_seq,
         streams.c.group_name, streams.c.updated_at, streams.c.lane, streams.c.cursor_seq, streams.c.backlog_age_seconds,
         games.c.retired_at,
-    ).select_from(joined)  # fmt: skip
+    )  # fmt: skip
     with engine.connect() as connection:
+        reported = (streams.c.game_key == games.c.game_key) & well_typed(connection, streams)
+        joined = games.outerjoin(streams, reported).outerjoin(leases, holding())
+        query = select(*columns).select_from(joined).where(well_typed(connection, games))
         return {row[0]: GameAssignment(*row) for row in connection.execute(query)}
 
 

@@ -24,6 +24,7 @@ from pipeline.store.drivers import is_time
 from pipeline.store.groups import Group, groups_in
 from pipeline.store.liveness import drivers_in
 from pipeline.store.operations import read_open
+from pipeline.store.row_types import mistyped_rows, well_typed
 from pipeline.store.sources import newest_clock
 from pipeline.store.tables import (
     bronze_commits,
@@ -157,9 +158,9 @@ def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
 def _read(connection: Connection, now: float | None, heartbeat_seconds: float) -> Fleet:
     known = drivers_in(connection, heartbeat_seconds, now)
     joined = select(games, *(column.label(f"reported_{column.name}") for column in streams.c)).outerjoin(
-        streams, streams.c.game_key == games.c.game_key
+        streams, (streams.c.game_key == games.c.game_key) & well_typed(connection, streams)
     )
-    rows = connection.execute(joined).mappings().all()
+    rows = connection.execute(joined.where(well_typed(connection, games))).mappings().all()
     waiting, stuck = _open_operations(connection)
     newest = connection.execute(
         select(bronze_commits.c.seq, bronze_commits.c.committed_at).order_by(bronze_commits.c.seq.desc()).limit(1)
@@ -173,6 +174,8 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float) -
         games=[_assigned(row) for row in rows],
         waiting_operations=waiting,
         stuck_operations=stuck,
+        unreadable_games=mistyped_rows(connection, games),
+        unreadable_streams=mistyped_rows(connection, streams),
         newest_bronze_at=newest.committed_at if newest is not None and is_time(newest.committed_at) else None,
         heartbeat_seconds=heartbeat_seconds,
         defects=known.defects,

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, Engine, select
 from pipeline.health.liveness import HEARTBEAT_SECONDS, START_LIMIT_SECONDS, DriverFacts, Liveness
 from pipeline.placement.capacity import MAX_GAMES, PRIORITIES, GroupLoad, Load, Loads, Priority, tallied
 from pipeline.store.liveness import drivers_in
+from pipeline.store.row_types import well_typed
 from pipeline.store.tables import games, groups, streams
 
 _MEASURED: Final = ("rows_per_second", "bytes_per_second", "commits_per_second")
@@ -32,10 +33,11 @@ def loads_in(
     """Return the same within a transaction."""
     measured = (streams.c[name] for name in (*_MEASURED, "backlog_age_seconds", "lane"))
     query = select(games.c.game_key, games.c.group_name, games.c.priority, *measured).select_from(
-        games.outerjoin(streams, streams.c.game_key == games.c.game_key)
+        games.outerjoin(streams, (streams.c.game_key == games.c.game_key) & well_typed(connection, streams))
     )
+    query = query.where(games.c.retired_at.is_(None), well_typed(connection, games))
     loads = []
-    for key, group, priority, *rates, lag, lane in connection.execute(query.where(games.c.retired_at.is_(None))):
+    for key, group, priority, *rates, lag, lane in connection.execute(query):
         # A stream that catches up goes as fast as it can, one that is parked not at all: neither shows what it costs
         # when it runs. What a driver reported before it died is still the best there is.
         rows, size, commits = rates if lane == "RUN" else (None, None, None)

@@ -1,16 +1,56 @@
 """Values of wrong types in the control store: SQLite takes anything in any column, and reading them fails anywhere.
 
-Called where a read has failed, to say which rows a person must correct; never writes.
+Called by what shows many rows, to leave such a row out and name it, and where a read has failed; never writes.
 """
 
 from typing import Any, Final
 
-from sqlalchemy import Column, Engine, Float, Integer, LargeBinary, func, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    Float,
+    Integer,
+    LargeBinary,
+    Table,
+    and_,
+    func,
+    not_,
+    select,
+    true,
+)
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.store.tables import metadata
 
 _MAX_NAMED: Final = 3
+
+
+def well_typed(connection: Connection, table: Table) -> ColumnElement[bool]:
+    """Return the SQL condition that each value of a row has its column's type; other databases than SQLite see to it.
+
+    A row that an outer join has made of nulls is one.
+    """
+    if connection.dialect.name != "sqlite":
+        return true()
+    return and_(*(func.typeof(column).in_(_storage_classes(column)) for column in table.columns))
+
+
+def mistyped_rows(connection: Connection, table: Table) -> dict[str, str]:
+    """Return by the first column of its key why each row with a value of a wrong type cannot be read."""
+    if connection.dialect.name != "sqlite":
+        return {}
+    found = {}
+    for row in connection.execute(select(table).where(not_(well_typed(connection, table)))):
+        wrong = [
+            f"{column.name} {value!r:.80}"
+            for column, value in zip(table.columns, row, strict=True)
+            if value is not None and not isinstance(value, _python_types(column))
+        ]
+        key = row[0] if isinstance(row[0], str) else f"{row[0]!r:.80}"
+        found[key] = f"its row in table {table.name} of the control store is invalid: {', '.join(wrong)}. Correct it"
+    return found
 
 
 def mistyped_columns(engine: Engine) -> list[str]:
@@ -39,6 +79,14 @@ def describe_mistyped(engine: Engine) -> str | None:
     more = f", and more in {len(named) - _MAX_NAMED} columns" if len(named) > _MAX_NAMED else ""
     values = "; ".join(named[:_MAX_NAMED]) + more
     return f"The control store contains values of a wrong type: {values}. Correct them."
+
+
+def _python_types(column: Column[Any]) -> tuple[type, ...]:
+    if isinstance(column.type, Integer):
+        return (int,)
+    if isinstance(column.type, Float):
+        return (float, int)
+    return (bytes,) if isinstance(column.type, LargeBinary) else (str,)
 
 
 def _storage_classes(column: Column[Any]) -> tuple[str, ...]:

@@ -9,14 +9,17 @@ import pytest
 from sqlalchemy import Engine, create_engine, delete, insert, select, text, update
 
 from listeners.sample import STATUSES, StreamState
+from pipeline.cli.status import describe
 from pipeline.errors import Refused
 from pipeline.health.judgement import Verdict
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import tables
+from pipeline.store.assignments import read_assignments
 from pipeline.store.drivers import beat, start_driver, write_streams
 from pipeline.store.engine import open_store
 from pipeline.store.fleet import Fleet, read_fleet, read_schemas
+from pipeline.store.games import record_seen
 from pipeline.store.leases import Lease, Process, expire_dead
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent, ask, change, list_operations
@@ -262,6 +265,37 @@ def test_a_row_that_makes_no_sense_is_its_drivers_problem_and_the_rest_is_shown(
     assert driver is not None
     assert (driver.heartbeat_age(fleet.read_at) is None) is (table == "drivers"), "nothing false is shown"
     assert read_loads(store, time.time()).groups["a"].name == "a", "the placement of games goes on"
+
+
+@pytest.mark.parametrize(
+    "column", ["games.game", "games.group_name", "games.retired_at", "games.last_seq", "games.epoch"]
+)
+def test_a_game_whose_row_cannot_be_read_is_left_out_and_named(store: Engine, column: str) -> None:
+    """One value of a wrong type in its row hid the whole page; it is a problem, and all others are shown."""
+    record_seen(store, {"g2": "Two"}, 1)
+    table, _, name = column.partition(".")
+    with store.begin() as connection:
+        connection.execute(text(f"UPDATE {table} SET {name} = X'00FF' WHERE game_key = 'g2'"))
+    fleet = read_fleet(store)
+    assert [row.game for row in fleet.rows] == ["x"]
+    assert fleet.judgement.headline == "1 stream healthy; 1 game left out, with an invalid row (g2)"
+    (problem,) = fleet.judgement.problems
+    assert (problem.kind, f"{name} b'\\x00\\xff'. Correct it" in problem.text) == ("stream", True)
+    assert [each["name"] for each in describe(fleet.judgement)["problems"]] == ["g2"], "no list of games names it"
+    assert read_assignments(store).keys() == {game_key("x")}
+    assert [each.game_key for each in read_loads(store).games] == [game_key("x")]
+
+
+@pytest.mark.parametrize("column", ["group_name", "updated_at", "backlog_age_seconds", "status", "rows_per_second"])
+def test_what_was_reported_of_a_game_and_cannot_be_read_is_unknown(store: Engine, column: str) -> None:
+    """The game is shown, as unknown and with the wrong value; its load counts as that of one without numbers."""
+    with store.begin() as connection:
+        connection.execute(text(f"UPDATE streams SET {column} = X'00FF'"))
+    fleet = read_fleet(store)
+    assert (verdict(fleet).status, fleet.judgement.healthy) == ("UNKNOWN", False)
+    assert f"its row in table streams of the control store is invalid: {column} b'" in str(verdict(fleet).reason)
+    assert read_assignments(store)[game_key("x")].reported_at is None
+    assert [each.is_known for each in read_loads(store).games] == [False]
 
 
 def test_operations_are_part_of_the_judgement(store: Engine) -> None:
