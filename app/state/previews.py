@@ -16,7 +16,7 @@ from app.state import services
 from app.state.services import Environment
 from pipeline.control import controller, gate
 from pipeline.control.capabilities import Capability, capabilities, read_all_facts
-from pipeline.control.operations import dedupes, groups, pauses, repairs, retirement
+from pipeline.control.operations import dedupes, repairs
 from pipeline.control.operations import executor as steps
 from pipeline.control.proposals import (
     OperationProposal,
@@ -25,6 +25,7 @@ from pipeline.control.proposals import (
     of_groups,
     repair,
     require_source,
+    undo,
 )
 from pipeline.errors import Refused
 from pipeline.placement.planner import lines_of
@@ -227,20 +228,13 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
         Refused: it has none, it cannot be any more, or the control store cannot be read.
     """
     with services.reading():
-        store, settings = services.engine(environment), environment.settings
-        max_games, heartbeat_seconds = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
+        store = services.engine(environment)
         done = operations.operation(store, operation_id)
-        now, actor = store_time(store), services.actor()
-        intent, lines = controller.undo(store, done, actor, "", now, max_games, heartbeat_seconds)
+        proposal = undo(environment.settings, store, done, services.actor())
         assignments = read_assignments(store)
-    if not intent.targets:
+    if not proposal.intent.targets:
         raise Refused(f"Nothing to undo: operation {done.operation_id[:8]} has no effect any more.")
-    return _preview(intent, lines, assignments)
-
-
-def inverse_of(kind: str) -> str:
-    """Return what kind of operation undoes one of this kind, where one does."""
-    return {**pauses.INVERSE, **groups.INVERSE, **retirement.INVERSE}.get(kind, kind)
+    return _preview(proposal.intent, proposal.lines, assignments)
 
 
 def ask(environment: Environment, intent: Intent) -> Operation:

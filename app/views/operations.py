@@ -14,6 +14,7 @@ from app.state import control_queries, previews, services
 from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
 from grants.applying.proposals import KIND as ACCESS
+from pipeline.control.proposals import inverse_of
 from pipeline.errors import Refused
 from pipeline.names import is_said
 from pipeline.store.operations import Operation
@@ -235,7 +236,7 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
             place = f"undo_{operation.operation_id}"
             plan = access_previews.preview_undo if operation.kind == ACCESS else previews.preview_undo
             undo = partial(plan, environment, operation.operation_id)
-            barred = services.missing_role(environment, previews.inverse_of(operation.kind))
+            barred = services.missing_role(environment, inverse_of(operation.kind))
             st.button(
                 "Undo…",
                 disabled=(seen.why_no_undo or barred) is not None,

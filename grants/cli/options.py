@@ -13,6 +13,7 @@ from grants.planning.entitlements import AccessIntent
 from pipeline.cli.context import CommandContext
 from pipeline.cli.operation_options import SubmitOptions, keys_of, submit_and_wait
 from pipeline.cli.options import combine_options
+from pipeline.control.proposals import OperationProposal
 from pipeline.errors import Refused
 from pipeline.terminal import say
 
@@ -57,7 +58,7 @@ class AccessContext(CommandContext):
         intent = prepared.to_intent(self.actor, reason)
         if not how.dry_run:
             desk.require_allowed(self.engine, self.settings, self.catalog(), prepared, intent)
-        submit_and_wait(self, intent, desk.lines(prepared), how)
+        submit_and_wait(self, OperationProposal(intent, desk.lines(prepared)), how)
 
 
 def intents_from(

@@ -12,6 +12,7 @@ from grants.applying.requests import Request, State, decide, list_requests
 from grants.applying.requests import request as find
 from grants.cli.options import AccessContext
 from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait, with_old_names
+from pipeline.control.proposals import OperationProposal
 from pipeline.moments import in_utc
 from pipeline.terminal import say, say_json
 
@@ -40,7 +41,7 @@ def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
     prepared, intent = approval(context.engine, context.catalog(), context.settings, wanted, context.actor, how.reason)
     if not how.dry_run:
         approved(context.engine, context.settings, wanted, intent)
-    submit_and_wait(context, intent, desk.lines(prepared), how)
+    submit_and_wait(context, OperationProposal(intent, desk.lines(prepared)), how)
 
 
 @click.command("reject")

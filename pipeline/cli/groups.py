@@ -125,7 +125,7 @@ def _steering(kind: str, help_text: str) -> click.Command:
         context = CommandContext(env_dir)
         assignments = read_assignments(context.engine)
         proposal = of_groups(context.engine, assignments, kind, groups, context.actor, how.reason)
-        submit_and_wait(context, proposal.intent, proposal.lines, how)
+        submit_and_wait(context, proposal, how)
 
     return command
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 from sqlalchemy import Engine
@@ -17,8 +17,11 @@ from pipeline.errors import Refused
 from pipeline.moments import in_utc
 from pipeline.names import plain
 from pipeline.store.game_lookup import find
-from pipeline.store.operations import Intent, Operation, Step
+from pipeline.store.operations import Operation, Step
 from pipeline.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from pipeline.control.proposals import OperationProposal  # what lists operations needs no planner
 
 _LOOK_SECONDS: Final = 0.5
 _OPTIONS: Final = combine_options(
@@ -59,16 +62,10 @@ def keys_of(wanted: Sequence[str], known: Mapping[str, str]) -> list[str]:
     return sorted({str(find(each, known).key) for each in wanted})
 
 
-def submit_and_wait(
-    context: CommandContext,
-    intent: Intent,
-    lines: Sequence[str],
-    how: SubmitOptions,
-    left_out: Sequence[str] = (),
-) -> NoReturn:
+def submit_and_wait(context: CommandContext, proposal: "OperationProposal", how: SubmitOptions) -> NoReturn:
     """Show what is to be done, ask for it unless it is nothing or a dry run, and follow it; end with the exit code.
 
-    `left_out` says what is not done of what was wanted; with any the exit code is 1, whatever becomes of the rest.
+    Where something is left out of what was wanted the exit code is 1, whatever becomes of the rest.
 
     Raises:
         Refused: the actor has not the role for it, it disturbs and has no reason, or a target belongs to another
@@ -76,7 +73,8 @@ def submit_and_wait(
     """
     from pipeline.control.gate import submit
 
-    for each in (*lines, *(f"left out: {each}" for each in left_out)):
+    intent, left_out = proposal.intent, proposal.left_out
+    for each in (*proposal.lines, *(f"left out: {each}" for each in left_out)):
         say(each, err=how.as_json)
     if how.dry_run or not intent.targets:
         if how.as_json:

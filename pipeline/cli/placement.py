@@ -36,7 +36,7 @@ def propose(env_dir: Path, do_it: bool, max_moves: int, how: SubmitOptions) -> N
         say(line, err=not is_shown)
     if not is_shown:
         proposal = view.rebalance(placed, even, context.actor, how.reason)
-        submit_and_wait(context, proposal.intent, proposal.lines, how)
+        submit_and_wait(context, proposal, how)
 
 
 @click.command("drain")
@@ -48,7 +48,7 @@ def drain(env_dir: Path, group: str, how: SubmitOptions) -> None:
 
     context = CommandContext(env_dir)
     proposal = PlacementView(context.settings, context.engine).drain(group, context.actor, how.reason)
-    submit_and_wait(context, proposal.intent, proposal.lines, how)
+    submit_and_wait(context, proposal, how)
 
 
 @click.command("priority")

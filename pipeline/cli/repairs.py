@@ -73,7 +73,7 @@ def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: An
     if how.dry_run:
         chosen = {key: known[key] for key in keys}
         sys.exit(_tried(engine, paths, settings.environment, chosen, choice, as_json=how.as_json))
-    submit_and_wait(context, proposal.intent, proposal.lines, how)
+    submit_and_wait(context, proposal, how)
 
 
 @click.command("dedupe")
@@ -83,6 +83,7 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     """Remove second copies of rows from the tables of GAMES (names or keys), in one commit each."""
     from pipeline.contracts.registry import LocalRegistry
     from pipeline.control.operations import dedupes, repairs
+    from pipeline.control.proposals import OperationProposal
     from pipeline.store.game_lookup import find, known_names
 
     context = CommandContext(env_dir)
@@ -97,7 +98,7 @@ def dedupe(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     if undecided and not doubled:
         raise Refused(" ".join(undecided))
     intent = dedupes.intent(doubled, context.actor, how.reason, deduped)
-    submit_and_wait(context, intent, dedupes.render_preview(deduped), how, left_out=undecided)
+    submit_and_wait(context, OperationProposal(intent, dedupes.render_preview(deduped), undecided), how)
 
 
 @click.command("rebuild")
@@ -112,7 +113,7 @@ def rebuild(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
     require_source("rebuild", context.paths)
     keys = keys_of(games, known_names(context.engine))
     proposal = repair(context.settings, context.paths, context.engine, "rebuild", keys, {}, context.actor, how.reason)
-    submit_and_wait(context, proposal.intent, proposal.lines, how)
+    submit_and_wait(context, proposal, how)
 
 
 retire = deciding(

@@ -50,7 +50,7 @@ def move(env_dir: Path, games: tuple[str, ...], group: str, how: SubmitOptions) 
     context = CommandContext(env_dir)
     view = PlacementView(context.settings, context.engine)
     proposal = view.move(keys_of(games, context.names()), group, context.actor, how.reason)
-    submit_and_wait(context, proposal.intent, proposal.lines, how)
+    submit_and_wait(context, proposal, how)
 
 
 def deciding(kind: str, help_text: str) -> click.Command:
@@ -66,7 +66,7 @@ def deciding(kind: str, help_text: str) -> click.Command:
         context = CommandContext(env_dir)
         keys, assignments = keys_of(games, context.names()), read_assignments(context.engine)
         proposal = decision(context.engine, assignments, kind, keys, context.actor, how.reason)
-        submit_and_wait(context, proposal.intent, proposal.lines, how)
+        submit_and_wait(context, proposal, how)
 
     return command
 
@@ -179,17 +179,13 @@ def cancel_operation(env_dir: Path, operation: str, reason: str) -> None:
 @asking
 def undo_operation(env_dir: Path, operation: str, how: SubmitOptions) -> None:
     """Ask for the inverse of OPERATION, checked like any other; for 24 hours after it."""
-    from pipeline.control.controller import undo
-    from pipeline.store.leases import store_time
+    from pipeline.control.proposals import inverse_of, undo
     from pipeline.store.operations import operation as find
 
     context = CommandContext(env_dir)
-    engine, settings = context.engine, context.settings
-    stored = find(engine, operation)
-    actor = context.actor if how.dry_run else context.permitted(stored.kind)
-    max_games, heartbeat_seconds = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
-    intent, lines = undo(engine, stored, actor, how.reason, store_time(engine), max_games, heartbeat_seconds)
-    submit_and_wait(context, intent, lines, how)
+    stored = find(context.engine, operation)
+    actor = context.actor if how.dry_run else context.permitted(inverse_of(stored.kind))
+    submit_and_wait(context, undo(context.settings, context.engine, stored, actor, how.reason), how)
 
 
 @click.command("list")

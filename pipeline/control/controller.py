@@ -5,7 +5,7 @@ import math
 import os
 import threading
 import time
-from collections import ChainMap, Counter
+from collections import ChainMap
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -16,25 +16,18 @@ from sqlalchemy.exc import SQLAlchemyError
 from pipeline import extensions
 from pipeline.control.alarms import Alarms
 from pipeline.control.operations import dedupes, groups, isolation, moves, pauses, repairs, retirement
-from pipeline.control.operations.executor import ControlContext, Extension, require_undoable, tick
+from pipeline.control.operations.executor import ControlContext, Extension, tick
 from pipeline.control.processes.backends import Local
 from pipeline.control.processes.child_processes import turnout
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
-from pipeline.errors import Refused
-from pipeline.health.liveness import HEARTBEAT_SECONDS
-from pipeline.placement.capacity import MAX_GAMES
 from pipeline.settings import Paths, Settings
-from pipeline.store.assignments import read_assignments, read_group_drivers
 from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import assign_waiting
-from pipeline.store.groups import Group, read_groups
+from pipeline.store.groups import Group
 from pipeline.store.leases import leased
-from pipeline.store.loads import read_loads
-from pipeline.store.operations import Intent, Operation
-from pipeline.store.stream_control import decided
 from pipeline.streams import active_games
 from pipeline.streams.outage import tolerate_store_outage
 
@@ -104,63 +97,6 @@ def run(
         for each in added:
             each.stop()
         return _end(engine, supervisor, stop_groups=stop_groups)
-
-
-def undo(
-    engine: Engine,
-    done: Operation,
-    actor: str,
-    reason: str,
-    now: float,
-    max_games: int = MAX_GAMES,
-    heartbeat_seconds: float = HEARTBEAT_SECONDS,
-) -> tuple[Intent, list[str]]:
-    """Return the inverse of an operation, to be submitted like any other, and what it does as lines for people.
-
-    Raises:
-        Refused: it has none, or it cannot be any more.
-    """
-    require_undoable(engine, done)
-    assignments = read_assignments(engine)
-    if done.kind == "move":
-        _require_move(done)
-        loads = read_loads(engine, now, max_games, heartbeat_seconds)
-        plan = moves.undo(done, assignments, read_group_drivers(engine, heartbeat_seconds, now), loads)
-        return plan.intent(actor, reason, done.operation_id), moves.render_preview(plan, assignments, loads)
-    if done.kind in groups.INVERSE:
-        kind = groups.INVERSE[done.kind]
-        facts = groups.plan(kind, _names(done, "groups"), read_groups(engine))
-        counts = Counter(each.group for each in assignments.values() if each.group is not None)
-        return groups.intent(kind, facts, actor, reason, done.operation_id), groups.render_preview(kind, facts, counts)
-    if done.kind in retirement.INVERSE:
-        kind = retirement.INVERSE[done.kind]
-        facts = retirement.plan(kind, _names(done, "games"), assignments)
-        intent = retirement.intent(kind, facts, actor, reason, done.operation_id)
-        return intent, retirement.render_preview(kind, facts, assignments)
-    kind = pauses.INVERSE[done.kind]
-    facts = pauses.plan(kind, _names(done, "games"), assignments, decided(engine))
-    return pauses.intent(kind, facts, actor, reason, done.operation_id), pauses.render_preview(kind, facts, assignments)
-
-
-def _names(done: Operation, what: str) -> list[str]:
-    """Return the games or groups that an operation was about."""
-    names = done.parameters.get(what)
-    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
-        row = f"The row of operation {done.operation_id[:8]} in the control store makes no sense"
-        raise Refused(f"{row}: its parameters name no {what}. Ask for the inverse itself.")
-    return names
-
-
-def _require_move(done: Operation) -> None:
-    """Go on only where the row of a move says what it moved, and what became of groups with it."""
-    desired = done.parameters.get("desired", {})
-    is_pair = isinstance(desired, dict) and all(
-        isinstance(each, list | tuple) and len(each) == 2 and all(isinstance(state, str) for state in each)
-        for each in desired.values()
-    )
-    if not done.preview or not is_pair:
-        row = f"The row of operation {done.operation_id[:8]} in the control store makes no sense"
-        raise Refused(f"{row}: it does not say what it moved. Ask for the moves back themselves.")
 
 
 def _parts(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import Engine
 
 from pipeline.control.operations import drains, groups, moves, pauses, retirement
+from pipeline.control.operations.executor import require_undoable
 from pipeline.control.operations.moves import Plan
 from pipeline.errors import Refused
 from pipeline.placement.capacity import Loads
@@ -19,7 +20,7 @@ from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignm
 from pipeline.store.groups import read_groups
 from pipeline.store.leases import store_time
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import Intent
+from pipeline.store.operations import Intent, Operation
 from pipeline.store.stream_control import decided
 
 
@@ -28,7 +29,8 @@ class OperationProposal:
     """An operation that may be submitted; without targets it would change nothing."""
 
     intent: Intent
-    lines: list[str]
+    lines: Sequence[str]
+    left_out: Sequence[str] = ()  # what is not done of what was wanted, and why not: a line for each game
 
     def unchanged(self, keys: Sequence[str]) -> list[str]:
         """Return those of these games that it would not touch, since they are as they should be."""
@@ -43,9 +45,9 @@ class PlacementView:
     loads: Loads
     trigger_seconds: float
 
-    def __init__(self, settings: Settings, engine: Engine) -> None:
-        """Read the control store."""
-        now, heartbeat_seconds = store_time(engine), settings.metrics.heartbeat_seconds
+    def __init__(self, settings: Settings, engine: Engine, now: float | None = None) -> None:
+        """Read the control store, as of a moment of its clock; now where None."""
+        now, heartbeat_seconds = store_time(engine) if now is None else now, settings.metrics.heartbeat_seconds
         self.assignments = read_assignments(engine)
         self.loads = read_loads(engine, now, settings.placement.max_games_per_group, heartbeat_seconds)
         self.trigger_seconds = settings.demux.trigger_seconds
@@ -82,17 +84,26 @@ class PlacementView:
         movable = [each for each in (*placed.placements, *even.placements) if each.source is not None]
         return self._proposal(self._plan({each.game_key: each.target for each in movable}), actor, reason)
 
+    def undo(self, done: Operation, actor: str, reason: str = "") -> OperationProposal:
+        """Plan to move back what a move has moved, and to let a group that it drained get games again.
+
+        Raises:
+            Refused: a game is elsewhere by now, or a group cannot take it back.
+        """
+        plan = moves.undo(done, self.assignments, self._drivers, self.loads)
+        return self._proposal(plan, actor, reason, done.operation_id)
+
     def _plan(self, wanted: Mapping[str, str]) -> Plan:
         return moves.plan(wanted, self.assignments, self._drivers, self.loads)
 
-    def _proposal(self, plan: Plan, actor: str, reason: str) -> OperationProposal:
+    def _proposal(self, plan: Plan, actor: str, reason: str, undoes: str | None = None) -> OperationProposal:
         lines = moves.render_preview(plan, self.assignments, self.loads, self.trigger_seconds)
-        return OperationProposal(plan.intent(actor, reason), lines)
+        return OperationProposal(plan.intent(actor, reason, undoes), lines)
 
 
 def decision(
     engine: Engine, assignments: Mapping[str, GameAssignment], kind: str, keys: Sequence[str], actor: str,
-    reason: str = "",
+    reason: str = "", undoes: str | None = None,
 ) -> OperationProposal:  # fmt: skip
     """Plan to pause, resume, retry, retire or restore (`kind`) games, by their keys.
 
@@ -102,14 +113,15 @@ def decision(
     if kind in retirement.INVERSE:
         facts = retirement.plan(kind, keys, assignments)
         lines = retirement.render_preview(kind, facts, assignments)
-        return OperationProposal(retirement.intent(kind, facts, actor, reason), lines)
+        return OperationProposal(retirement.intent(kind, facts, actor, reason, undoes), lines)
     facts = pauses.plan(kind, keys, assignments, decided(engine))
-    return OperationProposal(pauses.intent(kind, facts, actor, reason), pauses.render_preview(kind, facts, assignments))
+    lines = pauses.render_preview(kind, facts, assignments)
+    return OperationProposal(pauses.intent(kind, facts, actor, reason, undoes), lines)
 
 
 def of_groups(
     engine: Engine, assignments: Mapping[str, GameAssignment], kind: str, names: Sequence[str], actor: str,
-    reason: str = "",
+    reason: str = "", undoes: str | None = None,
 ) -> OperationProposal:  # fmt: skip
     """Plan to start, stop or restart (`kind`) groups.
 
@@ -118,7 +130,8 @@ def of_groups(
     """
     facts = groups.plan(kind, names, read_groups(engine))
     counts = Counter(each.group for each in assignments.values() if each.group is not None)
-    return OperationProposal(groups.intent(kind, facts, actor, reason), groups.render_preview(kind, facts, counts))
+    lines = groups.render_preview(kind, facts, counts)
+    return OperationProposal(groups.intent(kind, facts, actor, reason, undoes), lines)
 
 
 def require_source(kind: str, paths: Paths) -> None:
@@ -146,3 +159,50 @@ def repair(
     facts = repairs.plan(kind, keys, repairs.observe(paths, settings.environment, engine, keys, kind))
     lines = repairs.render_preview(kind, facts, choice)
     return OperationProposal(repairs.intent(kind, facts, actor, reason, choice), lines)
+
+
+# ----------------------------------------------------------------------------------------------------------------- undo
+
+
+def inverse_of(kind: str) -> str:
+    """Return what kind of operation undoes one of this kind, where one does."""
+    return {**pauses.INVERSE, **groups.INVERSE, **retirement.INVERSE}.get(kind, kind)
+
+
+def undo(
+    settings: Settings, engine: Engine, done: Operation, actor: str, reason: str = "", now: float | None = None
+) -> OperationProposal:
+    """Plan the inverse of an operation, to be submitted like any other; `now` is as of `PlacementView`.
+
+    Raises:
+        Refused: it has none, or it cannot be any more.
+    """
+    require_undoable(engine, done)
+    if done.kind == "move":
+        _require_move(done)
+        return PlacementView(settings, engine, now).undo(done, actor, reason)
+    assignments, kind, operation_id = read_assignments(engine), inverse_of(done.kind), done.operation_id
+    if done.kind in groups.INVERSE:
+        return of_groups(engine, assignments, kind, _names(done, "groups"), actor, reason, operation_id)
+    return decision(engine, assignments, kind, _names(done, "games"), actor, reason, operation_id)
+
+
+def _names(done: Operation, what: str) -> list[str]:
+    """Return the games or groups that an operation was about."""
+    names = done.parameters.get(what)
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        row = f"The row of operation {done.operation_id[:8]} in the control store makes no sense"
+        raise Refused(f"{row}: its parameters name no {what}. Ask for the inverse itself.")
+    return names
+
+
+def _require_move(done: Operation) -> None:
+    """Go on only where the row of a move says what it moved, and what became of groups with it."""
+    desired = done.parameters.get("desired", {})
+    is_pair = isinstance(desired, dict) and all(
+        isinstance(each, list | tuple) and len(each) == 2 and all(isinstance(state, str) for state in each)
+        for each in desired.values()
+    )
+    if not done.preview or not is_pair:
+        row = f"The row of operation {done.operation_id[:8]} in the control store makes no sense"
+        raise Refused(f"{row}: it does not say what it moved. Ask for the moves back themselves.")

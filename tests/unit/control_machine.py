@@ -16,11 +16,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from sqlalchemy import text, update
 from sqlalchemy.exc import OperationalError
 
-from pipeline.control import controller
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import drains, groups, moves, pauses, retirement
 from pipeline.control.operations.executor import advance, cancel, close, resume
+from pipeline.control.proposals import undo
 from pipeline.errors import Refused
+from pipeline.settings import Settings
 from pipeline.store import assignments, stream_control
 from pipeline.store.groups import change, read_groups
 from pipeline.store.loads import read_loads
@@ -162,7 +163,7 @@ class Steering(Resting, RuleBasedStateMachine):
             return drains.drain(group, there, drivers, loads).intent("ann", "because")
         if kind == "undo":
             done = [each for each in list_operations(self.engine) if each.state in {"succeeded", "cancelled"}]
-            intent = controller.undo(self.engine, self.draw(*done[:3]), "cid", "", now)[0] if done else None
+            intent = undo(Settings(), self.engine, self.draw(*done[:3]), "cid", "", now).intent if done else None
             return intent if intent is not None and intent.targets else None  # else it is undone already
         if kind in groups.KINDS:
             facts = groups.plan(kind, [group] if kind != "start" else GROUPS, read_groups(self.engine))

@@ -114,4 +114,4 @@ def test_an_undo_needs_the_role_before_it_is_planned(tmp_path: Path) -> None:
     done = change(engine, ask(engine, Intent("pause", ("game:go",), "max", "r", {}, {})), "succeeded")
     refused = CliRunner().invoke(cli, ["ops", "undo", done.operation_id, "--env-dir", str(tmp_path)])
     assert isinstance(refused.exception, Refused)
-    assert "may not pause: it needs the role operator" in str(refused.exception)
+    assert "may not resume: it needs the role operator" in str(refused.exception)

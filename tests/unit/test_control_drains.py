@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, select, update
 
-from pipeline.control.controller import KINDS, undo
+from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves
 from pipeline.control.operations.drains import drain
 from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.proposals import undo
 from pipeline.errors import Refused
 from pipeline.placement.capacity import GroupLoad, Load, Loads, tallied
 from pipeline.settings import Paths, Settings
@@ -86,17 +87,17 @@ def test_undo_of_a_drain_brings_the_games_back_and_the_group_to_run(drivers: Dri
     """What the drain has done is taken back as one operation, and not where somebody has changed the group since."""
     mine = {each.game_key for each in assigned(drivers.store, "a")}
     done = carried_out(drivers, ask(drivers.store, planned(drivers, "a").intent("ann", "")))
-    intent, lines = undo(drivers.store, done, "bob", "", NOW)
-    assert lines[0] == "a: drained → running"
+    proposal = undo(Settings(), drivers.store, done, "bob", now=NOW)
+    assert proposal.lines[0] == "a: drained → running"
     with drivers.store.begin() as connection:
         connection.execute(update(groups).where(groups.c.name == "a").values(desired="stopped"))
     with pytest.raises(Refused, match="Group a was changed since: it is stopped now, not drained"):
-        undo(drivers.store, done, "bob", "", NOW)
-    late = carried_out(drivers, ask(drivers.store, intent))
+        undo(Settings(), drivers.store, done, "bob", now=NOW)
+    late = carried_out(drivers, ask(drivers.store, proposal.intent))
     assert (late.state, late.outcome) == ("failed", "Nothing was done: group a is stopped now.")
     with drivers.store.begin() as connection:
         connection.execute(update(groups).where(groups.c.name == "a").values(desired="drained"))
-    undone = carried_out(drivers, ask(drivers.store, undo(drivers.store, done, "bob", "", NOW)[0]))
+    undone = carried_out(drivers, ask(drivers.store, undo(Settings(), drivers.store, done, "bob", now=NOW).intent))
     assert undone.state == "succeeded", undone.outcome
     assert {each.game_key for each in assigned(drivers.store, "a")} == mine
     assert desired(drivers)["a"][0] == "running"

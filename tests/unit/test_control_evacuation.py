@@ -11,9 +11,10 @@ from types import MappingProxyType
 import pytest
 from sqlalchemy import Engine, update
 
-from pipeline.control.controller import KINDS, run, undo
+from pipeline.control.controller import KINDS, run
 from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.control.processes.backends import reference_of
+from pipeline.control.proposals import undo
 from pipeline.control.roles import CONTROLLER
 from pipeline.control.supervision import evacuation
 from pipeline.control.supervision.evacuation import Dead, Evacuator, Facts, Relief, dead, plan
@@ -303,11 +304,11 @@ def test_a_dead_group_is_relieved_once_and_it_can_be_undone(engine: Engine) -> N
     assert len(world.look(5)) == 1
     assert world.reliever.alarms == ()
     with pytest.raises(Refused, match="Group a cannot take games: its driver is silent"):
-        undo(engine, done, "ann", "", world.fleet.clock.now)
+        undo(Settings(), engine, done, "ann", now=world.fleet.clock.now)
     world.heard_of("a", world.fleet.clock.now)
-    intent, lines = undo(engine, done, "ann", "", world.fleet.clock.now)
-    assert lines[0] == "a: drained → running"
-    assert set(intent.parameters["assignments"]) == mine
+    proposal = undo(Settings(), engine, done, "ann", now=world.fleet.clock.now)
+    assert proposal.lines[0] == "a: drained → running"
+    assert set(proposal.intent.parameters["assignments"]) == mine
 
 
 def test_nothing_is_relieved_in_a_mass_failure(engine: Engine) -> None:

@@ -9,12 +9,13 @@ from click.testing import CliRunner
 from sqlalchemy import Engine, update
 
 from pipeline.cli.main import cli
-from pipeline.control.controller import KINDS, undo
+from pipeline.control.controller import KINDS
 from pipeline.control.operations import groups as steering
 from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.control.processes.backends import reference_of
+from pipeline.control.proposals import undo
 from pipeline.errors import Refused
-from pipeline.settings import load
+from pipeline.settings import Settings, load
 from pipeline.store import audit
 from pipeline.store.drivers import beat, start_driver
 from pipeline.store.games import assigned, record_seen
@@ -175,8 +176,9 @@ def test_a_stop_can_be_undone(engine: Engine, act: Callable[[], None]) -> None:
     asked(engine, "stop", "a")
     act()
     stopped = operation(engine, newest(engine))
-    back, lines = undo(engine, stopped, "ann", "again", 0.0)
-    assert (back.kind, back.undoes, lines[0]) == ("start", stopped.operation_id, "group a: stopped, 0 games")
+    proposal = undo(Settings(), engine, stopped, "ann", "again")
+    back = proposal.intent
+    assert (back.kind, back.undoes, proposal.lines[0]) == ("start", stopped.operation_id, "group a: stopped, 0 games")
     start = ask(engine, back)
     act()
     assert operation(engine, start.operation_id).state == "verifying"

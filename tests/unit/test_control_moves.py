@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import Engine, update
 
 from listeners.sample import Lane, StreamState
-from pipeline.control import controller
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor as engine_module
 from pipeline.control.operations import moves, pauses
 from pipeline.control.operations.executor import ControlContext, close, require_undoable, resume, tick
+from pipeline.control.proposals import undo
 from pipeline.errors import Refused
 from pipeline.health.liveness import Liveness
 from pipeline.placement.capacity import GroupLoad, Load, tallied
@@ -431,7 +431,8 @@ def test_a_pause_is_undone_by_a_resume(drivers: Drivers, world: ControlContext) 
         for name in "abc":
             drivers.boundary(name, "PAUSED")
     done = operation(drivers.store, begun.operation_id)
-    intent, lines = controller.undo(drivers.store, done, "bob", "enough", NOW)
+    proposal = undo(Settings(), drivers.store, done, "bob", "enough", NOW)
+    intent, lines = proposal.intent, proposal.lines
     assert (intent.kind, intent.targets, intent.undoes) == ("resume", ("game:g1",), done.operation_id)
     assert lines[-1] == "1 to resume. No other stream is touched."
     stream_control.record_failures(drivers.store, {"g1": stream_control.StreamControl(failures=1)})

@@ -1,6 +1,7 @@
 """A page shows the very operation that a command submits: both are planned in one place."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +13,13 @@ from app.state.previews import Preview
 from app.state.services import Environment
 from pipeline.cli.main import cli
 from pipeline.settings import load
+from pipeline.store import stream_control
 from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.groups import change, read_groups
+from pipeline.store.operations import ask
+from pipeline.store.operations import change as change_operation
 from tests.unit.app_world import sign_in
 
 
@@ -46,6 +50,19 @@ def shown(environment: Environment, kind: str) -> Preview:
     return previews.preview_decision(environment, kind, ["chess_1", "go_1"])
 
 
+def undone(environment: Environment, kind: str) -> str:
+    """Return an operation that has paused a game, or stopped a group."""
+    store = open_store(environment.settings, environment.paths)
+    if kind == "pause":
+        done = ask(store, previews.preview_decision(environment, kind, ["chess_1"]).intent)
+        stream_control.ask(store, "chess_1", "ann", desired="paused")
+    else:
+        done = ask(store, previews.preview_groups(environment, kind, ["a"]).intent)
+        group = read_groups(store)["a"]
+        change(store, group, replace(group, desired="stopped"), "ann", "")
+    return change_operation(store, done, "succeeded").operation_id
+
+
 COMMANDS = {
     "move": ("move", "Chess", "--to", "b"), "drain": ("groups", "drain", "a"), "pause": ("pause", "Chess", "Go"),
     "retire": ("games", "retire", "Chess", "Go"), "stop": ("groups", "stop", "a"),
@@ -56,9 +73,22 @@ COMMANDS = {
 @pytest.mark.parametrize("kind", COMMANDS)
 def test_a_page_shows_what_the_command_would_submit(kind: str, environment: Environment) -> None:
     """Kind, targets and facts are the same, and each line of the command is among those of the page."""
-    arguments = [*COMMANDS[kind], "--dry-run", "--json", "--env-dir", str(environment.paths.root)]
+    compare(environment, COMMANDS[kind], shown(environment, kind))
+
+
+@pytest.mark.parametrize(("kind", "inverse"), [("pause", "resume"), ("stop", "start")])
+def test_an_undo_is_planned_once(kind: str, inverse: str, environment: Environment) -> None:
+    """The page that undoes an operation shows what `turnout ops undo` would submit."""
+    operation_id = undone(environment, kind)
+    preview = previews.preview_undo(environment, operation_id)
+    assert (preview.intent.kind, preview.intent.undoes) == (inverse, operation_id)
+    compare(environment, ("ops", "undo", operation_id), preview)
+
+
+def compare(environment: Environment, command: Sequence[str], preview: Preview) -> None:
+    """Compare what a command prints of an operation with what a page shows of it."""
+    arguments = [*command, "--dry-run", "--json", "--env-dir", str(environment.paths.root)]
     done = CliRunner().invoke(cli, arguments, catch_exceptions=False)
-    preview = shown(environment, kind)
     assert json.loads(done.stdout) == {
         "kind": preview.intent.kind, "targets": list(preview.intent.targets), "preview": preview.intent.preview,
     }  # fmt: skip

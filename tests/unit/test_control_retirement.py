@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine
 
-from pipeline.control import controller
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves, pauses, retirement
 from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.proposals import undo
 from pipeline.errors import Refused
 from pipeline.health.judgement import TROUBLE
 from pipeline.settings import Paths, Settings
@@ -97,7 +97,8 @@ def test_a_retirement_is_undone_by_its_checked_inverse(drivers: Drivers, world: 
     """Undo asks for the inverse, which has its own steps."""
     begun = asked(drivers, "retire", "g1")
     brought_on(drivers, world)
-    intent, lines = controller.undo(drivers.store, now(drivers, begun), "bob", "", NOW)
+    proposal = undo(Settings(), drivers.store, now(drivers, begun), "bob")
+    intent, lines = proposal.intent, proposal.lines
     assert (intent.kind, intent.targets, intent.undoes) == ("restore", ("game:g1",), begun.operation_id)
     assert lines == ["g1: no group, cursor 9 of 9", lines[-1]]
     assert lines[-1].startswith("1 to restore. Each gets a group")
