@@ -224,9 +224,7 @@ def _facts(store: str, keys: tuple[str, ...], _environment: Environment) -> dict
     with reading():
         control_store = engine(_environment)
         now, heartbeat_seconds = store_time(control_store), _environment.settings.metrics.heartbeat_seconds
-        return read_all_facts(
-            control_store, _environment.paths, keys, now, count=False, heartbeat_seconds=heartbeat_seconds
-        )
+        return read_all_facts(control_store, _environment.paths, keys, now, heartbeat_seconds=heartbeat_seconds)
 
 
 @st.cache_data(ttl=1, max_entries=2, show_spinner=False)

@@ -15,26 +15,19 @@ from app import formatting
 from app.state import services
 from app.state.services import Environment
 from pipeline.control import controller, gate
-from pipeline.control.capabilities import Capability, capabilities, read_all_facts
-from pipeline.control.operations import dedupes, repairs
 from pipeline.control.operations import executor as steps
 from pipeline.control.proposals import (
-    OperationProposal,
     PlacementView,
     decision,
     of_groups,
-    repair,
-    require_source,
     undo,
 )
+from pipeline.control.repair_proposals import RepairPlanner
 from pipeline.errors import Refused
 from pipeline.placement.planner import lines_of
 from pipeline.store import operations
 from pipeline.store.assignments import GameAssignment, read_assignments
-from pipeline.store.leases import store_time
 from pipeline.store.operations import Intent, Operation, OperationConflict
-
-_MOST_COUNTED = 20  # games whose quarantine is read before a replay is requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,68 +139,42 @@ def preview_decision(environment: Environment, kind: str, keys: Sequence[str]) -
 
 
 def preview_repair(
-    environment: Environment, kind: str, keys: Sequence[str], choice: Mapping[str, str | None] | None = None
+    environment: Environment, kind: str, keys: Sequence[str] | None, choice: Mapping[str, str | None] | None = None
 ) -> Preview:
     """Plan a retry, a replay, a dedupe or a rebuild (`kind`) of those of these games for which it is possible now.
 
-    `choice` is which rows of quarantine a replay takes, see `repairs.choice`; all where None.
+    `keys` of None are, for a replay, all games that have rows in quarantine which `choice` takes, see `repairs.choice`.
 
     Raises:
-        Refused: it is possible for none, which says why for each and what is instead; or something cannot be read.
+        Refused: it is possible for none, which says why for each and what is instead; it would change nothing; or
+            something cannot be read.
     """
-    if not keys:
+    if keys is not None and not keys:
         raise Refused(f"Nothing to {kind}: no game is chosen.")
-    rows, narrowed = repairs.selection(choice or {}, {}), choice or {}
-    with services.reading():
-        store, paths = services.engine(environment), environment.paths
-        require_source(kind, paths)
-        assignments, count = read_assignments(store), kind == "replay" and len(keys) <= _MOST_COUNTED
-        now, heartbeat_seconds = store_time(store), environment.settings.metrics.heartbeat_seconds
-        facts_by_game = read_all_facts(
-            store, paths, keys, now, count=count, rows=rows, heartbeat_seconds=heartbeat_seconds
-        )
-        can = {
-            key: next(each for each in capabilities(facts) if each.name == kind) for key, facts in facts_by_game.items()
-        }
-        chosen = [key for key, capability in can.items() if capability.possible]
-        left = [_named(f"{key}: {_why_not(can[key])}", assignments) for key in sorted(can) if not can[key].possible]
-        left += [f"{key}: no such game" for key in sorted(set(keys) - can.keys())]
-        if not chosen:
-            raise Refused("\n".join([f"Nothing to {kind}.", *formatting.first_lines(left)]))
-        if kind == "retry":
-            proposal = decision(store, assignments, kind, chosen, services.actor())
-        elif kind == "dedupe":
-            name = environment.settings.environment
-            facts = dedupes.plan(paths, name, chosen, repairs.observe(paths, name, store, chosen))
-            proposal = OperationProposal(dedupes.intent(facts, services.actor(), ""), dedupes.announced(facts))
-        else:
-            proposal = repair(environment.settings, paths, store, kind, chosen, narrowed, services.actor())
-    if not proposal.intent.targets:
-        raise Refused(f"Nothing to {kind}: it has changed just now. Look again.")
-    lines = [*proposal.lines, *(f"{key}: {can[key].touches}" for key in chosen if kind == "replay")]
-    return _preview(
-        proposal.intent, [*lines, *(f"left out: {each}" for each in formatting.first_lines(left))], assignments
-    )
-
-
-def preview_replay_of_all(environment: Environment, choice: Mapping[str, str | None]) -> Preview:
-    """Plan a replay of every game that has rows in quarantine which `choice` takes, as the command does without games.
-
-    Raises:
-        Refused: there is none, it is possible for none, or something cannot be read.
-    """
     with services.reading():
         store = services.engine(environment)
-        keys = list(repairs.plan_all(environment.paths, environment.settings.environment, store, choice))
-    if not keys:
-        raise Refused("Nothing to replay: no game with a schema, but those retired, has such rows in quarantine.")
-    return preview_repair(environment, "replay", keys, choice)
+        assignments = read_assignments(store)
+        with _naming(assignments):
+            planner = RepairPlanner(environment.settings, environment.paths, store, briefly=True)
+            proposal = planner.plan(kind, keys, services.actor(), choice=choice)
+    left = [f"left out: {_named(each, assignments)}" for each in formatting.first_lines(proposal.left_out)]
+    preview = _preview(proposal.intent, [*proposal.lines, *left], assignments)
+    if not proposal.intent.targets:
+        is_empty = keys is None and not left
+        why = ": no game with a schema, but those retired, has such rows in quarantine" if is_empty else ""
+        raise Refused("\n".join([f"Nothing to {kind}{why}.", *preview.lines]))
+    return preview
 
 
-def _why_not(capability: Capability) -> str:
-    other = capability.alternative
-    instead = "" if other is None else f" Instead: {other.name}. {other.sentence}"
-    return f"{capability.why_not}{instead}"
+@contextmanager
+def _naming(assignments: Mapping[str, GameAssignment]) -> Iterator[None]:
+    """Put the names of games before the lines of a refusal that begin with their keys; of many, only the first ones."""
+    try:
+        yield
+    except Refused as refused:
+        title, *lines = str(refused).splitlines()
+        named = [_named(each, assignments) for each in formatting.first_lines(lines)]
+        raise Refused("\n".join([title, *named])) from refused
 
 
 _UNCHANGED = {

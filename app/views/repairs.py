@@ -230,10 +230,8 @@ def _offer(environment: Environment) -> None:
 def _planned(environment: Environment, kind: str, games: list[str]) -> previews.Preview:
     if kind != "replay":
         return previews.preview_repair(environment, kind, games)
-    choice = _choice()
-    if st.session_state.get(_OF) == "all":
-        return previews.preview_replay_of_all(environment, choice)
-    return previews.preview_repair(environment, kind, games, choice)
+    is_of_all = st.session_state.get(_OF) == "all"
+    return previews.preview_repair(environment, kind, None if is_of_all else games, _choice())
 
 
 header.keep_drawing(_live)

@@ -65,7 +65,7 @@ def keys_of(wanted: Sequence[str], known: Mapping[str, str]) -> list[str]:
 def submit_and_wait(context: CommandContext, proposal: "OperationProposal", how: SubmitOptions) -> NoReturn:
     """Show what is to be done, ask for it unless it is nothing or a dry run, and follow it; end with the exit code.
 
-    Where something is left out of what was wanted the exit code is 1, whatever becomes of the rest.
+    Where a game that was named is left out the exit code is 1, whatever becomes of the others.
 
     Raises:
         Refused: the actor has not the role for it, it disturbs and has no reason, or a target belongs to another
@@ -74,12 +74,13 @@ def submit_and_wait(context: CommandContext, proposal: "OperationProposal", how:
     from pipeline.control.gate import submit
 
     intent, left_out = proposal.intent, proposal.left_out
+    failed = 1 if left_out and not proposal.best_effort else 0
     for each in (*proposal.lines, *(f"left out: {each}" for each in left_out)):
         say(each, err=how.as_json)
     if how.dry_run or not intent.targets:
         if how.as_json:
-            say_json({"kind": intent.kind, "targets": intent.targets, "preview": intent.preview})
-        sys.exit(1 if left_out else 0)
+            say_json({"kind": intent.kind, "targets": intent.targets, "preview": intent.preview, "left_out": left_out})
+        sys.exit(failed)
     operation = submit(context.settings, context.engine, intent)
     say(f"operation {operation.operation_id[:8]}", err=how.as_json)
     try:
@@ -88,7 +89,7 @@ def submit_and_wait(context: CommandContext, proposal: "OperationProposal", how:
         name = operation.operation_id[:8]
         say(f"No longer waiting: the operation goes on. `turnout ops show {name}` shows its progress.", err=True)
         raise
-    sys.exit(1 if left_out else code)
+    sys.exit(failed or code)
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submi
 from pipeline.cli.quarantine import moment
 from pipeline.cli.steering import deciding
 from pipeline.control.capabilities import Capability
-from pipeline.errors import Refused
 from pipeline.settings import Paths
 from pipeline.terminal import say, say_json, say_lines
 
@@ -40,7 +39,29 @@ def actions(env_dir: Path, game: str, as_json: bool) -> None:
             say(line)
 
 
-retry = deciding("retry", "Let streams of GAMES that were parked, or wait after a failure, run again at once.")
+def _repairing(kind: str, help_text: str) -> click.Command:
+    """Make the command of a repair of games that are named."""
+
+    @click.command(kind, help=help_text)
+    @click.argument("games", nargs=-1, required=True)
+    @asking
+    def command(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
+        from pipeline.control.repair_proposals import RepairPlanner
+        from pipeline.store.game_lookup import known_names
+
+        context = CommandContext(env_dir)
+        keys = keys_of(games, known_names(context.engine))
+        planner = RepairPlanner(context.settings, context.paths, context.engine)
+        submit_and_wait(context, planner.plan(kind, keys, context.actor, how.reason), how)
+
+    return command
+
+
+retry = _repairing("retry", "Let streams of GAMES that were parked, or wait after a failure, run again at once.")
+dedupe = _repairing(
+    "dedupe", "Remove second copies of rows from the tables of GAMES (names or keys), in one commit each."
+)
+rebuild = _repairing("rebuild", "Rebuild the tables of GAMES (names or keys) from bronze, each in one atomic switch.")
 
 
 @click.command("replay")
@@ -60,60 +81,22 @@ def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: An
 
     GAMES are names or keys; without any, all that have such rows and a schema.
     """
-    from pipeline.control.operations import repairs
-    from pipeline.control.proposals import repair
+    from pipeline.control.operations.repairs import choice as chosen_rows
+    from pipeline.control.repair_proposals import RepairPlanner
     from pipeline.store.game_lookup import known_names
 
     context = CommandContext(env_dir)
     settings, paths, engine = context.settings, context.paths, context.engine
-    known = known_names(engine)
-    choice = repairs.choice(**rows)
-    keys = keys_of(games, known) if games else repairs.plan_all(paths, settings.environment, engine, choice)
-    proposal = repair(settings, paths, engine, "replay", list(keys), choice, context.actor, how.reason)
-    if how.dry_run:
-        chosen = {key: known[key] for key in keys}
-        sys.exit(_tried(engine, paths, settings.environment, chosen, choice, as_json=how.as_json))
-    submit_and_wait(context, proposal, how)
-
-
-@click.command("dedupe")
-@click.argument("games", nargs=-1, required=True)
-@asking
-def dedupe(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
-    """Remove second copies of rows from the tables of GAMES (names or keys), in one commit each."""
-    from pipeline.contracts.registry import LocalRegistry
-    from pipeline.control.operations import dedupes, repairs
-    from pipeline.control.proposals import OperationProposal
-    from pipeline.store.game_lookup import find, known_names
-
-    context = CommandContext(env_dir)
-    settings, paths, engine = context.settings, context.paths, context.engine
-    known, environment = known_names(engine), settings.environment
-    keys = keys_of(games, known)
-    facts = dedupes.plan(paths, environment, keys, repairs.observe(paths, environment, engine, keys))
-    schemas = LocalRegistry(engine).snapshot()
-    wanted = [find(key, known) for key in facts]
-    deduped, undecided = dedupes.dedupe_each(paths, environment, schemas, wanted, dry_run=True)
-    doubled = {each.game_key: facts[each.game_key] for each in deduped if each.removed}
-    if undecided and not doubled:
-        raise Refused(" ".join(undecided))
-    intent = dedupes.intent(doubled, context.actor, how.reason, deduped)
-    submit_and_wait(context, OperationProposal(intent, dedupes.render_preview(deduped), undecided), how)
-
-
-@click.command("rebuild")
-@click.argument("games", nargs=-1, required=True)
-@asking
-def rebuild(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
-    """Rebuild the tables of GAMES (names or keys) from bronze, each in one atomic switch."""
-    from pipeline.control.proposals import repair, require_source
-    from pipeline.store.game_lookup import known_names
-
-    context = CommandContext(env_dir)
-    require_source("rebuild", context.paths)
-    keys = keys_of(games, known_names(context.engine))
-    proposal = repair(context.settings, context.paths, context.engine, "rebuild", keys, {}, context.actor, how.reason)
-    submit_and_wait(context, proposal, how)
+    known, choice = known_names(engine), chosen_rows(**rows)
+    keys = keys_of(games, known) if games else None
+    proposal = RepairPlanner(settings, paths, engine).plan("replay", keys, context.actor, how.reason, choice)
+    if not how.dry_run:
+        submit_and_wait(context, proposal, how)
+    for each in proposal.left_out:
+        say(f"left out: {each}", err=how.as_json)
+    chosen = {key: known[key] for key in proposal.intent.preview}
+    failed = _tried(engine, paths, settings.environment, chosen, choice, as_json=how.as_json)
+    sys.exit(1 if proposal.left_out and not proposal.best_effort else failed)
 
 
 retire = deciding(

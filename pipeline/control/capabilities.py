@@ -44,6 +44,7 @@ class Facts:
     """One game as it is now."""
 
     game_key: str
+    game: str
     group: str | None  # wanted; None: it waits for one, or is retired
     lane: str | None  # as last reported; None: never
     decision: StreamControl
@@ -106,12 +107,12 @@ def read_facts(
         heartbeat_seconds: the setting metrics.heartbeat_seconds, by which missed heartbeats are counted.
 
     Raises:
-        Refused: no such game is known.
+        Refused: no such game is known, or its rows cannot be counted.
     """
-    facts_by_game = read_all_facts(engine, paths, [key], now, count=count, heartbeat_seconds=heartbeat_seconds)
-    if key not in facts_by_game:
+    facts = read_all_facts(engine, paths, [key], now, heartbeat_seconds=heartbeat_seconds).get(key)
+    if facts is None:
         raise Refused(f"No such game: {key}. `turnout games list` shows those there are.")
-    return facts_by_game[key]
+    return with_quarantined(facts, paths) if count else facts
 
 
 def read_all_facts(
@@ -119,12 +120,11 @@ def read_all_facts(
     paths: Paths,
     keys: Collection[str],
     now: float,
-    *,
-    count: bool = True,
     rows: Selection = _ALL_ROWS,
+    *,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
 ) -> dict[str, Facts]:
-    """Look at several games as `read_facts` does, by key; those nobody knows are left out.
+    """Look at several games, by key; those nobody knows are left out, and nobody has counted their rows in quarantine.
 
     `rows` are those of quarantine that a replay takes, of whichever game it is.
     """
@@ -144,13 +144,14 @@ def read_all_facts(
         busy = belongs.get(f"game:{key}") or belongs.get(f"group:{group}")
         facts_by_game[key] = Facts(
             game_key=key,
+            game=names[key],
             group=group,
             lane=seat.lane if seat else None,
             decision=decisions.get(key, _NOTHING),
             retired=seat is not None and seat.retired_at is not None,
             has_schema=key in schemas,
             has_table=(paths.table(GameKey(key)) / "_delta_log").exists(),
-            quarantined=_counted(paths, Game(GameKey(key), names[key]), rows) if count else None,
+            quarantined=None,
             silence=driver.liveness.silence if driver else "nobody knows this group",
             backend=driver.backend if driver else None,
             neighbours=carried[group] - 1 if group else 0,
@@ -161,12 +162,17 @@ def read_all_facts(
     return facts_by_game
 
 
-def _counted(paths: Paths, game: Game, rows: Selection) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    with opened(paths, {game.key: game.name}, replace(rows, game=game)) as chosen:
+def with_quarantined(facts: Facts, paths: Paths) -> Facts:
+    """Return the same facts with the game's rows in quarantine counted.
+
+    Raises:
+        Refused: quarantine cannot be read, or the game's table.
+    """
+    game, counts = Game(GameKey(facts.game_key), facts.game), Counter[str]()
+    with opened(paths, {game.key: game.name}, replace(facts.rows, game=game)) as chosen:
         for each in chosen.counts(_REASONS):
-            counts[each.reason] = counts.get(each.reason, 0) + each.rows
-    return counts
+            counts[each.reason] += each.rows
+    return replace(facts, quarantined=dict(counts))
 
 
 def _capability(name: Name, facts: Facts, obstacles: Mapping[Name, str | None]) -> Capability:

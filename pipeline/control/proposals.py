@@ -15,7 +15,7 @@ from pipeline.control.operations.moves import Plan
 from pipeline.errors import Refused
 from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import MAX_EVENED, Placed, proposed
-from pipeline.settings import Paths, Settings
+from pipeline.settings import Settings
 from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
 from pipeline.store.groups import read_groups
 from pipeline.store.leases import store_time
@@ -31,6 +31,7 @@ class OperationProposal:
     intent: Intent
     lines: Sequence[str]
     left_out: Sequence[str] = ()  # what is not done of what was wanted, and why not: a line for each game
+    best_effort: bool = False  # nobody has named games, so what is left out is no failure
 
     def unchanged(self, keys: Sequence[str]) -> list[str]:
         """Return those of these games that it would not touch, since they are as they should be."""
@@ -132,33 +133,6 @@ def of_groups(
     counts = Counter(each.group for each in assignments.values() if each.group is not None)
     lines = groups.render_preview(kind, facts, counts)
     return OperationProposal(groups.intent(kind, facts, actor, reason, undoes), lines)
-
-
-def require_source(kind: str, paths: Paths) -> None:
-    """Go on only where there is what a repair reads.
-
-    Raises:
-        Refused: it is a rebuild, and there is no bronze.
-    """
-    if kind == "rebuild" and not paths.bronze.exists():
-        raise Refused(f"There is nothing to rebuild from: {paths.bronze} does not exist. Start ingest first.")
-
-
-def repair(
-    settings: Settings, paths: Paths, engine: Engine, kind: str, keys: Sequence[str],
-    choice: Mapping[str, str | None], actor: str, reason: str = "",
-) -> OperationProposal:  # fmt: skip
-    """Plan to replay or to rebuild (`kind`) games, by their keys; `choice` is which rows of quarantine a replay takes.
-
-    Raises:
-        Refused: it is possible for none, there is nothing to rebuild from, or a table cannot be opened.
-    """
-    from pipeline.control.operations import repairs  # it loads libraries of tables, which no move needs
-
-    require_source(kind, paths)
-    facts = repairs.plan(kind, keys, repairs.observe(paths, settings.environment, engine, keys, kind))
-    lines = repairs.render_preview(kind, facts, choice)
-    return OperationProposal(repairs.intent(kind, facts, actor, reason, choice), lines)
 
 
 # ----------------------------------------------------------------------------------------------------------------- undo

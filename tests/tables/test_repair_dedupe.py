@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
+from app.state.previews import Preview, preview_repair
+from app.state.services import Environment
 from pipeline import names
 from pipeline.cli.main import cli
+from pipeline.control import repair_proposals
 from pipeline.control.controller import KINDS
-from pipeline.control.operations import dedupes, repairs
 from pipeline.control.operations.executor import ControlContext as Control
 from pipeline.control.operations.executor import tick
 from pipeline.delta.table import CursorTable, DataFile, TableConflict
@@ -30,7 +32,7 @@ from pipeline.repair.rebuild import rebuild
 from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
 from pipeline.store.game_lookup import Game
-from pipeline.store.operations import list_operations, operation
+from pipeline.store.operations import ask, list_operations, operation
 from pipeline.store.tables import games
 from pipeline.streams.split import READ, SplitJob, target_schema
 from pipeline.verify.report import as_dict, render_balance
@@ -50,6 +52,7 @@ from tests.tables.repair_world import (
     make_world,
 )
 from tests.tables.value_world import _rewrite
+from tests.unit.app_world import sign_in
 
 Span = tuple[int, int]
 """Rows of seqs above the first up to the second."""
@@ -352,7 +355,9 @@ def test_a_table_whose_log_is_damaged_is_one_sentence(world: World) -> None:
     newest.write_bytes(newest.read_bytes()[:30])
     again = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--json", *env])
     assert isinstance(again.exception, Refused)
-    assert (str(again.exception).count("\n"), again.stdout) == (0, "")
+    title, reason = str(again.exception).splitlines()
+    assert (title, again.stdout) == ("Nothing to dedupe.", "")
+    assert reason.startswith(f"{CHESS.key}: The table of {CHESS.key} cannot be opened: ")
     with pytest.raises(Refused, match=r"cannot be opened: .*\. Repair its Delta log"):
         run(world)
     tick(Control(world.settings, world.engine, world.paths), KINDS)
@@ -450,21 +455,44 @@ def test_more_second_copies_than_were_shown_are_not_removed(world: World) -> Non
     assert (done.state, world.rows()) == ("succeeded", sorted(set(before)))
 
 
-def test_a_page_submits_the_very_operation(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is confirmed under Repairs is what the command submits, though a page does not read the table."""
-    from app.state.previews import preview_repair
-    from app.state.services import Environment
-    from tests.unit.app_world import sign_in
-
-    sign_in(monkeypatch, "ann")
+def test_a_page_counts_what_the_command_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under Repairs the number of second copies is shown, and no other number is removed: as by the command."""
     doubled(world)
+    preview = previewed(world, monkeypatch)
+    assert "4 second copies to remove from 1 table(s)" in " ".join(preview.lines)
+    env = ["--env-dir", str(world.paths.root)]
+    dry = json.loads(CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--dry-run", "--json", *env]).stdout)
+    intent = preview.intent
+    assert (dry["kind"], dry["targets"], dry["preview"]) == (intent.kind, list(intent.targets), intent.preview)
+    assert intent.parameters == {"games": [CHESS.key], "shown": {CHESS.key: 4}}
+    run(world)
+    with pytest.raises(Refused, match=r"Nothing to dedupe.\n(.*\n)*0 second copies to remove"):
+        previewed(world, monkeypatch)
+
+
+@pytest.mark.parametrize("limit", ["MAX_BYTES", "MAX_COUNTED"])
+def test_a_page_does_not_read_large_tables_and_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """A page must not hang: what it cannot count is not agreed to as a number, and the command counts it."""
+    doubled(world)
+    monkeypatch.setattr(repair_proposals, limit, 0)
+    preview = previewed(world, monkeypatch)
+    assert f"{CHESS.key}: not counted, since a page reads only few and small tables" in " ".join(preview.lines)
+    assert "shown" not in preview.intent.parameters
+    assert preview.intent.targets == (f"game:{CHESS.key}",)
+    env = ["--env-dir", str(world.paths.root)]
+    assert "4 second copies" in CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--dry-run", *env]).output
+    asked = ask(world.engine, preview.intent)
+    assert _finish(world, asked.operation_id).state == "succeeded"
+    assert world.verify().ok
+
+
+def previewed(world: World, monkeypatch: pytest.MonkeyPatch) -> Preview:
+    """Return what the page Repairs shows of a dedupe of Chess."""
+    sign_in(monkeypatch, "ann")
     environment = Environment(world.settings, world.paths, str(world.paths.control_db))
-    preview = preview_repair(environment, "dedupe", [CHESS.key])
-    assert "1 to dedupe." in " ".join(preview.lines)
-    keys = [str(CHESS.key)]
-    subjects = repairs.observe(world.paths, world.environment, world.engine, keys)
-    assert preview.intent.preview == dedupes.plan(world.paths, world.environment, keys, subjects)
-    assert (preview.intent.kind, preview.intent.targets) == ("dedupe", (f"game:{CHESS.key}",))
+    return preview_repair(environment, "dedupe", [CHESS.key])
 
 
 def _finish(world: World, operation_id: str) -> Any:

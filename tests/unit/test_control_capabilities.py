@@ -21,9 +21,9 @@ from tests.tables.repair_world import CHESS, broken, early, good, make_world
 DEADLY = Selection(reason="kills_worker")
 PARKED = StreamControl(parked_at=1.0, failures=3, failure_class="poison")
 WELL = Facts(
-    game_key="chess_1", group="a", lane="RUN", decision=StreamControl(), retired=False, has_schema=True, has_table=True,
-    quarantined={"unknown_schema": 3, "malformed_payload": 1}, silence=None, backend="local", neighbours=4, busy=None,
-    took_seconds={},
+    game_key="chess_1", game="Chess", group="a", lane="RUN", decision=StreamControl(), retired=False, has_schema=True,
+    has_table=True, quarantined={"unknown_schema": 3, "malformed_payload": 1}, silence=None, backend="local",
+    neighbours=4, busy=None, took_seconds={},
 )  # fmt: skip
 """Runs in a group that is started from here, with refused rows."""
 

@@ -47,12 +47,13 @@ def test_a_dry_run_shows_the_very_move_and_asks_for_nothing(world: ControlContex
     assert (shown.exit_code, "chess_1: a → b, cursor unknown" in shown.output) == (0, True)
     as_json = turnout(tmp_path, "move", "chess_1", "Chess", "--to", "b", "--dry-run", "--json")
     assert json.loads(as_json.stdout) == {
-        "kind": "move", "targets": ["game:chess_1"], "preview": {"chess_1": ["a", "b", 1]},
+        "kind": "move", "targets": ["game:chess_1"], "preview": {"chess_1": ["a", "b", 1]}, "left_out": [],
     }  # fmt: skip
     shown = turnout(tmp_path, "pause", "Go", "--dry-run")
     assert (shown.exit_code, "go_1: nothing reported in group a\n1 to pause" in shown.output) == (0, True)
     assert "0 to resume" in turnout(tmp_path, "resume", "Go", "Chess").output
-    assert "0 to retry" in turnout(tmp_path, "repair", "retry", "Go").output
+    with pytest.raises(Refused, match=r"Nothing to retry\.\ngo_1: There is no failure to try again after"):
+        turnout(tmp_path, "repair", "retry", "Go")
     assert list_operations(world.engine) == []
     assert read_assignments(world.engine)["chess_1"].group == "a"
 

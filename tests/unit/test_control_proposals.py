@@ -91,5 +91,6 @@ def compare(environment: Environment, command: Sequence[str], preview: Preview) 
     done = CliRunner().invoke(cli, arguments, catch_exceptions=False)
     assert json.loads(done.stdout) == {
         "kind": preview.intent.kind, "targets": list(preview.intent.targets), "preview": preview.intent.preview,
+        "left_out": [],
     }  # fmt: skip
     assert all(any(line in drawn for drawn in preview.lines) for line in done.stderr.splitlines())

@@ -21,7 +21,7 @@ from pipeline.store.operations import Operation, ask, operation, steps
 from pipeline.verify.balance import verify
 from pipeline.verify.report import render_balance
 from tests.tables.repair_world import CHESS, good, make_world
-from tests.unit.test_control_moves import ALIVE, NOW, Drivers
+from tests.unit.test_control_moves import ALIVE, Drivers
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from pipeline.control.operations.executor import (
     StepResult,
     join_limited,
 )
-from pipeline.control.operations.repairs import Subject, observe, worked
+from pipeline.control.operations.repairs import Subject, observe, require_possible, worked
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
@@ -42,19 +42,9 @@ def plan(paths: Paths, environment: str, keys: Sequence[str], subjects: Mapping[
     """Return what a removal of doubled rows is about: game key → generation and number of repairs of its table.
 
     Raises:
-        Refused: a game does not exist, is retired, or has no schema or no table.
+        Refused: as `repairs.require_possible`.
     """
-    unique_keys = sorted(set(keys))
-    if unknown := [key for key in unique_keys if key not in subjects]:
-        raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
-    if retired := [key for key in unique_keys if subjects[key].retired]:
-        raise Refused(f"Retired: {join_limited(retired)}. Run `turnout games restore` first.")
-    if bare := [key for key in unique_keys if not subjects[key].schemas]:
-        raise Refused(
-            f"No schema is registered for {join_limited(bare)}, so copies cannot be judged. Register one first."
-        )
-    if empty := [key for key in unique_keys if subjects[key].generation is None]:
-        raise Refused(f"There is no table of {join_limited(empty)}, so nothing in it is doubled.")
+    unique_keys = require_possible("dedupe", keys, subjects)
     return {
         key: {"generation": subjects[key].generation, "repairs": _repairs(paths, environment, key)}
         for key in unique_keys
@@ -91,18 +81,16 @@ def intent(facts: Mapping[str, Any], actor: str, reason: str, deduped: Sequence[
     return Intent("dedupe", tuple(f"game:{key}" for key in facts), actor, reason, parameters, facts)
 
 
-def announced(facts: Mapping[str, Any]) -> list[str]:
-    """Return what an operation does to tables that were not read yet, as lines for people."""
-    lines = [f"{key}: generation {each['generation']}" for key, each in facts.items()]
-    last = "Second copies of rows are removed in one commit per table; a table without any is left as it is."
-    return [*lines, f"{len(facts)} to dedupe. {last}"]
-
-
-def render_preview(deduped: Sequence[Deduped]) -> list[str]:
-    """Return what an operation removes, as lines for people."""
+def render_preview(deduped: Sequence[Deduped], uncounted: Sequence[str] = ()) -> list[str]:
+    """Return what an operation removes, as lines for people; `uncounted` are games whose tables were not read."""
     total, tables = sum(each.removed for each in deduped), sum(each.removed > 0 for each in deduped)
     last = f"{total:,} second copies to remove from {tables} table(s), one commit each. One copy of each row stays."
-    return [*map(sentence, deduped), last, "`turnout repair rebuild` makes a table from bronze again."]
+    unknown = [
+        f"{key}: not counted, since a page reads only few and small tables: all second copies there are will be "
+        f"removed. `turnout repair dedupe {key} --dry-run` counts them."
+        for key in uncounted
+    ]
+    return [*map(sentence, deduped), *unknown, last, "`turnout repair rebuild` makes a table from bronze again."]
 
 
 def sentence(done: Deduped) -> str:

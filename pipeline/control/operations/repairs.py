@@ -59,37 +59,53 @@ class Subject:
 
     game: str
     schemas: int  # registered versions
-    generation: int | None  # of its table; None: it has none
+    generation: int | None  # of its table; None: it has none, or it cannot be opened
     retired: bool
+    unreadable: str | None = None  # why its table cannot be opened
 
 
 def observe(
     paths: Paths, environment: str, engine: Engine, keys: Sequence[str], kind: str = "replay"
 ) -> dict[str, Subject]:
-    """Look at these games; those nobody knows are left out. For a rebuild, of a damaged log is taken what is left.
-
-    Raises:
-        Refused: a table cannot be opened.
-    """
+    """Look at these games; those nobody knows are left out. For a rebuild, of a damaged log is taken what is left."""
     known, schemas, retired = known_names(engine), registered_keys(engine), retired_games(engine)
     subjects = {}
     for key in (key for key in keys if key in known):
+        newest, why = None, None
         try:
-            newest = newest_generation(paths, environment, key)
-        except (DeltaError, OSError) as error:
-            if kind != "rebuild":
-                raise unreadable(key, error) from error
-            remains = damaged_log.read(paths.table(GameKey(key)), key, error)
-            newest = generation.newest(remains.transaction_version, environment, GameKey(key))
-        subjects[key] = Subject(known[key], schemas.get(key, 0), newest, key in retired)
+            newest = _observed_generation(paths, environment, key, kind)
+        except Refused as refused:
+            why = str(refused)
+        subjects[key] = Subject(known[key], schemas.get(key, 0), newest, key in retired, why)
     return subjects
+
+
+def _observed_generation(paths: Paths, environment: str, key: str, kind: str) -> int | None:
+    try:
+        return newest_generation(paths, environment, key)
+    except (DeltaError, OSError) as error:
+        if kind != "rebuild":
+            raise unreadable(key, error) from error
+        remains = damaged_log.read(paths.table(GameKey(key)), key, error)
+        return generation.newest(remains.transaction_version, environment, GameKey(key))
 
 
 def plan(kind: str, keys: Sequence[str], subjects: Mapping[str, Subject]) -> dict[str, Any]:
     """Return what a repair is about: game key → the generation to replace, or for a replay how many schemas it has.
 
     Raises:
-        Refused: a game does not exist, is retired, or has no schema, or for a rebuild no table.
+        Refused: as `require_possible`.
+    """
+    unique_keys = require_possible(kind, keys, subjects)
+    return {key: subjects[key].generation if kind == "rebuild" else subjects[key].schemas for key in unique_keys}
+
+
+def require_possible(kind: str, keys: Sequence[str], subjects: Mapping[str, Subject]) -> list[str]:
+    """Return these games, each once and in order, if each can be repaired.
+
+    Raises:
+        Refused: a game does not exist, is retired, has no schema or, but for a replay, no table; or that cannot be
+            opened.
     """
     unique_keys = sorted(set(keys))
     unknown = [key for key in unique_keys if key not in subjects]
@@ -101,20 +117,21 @@ def plan(kind: str, keys: Sequence[str], subjects: Mapping[str, Subject]) -> dic
         raise Refused(
             f"No schema is registered for {join_limited(bare)}: all its rows would be refused. Register one first."
         )
-    if kind == "rebuild" and (empty := [key for key in unique_keys if subjects[key].generation is None]):
+    if wrong := [each for key in unique_keys if (each := subjects[key].unreadable) is not None]:
+        raise Refused(wrong[0])
+    if kind != "replay" and (empty := [key for key in unique_keys if subjects[key].generation is None]):
         raise Refused(
             f"There is no table yet of {join_limited(empty)}. A stream makes one from bronze: start its group."
         )
-    return {key: subjects[key].generation if kind == "rebuild" else subjects[key].schemas for key in unique_keys}
+    return unique_keys
 
 
-def plan_all(paths: Paths, environment: str, engine: Engine, choice: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return what a replay is about that takes every game with such rows, but those retired or without a schema."""
-    known = known_names(engine)
+def replayable(paths: Paths, engine: Engine, choice: Mapping[str, str | None]) -> list[str]:
+    """Return the games of a replay of all: each that has such rows, but those retired or without a schema."""
+    known, schemas, retired = known_names(engine), registered_keys(engine), retired_games(engine)
     with opened(paths, known, selection(choice, {}), twins=True) as quarantined:
         names = set(quarantined.games())
-    subjects = observe(paths, environment, engine, [key for key, name in known.items() if name in names])
-    return plan("replay", [key for key, each in subjects.items() if each.schemas and not each.retired], subjects)
+    return sorted(key for key, name in known.items() if name in names and schemas.get(key) and key not in retired)
 
 
 def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, choice: Mapping[str, str | None]) -> Intent:

@@ -1,0 +1,128 @@
+"""What a repair would do to which games: planned once for the command that submits it and for the page that shows it.
+
+Of several games those are planned for which it is possible; each of the others is left out with the reason. Nothing is
+written here: `gate.submit` does that.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlalchemy import Engine
+
+from pipeline.contracts.registry import LocalRegistry
+from pipeline.control.capabilities import Capability, capabilities, read_all_facts, with_quarantined
+from pipeline.control.operations import dedupes, repairs
+from pipeline.control.proposals import OperationProposal, decision
+from pipeline.delta.opening import open_table
+from pipeline.errors import Refused
+from pipeline.names import GameKey
+from pipeline.repair.removal import file_sizes
+from pipeline.settings import Paths, Settings
+from pipeline.store.assignments import read_assignments
+from pipeline.store.game_lookup import Game
+from pipeline.store.leases import store_time
+
+MAX_COUNTED: Final = 20  # games whose quarantine is counted before a replay, and whose tables a page reads for a dedupe
+MAX_BYTES: Final = 1 << 30  # of those tables together
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlanner:
+    """Plans repairs of the games of one environment, from what they are now."""
+
+    settings: Settings
+    paths: Paths
+    engine: Engine
+    briefly: bool = False  # a page waits for it: second copies are counted in few and small tables only
+
+    def plan(
+        self, kind: str, keys: Sequence[str] | None, actor: str, reason: str = "",
+        choice: Mapping[str, str | None] | None = None,
+    ) -> OperationProposal:  # fmt: skip
+        """Plan a retry, a replay, a dedupe or a rebuild (`kind`) of those of these games for which it is possible now.
+
+        Games are named by their keys; None are, for a replay, all that have such rows. `choice` is which rows of
+        quarantine a replay takes, see `repairs.choice`; all where None.
+
+        Raises:
+            Refused: it is possible for none that is named, with a line for each that says why; or there is nothing to
+                rebuild from.
+        """
+        if kind == "rebuild" and not self.paths.bronze.exists():
+            raise Refused(f"There is nothing to rebuild from: {self.paths.bronze} does not exist. Start ingest first.")
+        rows = choice or {}
+        chosen = repairs.replayable(self.paths, self.engine, rows) if keys is None else sorted(set(keys))
+        subjects: Mapping[str, repairs.Subject] = {}  # a retry is of a stream, whatever its table is like
+        if kind != "retry":
+            subjects = repairs.observe(self.paths, self.settings.environment, self.engine, chosen, kind)
+        can, why_not = self._capabilities(kind, chosen, rows)
+        why_not |= {key: each.unreadable for key, each in subjects.items() if each.unreadable is not None}
+        possible = [key for key in chosen if key not in why_not]
+        if kind == "retry":
+            planned = decision(self.engine, read_assignments(self.engine), kind, possible, actor, reason)
+        elif kind == "dedupe":
+            planned = self._dedupe({key: subjects[key] for key in possible}, actor, reason)
+        else:
+            facts = repairs.plan(kind, possible, subjects)
+            touches = [f"{key}: {can[key].touches}" for key in facts if kind == "replay" and len(facts) <= MAX_COUNTED]
+            lines = [*repairs.render_preview(kind, facts, rows), *touches]
+            planned = OperationProposal(repairs.intent(kind, facts, actor, reason, rows), lines)
+        left_out = [*(f"{key}: {why_not[key]}" for key in sorted(why_not)), *planned.left_out]
+        if keys and len(left_out) == len(chosen):
+            raise Refused("\n".join([f"Nothing to {kind}.", *left_out]))
+        return replace(planned, left_out=left_out, best_effort=keys is None)
+
+    def _capabilities(
+        self, kind: str, keys: Sequence[str], rows: Mapping[str, str | None]
+    ) -> tuple[dict[str, Capability], dict[str, str]]:
+        """Return the games for which a repair is possible, and why it is not for the others."""
+        can: dict[str, Capability] = {}
+        why_not = dict.fromkeys(keys, "No such game.")
+        count = kind == "replay" and len(keys) <= MAX_COUNTED
+        now, selected = store_time(self.engine), repairs.selection(rows, {})
+        heartbeat_seconds = self.settings.metrics.heartbeat_seconds
+        all_facts = read_all_facts(self.engine, self.paths, keys, now, selected, heartbeat_seconds=heartbeat_seconds)
+        for key, facts in all_facts.items():
+            try:
+                offered = capabilities(with_quarantined(facts, self.paths) if count else facts)
+            except Refused as refused:
+                why_not[key] = str(refused)
+                continue
+            each = next(each for each in offered if each.name == kind)
+            if each.possible:
+                can[key] = each
+                del why_not[key]
+            else:
+                why_not[key] = _why_not(each)
+        return can, why_not
+
+    def _dedupe(self, subjects: Mapping[str, repairs.Subject], actor: str, reason: str) -> OperationProposal:
+        """Plan to remove second copies from those of these tables that have some, or where nobody has counted them."""
+        environment, keys = self.settings.environment, list(subjects)
+        facts = dedupes.plan(self.paths, environment, keys, subjects)
+        counted = self._small_tables(keys) if self.briefly else keys
+        games = [Game(GameKey(key), subjects[key].game) for key in counted]
+        schemas = LocalRegistry(self.engine).snapshot()
+        deduped, undecided = dedupes.dedupe_each(self.paths, environment, schemas, games, dry_run=True)
+        uncounted = [key for key in keys if key not in counted]
+        wanted = {*uncounted, *(each.game_key for each in deduped if each.removed)}
+        intent = dedupes.intent({key: facts[key] for key in keys if key in wanted}, actor, reason, deduped)
+        return OperationProposal(intent, dedupes.render_preview(deduped, uncounted), undecided)
+
+    def _small_tables(self, keys: Sequence[str]) -> list[str]:
+        """Return the first of these games whose tables are read while a person waits before a page."""
+        small: list[str] = []
+        left = MAX_BYTES
+        for key in keys:
+            size = sum(file_sizes(open_table(self.paths.table(GameKey(key)))).values())
+            if len(small) < MAX_COUNTED and size <= left:
+                small.append(key)
+                left -= size
+        return small
+
+
+def _why_not(capability: Capability) -> str:
+    other = capability.alternative
+    instead = "" if other is None else f" Instead: {other.name}. {other.sentence}"
+    return f"{capability.why_not}{instead}"
