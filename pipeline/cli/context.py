@@ -30,27 +30,30 @@ class CommandContext:
 
         return {str(key): name for key, name in known_games(self.engine).items()}
 
-    def permitted(self, kind: str) -> str:
-        """Return who runs the command, where they have the role for an act that writes its own audit entry.
+    def permitted(self, kind: str, reason: str = "") -> str:
+        """Return who runs the command, where they may do what the store writes with its own audit entry.
 
         Raises:
-            Refused: they have not.
-        """
-        from pipeline.control.roles import require_current
-
-        actor = self.actor
-        require_current(self.settings, self.engine, actor, kind)
-        return actor
-
-    @contextmanager
-    def acting(self, kind: str, targets: Sequence[str], **detail: Any) -> Iterator[str]:
-        """Enter the block with who runs the command, where they have the role; the audit log has its begin and end.
-
-        Raises:
-            Refused: they have not the role.
+            Refused: they have not the role for it, or it disturbs and has no reason.
         """
         from pipeline.control import gate
 
         actor = self.actor
-        with gate.acting(self.settings, self.engine, actor, kind, targets, detail):
+        gate.permit(self.settings, self.engine, actor, kind, reason)
+        return actor
+
+    @contextmanager
+    def acting(self, kind: str, targets: Sequence[str], action: str | None = None, **detail: Any) -> Iterator[str]:
+        """Enter the block with who runs the command, where they may; the audit log has its begin and end.
+
+        It calls the act `action`, or as roles do where None.
+
+        Raises:
+            Refused: they have not the role, or it disturbs and has no reason.
+        """
+        from pipeline.control import gate
+        from pipeline.store.audit import Act
+
+        actor = self.actor
+        with gate.acting(self.settings, self.engine, kind, Act(actor, action or kind, tuple(targets), detail=detail)):
             yield actor

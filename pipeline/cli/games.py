@@ -45,8 +45,8 @@ def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
     from pipeline.ingest import pending
 
     context = CommandContext(env_dir)
-    actor = context.permitted("approve a game")
-    game = pending.approve(context.engine, context.settings.onboarding, name, actor, reason)
+    with context.acting("approve a game", [pending.target(name)], "approve", game=name, reason=reason) as actor:
+        game = pending.approve(context.engine, context.settings.onboarding, name, actor, reason)
     say_lines(pending.render_games([game]))
 
 
@@ -58,5 +58,6 @@ def reject_game(env_dir: Path, reason: str | None, name: str) -> None:
     from pipeline.ingest import pending
 
     context = CommandContext(env_dir)
-    pending.reject(context.engine, name, context.permitted("reject a game"), reason)
+    with context.acting("reject a game", [pending.target(name)], "refuse", game=name, reason=reason) as actor:
+        pending.reject(context.engine, name, actor, reason)
     say(f"{name!r} is rejected")

@@ -97,7 +97,7 @@ def remove_group(env_dir: Path, name: str, reason: str) -> None:
     from pipeline.store.groups import remove
 
     context = CommandContext(env_dir)
-    actor = context.permitted("remove a group")
+    actor = context.permitted("remove a group", reason)
     heartbeat_seconds = context.settings.metrics.heartbeat_seconds
     remove(context.engine, _find(context.engine, name), actor, reason, heartbeat_seconds)
     say(f"group {name} is removed")

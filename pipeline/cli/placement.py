@@ -60,7 +60,7 @@ def priority(env_dir: Path, games: tuple[str, ...], priority: str, reason: str) 
     from pipeline.store.priorities import set_priority
 
     context = CommandContext(env_dir)
-    actor = context.permitted("set a priority")
+    actor = context.permitted("set a priority", reason)
     before = set_priority(context.engine, keys_of(games, context.names()), priority, actor, reason)
     for key, was in sorted(before.items()):
         say(f"{key}: {was} → {priority}")

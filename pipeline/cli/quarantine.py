@@ -75,9 +75,10 @@ def accept_gap(env_dir: Path, game: str, reason: str) -> None:
     from pipeline.store.game_lookup import find, known_names
 
     context = CommandContext(env_dir)
-    actor = context.permitted("accept a gap")
-    known, schemas = find(game, known_names(context.engine)), LocalRegistry(context.engine).snapshot()
-    done = accept(context.paths, context.settings.environment, context.engine, schemas, known, actor, reason)
+    known, reason = find(game, known_names(context.engine)), reason.strip()
+    with context.acting("accept a gap", [f"game:{known.key}"], "accept-gap", reason=reason) as actor:
+        schemas = LocalRegistry(context.engine).snapshot()
+        done = accept(context.paths, context.settings.environment, context.engine, schemas, known, actor, reason)
     say(report.render_accepted(done))
 
 

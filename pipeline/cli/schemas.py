@@ -46,8 +46,8 @@ def register_schema(
 
     context = CommandContext(env_dir)
     checked = Registration(game, message, descriptor_set.read_bytes(), parse_policies(policies), plan_hash)
-    about = {"game": game, "message": message, "policies": list(policies)}
-    with context.acting("register a schema", (f"game:{game_key(game)}",), **about):
+    target = f"game:{game_key(game)}"
+    with context.acting("register a schema", [target], game=game, message=message, policies=list(policies)):
         (done,) = LocalRegistry(context.engine).register_many([checked])
     result = "registered" if done.new else "was registered already"
     say(f"schema id {done.schema_id}: version {done.version} of {game!r} {result}")

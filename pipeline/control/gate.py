@@ -1,19 +1,24 @@
 """The one gate to what a person does: the role at this moment, a reason for what disturbs, an entry in the audit log.
 
-Acts that are written together with their entry, such as a change of a group, ask `roles.require_current` and write both
-in one transaction. The controller checks the role of an operation again when it begins.
+What is no operation is entered by `acting`, or by `permit` where the store writes the act and its entry in one
+transaction. The controller checks the role of an operation again when it begins.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Final
 
 from sqlalchemy import Engine
 
 from pipeline.control.roles import ACCESS, require_current
+from pipeline.errors import Refused
+from pipeline.names import is_said
 from pipeline.settings import Settings
 from pipeline.store import audit, operations
 from pipeline.store.operations import Intent, Operation
+
+_REASONED: Final = frozenset({"accept a gap", "remove a group", "set a priority"})
+"""Acts that are no operations and always need a reason."""
 
 
 def submit(settings: Settings, engine: Engine, intent: Intent) -> Operation:
@@ -31,15 +36,30 @@ def submit(settings: Settings, engine: Engine, intent: Intent) -> Operation:
     return operations.ask(engine, intent)
 
 
-@contextmanager
-def acting(
-    settings: Settings, engine: Engine, actor: str, kind: str, targets: Sequence[str], detail: Mapping[str, Any]
-) -> Iterator[None]:
-    """Let an actor do in the block what is no operation; the audit log has it as begun before, and as ended after.
+def permit(
+    settings: Settings, engine: Engine, actor: str, kind: str, reason: str = "", effects: Sequence[str] = ()
+) -> None:
+    """Let an actor do what is no operation; the caller has the store write it and its audit entry in one transaction.
+
+    `effects` is what it does to drivers and games, in sentences.
 
     Raises:
-        Refused: the actor has not the role for it. Then nothing is written.
+        Refused: the actor has not the role for it, or it disturbs and has no reason.
     """
     require_current(settings, engine, actor, kind)
-    with audit.acting(engine, audit.Act(actor, kind, tuple(targets), detail=detail)):
+    if (effects or kind in _REASONED) and not is_said(reason):
+        raise Refused(" ".join([*effects[:1], "Enter a reason. It is kept in the audit log."]))
+
+
+@contextmanager
+def acting(settings: Settings, engine: Engine, kind: str, act: audit.Act) -> Iterator[None]:
+    """Let the act's actor do in the block what is no operation (`kind`, as roles call it).
+
+    The audit log has it as begun before, and as ended after, also where the block fails.
+
+    Raises:
+        Refused: as `permit`. Then nothing is written.
+    """
+    permit(settings, engine, act.actor, kind, str(act.detail.get("reason") or ""))
+    with audit.acting(engine, act):
         yield

@@ -15,7 +15,6 @@ from pipeline.errors import Refused
 from pipeline.ingest.onboarding import OnboardingRules, confusable_form, onboarding_candidate
 from pipeline.moments import in_utc
 from pipeline.names import MAX_NAME_BYTES, GameKey, game_key, is_game_name, plain
-from pipeline.store import audit
 from pipeline.store import onboarding as store
 from pipeline.store.games import known_groups, known_priorities
 from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedName
@@ -95,6 +94,15 @@ def pending(engine: Engine, limits: settings.Onboarding, now: float | None = Non
     return Pending(tuple(rows), sketch.distinct, sketch.rows, tuple(newest))
 
 
+def target(name: str) -> str:
+    """Return what the audit log calls a name that is approved or rejected.
+
+    Raises:
+        Refused: it cannot name a game.
+    """
+    return f"game:{_checked(name)}"
+
+
 def approve(
     engine: Engine, limits: settings.Onboarding, name: str, actor: str, reason: str | None, now: float | None = None
 ) -> Game:
@@ -111,10 +119,8 @@ def approve(
     obstacle = roll.obstacle(candidate, limits, moment)
     if obstacle is not None:
         raise Refused(f"{name!r} cannot become a game: {obstacle}.")
-    act = audit.Act(actor, "approve", (f"game:{candidate.game_key}",), detail={"game": name, "reason": reason})
-    with audit.acting(engine, act):
-        if not store.approve(engine, candidate, moment):
-            raise Refused(f"{name!r} or its key became a game just now; look at `turnout games list`.")
+    if not store.approve(engine, candidate, moment):
+        raise Refused(f"{name!r} or its key became a game just now; look at `turnout games list`.")
     roll.add(candidate, moment)
     return _game(Onboarded(0, candidate, moment), roll, None)
 
@@ -127,10 +133,8 @@ def reject(engine: Engine, name: str, actor: str, reason: str | None, now: float
     """
     if store.onboarded_names(engine).get(_checked(name)) == name:
         raise Refused(f"{name!r} is a game: only names that wait can be refused.")
-    act = audit.Act(actor, "refuse", (f"game:{game_key(name)}",), detail={"game": name, "reason": reason})
-    with audit.acting(engine, act):
-        if not store.refuse(engine, RefusedName(name, actor, reason, time.time() if now is None else now)):
-            raise Refused(f"{name!r} became a game just now: only names that wait can be refused.")
+    if not store.refuse(engine, RefusedName(name, actor, reason, time.time() if now is None else now)):
+        raise Refused(f"{name!r} became a game just now: only names that wait can be refused.")
 
 
 def render_games(known: Sequence[Game]) -> str:

@@ -16,10 +16,8 @@ from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import accepted_gaps, generation
 from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.errors import Refused
-from pipeline.names import is_said
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.settings import Paths
-from pipeline.store import audit
 from pipeline.store.game_lookup import Game
 from pipeline.store.games import last_seq
 from pipeline.store.stream_control import ask_retry
@@ -40,21 +38,11 @@ class Accepted:
 def accept_gap(
     paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game, actor: str, reason: str
 ) -> Accepted:
-    """Move a game's cursor over the gap that follows it, and let its stream run again; the audit log records it.
+    """Move a game's cursor over the gap that follows it, and let its stream run again.
 
     Raises:
-        Refused: there is no gap, no reason, no table and no schema to make one with, or the stream moves by itself.
+        Refused: there is no gap, no table and no schema to make one with, or the stream moves by itself.
     """
-    if not is_said(reason):
-        raise Refused("Say why these rows may be lost: --reason must not be empty.")
-    act = audit.Act(actor, "accept-gap", (f"game:{game.key}",), detail={"reason": reason.strip()})
-    with audit.acting(engine, act):
-        return _accept(paths, environment, engine, schemas, game, actor, reason.strip())
-
-
-def _accept(
-    paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game, actor: str, reason: str
-) -> Accepted:
     for _ in range(_ATTEMPTS):
         try:
             accepted = _move(paths, environment, engine, schemas, game, f"{actor}: {reason}")

@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable
 
+from pipeline.actor import current_user
+from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.repair.gap import Accepted, accept_gap
 from pipeline.repair.rebuild import Rebuilt, rebuild
@@ -149,15 +152,13 @@ def test_a_game_that_lost_its_first_rows_gets_a_table(world: World) -> None:
 
 
 def test_where_nothing_is_lost_nothing_is_moved(applied: World) -> None:
-    """No row that bronze has is ever skipped, and nobody accepts a loss without a reason."""
+    """No row that bronze has is ever skipped."""
     with pytest.raises(Refused, match="lost nothing"):
         accept(applied)
     lose(applied, 3)
     with pytest.raises(Refused, match="lost nothing"):
         accept(applied)
     lose(applied, 2)
-    with pytest.raises(Refused, match="Say why"):
-        accept(applied, " ")
     applied.forget(CHESS)
     assert accept(applied) == Accepted(str(CHESS.key), 1, 3)
     with pytest.raises(Refused, match="lost nothing"):
@@ -166,19 +167,21 @@ def test_where_nothing_is_lost_nothing_is_moved(applied: World) -> None:
 
 def test_who_accepted_a_gap_stands_in_the_audit_log(applied: World) -> None:
     """Begun before it is done, ended after; what is refused has failed, and without the log nothing is done."""
+    accepting = ["stream", "accept-gap", "Chess", "--reason", " gone ", "--env-dir", str(applied.paths.root)]
     with pytest.raises(Refused, match="Bronze has lost nothing"):
-        accept(applied)
+        CliRunner().invoke(cli, accepting, catch_exceptions=False)
     lose(applied, 2)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(audit, "begin", _no_log)
         with pytest.raises(OSError, match="no log"):
-            accept(applied)
+            CliRunner().invoke(cli, accepting, catch_exceptions=False)
     assert DeltaTable(applied.paths.table(CHESS.key)).history()[0].get("turnout") is None
-    accept(applied)
+    CliRunner().invoke(cli, accepting, catch_exceptions=False)
     assert [
-        (each.actor, each.action, each.targets, each.phase, each.outcome) for each in audit.entries(applied.engine)
+        (each.actor, each.action, each.targets, each.detail, each.phase, each.outcome)
+        for each in audit.entries(applied.engine)
     ] == [
-        ("ann", "accept-gap", (f"game:{CHESS.key}",), phase, outcome)
+        (current_user(), "accept-gap", (f"game:{CHESS.key}",), {"reason": "gone"}, phase, outcome)
         for phase, outcome in (("begun", None), ("ended", "failed"), ("begun", None), ("ended", "succeeded"))
     ]
     assert audit.verify(applied.engine).unended == ()

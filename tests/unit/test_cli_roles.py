@@ -1,17 +1,21 @@
 """Every command is known as one that reads, one that runs a process, or an act with a role and an audit entry."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from pipeline.cli.main import cli
 from pipeline.errors import Refused
+from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store import audit
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen
+from pipeline.store.groups import Group, create
 from pipeline.store.operations import Intent, ask, change, operation
 from tests.unit.test_docs import commands
 
@@ -62,6 +66,19 @@ def test_no_command_has_a_gate_of_its_own() -> None:
     assert [path for path in pages if re.search(r"operations\.ask\(|import .*\bask\b", path.read_text("utf-8"))] == []
 
 
+def test_below_the_gate_nobody_begins_an_act_by_themselves() -> None:
+    """Only the gate opens an act around what it does; the other entries are of the very transaction that writes it."""
+    begun = re.compile(r"\baudit\.(acting|begin)\(")
+    files = [path for package in ("app", "grants", "pipeline") for path in (ROOT / package).rglob("*.py")]
+    found = {(str(path.relative_to(ROOT)), each) for path in files for each in begun.findall(path.read_text("utf-8"))}
+    assert found == {
+        ("pipeline/control/gate.py", "acting"), ("pipeline/store/operations.py", "begin"),
+        ("pipeline/store/cancellation.py", "begin"), ("pipeline/store/groups.py", "begin"),
+        ("pipeline/store/priorities.py", "begin"), ("grants/applying/requests.py", "begin"),
+        ("grants/applying/drift_store.py", "begin"),
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ACTS)
 def test_an_act_needs_its_role(name: str, tmp_path: Path) -> None:
     """Who is not named in the roles is refused with the role that is missing, and nothing is written."""
@@ -74,23 +91,78 @@ def test_an_act_needs_its_role(name: str, tmp_path: Path) -> None:
     assert list(audit.entries(open_store(*load(tmp_path)))) == []
 
 
-@pytest.mark.parametrize("name", ["games approve", "games reject", "games priority", "stream own-query"])
+ENTRIES: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
+    "games approve": ("approve", f"game:{game_key('Chess')}", {"game": "Chess", "reason": None}),
+    "games reject": ("refuse", f"game:{game_key('Chess')}", {"game": "Chess", "reason": None}),
+    "games priority": ("set a priority", "game:go", {"priority": "high", "before": {"go": "normal"}, "reason": "new"}),
+    "groups remove": ("remove group", "group:a", {
+        "backend": "none", "desired": "drained", "capacity_cores": None, "priority": "normal", "spark_master": None,
+        "reason": "old",
+    }),
+    "stream own-query": ("set an own query", "game:go", {"own_query": "on"}),
+}  # fmt: skip
+FAIL: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, object]]] = {
+    "schemas register": ("register a schema", (f"game:{game_key('Go')}",), {
+        "game": "Go", "message": "m.M", "policies": [],
+    }),
+    "ingest adopt": ("adopt a source", (), {"accept_loss": False}),
+    "stream accept-gap": ("accept-gap", ("game:go",), {"reason": "gone"}),
+    "catalog add-user": ("add a user", (), {"groups": []}),
+}  # fmt: skip
+"""What there is nothing for in an environment without tables and a catalog."""
+
+
+def run_act(name: str, folder: Path, *more: str) -> tuple[BaseException | None, list[tuple[Any, ...]]]:
+    """Let a person act where there is a game and an empty group; return what it ended with, and the entries of it."""
+    engine = open_store(*load(folder))
+    record_seen(engine, {"go": "Go"}, 1)
+    create(engine, Group("a", desired="drained"), "ann", "")
+    before = len(list(audit.entries(engine)))
+    done = CliRunner().invoke(cli, [*name.split(), *ACTS[name][0], *more, "--env-dir", str(folder)])
+    found = list(audit.entries(engine))[before:]
+    return done.exception, [(each.action, each.targets, dict(each.detail), each.phase, each.outcome) for each in found]
+
+
+def test_each_act_is_tried_below() -> None:
+    """No act is without a look at its audit entry."""
+    assert sorted([*ENTRIES, *FAIL]) == sorted(ACTS)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
 def test_an_act_is_audited(name: str, tmp_path: Path) -> None:
     """What a person does is in the audit log, begun and ended, also where it is no operation."""
-    record_seen(open_store(*load(tmp_path)), {"go": "Go"}, 1)
-    done = CliRunner().invoke(cli, [*name.split(), *ACTS[name][0], "--env-dir", str(tmp_path)])
-    assert done.exception is None, done.exception
-    phases = [(each.phase, each.outcome, bool(each.targets)) for each in audit.entries(open_store(*load(tmp_path)))]
-    assert phases == [("begun", None, True), ("ended", "succeeded", True)]
+    action, target, detail = ENTRIES[name]
+    failed, found = run_act(name, tmp_path)
+    assert failed is None, failed
+    assert found == [(action, (target,), detail, *end) for end in (("begun", None), ("ended", "succeeded"))]
 
 
-@pytest.mark.parametrize("name", ["schemas register", "ingest adopt"])
+@pytest.mark.parametrize("name", FAIL)
 def test_an_act_that_fails_is_audited_as_failed(name: str, tmp_path: Path) -> None:
     """An attempt that was refused by what it is about is in the log, too."""
-    open_store(*load(tmp_path))
-    done = CliRunner().invoke(cli, [*name.split(), *ACTS[name][0], "--env-dir", str(tmp_path)])
-    assert done.exception is not None
-    assert [each.outcome for each in audit.entries(open_store(*load(tmp_path)))] == [None, "failed"]
+    action, targets, detail = FAIL[name]
+    failed, found = run_act(name, tmp_path)
+    assert failed is not None
+    if name == "catalog add-user":
+        targets = found[0][1]  # grants spells users of the catalog
+    assert found == [(action, targets, detail, *end) for end in (("begun", None), ("ended", "failed"))]
+
+
+def test_a_name_that_is_a_game_is_refused_on_record(tmp_path: Path) -> None:
+    """Who tries to approve or reject a game stands in the log as having failed; a name that can be none does not."""
+    record_seen(open_store(*load(tmp_path)), {"go": "Go"}, 1)
+    for name, outcomes in (
+        ("approve", [None, "succeeded"]),
+        ("approve", [None, "failed"]),
+        ("reject", [None, "failed"]),
+    ):
+        before = len(list(audit.entries(open_store(*load(tmp_path)))))
+        CliRunner().invoke(cli, ["games", name, "Chess", "--env-dir", str(tmp_path)])
+        found = list(audit.entries(open_store(*load(tmp_path))))[before:]
+        assert [each.outcome for each in found] == outcomes, name
+        refused = CliRunner().invoke(cli, ["games", name, "x" * 257, "--env-dir", str(tmp_path)])
+        assert "cannot name a game" in str(refused.exception)
+    assert audit.verify(open_store(*load(tmp_path))).entries == 6
 
 
 @pytest.mark.parametrize(("kind", "role"), [("move", "mover"), ("access", "access_admin"), ("pause", "operator")])

@@ -32,15 +32,39 @@ def test_what_disturbs_is_not_submitted_without_a_reason(engine: Engine, tmp_pat
 def test_an_act_is_entered_with_the_role_and_audited(engine: Engine, tmp_path: Path) -> None:
     """What is no operation is begun in the log before it is done; who may not does nothing and is in no log."""
     settings, _ = load(tmp_path, ROLES)
-    with pytest.raises(Refused, match="may not set an own query"), gate.acting(
-        settings, engine, "eve", "set an own query", ("game:go",), {}
-    ):  # fmt: skip
+    by_eve = audit.Act("eve", "accept-gap", ("game:go",), detail={"reason": "r"})
+    with pytest.raises(Refused, match="may not accept a gap"), gate.acting(settings, engine, "accept a gap", by_eve):
         pytest.fail("it was done")
+    for detail in ({}, {"reason": None}, {"reason": " "}):
+        mute = audit.Act("max", "accept-gap", ("game:go",), detail=detail)
+        with pytest.raises(Refused, match="Enter a reason"), gate.acting(settings, engine, "accept a gap", mute):
+            pytest.fail("it was done")
     assert list(audit.entries(engine)) == []
-    with gate.acting(settings, engine, "max", "set an own query", ("game:go",), {"own_query": "on"}):
+    by_max = audit.Act("max", "accept-gap", ("game:go",), detail={"reason": "r"})
+    with gate.acting(settings, engine, "accept a gap", by_max):
         assert [each.phase for each in audit.entries(engine)] == ["begun"]
-    _, ended = audit.entries(engine)
-    assert (ended.phase, ended.outcome, ended.detail) == ("ended", "succeeded", {"own_query": "on"})
+    with pytest.raises(OSError, match="away"), gate.acting(settings, engine, "accept a gap", by_max):
+        raise OSError("away")
+    entries = [(each.action, each.phase, each.outcome, each.detail) for each in audit.entries(engine)]
+    assert entries == [
+        ("accept-gap", phase, outcome, {"reason": "r"})
+        for phase, outcome in (("begun", None), ("ended", "succeeded"), ("begun", None), ("ended", "failed"))
+    ]
+
+
+def test_what_the_store_writes_with_its_entry_needs_role_and_reason(engine: Engine, tmp_path: Path) -> None:
+    """Some acts always need a reason; of others, what they do to drivers and games makes one necessary, and is said."""
+    settings, _ = load(tmp_path, ROLES)
+    with pytest.raises(Refused, match="may not change a group: it needs the role mover"):
+        gate.permit(settings, engine, "eve", "change a group", "r")
+    gate.permit(settings, engine, "max", "change a group")
+    with pytest.raises(Refused, match=r"^The driver restarts\. Enter a reason\. It is kept in the audit log\.$"):
+        gate.permit(settings, engine, "max", "change a group", "\u200b", ["The driver restarts.", "So do its games."])
+    gate.permit(settings, engine, "max", "change a group", "r", ["The driver restarts."])
+    for kind in ("remove a group", "set a priority", "accept a gap"):
+        with pytest.raises(Refused, match="Enter a reason"):
+            gate.permit(settings, engine, "max", kind, " ")
+        gate.permit(settings, engine, "max", kind, "r")
 
 
 def test_a_page_submits_nothing_that_disturbs_without_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,6 @@ from pipeline.ingest.onboarding import Onboarding, OnboardingRules, confusable_f
 from pipeline.names import game_key
 from pipeline.settings import Onboarding as Limits
 from pipeline.settings import load
-from pipeline.store import audit
 from pipeline.store import onboarding as store
 from pipeline.store.onboarding import How, Onboarded, OnboardingCandidate, RefusedName
 from pipeline.store.tables import registrations, schemas
@@ -356,19 +355,3 @@ def test_the_commands_act_on_the_store_and_speak_json(engine: Engine, tmp_path: 
     assert (waiting["distinct"], waiting["rows"], waiting["refused"][0]["game"]) == (3, 6, "spam")
     assert turnout("list").endswith("1 game(s)\n")
     assert "refused by" in turnout("pending", "--limit", "1")
-
-
-def test_who_approved_and_who_refused_stands_in_the_audit_log(engine: Engine) -> None:
-    """Each is begun before it is done and ended after, with the exact name and the reason; wrong use leaves nothing."""
-    pending.reject(engine, "Foo", "ann", "spam")
-    pending.approve(engine, LIMITS, "Foo", "bob", None)
-    with pytest.raises(Refused):
-        pending.reject(engine, "Foo", "ann", None)
-    told = [(each.actor, each.action, each.phase, each.outcome, each.detail) for each in audit.entries(engine)]
-    assert told == [
-        ("ann", "refuse", "begun", None, {"game": "Foo", "reason": "spam"}),
-        ("ann", "refuse", "ended", "succeeded", {"game": "Foo", "reason": "spam"}),
-        ("bob", "approve", "begun", None, {"game": "Foo", "reason": None}),
-        ("bob", "approve", "ended", "succeeded", {"game": "Foo", "reason": None}),
-    ]
-    assert {each.targets for each in audit.entries(engine)} == {(f"game:{game_key('Foo')}",)}
