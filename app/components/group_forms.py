@@ -12,11 +12,12 @@ import streamlit as st
 
 from app import formatting
 from app.components.confirm import draw_lines, draw_refused
-from app.state import control_queries, group_proposals, services
+from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
-from app.state.group_proposals import Proposal
 from app.state.services import Environment
+from pipeline.control import group_proposals
 from pipeline.control.group_changes import STARTED_BY, describe
+from pipeline.control.group_proposals import GroupProposal
 from pipeline.errors import Refused
 from pipeline.placement.capacity import PRIORITIES
 from pipeline.store.groups import BACKENDS, Group
@@ -29,7 +30,7 @@ _OPENED: Final = "opened_group"  # what was seen of the group whose form is open
 class _Offer:
     """What stands below a form: what would change, what was done, or why not."""
 
-    proposal: Proposal | None = None
+    proposal: GroupProposal | None = None
     done: str | None = None
     refused: str | None = None
 
@@ -162,20 +163,20 @@ def _filled(prefix: str, group: Group) -> Group:
 
 
 def _plan_make(environment: Environment) -> None:
-    def make() -> Proposal:
+    def make() -> GroupProposal:
         name = str(st.session_state.get("make_name") or "").strip()
         if not name:
             raise Refused("Give the group a name: 1 to 40 of a-z, 0-9 and '-', not starting with '-'.")
-        return group_proposals.preview_make(environment, _filled("make", Group(name)))
+        return previews.preview_group(environment, None, _filled("make", Group(name)))
 
     _offer(_MAKE, make)
 
 
 def _plan_change(environment: Environment, seen: Group) -> None:
-    _offer(_place(seen.name), lambda: group_proposals.preview_change(environment, seen, _filled(_fields(seen), seen)))
+    _offer(_place(seen.name), lambda: previews.preview_group(environment, seen, _filled(_fields(seen), seen)))
 
 
-def _offer(place: str, make: Callable[[], Proposal]) -> None:
+def _offer(place: str, make: Callable[[], GroupProposal]) -> None:
     try:
         st.session_state[_slot(place)] = _Offer(proposal=make())
     except Refused as refused:
@@ -207,13 +208,13 @@ def _draw_offer(environment: Environment, place: str) -> None:
             st.button("Dismiss", key=f"drop_{place}", on_click=_drop, args=(place,))
 
 
-def _draw_proposal(environment: Environment, place: str, proposal: Proposal) -> None:
+def _draw_proposal(environment: Environment, place: str, proposal: GroupProposal) -> None:
     st.caption(f"What would be written, as seen at {formatting.clock(proposal.seen_at)}. Nothing is done yet.")
     draw_lines(proposal.lines)
     barred = services.missing_role(environment, proposal.kind)
     verb = "Make" if proposal.seen is None else "Change"
     with st.form(f"write_{place}", enter_to_submit=False, border=False):
-        optional = "" if proposal.disturbs else " (may be empty)"
+        optional = "" if proposal.effects else " (may be empty)"
         st.text_input(f"Reason{optional}", key=_reason(proposal), max_chars=500)
         with st.container(horizontal=True):
             st.form_submit_button(
@@ -227,31 +228,30 @@ def _draw_proposal(environment: Environment, place: str, proposal: Proposal) -> 
     _draw_barred(barred)
 
 
-def _write(environment: Environment, place: str, proposal: Proposal) -> None:
+def _write(environment: Environment, place: str, proposal: GroupProposal) -> None:
     """Write what was shown; a second click finds it done."""
     if _is_done(place, proposal):
         return
     reason = str(st.session_state.get(_reason(proposal)) or "").strip()
-    refused, done = proposal.lacking(reason), None
-    if refused is None:
-        try:
-            done = group_proposals.write(environment, proposal, reason)
-        except Refused as why:
-            if _is_done(place, proposal):
-                return  # by another click, meanwhile
-            refused = str(why)
+    refused, done = None, None
+    try:
+        done = previews.write_group(environment, proposal, reason)
+    except Refused as why:
+        if _is_done(place, proposal):
+            return  # by another click, meanwhile
+        refused = str(why)
     st.session_state[_slot(place)] = _Offer(proposal, done, refused)
     control_queries.forget()
     if done is not None:
         _clear(proposal)
 
 
-def _is_done(place: str, proposal: Proposal) -> bool:
+def _is_done(place: str, proposal: GroupProposal) -> bool:
     kept: _Offer | None = st.session_state.get(_slot(place))
     return kept is not None and kept.proposal is proposal and kept.done is not None
 
 
-def _clear(proposal: Proposal) -> None:
+def _clear(proposal: GroupProposal) -> None:
     """Close the form of what is written; the next one begins with what is wanted then."""
     if proposal.seen is not None:
         st.session_state.pop(_OPENED, None)
@@ -281,5 +281,5 @@ def _slot(place: str) -> str:
     return f"group_offer_{place}"
 
 
-def _reason(proposal: Proposal) -> str:
+def _reason(proposal: GroupProposal) -> str:
     return f"why_{proposal.then.name}_{proposal.seen_at}"

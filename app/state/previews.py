@@ -14,7 +14,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from app import formatting
 from app.state import services
 from app.state.services import Environment
-from pipeline.control import controller, gate
+from pipeline.control import controller, gate, group_proposals
+from pipeline.control.group_proposals import GroupProposal
 from pipeline.control.operations import executor as steps
 from pipeline.control.proposals import (
     PlacementView,
@@ -27,6 +28,7 @@ from pipeline.errors import Refused
 from pipeline.placement.planner import lines_of
 from pipeline.store import operations
 from pipeline.store.assignments import GameAssignment, read_assignments
+from pipeline.store.groups import Group
 from pipeline.store.operations import Intent, Operation, OperationConflict
 
 
@@ -116,6 +118,31 @@ def preview_groups(environment: Environment, kind: str, names: Sequence[str]) ->
     if not proposal.intent.targets:
         raise Refused(f"Nothing to {kind}: {', '.join(names) or 'no group'} is already in that state.")
     return _preview(proposal.intent, proposal.lines, assignments)
+
+
+def preview_group(environment: Environment, seen: Group | None, then: Group) -> GroupProposal:
+    """Plan to change what is wanted of a group from what was seen; where nothing was, to make it.
+
+    Raises:
+        Refused: it cannot be, nothing would change, another person was faster, or the control store cannot be read.
+    """
+    with services.reading():
+        store, settings = services.engine(environment), environment.settings
+        if seen is None:
+            return group_proposals.make(settings, store, then)
+        return group_proposals.change(settings, store, seen, then)
+
+
+def write_group(environment: Environment, proposal: GroupProposal, reason: str) -> str:
+    """Make the group or change it, as who acts here, and return what was done: at once, without an operation.
+
+    Raises:
+        Refused: as `group_proposals.write`, or the control store does not answer. Then nothing is written.
+    """
+    actor = services.permitted(environment, proposal.kind)
+    with writing():
+        settings = services.renewed(environment).settings
+        return group_proposals.write(settings, services.engine(environment), proposal, actor, reason)
 
 
 # -------------------------------------------------------------------------------------------------------------- streams

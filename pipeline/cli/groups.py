@@ -1,11 +1,10 @@
 """The commands `turnout groups …`, but those that place games; see `placement`."""
 
 import sys
-import time
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from sqlalchemy import Engine
@@ -17,6 +16,9 @@ from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.groups import Group
 from pipeline.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from pipeline.control.group_proposals import GroupProposal  # what lists groups needs no planner
 
 _wanted = combine_options(
     click.option("--backend", type=click.Choice(["none", "local"]), help="Who starts its driver."),
@@ -56,14 +58,10 @@ def list_groups(env_dir: Path, as_json: bool) -> None:
 def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> None:
     """Make group NAME known; games that wait for a group may go there."""
     from pipeline.control.group_changes import apply_options
-    from pipeline.store.groups import create
+    from pipeline.control.group_proposals import make
 
     context = CommandContext(env_dir)
-    actor, max_games = context.permitted("create a group"), context.settings.placement.max_games_per_group
-    heartbeat_seconds = context.settings.metrics.heartbeat_seconds
-    wanted = apply_options(Group(name), options)
-    made = create(context.engine, wanted, actor, reason or "", max_games, heartbeat_seconds)
-    say(f"group {made.name} is known" + ("" if made.backend == "none" else "; the controller starts its driver"))
+    _write(context, make(context.settings, context.engine, apply_options(Group(name), options)), reason)
 
 
 @click.command("set")
@@ -71,22 +69,21 @@ def create_group(env_dir: Path, name: str, reason: str | None, **options: Any) -
 @_wanted
 def set_group(env_dir: Path, name: str, reason: str | None, **options: Any) -> None:
     """Change what is wanted of group NAME; a new Spark master counts from its driver's next start."""
-    from pipeline.control.group_changes import apply_options, effects, render_changes, require_reason
-    from pipeline.store.groups import change
-    from pipeline.store.loads import read_loads
+    from pipeline.control.group_changes import apply_options
+    from pipeline.control.group_proposals import change
 
     context = CommandContext(env_dir)
-    actor = context.permitted("change a group")
     seen = _find(context.engine, name)
-    changed = apply_options(seen, options)
-    if changed == seen:
-        raise Refused("Nothing to change is named. See `turnout groups set --help`.")
-    load = read_loads(context.engine, time.time(), context.settings.placement.max_games_per_group).groups.get(name)
-    require_reason(effects(seen, changed, load), reason or "")
-    change(context.engine, seen, changed, actor, reason or "")
-    say(f"group {name} is changed")
-    for line in render_changes(seen, changed, context.settings.spark.master):
-        say(f"  {line}")
+    _write(context, change(context.settings, context.engine, seen, apply_options(seen, options)), reason)
+
+
+def _write(context: CommandContext, proposal: "GroupProposal", reason: str | None) -> None:
+    """Write a group that is made or changed, and print what that changes."""
+    from pipeline.control.group_proposals import write
+
+    done = write(context.settings, context.engine, proposal, context.actor, reason or "")
+    for line in (*proposal.lines, done):
+        say(line)
 
 
 @click.command("remove")

@@ -1,14 +1,10 @@
-"""A person's options for a cluster group, laid over its desired state: pure, for the command line and the dashboard.
+"""A person's options for a cluster group, laid over its desired state, in words: pure, for `group_proposals`."""
 
-It is written by `create` and `change` of `pipeline/store/groups.py`, at once and without an operation.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from pipeline.errors import Refused
-from pipeline.names import is_said
 from pipeline.placement.capacity import GroupLoad
 from pipeline.store.groups import Group
 
@@ -69,16 +65,6 @@ def effects(seen: Group, then: Group, load: GroupLoad | None) -> list[str]:
             else []
         ),
     ]
-
-
-def require_reason(effects: Sequence[str], reason: str) -> None:
-    """Go on only where a change of a group has a reason, or disturbs nobody.
-
-    Raises:
-        Refused: it has no reason, and `effects` are what it does to the group's driver and games.
-    """
-    if effects and not is_said(reason):
-        raise Refused(f"{effects[0]} Say why: --reason TEXT. It is kept in the audit log.")
 
 
 def _of_backend(seen: Group, then: Group) -> list[str]:

@@ -113,9 +113,19 @@ def create(
             connection.execute(insert(groups).values(created_at=time.time(), name=group.name, **_values(group)))
             audit.end(connection, act, "succeeded")
     except IntegrityError:
-        raise Refused(f"There is a group {group.name} already. `turnout groups set` changes it.") from None
+        raise taken(group.name) from None
     assign_waiting(engine, max_games, heartbeat_seconds)
     return group
+
+
+def taken(name: str) -> Refused:
+    """Return why a group of this name cannot be made."""
+    return Refused(f"There is a group {name} already. Change it instead.")
+
+
+def overtaken(seen: Group) -> Refused:
+    """Return why a group that was seen so cannot be changed."""
+    return Refused(f"Group {seen.name} was changed after you opened it. Review it and try again.")
 
 
 def require_possible(group: Group) -> None:
@@ -158,7 +168,7 @@ def change(engine: Engine, seen: Group, changed: Group, actor: str, reason: str)
         values = {**_values(changed), "version": seen.version + 1}
         audit.begin(connection, act)
         if not connection.execute(update(groups).where(as_seen).values(values)).rowcount:
-            raise Refused(f"Group {seen.name} was changed after you opened it. Review it and try again.")
+            raise overtaken(seen)
         audit.end(connection, act, "succeeded")
         row = connection.execute(select(*_GROUP).where(groups.c.name == seen.name)).one()
     return Group(*row)

@@ -5,11 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import Engine, delete, insert
 from streamlit.testing.v1 import AppTest
 
-from app.state import group_proposals, services
+from app.state import previews, services
 from app.state.services import Environment
+from pipeline.cli.main import cli
 from pipeline.errors import Refused
 from pipeline.store import audit, tables
 from pipeline.store.groups import Group, change, read_groups
@@ -229,6 +231,50 @@ def test_a_row_that_makes_no_sense_can_be_mended(store: Engine, opening: Opening
     assert read_groups(store)["b"].backend == "none"
 
 
+# ------------------------------------------------------------------------------------------------------------- commands
+
+
+def turnout(environment: Environment, *arguments: str) -> list[str]:
+    """Return the lines that a command about groups prints."""
+    words = ["groups", *arguments, "--env-dir", str(environment.paths.root)]
+    return CliRunner().invoke(cli, words, catch_exceptions=False).output.splitlines()
+
+
+def test_a_command_changes_a_group_as_the_page_does(environment: Environment, store: Engine) -> None:
+    """Lines, the reason that is needed and its sentence are the same; of the two, the second is refused."""
+    seen = read_groups(store)["b"]
+    preview = previews.preview_group(environment, seen, replace(seen, backend="local", capacity_cores=0.001))
+    assert len(preview.effects) == 2
+    setting = ("set", "b", "--backend", "local", "--cores", "0.001")
+    with pytest.raises(Refused) as on_page:
+        previews.write_group(environment, preview, " ")
+    with pytest.raises(Refused) as by_command:
+        turnout(environment, *setting)
+    assert str(on_page.value) == str(by_command.value)
+    assert str(on_page.value) == f"{preview.effects[0]} Enter a reason. It is kept in the audit log."
+    assert turnout(environment, *setting, "--reason", "r") == [*preview.lines, "Group b is changed."]
+    with pytest.raises(Refused, match="Group b was changed after you opened it"):
+        previews.write_group(environment, preview, "r")
+    with pytest.raises(Refused, match="Nothing to change: group b is already in that state"):
+        turnout(environment, *setting, "--reason", "r")
+    assert entries(store) == [(services.actor(), "change group", "r")]
+
+
+def test_a_command_makes_a_group_as_the_page_does(environment: Environment, store: Engine) -> None:
+    """Lines and the sentence about a name that is taken are the same, whoever is first."""
+    preview = previews.preview_group(environment, None, Group("c", "local", capacity_cores=2.0))
+    making = ("create", "c", "--backend", "local", "--cores", "2")
+    assert turnout(environment, *making) == [*preview.lines, "Group c is made."]
+    for act in (
+        lambda: previews.write_group(environment, preview, ""),
+        lambda: previews.preview_group(environment, None, Group("c")),
+        lambda: turnout(environment, *making),
+    ):
+        with pytest.raises(Refused, match=r"^There is a group c already\. Change it instead\.$"):
+            act()
+    assert entries(store) == [(services.actor(), "create group", "")]
+
+
 # ---------------------------------------------------------------------------------------------------------------- roles
 
 
@@ -245,11 +291,11 @@ def test_who_has_not_the_role_sees_it_and_cannot_do_it(store: Engine, opening: O
 def test_a_forged_write_is_refused_by_what_writes(environment: Environment, store: Engine, tmp_path: Path) -> None:
     """The role is checked where it is written, whatever the page has shown before."""
     name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
-    made = group_proposals.preview_make(environment, Group("c"))
+    made = previews.preview_group(environment, None, Group("c"))
     seen = read_groups(store)["a"]
-    changed = group_proposals.preview_change(environment, seen, replace(seen, priority="high"))
+    changed = previews.preview_group(environment, seen, replace(seen, priority="high"))
     for proposal, kind in ((made, "create a group"), (changed, "change a group")):
         with pytest.raises(Refused, match=f"may not {kind}: it needs the role mover"):
-            group_proposals.write(environment, proposal, "forged")
+            previews.write_group(environment, proposal, "forged")
     assert set(read_groups(store)) == {"a", "b"}
     assert read_groups(store)["a"] == seen

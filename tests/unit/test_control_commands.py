@@ -197,7 +197,7 @@ def test_a_row_of_wrong_types_is_named_and_the_other_groups_are_shown(
 def test_groups_are_made_changed_and_listed(world: ControlContext, tmp_path: Path) -> None:
     """What is wanted of a group can be said on the command line, and the list tells it to scripts."""
     assert turnout(tmp_path, "groups", "create", "c", "--backend", "local", "--cores", "2").exit_code == 0
-    with pytest.raises(Refused, match=r"counts from its driver's next start.* Say why: --reason TEXT"):
+    with pytest.raises(Refused, match=r"counts from its driver's next start.* Enter a reason\."):
         turnout(tmp_path, "groups", "set", "c", "--spark-master", "local[2]", "--reason", " ")
     changed = turnout(tmp_path, "groups", "set", "c", "--priority", "high", "--unlimited")
     assert (changed.exit_code, "capacity: 2 cores → no limit" in changed.output) == (0, True)
@@ -210,7 +210,7 @@ def test_groups_are_made_changed_and_listed(world: ControlContext, tmp_path: Pat
     assert "0 games stand still until it is started again" in shown.output
     with pytest.raises(Refused, match="turnout does not start group a"):
         turnout(tmp_path, "groups", "restart", "a")
-    with pytest.raises(Refused, match="Nothing to change is named"):
+    with pytest.raises(Refused, match="Nothing to change: group c is already in that state"):
         turnout(tmp_path, "groups", "set", "c")
     with pytest.raises(Refused, match="--cores and --unlimited cannot both be true"):
         turnout(tmp_path, "groups", "set", "c", "--cores", "1", "--unlimited")

@@ -1,0 +1,103 @@
+"""A cluster group that is made or changed: first what it would be and whom that disturbs, then the write.
+
+Called by `turnout groups create | set` and by the page Groups. It is written at once, without an operation, if nobody
+was faster.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Engine
+
+from pipeline.control import gate, group_changes
+from pipeline.errors import Refused
+from pipeline.settings import Settings
+from pipeline.store import groups
+from pipeline.store.assignments import read_assignments
+from pipeline.store.groups import Group, read_groups, require_possible, require_sense
+from pipeline.store.leases import store_time
+from pipeline.store.loads import read_loads
+
+MAKE: Final = "create a group"
+CHANGE: Final = "change a group"
+"""What roles call the two."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupProposal:
+    """A group as it would be, beside what a person saw of it."""
+
+    seen: Group | None  # None: it is made
+    then: Group
+    lines: tuple[str, ...]  # for people; raw texts are in them
+    effects: tuple[str, ...]  # what it does to the group's driver and games; with any, a reason is needed
+    seen_at: float  # Unix seconds
+
+    @property
+    def kind(self) -> str:
+        """What roles call it."""
+        return MAKE if self.seen is None else CHANGE
+
+
+def make(settings: Settings, engine: Engine, group: Group) -> GroupProposal:
+    """Plan to make a group.
+
+    Raises:
+        Refused: its name or what is wanted of it makes no sense, or there is one of this name.
+    """
+    require_possible(group)
+    if group.name in read_groups(engine):
+        raise groups.taken(group.name)
+    waiting = sum(each.group is None and each.retired_at is None for each in read_assignments(engine).values())
+    lines = (
+        f"group {group.name}",
+        *group_changes.render_changes(None, group, settings.spark.master),
+        "The controller starts its driver."
+        if group.backend != "none"
+        else f"turnout does not start its driver. Run `turnout groups run {group.name}`.",
+        f"{waiting} games wait for a group, and may go there." if waiting else "No game moves there by itself.",
+    )
+    return GroupProposal(None, group, lines, (), time.time())
+
+
+def change(settings: Settings, engine: Engine, seen: Group, then: Group) -> GroupProposal:
+    """Plan to change what is wanted of a group from what was seen.
+
+    Raises:
+        Refused: it makes no sense or is as it was, or another person has changed the group since it was seen.
+    """
+    require_sense(then)
+    now, master = read_groups(engine).get(seen.name), settings.spark.master
+    if now is None or now.version != seen.version:
+        differs = [] if now is None else what_changed(seen, now, master)
+        raise Refused("\n".join([str(groups.overtaken(seen)), *differs]))
+    lines = group_changes.render_changes(seen, then, master)
+    if not lines:
+        raise Refused(f"Nothing to change: group {seen.name} is already in that state.")
+    max_games, heartbeat_seconds = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
+    loads = read_loads(engine, store_time(engine), max_games, heartbeat_seconds)
+    effects = tuple(group_changes.effects(seen, then, loads.groups.get(seen.name)))
+    return GroupProposal(seen, then, (f"group {seen.name}", *lines, *effects), effects, time.time())
+
+
+def what_changed(seen: Group, now: Group, own_master: str) -> list[str]:
+    """Return what another person has changed of a group since it was seen, "was → is" in a line each."""
+    state = [f"state: {seen.desired} → {now.desired}"] if seen.desired != now.desired else []
+    return [*state, *group_changes.render_changes(seen, now, own_master)]
+
+
+def write(settings: Settings, engine: Engine, proposal: GroupProposal, actor: str, reason: str) -> str:
+    """Make the group or change it, with its audit entry, and return what was done.
+
+    Raises:
+        Refused: the actor has not the role for it, it disturbs and has no reason, there is one of this name, or another
+            person has changed the group since it was seen. Then nothing is written.
+    """
+    gate.permit(settings, engine, actor, proposal.kind, reason, proposal.effects)
+    if proposal.seen is None:
+        max_games, heartbeat_seconds = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
+        groups.create(engine, proposal.then, actor, reason, max_games, heartbeat_seconds)
+        return f"Group {proposal.then.name} is made."
+    groups.change(engine, proposal.seen, proposal.then, actor, reason)
+    return f"Group {proposal.then.name} is changed."
