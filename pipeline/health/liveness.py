@@ -25,6 +25,7 @@ RUNS: Final = frozenset({"running", "skewed"})
 
 _SKEW: Final = "has a clock that differs from the control store's"
 _LEAST_LIMIT_SECONDS: Final = 15.0  # a busy machine delays a heartbeat by seconds
+_QUIET_SECONDS: Final = 60.0  # a process that is stopped, swapped out or tries again is heard of after that, as a rule
 
 State = Literal["not_started", "starting", "running", "stopped", "failed", "dead", "unknown"]
 """`failed`: it reported so itself. `dead`: its process has ended, or lost its lease, without having been stopped.
@@ -115,6 +116,17 @@ class DriverFacts:
         driver, lease = self.drivers.get((kind, name)), self.leases.get((kind, name))
         return judge_driver(driver, lease, run, self.now, heartbeat_limit(self.heartbeat_seconds))
 
+    def may_live(self, kind: str, name: str) -> bool:
+        """Whether a process may work on it: it lives, or it was heard of a minute ago, or nothing is known.
+
+        For acts that do harm where it does. A process that stands still beats again, one that has failed tries again.
+        """
+        judged = self.judge(kind, name)
+        if judged.state not in {"unknown", "failed"}:
+            return judged.is_live
+        patience = max(heartbeat_limit(self.heartbeat_seconds), _QUIET_SECONDS)
+        return judged.since is None or self.now - judged.since <= patience
+
 
 def heartbeat_limit(every_seconds: float) -> float:
     """Return after how many seconds without a heartbeat a driver is silent that beats every so many seconds."""
@@ -133,8 +145,9 @@ def judge_driver(
         return Liveness("unknown", None, driver.defect)
     if driver is None or _is_replaced(driver, lease, run, now):
         return _judge_unreported(lease, run, now)
-    if run is not None and run.ended_at is not None and run.process == driver.process:
-        return _judge_ended(run, run.ended_at, now, driver.error if driver.state == "failed" else None)
+    ended_at = None if run is None or run.process != driver.process else run.ended_at
+    if run is not None and ended_at is not None and not _is_heard_after(driver, ended_at, now):
+        return _judge_ended(run, ended_at, now, driver.error if driver.state == "failed" else None)
     if driver.state == "stopped":
         return Liveness("stopped", driver.heartbeat_at, "is stopped")
     if driver.state == "failed":
@@ -175,7 +188,12 @@ def _is_replaced(driver: Driver, lease: HeldLease | None, run: ProcessRun | None
         return True
     if run is None or run.process == driver.process or run.started_at <= driver.started_at:
         return False
-    return run.ended_at is None or not is_held
+    return run.ended_at is None or not (is_held or _is_heard_after(driver, run.ended_at, now))
+
+
+def _is_heard_after(driver: Driver, ended_at: float, now: float) -> bool:
+    """Whether it is another process than the one that ended: an id comes again, a start by hand is not recorded."""
+    return ended_at < driver.heartbeat_at <= now + CLOCK_BOUND_SECONDS
 
 
 def _judge_unreported(lease: HeldLease | None, run: ProcessRun | None, now: float) -> Liveness:
@@ -185,6 +203,9 @@ def _judge_unreported(lease: HeldLease | None, run: ProcessRun | None, now: floa
         since = run.started_at
     elif lease is not None and lease.expires_at > now:
         since = lease.since
+    if since is not None and now - since < -CLOCK_BOUND_SECONDS:
+        ahead = f"was started {since - now:.0f} s in the future: the control store's clock was set back since"
+        return Liveness("unknown", since, ahead)
     if since is not None:
         waits = f"was started {_since(since, now)} ago and has not reported yet"
         return Liveness("starting" if now - since <= START_LIMIT_SECONDS else "unknown", since, waits)

@@ -6,14 +6,14 @@ Every change of what is wanted is a compare-and-set on the group's version, writ
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, get_args
 
 from sqlalchemy import Connection, Engine, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
-from pipeline.health.liveness import HEARTBEAT_SECONDS, heartbeat_limit
+from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.names import is_group_name
 from pipeline.placement.capacity import MAX_GAMES, PRIORITIES, Desired
 from pipeline.store import audit
@@ -60,6 +60,8 @@ class Group:
         ]
         cores: Any = self.capacity_cores  # SQLite takes anything in any column
         master: Any = self.spark_master
+        if not is_group_name(self.name):
+            wrong.append(f"name {self.name}")
         if cores is not None and not (isinstance(cores, (int, float)) and cores > 0):
             wrong.append(f"capacity_cores {cores!r}")
         if master is not None and not isinstance(master, str):
@@ -88,8 +90,10 @@ def read_groups(engine: Engine) -> dict[str, Group]:
 
 
 def groups_in(connection: Connection) -> dict[str, Group]:
-    """Return the same within a transaction."""
-    return {row.name: Group(*row) for row in connection.execute(select(*_GROUP))}
+    """Return the same within a transaction; a name that a hand has made no text is what Python writes for it."""
+    found = [Group(*row) for row in connection.execute(select(*_GROUP))]
+    named = [each if isinstance(each.name, str) else replace(each, name=repr(each.name)) for each in found]
+    return {each.name: each for each in named}
 
 
 def create(
@@ -222,8 +226,7 @@ def _require_unused(connection: Connection, name: str, heartbeat_seconds: float)
         )
     known = drivers_in(connection, heartbeat_seconds)  # without leases only this tells
     judged = known.judge("group", name)
-    is_heard = judged.since is None or known.now - judged.since <= heartbeat_limit(heartbeat_seconds)
-    if judged.is_live or (judged.state == "unknown" and is_heard):
+    if known.may_live("group", name):
         how = "lives" if judged.is_live else f"may live: it {judged.reason}"
         raise Refused(
             f"Group {name} still has a driver that {how}. End it where it runs; if it was killed, retry later."

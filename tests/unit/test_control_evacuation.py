@@ -133,6 +133,14 @@ def test_where_most_groups_are_down_nobody_is_dead() -> None:
     assert dead([FOREIGN, down, lives("c"), stopped], told, {}, 10.0) is None, "who shall not run is not counted"
 
 
+@pytest.mark.parametrize(("state", "ago"), [("stopped", 700.0), ("skewed", 1.0), ("failed", 1.0)])
+def test_who_ended_in_order_or_was_just_heard_of_is_not_down(state: str, ago: float) -> None:
+    """One such group beside a dead one is no failure of most of three: the games of the dead one are evacuated."""
+    other = replace(FOREIGN, group=Group("b"))
+    told = facts({"a": driver("a"), "b": driver("b", state, ago)})
+    assert [each.group for each in dead([FOREIGN, other, lives("c")], told, {}, 10.0) or ()] == ["a"]
+
+
 # ----------------------------------------------------------------------------------------------------------------- plan
 
 BROKEN = Dead("a", DIED_AT, "its driver has failed")

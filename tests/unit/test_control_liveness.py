@@ -40,6 +40,7 @@ def ends(store: Engine) -> None:
     row = {"group_name": "a", "reference": '{"host": "localhost", "pid": 4242}', "died": 1, "exit_message": "code 3"}
     with store.begin() as connection:
         connection.execute(insert(tables.group_runs).values(started_at=now - 60, ended_at=now - 1, **row))
+        connection.execute(update(tables.drivers).where(tables.drivers.c.name == "a").values(heartbeat_at=now - 2))
 
 
 def loses_its_lease(store: Engine) -> None:

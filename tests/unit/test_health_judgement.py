@@ -22,7 +22,7 @@ from pipeline.health.judgement import (
     ReportedStream,
     judge_fleet,
 )
-from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver, HeldLease, ProcessRun
+from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver, DriverFacts, HeldLease, ProcessRun
 
 NOW = 1_800_000_000.0
 INGEST = Driver("ingest", "main", "host", 7, NOW - 600, NOW - 2, "running", None, 9)
@@ -373,3 +373,36 @@ def test_several_alarms_of_the_controller_are_counted_in_the_headline_and_stand_
     assert "\n" not in two.headline
     (problem,) = [each for each in two.problems if each.kind == "controller"]
     assert problem.text.split("\n")[1:] == ["group b has no driver", "group c is frozen"]
+
+
+@pytest.mark.parametrize("lease", [LEASE, None])
+@pytest.mark.parametrize("process", [DRIVER.process, None])
+def test_a_driver_that_beats_after_the_end_on_record_is_another_process(
+    lease: HeldLease | None, process: tuple[str, int] | None
+) -> None:
+    """A process id comes again, and a start that fails says nothing of a driver that somebody else started."""
+    run = ProcessRun(process, NOW - 301, NOW - 300, died=True, message="killed")
+    assert Given(run=run, lease=lease).group() == ("running", None)
+    run = ProcessRun(process, NOW - 100, NOW - 99, died=True, message="killed")
+    assert Given(run=run, lease=lease).group() == ("running", None)
+
+
+@pytest.mark.parametrize(
+    ("state", "silent", "may"),
+    [
+        ("running", 2, True), ("running", 40, True), ("running", 61, False), ("failed", 2, True), ("failed", 61, False),
+        ("stopped", 2, False), ("skewed", 2, True),
+    ],
+)  # fmt: skip
+def test_who_was_heard_of_a_minute_ago_may_live(state: str, silent: float, may: bool) -> None:
+    """No group is removed under a driver that stands still for a while or tries again after a failure."""
+    driver = replace(DRIVER, state=state, heartbeat_at=NOW - silent)
+    assert DriverFacts(NOW, {("group", "a"): driver}, {}, {}).may_live("group", "a") is may
+    assert not DriverFacts(NOW, {}, {}, {}).may_live("group", "a")
+
+
+def test_a_start_in_the_future_is_no_sign_of_life() -> None:
+    """Where the store's clock was set back, a start that hangs would be starting until it has caught up."""
+    for run, lease in ((replace(RUN, started_at=NOW + 3_600), None), (None, replace(LEASE, since=NOW + 3_600))):
+        state, reason = Given(driver=None, run=run, lease=lease).group()
+        assert (state, "3600 s in the future" in (reason or "")) == ("unknown", True)

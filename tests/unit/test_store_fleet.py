@@ -156,6 +156,7 @@ def test_the_end_of_a_process_on_record_is_read(store: Engine) -> None:
                 "exit_message": said,
             }
             connection.execute(insert(tables.group_runs).values(started_at=started_at, ended_at=ended_at, **row))
+        connection.execute(update(tables.drivers).values(heartbeat_at=now - 2))
     fleet = read_fleet(store)
     group = fleet.state("group", "a")
     assert group is not None

@@ -292,7 +292,7 @@ def _is_down(seen: GroupObservation, drivers: DriverFacts) -> bool:
         return False
     if seen.group.backend == "none":
         judged = drivers.judge("group", seen.group.name)
-        return not judged.is_live and judged.state != "not_started"
+        return judged.state not in {"not_started", "stopped"} and not drivers.may_live("group", seen.group.name)
     return bool(seen.ended)
 
 
