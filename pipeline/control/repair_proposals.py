@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from deltalake.exceptions import DeltaError
 from sqlalchemy import Engine
 
 from pipeline.contracts.registry import LocalRegistry
@@ -17,6 +18,7 @@ from pipeline.control.proposals import OperationProposal, decision
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused
 from pipeline.names import GameKey
+from pipeline.repair.refusals import unreadable
 from pipeline.repair.removal import file_sizes
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import read_assignments
@@ -58,6 +60,7 @@ class RepairPlanner:
             subjects = repairs.observe(self.paths, self.settings.environment, self.engine, chosen, kind)
         can, why_not = self._capabilities(kind, chosen, rows)
         why_not |= {key: each.unreadable for key, each in subjects.items() if each.unreadable is not None}
+        why_not |= _impossible(kind, [key for key in subjects if key not in why_not], subjects)
         possible = [key for key in chosen if key not in why_not]
         if kind == "retry":
             planned = decision(self.engine, read_assignments(self.engine), kind, possible, actor, reason)
@@ -115,11 +118,25 @@ class RepairPlanner:
         small: list[str] = []
         left = MAX_BYTES
         for key in keys:
-            size = sum(file_sizes(open_table(self.paths.table(GameKey(key)))).values())
+            try:
+                size = sum(file_sizes(open_table(self.paths.table(GameKey(key)))).values())
+            except (DeltaError, OSError) as error:  # since it was looked at
+                raise unreadable(key, error) from error
             if len(small) < MAX_COUNTED and size <= left:
                 small.append(key)
                 left -= size
         return small
+
+
+def _impossible(kind: str, keys: Sequence[str], subjects: Mapping[str, repairs.Subject]) -> dict[str, str]:
+    """Return why a repair is not possible for those of these games for which their tables say so."""
+    found = {}
+    for key in keys:
+        try:
+            repairs.require_possible(kind, [key], subjects)
+        except Refused as refused:
+            found[key] = str(refused)
+    return found
 
 
 def _why_not(capability: Capability) -> str:

@@ -6,7 +6,6 @@ old generation's owner finds a conflict, sees the new generation, and goes on fr
 
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from sqlalchemy import Engine
 from pipeline import names
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import accepted_gaps, generation
+from pipeline.delta.environment import require_own
 from pipeline.delta.opening import open_table
 from pipeline.delta.quarantine import QUARANTINE, without_present
 from pipeline.delta.table import CursorTable, DataFile, TableConflict, discard, write_file
@@ -105,7 +105,7 @@ class _Rebuild:
         self._paths, self._environment, self._engine, self._schemas = paths, environment, engine, schemas
         self._game, self._folder = game, paths.table(game.key)
         app = names.repair_app_id(environment, game.key)
-        table, self._log_is_damaged = _open(self._folder, game)
+        table, self._log_is_damaged = _open(paths, environment, game)
         self._repairs = table.transaction_version(app)
         self.generation = generation.newest(table.transaction_version, environment, game.key)
         self._newest = self.generation  # that may be known of: the damaged part of a log may have had the last switch
@@ -233,13 +233,15 @@ class _Rebuild:
         )
 
 
-def _open(folder: Path, game: Game) -> tuple[DeltaTable | damaged_log.Remains, bool]:
+def _open(paths: Paths, environment: str, game: Game) -> tuple[DeltaTable | damaged_log.Remains, bool]:
     """Return a game's table, or what is left of its log, and whether that is damaged.
 
     Raises:
-        Refused: there is no table, or it cannot be opened for another reason.
+        Refused: there is no table, it cannot be opened for another reason, or it is of another environment.
     """
+    folder = paths.table(game.key)
     try:
+        require_own(paths.bronze, environment)  # before anything is written
         # Also a log that opens may have its damaged part still, which the next who writes a checkpoint would meet.
         if (folder / "_delta_log").is_dir():
             damaged_log.finish(folder)

@@ -131,3 +131,15 @@ def test_of_many_games_quarantine_is_not_counted_first(world: World, monkeypatch
     preview = page(world, "replay", CHESS.key, GO.key)
     assert set(preview.intent.preview) == {CHESS.key, GO.key}
     assert "Decodes" not in " ".join(preview.lines)
+
+
+@pytest.mark.parametrize("kind", ["rebuild", "dedupe"])
+def test_a_table_that_was_never_begun_keeps_no_other_game_waiting(world: World, kind: str) -> None:
+    """A driver that was killed as it made a table leaves a log without commits: that game is left out, with why."""
+    (world.paths.table(GO.key) / "_delta_log").mkdir(parents=True)
+    planner = repair_proposals.RepairPlanner(world.settings, world.paths, world.engine)
+    planned = planner.plan(kind, [CHESS.key, GO.key], "ann")
+    assert [each.partition(":")[0] for each in planned.left_out] == [GO.key]
+    assert "no table yet" in planned.left_out[0]
+    with pytest.raises(Refused, match="no table yet"):
+        planner.plan(kind, [GO.key], "ann")

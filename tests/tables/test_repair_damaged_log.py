@@ -215,6 +215,10 @@ def test_one_that_is_killed_before_its_checkpoint_is_ended_by_the_next(
             run(world, 1)
     if mended:
         shutil.copytree(backup, folder(world) / "_delta_log", dirs_exist_ok=True)
+    found = sorted(each.name for each in log_files(folder(world), "*"))
+    with pytest.raises(Refused, match="environment"):
+        rebuild(world.paths, "wrong", world.engine, world.registry.snapshot(), CHESS, 1)
+    assert found == sorted(each.name for each in log_files(folder(world), "*")), "under another name nothing is written"
     with pytest.raises(GenerationConflict):
         run(world, 1)  # as the controller begins it again
     assert world.contents() == rows

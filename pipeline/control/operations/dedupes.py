@@ -26,6 +26,7 @@ from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.names import GameKey, repair_app_id
 from pipeline.repair.dedupe import Deduped, dedupe
+from pipeline.repair.refusals import unreadable
 from pipeline.settings import Paths
 from pipeline.store.game_lookup import Game, known_names
 from pipeline.store.operations import Intent, Operation
@@ -103,7 +104,10 @@ def sentence(done: Deduped) -> str:
 
 
 def _repairs(paths: Paths, environment: str, key: str) -> int:
-    table = CursorTable.open(paths.table(GameKey(key)), repair_app_id(environment, GameKey(key)))
+    try:
+        table = CursorTable.open(paths.table(GameKey(key)), repair_app_id(environment, GameKey(key)))
+    except (DeltaError, OSError) as error:  # since it was looked at
+        raise unreadable(key, error) from error
     return (table.cursor if table else None) or 0
 
 
