@@ -16,7 +16,7 @@ from pipeline.errors import Refused
 from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import MAX_EVENED, Placed, proposed
 from pipeline.settings import Settings
-from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
+from pipeline.store.assignments import Assignments, GameAssignment, GroupDriver, read_assignments, read_group_drivers
 from pipeline.store.groups import read_groups
 from pipeline.store.leases import store_time
 from pipeline.store.loads import read_loads
@@ -42,7 +42,7 @@ class OperationProposal:
 class PlacementView:
     """Which games run where, and how loaded the groups are, read at one time: what moves are planned from."""
 
-    assignments: Mapping[str, GameAssignment]
+    assignments: Assignments
     loads: Loads
     trigger_seconds: float
 
@@ -66,8 +66,12 @@ class PlacementView:
         """Plan to move all games of a group to where they fit, and to give it no more.
 
         Raises:
-            Refused: there is no such group, or not all of its games fit elsewhere.
+            Refused: there is no such group, not all of its games fit elsewhere, or a row of the control store does not
+                say where its game is.
         """
+        if self.assignments.spoilt:
+            key, why = min(self.assignments.spoilt.items())
+            raise Refused(f"Group {group} cannot be drained while it is not known where game {key} is: {why}.")
         return self._proposal(drains.drain(group, self.assignments, self._drivers, self.loads), actor, reason)
 
     def best(self, max_moves: int = MAX_EVENED) -> tuple[Placed, Placed]:
@@ -177,6 +181,7 @@ def _require_move(done: Operation) -> None:
         isinstance(each, list | tuple) and len(each) == 2 and all(isinstance(state, str) for state in each)
         for each in desired.values()
     )
-    if not done.preview or not is_pair:
+    moved = done.preview.values() if isinstance(done.preview, dict) else ()
+    if not moved or not is_pair or not all(isinstance(each, list | tuple) and len(each) == 3 for each in moved):
         row = f"The row of operation {done.operation_id[:8]} in the control store makes no sense"
         raise Refused(f"{row}: it does not say what it moved. Ask for the moves back themselves.")

@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.errors import Refused
+
 _INDEX_BITS: Final = 12
 _REGISTERS: Final = 1 << _INDEX_BITS  # one byte each; the standard error is 1.04 / sqrt(registers) = 1.6 %
 _ALPHA: Final = 0.7213 / (1 + 1.079 / _REGISTERS)
@@ -67,10 +69,25 @@ EMPTY: Final = Sketch({}, 0, 0, bytes(_REGISTERS))
 
 
 def loads(text: str) -> Sketch:
-    """Return a sketch from its JSON."""
-    kept: dict[str, Any] = json.loads(text)
-    names = {name: Seen(*seen) for name, seen in kept["names"].items()}
-    return Sketch(names, kept["rows"], kept["floor"], base64.b64decode(kept["registers"]))
+    """Return a sketch from its JSON.
+
+    Raises:
+        Refused: it is none, as where a hand has edited it.
+    """
+    try:
+        kept: dict[str, Any] = json.loads(text)
+        names = {name: Seen(*seen) for name, seen in kept["names"].items()}
+        sketch = Sketch(names, kept["rows"], kept["floor"], base64.b64decode(kept["registers"]))
+        numbers = [sketch.rows, sketch.floor, *(number for seen in names.values() for number in seen)]
+        is_one = len(sketch.registers) == _REGISTERS and all(math.isfinite(number) for number in numbers)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        is_one = False
+    if not is_one:
+        raise Refused(
+            "What is kept of names that are no games, the row of table name_sketches in the control store, cannot be "
+            "read. Delete it: names that come are counted from then on."
+        )
+    return sketch
 
 
 def sketched(names: pa.Array, rows: pa.Array, at: float, limit: int) -> Sketch:

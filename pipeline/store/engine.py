@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, inspect, make_url
+from sqlalchemy import URL, Engine, create_engine, event, inspect, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import private_files
@@ -20,7 +20,7 @@ def open_store(settings: Settings, paths: Paths) -> Engine:
     Raises:
         Refused: the store cannot be reached, is not writable, or was migrated by a newer turnout.
     """
-    url = settings.store.url or f"sqlite:///{paths.control_db}"
+    url = settings.store.url or _own(paths)
     try:
         engine = _engine(url)
         if not settings.store.url:
@@ -44,7 +44,7 @@ def require_store(settings: Settings, paths: Paths) -> None:
         Refused: it was lost, or was never there.
     """
     try:
-        engine = _engine(settings.store.url or f"sqlite:///{paths.control_db}")
+        engine = _engine(settings.store.url or _own(paths))
         if engine.dialect.name == "sqlite":
             place = _file_of(engine)
             if place is not None and not _is_there(place):
@@ -78,7 +78,12 @@ def _file_of(engine: Engine) -> Path | None:
     return None if not database or database == ":memory:" or database.startswith("file:") else Path(database)
 
 
-def _engine(url: str) -> Engine:
+def _own(paths: Paths) -> URL:
+    """Return where an environment's own store is: no text, in which a `?` of the folder's name would begin options."""
+    return URL.create("sqlite", database=str(paths.control_db))
+
+
+def _engine(url: str | URL) -> Engine:
     try:
         parts = make_url(url)
         if parts.host and "@" in f"{parts.host}{parts.database}":

@@ -43,7 +43,9 @@ def migrate(engine: Engine) -> None:
 def _version(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
-    version: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    version = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    if version is not None and not isinstance(version, str):
+        raise Refused(f"The control store's revision is {version!r:.40}, in table alembic_version. Restore the store.")
     return version
 
 

@@ -355,3 +355,14 @@ def test_the_commands_act_on_the_store_and_speak_json(engine: Engine, tmp_path: 
     assert (waiting["distinct"], waiting["rows"], waiting["refused"][0]["game"]) == (3, 6, "spam")
     assert turnout("list").endswith("1 game(s)\n")
     assert "refused by" in turnout("pending", "--limit", "1")
+
+
+@pytest.mark.parametrize(
+    "kept", ["{", "", "[]", '{"names": {}}', '{"names": {"a": [1]}, "rows": 1, "floor": 0, "registers": ""}']
+)
+def test_a_spoilt_picture_of_names_stops_no_ingest(engine: Engine, kept: str) -> None:
+    """Law L6: rows of games do not wait for what only counts names; who asks for the names is told."""
+    store.write_sketch(engine, kept)
+    assert Onboarding(engine, LIMITS).admit(NOW) == 0
+    with pytest.raises(Refused, match="name_sketches"):
+        pending.pending(engine, LIMITS)

@@ -10,13 +10,18 @@ from sqlalchemy import Engine
 from app import formatting
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
+from pipeline.control.group_changes import describe
 from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.proposals import PlacementView
 from pipeline.control.supervision.supervisor import Supervisor
+from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import load
+from pipeline.store.assignments import UnknownGameError, read_assignments
 from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen, register_group
+from pipeline.store.groups import Group, read_groups
 from pipeline.store.operations import Intent, Operation, ask, begin_step
 
 LATIN: Final = "CAST(X'4dfc' AS TEXT)"  # "Mü" as a terminal with Latin-1 writes it
@@ -89,3 +94,63 @@ def test_an_operation_with_bytes_in_a_column_of_its_row_can_be_closed(tmp_path: 
     assert turnout(tmp_path, "audit", "verify").exit_code == 0
     again = ask(engine, Intent("pause", (f"game:{game_key('Go')}",), "ann", "r"))
     assert again.operation_id != asked.operation_id
+
+
+def test_nothing_is_done_to_a_game_whose_row_is_spoilt_and_its_group_is_not_drained(tmp_path: Path) -> None:
+    """Steps and plans say what is wrong; a group is never drained with a game in it that the preview does not name."""
+    engine, _ = filled(tmp_path)
+    edit(engine, "games.epoch", "'x'")
+    with pytest.raises(UnknownGameError, match="epoch 'x'"):
+        read_assignments(engine)[game_key("Go")]
+    settings, _ = load(tmp_path, {})
+    with pytest.raises(Refused, match="cannot be drained while it is not known where game"):
+        PlacementView(settings, engine).drain("a", "ann")
+
+
+def test_a_group_whose_name_is_no_text_is_left_alone_and_named(tmp_path: Path) -> None:
+    """The others are supervised and judged."""
+    engine, _ = filled(tmp_path)
+    register_group(engine, "b")
+    edit(engine, "groups.name", "CASE name WHEN 'b' THEN x'ff00' ELSE name END")
+    found = read_groups(engine)
+    assert sorted(found) == ["a", "b'\\xff\\x00'"]
+    assert "name b'\\xff\\x00'" in (found["b'\\xff\\x00'"].defect or "")
+    done = turnout(tmp_path, "status")
+    assert (done.exit_code, done.exception.__class__) == (1, SystemExit)
+    assert "makes no sense" in done.output
+
+
+def test_what_a_hand_has_put_in_a_text_or_a_number_is_shown() -> None:
+    """A page that draws it does not end."""
+    assert formatting.shown(b"\xff") == "b'\\xff'"
+    assert describe(Group("a", capacity_cores="zz"), "local")["capacity"] == "'zz' cores"  # type: ignore[arg-type]
+
+
+def test_a_revision_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    """Which commands fit a store is not guessed."""
+    engine, _ = filled(tmp_path)
+    edit(engine, "alembic_version.version_num", "x'ff'")
+    done = turnout(tmp_path, "status")
+    assert isinstance(done.exception, Refused)
+    assert "revision is b'\\xff'" in str(done.exception)
+
+
+def test_an_undo_of_what_says_not_what_it_moved_is_refused(tmp_path: Path) -> None:
+    """A preview of another shape ends no command with a traceback."""
+    engine, asked = filled(tmp_path)
+    edit(engine, "operations.kind", "'move'")
+    edit(engine, "operations.preview", """'{"g": 1}'""")
+    edit(engine, "operations.state", "'succeeded'")
+    edit(engine, "operations.ended_at", "requested_at")
+    done = turnout(tmp_path, "ops", "undo", asked.operation_id, "--reason", "r")
+    assert isinstance(done.exception, Refused)
+    assert "does not say what it moved" in str(done.exception)
+
+
+def test_the_name_of_a_folder_is_no_option_of_its_store(tmp_path: Path) -> None:
+    """Of `e?a=1` and `e?b=2` each has a control store of its own, and in its folder."""
+    for name in ("a=1", "b=2"):
+        env = tmp_path / f"e?{name}"
+        open_store(*load(env, {})).dispose()
+        assert (env / "control.db").is_file()
+    assert not (tmp_path / "e").exists()
