@@ -28,6 +28,7 @@ from grants.server.fault_injection import Troubles, troubles_from
 from grants.server.gate import TROUBLES_PATH, Gate
 from grants.server.rows import open_rows
 from pipeline.errors import Refused
+from pipeline.terminal import say
 
 HOST: Final = "127.0.0.1"
 TOKEN_FILE: Final = "token"  # noqa: S105 - a file's name
@@ -162,5 +163,5 @@ def _run(app: ASGIApp, listener: socket.socket, port: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    print(f"Catalog: http://{HOST}:{port}", flush=True)  # noqa: T201 - the address is this command's output
+    say(f"Catalog: http://{HOST}:{port}")
     server.run(sockets=[listener])

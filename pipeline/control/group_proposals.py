@@ -99,5 +99,9 @@ def write(settings: Settings, engine: Engine, proposal: GroupProposal, actor: st
         max_games, heartbeat_seconds = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
         groups.create(engine, proposal.then, actor, reason, max_games, heartbeat_seconds)
         return f"Group {proposal.then.name} is made."
+    now = change(settings, engine, proposal.seen, proposal.then)
+    if now.effects and not proposal.effects:
+        stale = "It would disturb its driver or its games by now, which was not shown. Review it and try again."
+        raise Refused("\n".join([stale, *now.effects]))
     groups.change(engine, proposal.seen, proposal.then, actor, reason)
     return f"Group {proposal.then.name} is changed."

@@ -9,6 +9,7 @@ from typing import NoReturn
 from pipeline import private_files
 from pipeline.errors import Refused
 from pipeline.settings import Paths
+from pipeline.terminal import say
 
 HOST = "127.0.0.1"
 
@@ -43,7 +44,7 @@ def serve(paths: Paths, port: int) -> NoReturn:
         Refused: the port is taken, or the environment's folder cannot be written.
     """
     require_free_port(port, "dashboard.port")
-    print(f"Dashboard: {new_url(paths, port)}", flush=True)  # noqa: T201 - the address is this command's output
+    say(f"Dashboard: {new_url(paths, port)}")
     line = command(paths, port)
     os.execv(line[0], line)  # noqa: S606 - no shell
 

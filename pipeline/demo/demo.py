@@ -1,7 +1,6 @@
 """`turnout demo`: everything on one machine, live until Ctrl-C, or one bounded run that ends with the proof."""
 
 import itertools
-import json
 import os
 import shutil
 import threading
@@ -24,7 +23,7 @@ from pipeline.settings import Paths, Settings
 from pipeline.store.engine import open_store
 from pipeline.store.games import generations, register_group, retired_games
 from pipeline.store.groups import change, read_groups
-from pipeline.terminal import say_lines
+from pipeline.terminal import say_json, say_lines
 from pipeline.verify.balance import Balance
 from pipeline.verify.balance import verify as prove
 from pipeline.verify.report import as_dict
@@ -230,5 +229,5 @@ def _print(balance: Balance, paths: Paths, events: int, wanted: Wanted, seconds:
             say(f"  {name:<18} {value}")
     say(f"\n{'The books balance' if balance.complete else 'The books DO NOT balance'}. Tables: {paths.tables}")
     if as_json:
-        print(json.dumps(result))  # noqa: T201 - the result
+        say_json(result)
     return 0 if balance.complete else 1

@@ -1,14 +1,19 @@
 """What is wanted of a group laid over what was wanted: what changes, and whom it disturbs."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine
 
+from pipeline.actor import current_user
+from pipeline.control import group_changes, group_proposals
 from pipeline.control.group_changes import apply_options, effects, render_changes
 from pipeline.errors import Refused
 from pipeline.placement.capacity import GroupLoad
-from pipeline.store.groups import Group
+from pipeline.settings import load
+from pipeline.store.groups import Group, create, read_groups
 
 SEEN = Group("c", "local", capacity_cores=2.0, spark_master="local[4]")
 NOTHING: dict[str, Any] = {"backend": None, "cores": None, "unlimited": False, "priority": None, "spark_master": None}
@@ -75,3 +80,17 @@ def test_what_disturbs_somebody_is_said(
     found = effects(seen, replace(seen, **changes), load)
     assert len(found) == (said is not None)
     assert (said or "") in "".join(found)
+
+
+def test_what_disturbs_only_by_now_is_shown_first(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A preview may be hours old: what it did not show is not written without a reason."""
+    settings, _ = load(tmp_path, {})
+    seen = create(engine, Group("b"), current_user(), "")
+    proposal = group_proposals.change(settings, engine, seen, replace(seen, capacity_cores=0.5))
+    assert proposal.effects == ()
+    monkeypatch.setattr(group_changes, "effects", lambda *_: ["Its 2 games take 120 cores."])
+    with pytest.raises(Refused, match="not shown"):
+        group_proposals.write(settings, engine, proposal, current_user(), "")
+    assert read_groups(engine)["b"].capacity_cores is None
