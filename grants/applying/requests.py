@@ -174,4 +174,10 @@ def _read(row: Row[Any]) -> Request:
     values = row._asdict()
     if values["state"] not in get_args(State):
         raise Refused(f"Request {row.request_id[:8]} has the state {row.state!r}, which is none: correct its row.")
-    return Request(**{**values, "intents": json.loads(values["intents"])})
+    try:
+        intents = json.loads(values["intents"])
+    except (TypeError, ValueError):
+        intents = None
+    if not isinstance(intents, list) or not all(isinstance(each, dict) for each in intents):
+        raise Refused(f"Request {row.request_id[:8]} does not say what it asks for: correct or delete its row.")
+    return Request(**{**values, "intents": intents})

@@ -88,7 +88,11 @@ def read(engine: Engine) -> Picture:
         row = connection.execute(select(catalog_snapshots)).first()
     if row is None:
         return Picture(None, None, None)
-    return Picture(None if row.snapshot is None else from_json(row.snapshot), row.problem, row.tried_at)
+    try:
+        observed = None if row.snapshot is None else from_json(row.snapshot)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return Picture(None, "What was read last and is kept in table catalog_snapshots is invalid.", row.tried_at)
+    return Picture(observed, row.problem, row.tried_at)
 
 
 def with_fresh(observed: Observed, fresh: Observed) -> Observed:

@@ -47,7 +47,7 @@ def require_store(settings: Settings, paths: Paths) -> None:
         engine = _engine(settings.store.url or _own(paths))
         if engine.dialect.name == "sqlite":
             place = _file_of(engine)
-            if place is not None and not _is_there(place):
+            if not _is_there(place) and (place.is_file() or not place.exists()):
                 raise _missing(f"{place} {'is empty' if place.exists() else 'does not exist'}")
             return
         with engine.connect() as connection:
@@ -72,10 +72,16 @@ def _is_there(store: Path) -> bool:
     return store.exists() and any(each.exists() and each.stat().st_size for each in (store, log))
 
 
-def _file_of(engine: Engine) -> Path | None:
-    """Return the file of a store of SQLite, None where it is in memory, or named by a URI."""
+def _file_of(engine: Engine) -> Path:
+    """Return the file of a store of SQLite.
+
+    Raises:
+        Refused: it is in memory, where no other process sees it, or named by a URI, whose options decide its mode.
+    """
     database = engine.url.database
-    return None if not database or database == ":memory:" or database.startswith("file:") else Path(database)
+    if not database or database == ":memory:" or database.startswith("file:"):
+        raise Refused("store.url names no file. Give its path: sqlite:////folder/control.db.")
+    return Path(database)
 
 
 def _own(paths: Paths) -> URL:
@@ -96,9 +102,7 @@ def _engine(url: str | URL) -> Engine:
         ) from error
 
 
-def _make_private(database: Path | None) -> None:
-    if database is None:
-        return
+def _make_private(database: Path) -> None:
     if database.exists() and not database.is_file():
         raise Refused(
             f"The control store cannot be opened: {database} is no file. Move away what is there, or name another "

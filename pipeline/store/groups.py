@@ -227,7 +227,7 @@ def _require_unused(connection: Connection, name: str, heartbeat_seconds: float)
     known = drivers_in(connection, heartbeat_seconds)  # without leases only this tells
     judged = known.judge("group", name)
     if known.may_live("group", name):
-        how = "lives" if judged.is_live else f"may live: it {judged.reason}"
+        how = "lives" if judged.is_live else f"may live: it {(judged.reason or '').rstrip('.')}"
         raise Refused(
             f"Group {name} still has a driver that {how}. End it where it runs; if it was killed, retry later."
         )

@@ -5,11 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, insert, update
 
 from grants.applying import requests
+from grants.observing import snapshot
 from pipeline.errors import Refused
 from pipeline.store import audit
+from pipeline.store.tables import access_requests, catalog_snapshots
 
 INTENTS = [{"principal": "ann@example.com", "key": "chess_aaaaaaaaaaaa", "read": True}]
 
@@ -114,3 +116,22 @@ def test_two_who_ask_for_the_same_at_once_are_one_request(engine: Engine) -> Non
         made = list(pool.map(ask, range(4)))
     assert len({each.request_id for each in made}) == len(requests.list_requests(engine)) == 1
     assert sorted(each.repeated for each in made) == [False, True, True, True]
+
+
+@pytest.mark.parametrize("kept", ["x", '{"a": 1}', "[1]", "null"])
+def test_a_request_that_says_not_what_it_asks_for_is_named(engine: Engine, kept: str) -> None:
+    """A hand has edited its row: who lists or decides is told which, and nothing is granted by it."""
+    asked = requests.ask(engine, "ann", INTENTS, "numbers")
+    with engine.begin() as connection:
+        connection.execute(update(access_requests).values(intents=kept))
+    with pytest.raises(Refused, match=f"{asked.request_id[:8]} does not say what it asks for"):
+        requests.request(engine, asked.request_id)
+
+
+@pytest.mark.parametrize("kept", ["{}", "[", "[]", '"x"'])
+def test_a_kept_picture_of_the_catalog_that_is_spoilt_is_as_none(engine: Engine, kept: str) -> None:
+    """Unknown is what it then is, with the reason: no page and no command ends over it."""
+    with engine.begin() as connection:
+        connection.execute(insert(catalog_snapshots).values(snapshot_id=1, snapshot=kept, tried_at=1.0))
+    picture = snapshot.read(engine)
+    assert (picture.observed, "is invalid" in (picture.problem or "")) == (None, True)

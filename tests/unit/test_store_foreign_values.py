@@ -19,7 +19,7 @@ from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.assignments import UnknownGameError, read_assignments
 from pipeline.store.drivers import start_driver
-from pipeline.store.engine import open_store
+from pipeline.store.engine import open_store, require_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.groups import Group, read_groups
 from pipeline.store.operations import Intent, Operation, ask, begin_step
@@ -154,3 +154,13 @@ def test_the_name_of_a_folder_is_no_option_of_its_store(tmp_path: Path) -> None:
         open_store(*load(env, {})).dispose()
         assert (env / "control.db").is_file()
     assert not (tmp_path / "e").exists()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:{folder}/x.db?uri=true&mode=rwc"])
+def test_a_store_without_a_file_of_its_own_is_refused(tmp_path: Path, url: str) -> None:
+    """What a command writes to memory is gone with it, and a URI would give the file another mode than ours."""
+    settings, paths = load(tmp_path / "env", {"TURNOUT_STORE__URL": url.format(folder=tmp_path)})
+    for opening in (open_store, require_store):
+        with pytest.raises(Refused, match=r"store\.url names no file"):
+            opening(settings, paths)
+    assert not (tmp_path / "x.db").exists()
