@@ -32,7 +32,7 @@ from pipeline.store.leases import store_time
 from pipeline.store.operations import ask, open_by_target
 
 _log: Final = logging.getLogger("turnout")
-_LONG_SECONDS: Final = 900.0  # a round that takes so long hangs: one of 50,000 grants takes minutes
+_LONG_SECONDS: Final = 900.0  # an alarm and no limit: the round goes on
 
 
 class AccessReconciler:
