@@ -74,17 +74,17 @@ class Assignments(dict[str, GameAssignment]):
 
 def read_assignments(engine: Engine) -> Assignments:
     """Return every game by its key; one whose row a hand has spoilt is left out, as `read_fleet` names it."""
-    columns = (
+    columns = [
         games.c.game_key, games.c.game, games.c.group_name, games.c.epoch, leases.c.name, games.c.last_seq,
         streams.c.group_name, streams.c.updated_at, streams.c.lane, streams.c.cursor_seq, streams.c.backlog_age_seconds,
         games.c.retired_at,
-    )  # fmt: skip
+    ]  # fmt: skip
     with engine.connect() as connection:
         reported = (streams.c.game_key == games.c.game_key) & well_typed(connection, streams)
         joined = games.outerjoin(streams, reported).outerjoin(leases, holding())
-        query = select(*columns).select_from(joined).where(well_typed(connection, games))
-        readable = {row[0]: GameAssignment(*row) for row in connection.execute(query)}
-        return Assignments(readable, mistyped_rows(connection, games))
+        rows = connection.execute(select(well_typed(connection, games), *columns).select_from(joined)).all()
+        readable = {row[1]: GameAssignment(*row[1:]) for row in rows if row[0]}
+        return Assignments(readable, mistyped_rows(connection, games) if len(readable) < len(rows) else {})
 
 
 def read_group_drivers(
