@@ -68,7 +68,8 @@ class Group:
             wrong.append(f"spark_master {master!r}")
         if not wrong:
             return None
-        return f"Its row in the control store makes no sense: {', '.join(wrong)}. Correct it with `turnout groups set`."
+        how = "Correct it with `turnout groups set`." if is_group_name(self.name) else "Correct or delete it there."
+        return f"Its row in the control store makes no sense: {', '.join(wrong)}. {how}"
 
 
 @dataclass(frozen=True, slots=True)
