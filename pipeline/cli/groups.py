@@ -35,13 +35,15 @@ _wanted = combine_options(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_groups(env_dir: Path, as_json: bool) -> None:
     """List every group: what is wanted, who drives it, its number of games, its deaths in the last hour."""
+    from pipeline.control.group_changes import render_capacity
+
     context = CommandContext(env_dir)
     rows = _rows(context.engine, context.settings.metrics.heartbeat_seconds)
     if as_json:
         say_json(rows)
         return
     for row in rows:
-        cores = _cores(row["capacity_cores"])
+        cores = render_capacity(row["capacity_cores"])
         backend = "not started by turnout" if row["backend"] == "none" else f"backend {row['backend']}"
         deaths = f", died {row['deaths']} times in the last hour: {row['last_death']}" if row["deaths"] else ""
         say(
@@ -141,12 +143,6 @@ def run_group(env_dir: Path, name: str, once: bool) -> None:
 
     settings, paths = load(env_dir)
     sys.exit(wiring.run_group(settings, paths, name, once=once))
-
-
-def _cores(cores: Any) -> str:
-    if cores is None:
-        return "no limit"
-    return f"{cores:g} cores" if isinstance(cores, (int, float)) else f"{cores!r} cores"  # a hand has edited the row
 
 
 def _rows(engine: Engine, heartbeat_seconds: float) -> list[dict[str, Any]]:

@@ -40,17 +40,18 @@ def render_changes(seen: Group | None, then: Group, own_master: str) -> list[str
     return [f"{name}: {old[name]} → {value}" for name, value in new.items() if old[name] != value]
 
 
-def as_cores(cores: object) -> str:
-    """Return a number of cores as people read it; what a hand has put in its place as it is."""
-    return f"{cores:.12g}" if isinstance(cores, int | float) else repr(cores)
+def render_capacity(cores: object) -> str:
+    """Return how many cores a group may use as people read it; what a hand has put in the number's place as it is."""
+    if cores is None:
+        return "no limit"
+    return f"{cores:.12g} cores" if isinstance(cores, int | float) else f"{cores!r} cores"
 
 
 def describe(group: Group, own_master: str) -> dict[str, str]:
     """Return in words what is wanted of a group, but for its state, which operations change."""
-    cores = group.capacity_cores
     return {
         "driver started by": STARTED_BY.get(group.backend, group.backend),
-        "capacity": "no limit" if cores is None else f"{as_cores(cores)} cores",
+        "capacity": render_capacity(group.capacity_cores),
         "for games of priority": group.priority,
         "Spark master": f"the setting's, {own_master}" if group.spark_master is None else group.spark_master,
     }

@@ -145,9 +145,13 @@ def judge_driver(
         return Liveness("unknown", None, driver.defect)
     if driver is None or _is_replaced(driver, lease, run, now):
         return _judge_unreported(lease, run, now)
-    ended_at = None if run is None or run.process != driver.process else run.ended_at
-    if run is not None and ended_at is not None and not _is_heard_after(driver, ended_at, now):
-        return _judge_ended(run, ended_at, now, driver.error if driver.state == "failed" else None)
+    if (
+        run is not None
+        and run.process == driver.process
+        and run.ended_at is not None
+        and not _is_heard_after(driver, run.ended_at, now)
+    ):
+        return _judge_ended(run, run.ended_at, now, driver.error if driver.state == "failed" else None)
     if driver.state == "stopped":
         return Liveness("stopped", driver.heartbeat_at, "is stopped")
     if driver.state == "failed":

@@ -68,12 +68,14 @@ class Sketch:
 EMPTY: Final = Sketch({}, 0, 0, bytes(_REGISTERS))
 
 
-def loads(text: str) -> Sketch:
-    """Return a sketch from its JSON.
+def loads(text: str | None) -> Sketch:
+    """Return a sketch from its JSON, an empty one from None.
 
     Raises:
         Refused: it is none, as where a hand has edited it.
     """
+    if text is None:
+        return EMPTY
     try:
         kept: dict[str, Any] = json.loads(text)
         names = {name: Seen(*seen) for name, seen in kept["names"].items()}

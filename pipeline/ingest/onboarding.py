@@ -125,12 +125,11 @@ class Onboarding:
         self._known: tuple[int, Mapping[str, GameKey]] = (0, {})
         self._registration = 0  # registrations up to this id have been looked at
         self._warned: set[tuple[str, str]] = set()  # of names an operator registered or allowed, so it cannot grow long
-        kept = store.read_sketch(engine)
-        self._sketch = name_sketch.EMPTY
         try:
-            self._sketch = name_sketch.EMPTY if kept is None else name_sketch.loads(kept)
+            self._sketch = name_sketch.loads(store.read_sketch(engine))
         except Refused as refused:  # rows of games do not wait for what only counts names
             _log.warning("%s", refused)
+            self._sketch = name_sketch.EMPTY
         self._saved, self._saved_at = self._sketch, 0.0
 
     def admit(self, now: float) -> int:

@@ -73,8 +73,7 @@ def pending(engine: Engine, limits: settings.Onboarding, now: float | None = Non
     """Return the names that wait, with the reason of each."""
     from pipeline.ingest import name_sketch
 
-    kept = store.read_sketch(engine)
-    sketch = name_sketch.EMPTY if kept is None else name_sketch.loads(kept)
+    sketch = name_sketch.loads(store.read_sketch(engine))
     refused = store.refusals(engine)
     roll = OnboardingRules(store.onboarded(engine), refused)
     _, registered = store.registered_above(engine, 0)
