@@ -11,7 +11,7 @@ from pipeline.setup.fetch import IVY_FILE
 def test_lock_and_ivy_file_name_the_same_jars() -> None:
     """Every jar that is fetched has a locked SHA-256, and every locked jar is fetched."""
     wanted = {
-        f"{dependency.attrib['conf'].removesuffix('->master')}/{dependency.attrib['name']}-{dependency.attrib['rev']}.jar"
+        f"{dependency.attrib['conf'].removesuffix('->master(*)')}/{dependency.attrib['name']}-{dependency.attrib['rev']}.jar"
         for dependency in ET.parse(IVY_FILE).iter("dependency")
     }
     assert {f"{jar.conf}/{jar.file}" for jar in jars.locked_jars()} == wanted
