@@ -83,16 +83,16 @@ def place(loads: Loads) -> Placed:
     return board.placed([*_homeless(board, board.why_not), *_crowded(board)])
 
 
-def leaving(loads: Loads, group: str, staying: Container[str] = ()) -> Placed:
-    """Place the games of one group elsewhere, but for those in `staying`, as `place` would if it were drained.
+def leaving(loads: Loads, leavers: Mapping[str, Container[str]]) -> Placed:
+    """Place games of some groups elsewhere, as `place` would if these were drained; nobody else moves.
 
-    Nobody else moves.
+    `leavers` has the keys of those that go by their group. They share what room there is by priority, not by group.
     """
-    drained = replace(loads.groups[group], desired="drained")
-    board = _Board(replace(loads, groups={**loads.groups, group: drained}))
+    drained = {name: replace(loads.groups[name], desired="drained") for name in leavers}
+    board = _Board(replace(loads, groups={**loads.groups, **drained}))
 
     def why_not(game: GameLoad) -> str | None:
-        is_leaving = board.at[game.game_key] == group and game.game_key not in staying
+        is_leaving = game.game_key in leavers.get(board.at[game.game_key] or "", ())
         return board.why_not(game) if is_leaving else None
 
     _homed(board, why_not)

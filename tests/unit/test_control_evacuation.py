@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 import pytest
 from sqlalchemy import Engine, update
@@ -22,7 +23,7 @@ from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.control.supervision.supervisor import observe
 from pipeline.errors import Refused
 from pipeline.health.liveness import Driver, DriverFacts, Liveness
-from pipeline.placement.capacity import GroupLoad, Load, Loads, tallied
+from pipeline.placement.capacity import GroupLoad, Load, Loads, Priority, tallied
 from pipeline.settings import Paths, Placement, Settings, load
 from pipeline.store.assignments import GameAssignment, GroupDriver
 from pipeline.store.drivers import start_driver
@@ -197,6 +198,29 @@ def test_what_fits_nowhere_stays_and_is_told_of() -> None:
     assert none.intent is None
     assert "3 of its 3 games fit nowhere and stay" in none.alarms[0]
     assert none.staying == {"g1", "g2", "g3"}
+
+
+SHARING: Final[Mapping[tuple[str, str], tuple[float, Priority]]] = {
+    ("large", "a"): (0.2, "normal"),
+    ("important", "c"): (0.1, "high"),
+}
+
+
+def test_dead_groups_share_what_room_there_is_by_priority() -> None:
+    """D22: of two dead groups the game of high priority goes, whatever its group is called and however large it is."""
+    there = {key: GameAssignment(key, key, name, 4, None, 9, None, None, None, None, None) for key, name in SHARING}
+    games = [
+        (key, name, Load(cores / 12e-6, 0.0, 0.0, priority=priority))
+        for (key, name), (cores, priority) in SHARING.items()
+    ]
+    gone = [GroupLoad(name, "running", alive=False, silence="gone") for name in "ac"]
+    loads = tallied(games, [*gone, GroupLoad("b", "running", True, None, 0.25)])
+    seats = {**SEATS, "c": GroupDriver("c", FAILED)}
+    first, second = plan([BROKEN, replace(BROKEN, group="c")], Facts({}, {}, there, seats, loads))
+    assert first.intent is None
+    assert first.staying == {"large"}
+    assert second.intent is not None
+    assert second.intent.parameters["assignments"] == {"important": "b"}
 
 
 def test_a_game_is_asked_for_once() -> None:

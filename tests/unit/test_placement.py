@@ -245,8 +245,8 @@ def test_a_move_is_found_without_trying_each_game() -> None:
 def test_a_drain_empties_one_group_and_moves_nobody_else(loads: Loads, group: str) -> None:
     """All games of the group leave or are told of; no other moves, and no other group gets more than it may carry."""
     assume(group in loads.groups)
-    found = leaving(loads, group)
     mine = {each.game_key for each in loads.games if each.group == group}
+    found = leaving(loads, {group: mine})
     assert found.new_groups.keys() | {each.game.game_key for each in found.unplaced} == mine
     assert all(not found.after[name].is_over(MOST) for name in found.new_groups.values())
     assert group not in found.new_groups.values()

@@ -20,7 +20,7 @@ def drain(
         Refused: there is no such group, or not all of its games fit elsewhere.
     """
     seat = require_group(group, groups)
-    placed = leaving(loads, group)
+    placed = leaving(loads, {group: [each.game_key for each in loads.games if each.group == group]})
     if placed.unplaced:
         keys = [each.game.game_key for each in placed.unplaced]
         cores = sum(each.game.cores for each in placed.unplaced)

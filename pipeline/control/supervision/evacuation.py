@@ -17,8 +17,8 @@ from pipeline.control.roles import CONTROLLER
 from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.errors import Refused
 from pipeline.health.liveness import HEARTBEAT_SECONDS, RUNS, DriverFacts
-from pipeline.placement.capacity import GroupLoad, Loads
-from pipeline.placement.planner import leaving, most_room
+from pipeline.placement.capacity import Loads
+from pipeline.placement.planner import Placed, leaving, most_room
 from pipeline.settings import Placement
 from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
 from pipeline.store.evacuations import keep_waiting
@@ -103,17 +103,14 @@ def dead(
 def plan(dead_groups: Sequence[Dead], facts: Facts) -> list[Relief]:
     """Return what is done for dead groups: of each go as many games as fit elsewhere and belong to no other operation.
 
-    Where all games go, it is the drain that a person would ask for. A game that waits for another operation goes
-    as soon as that has ended; one that was moved once, and is back, stays.
+    Where not all fit, those of high priority go first, whichever group they are in. Where all games of a group go, it
+    is the drain that a person would ask for. A game that waits for another operation goes as soon as that has ended;
+    one that was moved once, and is back, stays.
     """
-    reliefs = []
-    for each in dead_groups:
-        relief = _relief(each, facts)
-        if relief.intent is not None:  # who is relieved next finds what room is left then
-            rooms = _left_room(facts.loads, relief.intent.parameters["assignments"])
-            facts = replace(facts, loads=replace(facts.loads, groups=rooms))
-        reliefs += [relief] if relief.intent is not None or relief.alarms else []
-    return reliefs
+    games = {each.group: _games_of(each, facts) for each in dead_groups}
+    placed = leaving(facts.loads, {name: each.going for name, each in games.items() if each.going})
+    reliefs = (_relief(each, games[each.group], placed, facts) for each in dead_groups)
+    return [relief for relief in reliefs if relief.intent is not None or relief.alarms]
 
 
 @dataclass(slots=True)
@@ -217,36 +214,32 @@ def _games_of(group: Dead, facts: Facts) -> _Games:
     return _Games(own_keys, sorted(own_keys & ended), waits, going)
 
 
-def _relief(group: Dead, facts: Facts) -> Relief:
-    games, name = _games_of(group, facts), group.group
-    problem = f"group {name} is dead: {group.why}"
+def _relief(group: Dead, games: _Games, placed: Placed, facts: Facts) -> Relief:
+    name, problem = group.group, f"group {group.group} is dead: {group.why}"
     alarms: list[str] = []
-    staying = frozenset((*games.still, *games.waits))
+    staying = {*games.still, *games.waits}
     if games.still:
         hint = f"Run `turnout groups drain {name}` where others have room, or start it"
         alarms.append(f"{problem}. {len(games.still)} games are still in it: {join_limited(games.still)}. {hint}.")
     if games.waits:
         alarms.append(f"{problem}. {_waiting(games)}")
-    if not games.going:
-        return Relief(name, None, tuple(alarms), staying)
-    placed = leaving(facts.loads, name, games.all - games.going)
-    if placed.unplaced:
-        left = [game.game.game_key for game in placed.unplaced]
+    if left := [each.game.game_key for each in placed.unplaced if each.game.group == name]:
         staying |= {*left}
-        room = most_room(placed.after, name)
         count = f"{len(left)} of its {len(games.all)}"
+        room = most_room(placed.after, name)
         alarms.append(f"{problem}. {count} games fit nowhere and stay: {join_limited(left)}; {room}.")
-    if not placed.new_groups:
-        return Relief(name, None, tuple(alarms), staying)
+    new_groups = {each.game_key: each.target for each in placed.placements if each.source == name}
+    if not new_groups:
+        return Relief(name, None, tuple(alarms), frozenset(staying))
     try:
-        planned = moves.plan(placed.new_groups, facts.assignments, facts.groups, facts.loads)
+        planned = moves.plan(new_groups, facts.assignments, facts.groups, facts.loads)
     except Refused as refused:  # such as a driver that fell silent between two looks into the store
-        return Relief(name, None, (*alarms, _postponed(name, refused)), staying | placed.new_groups.keys())
-    all_go = placed.new_groups.keys() == games.all and f"group:{name}" not in facts.taken
+        return Relief(name, None, (*alarms, _postponed(name, refused)), frozenset(staying | new_groups.keys()))
+    all_go = new_groups.keys() == games.all and f"group:{name}" not in facts.taken
     planned = replace(planned, desired={name: ("running", "drained")} if all_go else {})
     key = next(key for key in group.keys if key not in facts.submitted)
     intent = replace(planned.intent(CONTROLLER, f"{problem[0].upper()}{problem[1:]}."), idempotency_key=key)
-    return Relief(name, intent, tuple(alarms), staying)
+    return Relief(name, intent, tuple(alarms), frozenset(staying))
 
 
 def _was_moved(operation: Operation, game: GameAssignment | None) -> bool:
@@ -270,16 +263,6 @@ def _waiting(games: _Games) -> str:
 
 def _postponed(group: str, refused: Refused) -> str:
     return f"group {group} waits for its relief: {refused}"
-
-
-def _left_room(loads: Loads, assignments: Mapping[str, str]) -> dict[str, GroupLoad]:
-    """Return how full the groups are when games (key → group) have gone."""
-    rooms, by_key = dict(loads.groups), loads.by_key()
-    for key, target in assignments.items():
-        game = by_key[key]
-        for name, sign in ((str(game.group), -1), (target, 1)):
-            rooms[name] = rooms[name].plus(sign * game.cores, sign)
-    return rooms
 
 
 def _has_process(seen: GroupObservation) -> bool:
