@@ -23,7 +23,8 @@ TUNED: Final = {  # reasons and measurements: docs/performance.md
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.cache.maxEntries": "5000",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.ui.retainedExecutions": "5",
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
@@ -50,7 +51,7 @@ TUNED: Final = {  # reasons and measurements: docs/performance.md
 
 _POOLS: Final = Path(__file__).parent / "streams" / "pools.xml"
 _JVM: Final = "-XX:+UseSerialGC -XX:-UsePerfData"
-_LIGHT_JVM: Final = "-XX:TieredStopAtLevel=1"
+_LIGHT_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # the first tier alone gets 48m: too small
 
 
 def spark_session(settings: Settings, paths: Paths, app_name: str, *, light: bool = False) -> SparkSession:
