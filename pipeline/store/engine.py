@@ -1,7 +1,9 @@
 """Opens the control store: SQLite in the environment's folder, or any SQLAlchemy URL."""
 
+import sqlite3
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import URL, Engine, create_engine, event, inspect, make_url
 from sqlalchemy.exc import SQLAlchemyError
@@ -11,7 +13,7 @@ from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store.migrate import migrate
 
-_BUSY_TIMEOUT_MS = 30_000
+_BUSY_TIMEOUT_SECONDS: Final = 30
 
 
 def open_store(settings: Settings, paths: Paths) -> Engine:
@@ -122,8 +124,22 @@ def _tune_sqlite(connection: Any, _record: Any) -> None:
     """
     connection.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace")
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_SECONDS * 1000}")
+    _use_wal(cursor)
     cursor.execute("PRAGMA synchronous=NORMAL")
-    cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
+
+
+def _use_wal(cursor: sqlite3.Cursor) -> None:
+    """Let the file have a write-ahead log; where another process writes to a new one, SQLite fails without waiting."""
+    end = time.monotonic() + _BUSY_TIMEOUT_SECONDS
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+        else:
+            return

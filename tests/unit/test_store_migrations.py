@@ -1,6 +1,7 @@
 """The control store's tables follow its migrations, on both databases."""
 
 import shutil
+import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -105,6 +106,22 @@ def test_processes_that_start_together_make_one_store(
     with store.connect() as connection:
         assert set(connection.scalars(select(groups.c.name))) == set("abcdef")
     store.dispose()
+
+
+def test_who_meets_another_that_makes_the_store_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite fails at once where a new file's journal is changed while another writes: one start of ten was refused."""
+    settings, paths = load(tmp_path, {})
+    maker = sqlite3.connect(paths.control_db, isolation_level=None)
+    maker.execute("BEGIN IMMEDIATE")
+    slept: list[float] = []
+
+    def other_is_done(seconds: float) -> None:
+        slept.append(seconds)
+        maker.close()
+
+    monkeypatch.setattr("pipeline.store.engine.time.sleep", other_is_done)
+    open_store(settings, paths).dispose()
+    assert len(slept) == 1
 
 
 def test_a_database_without_our_tables_is_no_control_store_to_what_looks(postgres: Postgres, tmp_path: Path) -> None:
