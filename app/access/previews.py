@@ -56,7 +56,7 @@ def preview_change(
         prepared = proposals.prepare(services.engine(environment), catalog, environment.settings.access, intents)
         intent = _intent(prepared, reason)
         if not as_request:
-            proposals.require_allowed(services.engine(environment), environment.settings, catalog, prepared, intent)
+            proposals.require_permitted(services.engine(environment), environment.settings, catalog, prepared, intent)
     if as_request:
         return _preview(environment, prepared, intent, partial(_request, environment, prepared, reason), _REQUEST)
     return _preview(environment, prepared, intent, partial(_ask, environment, prepared))
@@ -73,7 +73,7 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
         done = operations.operation(store, operation_id)
         prepared = proposals.prepare_undo(store, catalog, environment.settings.access, done)
         intent = _intent(prepared, "")
-        proposals.require_allowed(store, environment.settings, catalog, prepared, intent)
+        proposals.require_permitted(store, environment.settings, catalog, prepared, intent)
     return _preview(environment, prepared, intent, partial(_ask, environment, prepared))
 
 
@@ -132,7 +132,7 @@ def _ask(environment: Environment, prepared: AccessProposal, intent: operations.
     settings = services.renewed(environment).settings
     with writing(), services.catalog_answers(environment):
         store, catalog = services.engine(environment), services.catalog(environment)
-        proposals.require_allowed(store, settings, catalog, prepared, attributed)
+        proposals.require_permitted(store, settings, catalog, prepared, attributed)
         operation = gate.submit(settings, store, attributed)
     queries.forget()
     return operation

@@ -37,7 +37,7 @@ def approval(
     why = reason or wanted.reason
     intent = prepared.to_intent(actor, why, requested_by=wanted.requester, **{_REQUEST: wanted.request_id})
     intent = replace(intent, idempotency_key=f"request {wanted.request_id}")
-    proposals.require_allowed(engine, settings, catalog, prepared, intent)
+    proposals.require_permitted(engine, settings, catalog, prepared, intent)
     return prepared, intent
 
 

@@ -80,7 +80,7 @@ class Executor:
         planned = proposals.replan(context.engine, catalog, access, operation)
         if planned.plan.fingerprint != operation.preview.get("fingerprint"):
             raise Refused("Nothing was done: it has changed since you looked. Review it and try again.")
-        proposals.require_allowed(context.engine, context.settings, catalog, planned, operation)
+        proposals.require_permitted(context.engine, context.settings, catalog, planned, operation)
         ledger.write(context.engine, operation, planned.plan.change_set)
         return f"It is as it was shown: {len(planned.plan.changes)} changes to make."
 

@@ -153,7 +153,7 @@ def replan(engine: Engine, catalog: Catalog, access: Access, operation: operatio
     return prepare(engine, catalog, access, intents_of(operation.parameters["intents"]))
 
 
-def require_allowed(
+def require_permitted(
     engine: Engine,
     settings: Settings,
     catalog: Catalog,

@@ -57,7 +57,7 @@ class AccessContext(CommandContext):
         """
         intent = prepared.to_intent(self.actor, reason)
         if not how.dry_run:
-            desk.require_allowed(self.engine, self.settings, self.catalog(), prepared, intent)
+            desk.require_permitted(self.engine, self.settings, self.catalog(), prepared, intent)
         submit_and_wait(self, OperationProposal(intent, desk.lines(prepared)), how)
 
 

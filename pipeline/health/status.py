@@ -75,7 +75,7 @@ class Settled:
     agreeing: int = 0  # consecutive verdicts that were all worse, or all better, than `status`
 
 
-def judge(window: Sequence[Observation], facts: StreamFacts, now: float) -> Verdict:
+def judge_stream(window: Sequence[Observation], facts: StreamFacts, now: float) -> Verdict:
     """Return the stream's status; the first rule that matches wins, the order puts the surest evidence first.
 
     A = newest backlog age, E = max(trigger, p95 of passes), patience = max(120 s, 3E), slope = Theil's of the last

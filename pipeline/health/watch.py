@@ -11,13 +11,13 @@ from typing import Final
 
 from listeners.quantile import quantile
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, StreamState
-from pipeline.health.status import Observation, Settled, StreamFacts, judge, patience_seconds, settle
+from pipeline.health.status import Observation, Settled, StreamFacts, judge_stream, patience_seconds, settle
 
 RATE_SECONDS: Final = 60.0
 LATENCY_SECONDS: Final = 300.0
 LATENCY_SHARE: Final = 0.95
 WINDOW_OBSERVATIONS: Final = 36
-_PER_PATIENCE: Final = 24  # so that a full window is longer than the patience of `judge`
+_PER_PATIENCE: Final = 24  # so that a full window is longer than the patience of `judge_stream`
 _PARKED: Final[frozenset[Lane]] = frozenset({"PAUSED", "QUARANTINED"})
 
 
@@ -104,7 +104,7 @@ class Watch:
         facts = _facts(memory, reading)
         _add_observation(memory, reading, facts, now)
         before = memory.settled
-        settled = memory.settled = settle(before, judge(memory.window, facts, now), now)
+        settled = memory.settled = settle(before, judge_stream(memory.window, facts, now), now)
         if before is None or before.status != settled.status:
             origin = None if before is None else before.status
             transitions.append(Transition(key, now, origin, settled.status, settled.detail))

@@ -171,7 +171,7 @@ def test_who_grants_is_a_user_of_the_catalog(
 
     def check() -> None:
         intent = prepared.to_intent(actor, "numbers")
-        proposals.require_allowed(desk.world.engine, desk.world.settings, desk.catalog, prepared, intent)
+        proposals.require_permitted(desk.world.engine, desk.world.settings, desk.catalog, prepared, intent)
 
     if refused is None:
         check()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from listeners.sample import STATUSES
-from pipeline.health.status import Observation, Settled, StreamFacts, Verdict, judge, settle
+from pipeline.health.status import Observation, Settled, StreamFacts, Verdict, judge_stream, settle
 
 NOW = 10_000.0
 HEALTHY = StreamFacts(
@@ -133,7 +133,7 @@ CASES = [
 @pytest.mark.parametrize(("window", "facts", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_judge_follows_its_table(window: list[Observation], facts: StreamFacts, expected: str) -> None:
     """The first rule of the table that matches gives the status, with one sentence of detail."""
-    verdict = judge(window, facts, NOW)
+    verdict = judge_stream(window, facts, NOW)
     assert expected == verdict.status, verdict.detail
     assert verdict.detail.endswith(".")
     assert "\n" not in verdict.detail
@@ -146,8 +146,8 @@ def test_table_of_cases_covers_every_status() -> None:
 
 def test_detail_carries_the_error_and_the_numbers() -> None:
     """An operator reads why and how much in the verdict itself."""
-    assert "disk full" in judge(seen([0.0]), _with(driver_active=False, last_run_failed="disk full"), NOW).detail
-    late = judge(seen([900.0 - 15 * at for at in range(10)]), HEALTHY, NOW)
+    assert "disk full" in judge_stream(seen([0.0]), _with(driver_active=False, last_run_failed="disk full"), NOW).detail
+    late = judge_stream(seen([900.0 - 15 * at for at in range(10)]), HEALTHY, NOW)
     assert late.detail == "765 s behind (objective 60 s), done in 765 s at this pace."
 
 
@@ -183,7 +183,7 @@ _WINDOWS = st.lists(
 @given(window=_WINDOWS, facts=_FACTS)
 def test_judge_is_total_and_green_needs_evidence(window: list[Observation], facts: StreamFacts) -> None:
     """Every input has one of the 12 statuses; RUNNING needs a heartbeat, an active query and a fresh known age."""
-    verdict = judge(window, facts, NOW)
+    verdict = judge_stream(window, facts, NOW)
     assert verdict.status in STATUSES
     assert verdict.detail
     if verdict.status == "RUNNING":
@@ -201,7 +201,7 @@ def test_judge_is_total_and_green_needs_evidence(window: list[Observation], fact
 def test_an_unknown_age_is_never_green(window: list[Observation], facts: StreamFacts) -> None:
     """Forgetting the newest age never makes a stream RUNNING."""
     blind = [*window[:-1], replace(window[-1], backlog_age_seconds=None)]
-    assert judge(blind, facts, NOW).status not in ("RUNNING", "AT_RISK")
+    assert judge_stream(blind, facts, NOW).status not in ("RUNNING", "AT_RISK")
 
 
 def _settled(statuses: Sequence[str]) -> list[Settled]:
