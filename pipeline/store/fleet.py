@@ -157,9 +157,9 @@ def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
 
 def _read(connection: Connection, now: float | None, heartbeat_seconds: float) -> Fleet:
     known = drivers_in(connection, heartbeat_seconds, now)
-    joined = select(games, *(column.label(f"reported_{column.name}") for column in streams.c)).outerjoin(
-        streams, (streams.c.game_key == games.c.game_key) & well_typed(connection, streams)
-    )
+    reported = (streams.c.game_key == games.c.game_key) & well_typed(connection, streams)
+    columns = (column.label(f"reported_{column.name}") for column in streams.c)
+    joined = select(games, *columns).select_from(games.outerjoin(streams, reported))
     rows = connection.execute(joined.where(well_typed(connection, games))).mappings().all()
     waiting, stuck = _open_operations(connection)
     newest = connection.execute(

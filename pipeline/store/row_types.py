@@ -3,9 +3,11 @@
 Called by what shows many rows, to leave such a row out and name it, and where a read has failed; never writes.
 """
 
+from functools import lru_cache
 from typing import Any, Final
 
 from sqlalchemy import (
+    Boolean,
     Column,
     ColumnElement,
     Connection,
@@ -14,17 +16,19 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     Table,
-    and_,
     func,
+    literal_column,
     not_,
     select,
     true,
 )
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.store.tables import metadata
 
 _MAX_NAMED: Final = 3
+_QUOTES: Final = sqlite.dialect().identifier_preparer
 
 
 def well_typed(connection: Connection, table: Table) -> ColumnElement[bool]:
@@ -32,9 +36,14 @@ def well_typed(connection: Connection, table: Table) -> ColumnElement[bool]:
 
     A row that an outer join has made of nulls is one.
     """
-    if connection.dialect.name != "sqlite":
-        return true()
-    return and_(*(func.typeof(column).in_(_storage_classes(column)) for column in table.columns))
+    return _well_typed(table) if connection.dialect.name == "sqlite" else true()
+
+
+@lru_cache
+def _well_typed(table: Table) -> ColumnElement[bool]:
+    """Return it as text: as an expression of twenty columns it took half of the time that reading the rows takes."""
+    named = ((_QUOTES.format_column(column, use_table=True), _storage_classes(column)) for column in table.columns)
+    return literal_column(f"({' AND '.join(f'typeof({name}) IN {classes}' for name, classes in named)})", Boolean)
 
 
 def mistyped_rows(connection: Connection, table: Table) -> dict[str, str]:
