@@ -26,7 +26,7 @@ from pipeline.health.liveness import Driver, DriverFacts, Liveness
 from pipeline.placement.capacity import GroupLoad, Load, Loads, Priority, tallied
 from pipeline.settings import Paths, Placement, Settings, load
 from pipeline.store.assignments import GameAssignment, GroupDriver
-from pipeline.store.drivers import start_driver
+from pipeline.store.drivers import beat, start_driver
 from pipeline.store.evacuations import keep_waiting, waiting_in
 from pipeline.store.games import assigned, record_seen, register_group
 from pipeline.store.groups import Group, begin_run, create, end_run, last_lived, read_groups, reset_restart_budget
@@ -122,6 +122,21 @@ def test_what_is_dead(seen: GroupObservation, told: Driver | None) -> None:
 def test_what_is_not_dead(seen: GroupObservation, told: Driver | None) -> None:
     """Each case is its own sentence."""
     assert found(seen, told) == []
+
+
+def test_who_was_dead_is_so_while_a_start_is_tried_again() -> None:
+    """Each try would else end the alarm and the time since when, and let a mass failure look like a single one."""
+    trying = replace(OURS, run=replace(tries(1)[0], started_at=NOW - 10, ended_at=None), ended=tries())
+    known = facts({"b": driver("b", ago=1.0), "c": driver("c", ago=1.0)})
+    others = [lives("b"), lives("c")]
+    before = Dead("a", DIED_AT, "no start of it lasts")
+    assert dead([trying, *others], known, {}, 10.0) == []
+    assert dead([trying, *others], known, {}, 10.0, {"a": before}) == [before]
+    for lives_again in (
+        replace(trying, is_reported=True),
+        replace(trying, run=replace(tries(1)[0], started_at=NOW - 200)),
+    ):
+        assert dead([lives_again, *others], known, {}, 10.0, {"a": before}) == []
 
 
 def test_where_most_groups_are_down_nobody_is_dead() -> None:
@@ -221,6 +236,31 @@ def test_dead_groups_share_what_room_there_is_by_priority() -> None:
     assert first.staying == {"large"}
     assert second.intent is not None
     assert second.intent.parameters["assignments"] == {"important": "b"}
+
+
+def test_no_game_goes_where_a_driver_only_starts() -> None:
+    """A driver that fails at each start is starting half of the time: games waited in its group for ever."""
+    there = {"g1": GameAssignment("g1", "g1", "a", 4, None, 9, None, None, None, None, None)}
+    gone = GroupLoad("a", "running", alive=False, silence="gone")
+    for full, target in ((0.25, "c"), (1e-6, None)):
+        loads = tallied(
+            [("g1", "a", Load(0.1 / 12e-6, 0.0, 0.0))],
+            [gone, GroupLoad("b", "running", True), GroupLoad("c", "running", True, None, full)],
+        )
+        seats = {**SEATS, "b": GroupDriver("b", Liveness("starting", NOW, None))}
+        (only,) = plan([BROKEN], Facts({}, {}, there, seats, loads))
+        assert (only.intent and only.intent.parameters["assignments"]) == (target and {"g1": target})
+        assert only.staying == (frozenset() if target else {"g1"})
+
+
+def test_a_group_is_not_drained_while_it_is_not_known_where_a_game_is() -> None:
+    """A game whose row is spoilt may be in it: in a drained group nobody would look after it any more."""
+    there = {"g1": GameAssignment("g1", "g1", "a", 4, None, 9, None, None, None, None, None)}
+    gone, open_to_all = GroupLoad("a", "running", alive=False, silence="gone"), GroupLoad("b", "running", True)
+    loads = tallied([("g1", "a", Load(1.0, 0.0, 0.0))], [gone, open_to_all])
+    (only,) = plan([BROKEN], Facts({}, {}, there, SEATS, loads, is_complete=False))
+    assert only.intent is not None
+    assert only.intent.parameters == {"assignments": {"g1": "b"}}
 
 
 def test_a_game_is_asked_for_once() -> None:
@@ -453,6 +493,7 @@ def test_the_controller_looks_after_dead_groups(
     for name in "ab":
         register_group(engine, name)
         start_driver(engine, "group", name, None)
+        beat(engine, "group", name, "running", None)
     record_seen(engine, {"g1": "One", "g2": "Two"}, 9)
     with engine.begin() as connection:
         connection.execute(update(drivers_table).where(drivers_table.c.name == "a").values(heartbeat_at=1.0))

@@ -5,7 +5,8 @@ Called after each look of the supervisor. A full group is reported and left alon
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final
 
 from sqlalchemy import Engine
@@ -54,6 +55,9 @@ class Dead:
         return [key, *(f"{key}/{number}" for number in range(2, _MAX_MOVES + 1))]
 
 
+_NOBODY: Final[Mapping[str, Dead]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Relief:
     """What is done for one dead group."""
@@ -73,18 +77,25 @@ class Facts:
     assignments: Mapping[str, GameAssignment]
     groups: Mapping[str, GroupDriver]
     loads: Loads
+    is_complete: bool = True  # of every game it is known where it is
 
 
 def dead(
-    groups: Sequence[GroupObservation], drivers: DriverFacts, lived: Mapping[str, float], minutes: float
+    groups: Sequence[GroupObservation],
+    drivers: DriverFacts,
+    lived: Mapping[str, float],
+    minutes: float,
+    before: Mapping[str, Dead] = _NOBODY,
 ) -> list[Dead] | None:
     """Return the groups that should run, have had no driver for so many minutes, and cannot be started from here.
 
     None where more than half of the groups are down, since they share a cause then. `lived` is what `last_lived`
     returns. A lease that runs is a driver's, whatever its heartbeats say: only the minutes make a silent group dead.
+    Who was dead `before` is so while a start is only tried again.
     """
     enabled = [seen for seen in groups if seen.group.desired != "stopped"]
-    down = [seen for seen in enabled if _is_down(seen, drivers)]
+    trying = {seen.group.name for seen in enabled if seen.group.name in before and _only_tries(seen, drivers.now)}
+    down = [seen for seen in enabled if seen.group.name in trying or _is_down(seen, drivers)]
     if 2 * len(down) > len(enabled):
         return None
     dead_groups = []
@@ -92,7 +103,10 @@ def dead(
         name = seen.group.name
         if seen.group.desired != "running" or seen.defect is not None:
             continue
-        if seen.group.backend == "none":
+        each: Dead | None
+        if name in trying:
+            each = before[name]
+        elif seen.group.backend == "none":
             each = _left_alone(name, drivers, minutes)
         else:
             each = _unstartable(seen, drivers, lived.get(name), minutes)
@@ -108,9 +122,21 @@ def plan(dead_groups: Sequence[Dead], facts: Facts) -> list[Relief]:
     one that was moved once, and is back, stays.
     """
     games = {each.group: _games_of(each, facts) for each in dead_groups}
-    placed = leaving(facts.loads, {name: each.going for name, each in games.items() if each.going})
+    placed = leaving(_without_starts(facts), {name: each.going for name, each in games.items() if each.going})
     reliefs = (_relief(each, games[each.group], placed, facts) for each in dead_groups)
     return [relief for relief in reliefs if relief.intent is not None or relief.alarms]
+
+
+def _without_starts(facts: Facts) -> Loads:
+    """Return the loads, as if a driver that is starting were none: one that fails at each start is so half of the time.
+
+    Games would wait in its group for ever. A person may move them there all the same.
+    """
+    starting = {name for name, each in facts.groups.items() if each.liveness.state == "starting"}
+    groups = {
+        name: replace(each, alive=None) if name in starting else each for name, each in facts.loads.groups.items()
+    }
+    return replace(facts.loads, groups=groups)
 
 
 @dataclass(slots=True)
@@ -123,6 +149,7 @@ class Evacuator:
     alarms: tuple[str, ...] = ()  # what keeps games in dead groups
     _watched_since: float = 0.0
     _looked_at: float = float("-inf")
+    _dead: dict[str, Dead] = field(default_factory=dict)  # as last judged, by group
     _kept: dict[str, int] | None = None  # how many games wait, by dead group, as last written; None: not by us yet
 
     def tick(self, groups: Sequence[GroupObservation], failure: str | None, now: float) -> None:
@@ -131,7 +158,7 @@ class Evacuator:
             self._watched_since = now
         self._looked_at = now
         watched = now - self._watched_since >= _WATCHED_SECONDS
-        is_quiet = all(_has_process(seen) for seen in groups if seen.group.desired == "running")
+        is_quiet = all(self._is_carried(seen, now) for seen in groups if seen.group.desired == "running")
         if not self.placement.evacuate_after_minutes or (groups and is_quiet):
             self._keep({}, now)
         if not self.placement.evacuate_after_minutes or failure is not None or not watched or is_quiet:
@@ -139,13 +166,17 @@ class Evacuator:
             return
         lived = last_lived(self.engine, _LIVED_SECONDS)
         minutes = self.placement.evacuate_after_minutes
-        dead_groups = dead(groups, read_drivers(self.engine, self.heartbeat_seconds, now), lived, minutes)
+        dead_groups = dead(groups, read_drivers(self.engine, self.heartbeat_seconds, now), lived, minutes, self._dead)
         if dead_groups is None:  # what is kept stays as it is, too
             self.alarms = (_MOST_DOWN,)
             return
+        self._dead = {each.group: each for each in dead_groups}
         alarms, waiting = self._relieved(dead_groups, now) if dead_groups else ([], {})
         self.alarms = tuple(alarms)
         self._keep(waiting, now)
+
+    def _is_carried(self, seen: GroupObservation, now: float) -> bool:
+        return _has_process(seen) and not (seen.group.name in self._dead and _only_tries(seen, now))
 
     def _keep(self, waiting: dict[str, int], now: float) -> None:
         """Write down how many games wait in dead groups, where that has changed."""
@@ -165,7 +196,8 @@ class Evacuator:
         groups = read_group_drivers(self.engine, self.heartbeat_seconds, now)
         alarms: list[str] = []
         waiting: dict[str, int] = {}
-        for each in plan(dead_groups, Facts(submitted, taken, assignments, groups, loads)):
+        facts = Facts(submitted, taken, assignments, groups, loads, is_complete=not assignments.spoilt)
+        for each in plan(dead_groups, facts):
             alarms += each.alarms
             staying = len(each.staying)
             waits = None if each.intent is None else self._ask(each.group, each.intent)
@@ -235,7 +267,8 @@ def _relief(group: Dead, games: _Games, placed: Placed, facts: Facts) -> Relief:
         planned = moves.plan(new_groups, facts.assignments, facts.groups, facts.loads)
     except Refused as refused:  # such as a driver that fell silent between two looks into the store
         return Relief(name, None, (*alarms, _postponed(name, refused)), frozenset(staying | new_groups.keys()))
-    all_go = new_groups.keys() == games.all and f"group:{name}" not in facts.taken
+    is_free = facts.is_complete and f"group:{name}" not in facts.taken
+    all_go = new_groups.keys() == games.all and is_free
     planned = replace(planned, desired={name: ("running", "drained")} if all_go else {})
     key = next(key for key in group.keys if key not in facts.submitted)
     intent = replace(planned.intent(CONTROLLER, f"{problem[0].upper()}{problem[1:]}."), idempotency_key=key)
@@ -267,6 +300,11 @@ def _postponed(group: str, refused: Refused) -> str:
 
 def _has_process(seen: GroupObservation) -> bool:
     return seen.run is not None or seen.holder is not None
+
+
+def _only_tries(seen: GroupObservation, now: float) -> bool:
+    """Tell whether the driver of a group is being started and has not reported yet that it runs."""
+    return seen.run is not None and not seen.is_reported and now - seen.run.started_at < _LIVED_SECONDS
 
 
 def _is_down(seen: GroupObservation, drivers: DriverFacts) -> bool:
