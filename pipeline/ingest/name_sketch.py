@@ -82,7 +82,7 @@ def loads(text: str | None) -> Sketch:
         sketch = Sketch(names, kept["rows"], kept["floor"], base64.b64decode(kept["registers"]))
         numbers = [sketch.rows, sketch.floor, *(number for seen in names.values() for number in seen)]
         is_one = len(sketch.registers) == _REGISTERS and all(math.isfinite(number) for number in numbers)
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
         is_one = False
     if not is_one:
         raise Refused(

@@ -137,7 +137,8 @@ def verify(engine: Engine, known: str | None = None) -> Verdict:
     while True:
         before = chain.count
         for row in _rows(engine, chain.rest()):
-            chain.add(row)
+            if (row.day, row.number) not in chain.spoilt:  # one whose day is no text can come after itself
+                chain.add(row)
         with engine.connect() as connection:
             written = _newest_written(connection)
         if written == chain.last:
@@ -161,6 +162,7 @@ class _Chain:
         self.last = _NOTHING
         self.count, self.hash, self.knows = 0, "", known is None
         self.defects: list[str] = []
+        self.spoilt: set[tuple[Any, Any]] = set()  # places of entries that are not what was written
         self.begun: dict[tuple[Any, ...], list[Entry]] = {}
         self._known = known
         self._last: tuple[str, int | None] = ("", 0)
@@ -179,10 +181,12 @@ class _Chain:
         expected = 1 if entry.day != day else None if number is None else number + 1
         if None not in (expected, entry.number) and entry.number != expected:
             self.defects.append(f"{entry.day}: what was before entry {entry.number} is missing, from {expected} on")
-        if entry.defect is not None:
-            self.defects.append(f"{entry.place}: {entry.defect}")
-        elif entry.hash != entry.hash_after(self.hash):
-            self.defects.append(f"{entry.place}: it, or the entry before it, is not what was written")
+        wrong = entry.defect
+        if wrong is None and entry.hash != entry.hash_after(self.hash):
+            wrong = "it, or the entry before it, is not what was written"
+        if wrong is not None:
+            self.defects.append(f"{entry.place}: {wrong}")
+            self.spoilt.add((row.day, row.number))
         self.knows |= entry.hash == self._known
         self._pair(entry)
         self.count, self.hash, self._last = self.count + 1, entry.hash, (entry.day, entry.number)

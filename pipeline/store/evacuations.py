@@ -31,5 +31,5 @@ def waiting_in(connection: Connection) -> dict[str, tuple[int, float | None]]:
     return {
         row.group_name: (row.games, row.since if is_time(row.since) else None)
         for row in rows
-        if isinstance(row.games, int)
+        if isinstance(row.games, int) and isinstance(row.group_name, str)
     }

@@ -62,13 +62,18 @@ class Group:
         master: Any = self.spark_master
         if not is_group_name(self.name):
             wrong.append(f"name {self.name}")
+        version: Any = self.version
+        has_version = isinstance(version, int) and 0 <= version < _MAX_VERSION
+        if not has_version:
+            wrong.append(f"version {version!r:.80}")
         if cores is not None and not (isinstance(cores, (int, float)) and cores > 0):
             wrong.append(f"capacity_cores {cores!r}")
         if master is not None and not isinstance(master, str):
             wrong.append(f"spark_master {master!r}")
         if not wrong:
             return None
-        how = "Correct it with `turnout groups set`." if is_group_name(self.name) else "Correct or delete it there."
+        can_be_set = is_group_name(self.name) and has_version
+        how = "Correct it with `turnout groups set`." if can_be_set else "Correct or delete it there."
         return f"Its row in the control store makes no sense: {', '.join(wrong)}. {how}"
 
 
@@ -81,6 +86,7 @@ class Driving:
     state: str | None  # as this very process last reported; None: it has not reported yet
 
 
+_MAX_VERSION: Final = 1 << 53  # each change adds one
 _GROUP: Final = tuple(groups.c[name] for name in Group.__slots__)
 
 

@@ -77,5 +77,5 @@ def _process(reference: str | None) -> tuple[str, int] | None:
     try:
         found = json.loads(reference or "null")
         return str(found["host"]), int(found["pid"])
-    except (ValueError, TypeError, KeyError):
-        return None
+    except (KeyError, OverflowError, RecursionError, TypeError, ValueError):
+        return None  # a row edited by hand

@@ -1,5 +1,6 @@
 """Reads what placement needs from the control store: what games cost, what groups may carry. Never writes."""
 
+import math
 from typing import Final
 
 from sqlalchemy import Connection, Engine, select
@@ -40,8 +41,8 @@ def loads_in(
     for key, group, priority, *rates, lag, lane in connection.execute(query):
         # A stream that catches up goes as fast as it can, one that is parked not at all: neither shows what it costs
         # when it runs. What a driver reported before it died is still the best there is.
-        rows, size, commits = rates if lane == "RUN" else (None, None, None)
-        loads.append((key, group, Load(rows, size, commits, lag, _priority(priority))))
+        rows, size, commits = map(_known, rates) if lane == "RUN" else (None, None, None)
+        loads.append((key, group, Load(rows, size, commits, _known(lag), _priority(priority))))
     return tallied(loads, _groups(connection, drivers_in(connection, heartbeat_seconds, now)), max_games)
 
 
@@ -63,6 +64,11 @@ def _may_return(judged: Liveness, now: float) -> bool:
     Nobody leaves a group because three heartbeats were missed, or because its driver is just being restarted.
     """
     return judged.since is None or now - judged.since < START_LIMIT_SECONDS
+
+
+def _known(number: float | None) -> float | None:
+    """Return a measured number; one that a hand has made infinite would fill, or empty, every group it is added to."""
+    return number if number is not None and math.isfinite(number) else None
 
 
 def _priority(text: str) -> Priority:

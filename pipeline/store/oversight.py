@@ -6,6 +6,7 @@ Ingest is there when the controller is dead, so it exports this, and not the con
 import json
 from collections import Counter
 from collections.abc import Mapping
+from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
@@ -15,6 +16,8 @@ from pipeline.store.drivers import is_time
 from pipeline.store.evacuations import waiting_in
 from pipeline.store.operations import OPEN, read_open
 from pipeline.store.tables import catalog_snapshots
+
+_MAX_COUNT: Final = 1 << 53  # what a number of Prometheus holds exactly
 
 
 def read_oversight(engine: Engine, judgement: Judgement) -> Oversight:
@@ -47,7 +50,12 @@ def _access(connection: Connection) -> tuple[float | None, Mapping[str, int] | N
         return None, None
     try:
         found = json.loads(row.drift or "null")
-    except (ValueError, TypeError):  # edited by hand
+    except (RecursionError, TypeError, ValueError):  # edited by hand
         found = None
-    known = isinstance(found, dict) and all(isinstance(each, int) for each in found.values())
+    known = isinstance(found, dict) and all(_is_count(*each) for each in found.items())
     return float(row.read_at), found if known else None
+
+
+def _is_count(name: str, count: object) -> bool:
+    """Tell whether a finding of drift can be exported; one that cannot would take all other numbers with it."""
+    return name.isprintable() and type(count) is int and 0 <= count <= _MAX_COUNT

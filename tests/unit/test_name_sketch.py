@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.delta.bronze import BRONZE
+from pipeline.errors import Refused
 from pipeline.ingest import name_sketch, pending
 from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.ingest.name_sketch import EMPTY, merged, sketched
@@ -150,3 +151,14 @@ def require_names_cost_next_to_nothing(tmp_path: Path, batches: int) -> None:
     assert kept is not None
     assert len(kept) < 200_000
     engine.dispose()
+
+
+HUGE = name_sketch.EMPTY.dumps().replace('"rows": 0', f'"rows": {10**400}')
+
+
+@pytest.mark.parametrize("text", [HUGE, "[" * 100_000, "purple"], ids=["huge", "deep", "purple"])
+def test_what_a_hand_has_spoilt_is_refused_in_a_sentence(text: str) -> None:
+    """What only counts names keeps no ingest from starting: it catches this error and no other."""
+    assert text != name_sketch.EMPTY.dumps()
+    with pytest.raises(Refused, match="Delete it"):
+        name_sketch.loads(text)

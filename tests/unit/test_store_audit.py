@@ -123,6 +123,17 @@ SPOILT = [
 ]
 
 
+@pytest.mark.parametrize("day", [b"M\xfc", b"2\xff"])
+def test_a_day_that_is_no_text_ends_the_look_as_any_defect(day: bytes, tmp_path: Path) -> None:
+    """Such a row comes after itself: it was read again and again, until the memory was full."""
+    engine = open_store(*load(tmp_path))
+    done(engine, Act("ann", "pause", ("game:go_1",)))
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE audit SET day = CAST(? AS TEXT) WHERE number = 2", (day,))
+    verdict = verify(engine)
+    assert (verdict.intact, verdict.entries) == (False, 2)
+
+
 @pytest.mark.parametrize(("name", "value"), SPOILT, ids=repr)
 def test_a_value_of_a_foreign_type_is_a_defect(name: str, value: object, tmp_path: Path) -> None:
     """SQLite keeps any value in any column: one that no act writes is found, and the log can be listed with it."""

@@ -1,7 +1,7 @@
 """Values that a hand has put into the control store: of the type of their column, and still no date and no text."""
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from click.testing import CliRunner, Result
@@ -105,6 +105,15 @@ def test_nothing_is_done_to_a_game_whose_row_is_spoilt_and_its_group_is_not_drai
     settings, _ = load(tmp_path, {})
     with pytest.raises(Refused, match="cannot be drained while it is not known where game"):
         PlacementView(settings, engine).drain("a", "ann")
+
+
+@pytest.mark.parametrize("version", [(1 << 63) - 1, 1e300, "purple"])
+def test_a_group_whose_version_cannot_grow_is_left_alone_and_named(version: Any) -> None:
+    """A change is a compare-and-set on it: one more than 1e300 is the same, and than the largest number an error."""
+    defect = Group("a", version=version).defect
+    assert defect is not None
+    assert "version" in defect
+    assert "Correct or delete it there" in defect
 
 
 def test_a_group_whose_name_is_no_text_is_left_alone_and_named(tmp_path: Path) -> None:

@@ -69,8 +69,13 @@ def test_open_operations_are_counted_by_state_and_the_oldest_that_needs_a_person
         ({"read_at": 50.0, "drift": None}, 50.0, None),
         ({"read_at": 50.0, "drift": "purple"}, 50.0, None),
         ({"read_at": 50.0, "drift": '{"extra": "two"}'}, 50.0, None),
+        ({"read_at": 50.0, "drift": '{"extra": true}'}, 50.0, None),
+        ({"read_at": 50.0, "drift": f'{{"extra": {10**400}}}'}, 50.0, None),
+        ({"read_at": 50.0, "drift": '{"\\ud800": 1}'}, 50.0, None),
+        ({"read_at": 50.0, "drift": "[" * 20_000}, 50.0, None),
         ({"read_at": None, "drift": None}, None, None),
     ],
+    ids=lambda each: repr(each)[:60],
 )
 def test_drift_that_is_not_known_is_no_zero(
     engine: Engine, values: dict[str, object], read_at: float | None, drift: dict[str, int] | None
@@ -93,3 +98,6 @@ def test_an_evacuation_that_waits_is_known_while_a_controller_runs(engine: Engin
         with engine.begin() as connection:
             connection.execute(text("UPDATE waiting_evacuations SET since = 'purple'"))
         assert seen(engine).evacuations == {"a": (3, None)}
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE waiting_evacuations SET group_name = X'00ff'"))
+        assert seen(engine).evacuations == {}, "a name that is none is no label"
