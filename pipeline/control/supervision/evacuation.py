@@ -91,7 +91,7 @@ def dead(
 
     None where more than half of the groups are down, since they share a cause then. `lived` is what `last_lived`
     returns. A lease that runs is a driver's, whatever its heartbeats say: only the minutes make a silent group dead.
-    Who was dead `before` is so while a start is only tried again.
+    Who was dead `before` stays dead while a start is only tried again.
     """
     enabled = [seen for seen in groups if seen.group.desired != "stopped"]
     trying = {seen.group.name for seen in enabled if seen.group.name in before and _only_tries(seen, drivers.now)}
@@ -128,7 +128,7 @@ def plan(dead_groups: Sequence[Dead], facts: Facts) -> list[Relief]:
 
 
 def _without_starts(facts: Facts) -> Loads:
-    """Return the loads, as if a driver that is starting were none: one that fails at each start is so half of the time.
+    """Return the loads as if a driver that starts were none: one that fails each time is starting half of the time.
 
     Games would wait in its group for ever. A person may move them there all the same.
     """
