@@ -153,8 +153,8 @@ def test_where_most_groups_are_down_nobody_is_dead() -> None:
 def test_who_ended_in_order_or_was_just_heard_of_is_not_down(state: str, ago: float) -> None:
     """One such group beside a dead one is no failure of most of three: the games of the dead one are evacuated."""
     other = replace(FOREIGN, group=Group("b"))
-    told = facts({"a": driver("a"), "b": driver("b", state, ago)})
-    assert [each.group for each in dead([FOREIGN, other, lives("c")], told, {}, 10.0) or ()] == ["a"]
+    known = facts({"a": driver("a"), "b": driver("b", state, ago)})
+    assert [each.group for each in dead([FOREIGN, other, lives("c")], known, {}, 10.0) or ()] == ["a"]
 
 
 # ----------------------------------------------------------------------------------------------------------------- plan
@@ -388,6 +388,18 @@ def test_nothing_is_relieved_in_a_mass_failure(engine: Engine) -> None:
     world = Dying(engine)
     assert world.look(6, failure="9 of 10 groups died") == []
     assert len(world.look()) == 1
+
+
+def test_a_group_that_lived_again_or_was_stopped_is_not_dead_at_its_next_start(engine: Engine) -> None:
+    """An ordinary restart evacuates nobody, whatever became of the group before."""
+    trying = replace(OURS, run=replace(tries(1)[0], started_at=NOW + 65, ended_at=None))
+    stopped = replace(OURS, group=replace(OURS.group, desired="stopped"))
+    for between in (replace(trying, is_reported=True), stopped):
+        evacuator = Evacuator(engine, Placement(), _dead={"a": BROKEN})
+        for at in range(0, 70, 5):
+            evacuator.tick([between, lives("b")], None, NOW + at)
+        evacuator.tick([trying, lives("b")], None, NOW + 70)
+        assert (evacuator.alarms, list_operations(engine), evacuator._dead) == ((), [], {})
 
 
 def test_zero_minutes_is_never(engine: Engine) -> None:

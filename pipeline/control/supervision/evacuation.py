@@ -158,7 +158,10 @@ class Evacuator:
             self._watched_since = now
         self._looked_at = now
         watched = now - self._watched_since >= _WATCHED_SECONDS
-        is_quiet = all(self._is_carried(seen, now) for seen in groups if seen.group.desired == "running")
+        wanted = [seen for seen in groups if seen.group.desired == "running"]
+        still_dead = {seen.group.name for seen in wanted if not _has_process(seen) or _only_tries(seen, now)}
+        self._dead = {name: each for name, each in self._dead.items() if name in still_dead}
+        is_quiet = all(_has_process(seen) and seen.group.name not in self._dead for seen in wanted)
         if not self.placement.evacuate_after_minutes or (groups and is_quiet):
             self._keep({}, now)
         if not self.placement.evacuate_after_minutes or failure is not None or not watched or is_quiet:
@@ -174,9 +177,6 @@ class Evacuator:
         alarms, waiting = self._relieved(dead_groups, now) if dead_groups else ([], {})
         self.alarms = tuple(alarms)
         self._keep(waiting, now)
-
-    def _is_carried(self, seen: GroupObservation, now: float) -> bool:
-        return _has_process(seen) and not (seen.group.name in self._dead and _only_tries(seen, now))
 
     def _keep(self, waiting: dict[str, int], now: float) -> None:
         """Write down how many games wait in dead groups, where that has changed."""
