@@ -380,7 +380,7 @@ def test_several_alarms_of_the_controller_are_counted_in_the_headline_and_stand_
 def test_a_driver_that_beats_after_the_end_on_record_is_another_process(
     lease: HeldLease | None, process: tuple[str, int] | None
 ) -> None:
-    """A process id comes again, and a start that fails says nothing of a driver that somebody else started."""
+    """A process id comes again, and a start that fails says nothing of a driver that another program started."""
     run = ProcessRun(process, NOW - 301, NOW - 300, died=True, message="killed")
     assert Given(run=run, lease=lease).group() == ("running", None)
     run = ProcessRun(process, NOW - 100, NOW - 99, died=True, message="killed")

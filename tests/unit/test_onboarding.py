@@ -361,7 +361,7 @@ def test_the_commands_act_on_the_store_and_speak_json(engine: Engine, tmp_path: 
     "kept", ["{", "", "[]", '{"names": {}}', '{"names": {"a": [1]}, "rows": 1, "floor": 0, "registers": ""}']
 )
 def test_a_spoilt_picture_of_names_stops_no_ingest(engine: Engine, kept: str) -> None:
-    """Law L6: rows of games do not wait for what only counts names; who asks for the names is told."""
+    """Law L6: rows of games do not wait for what only counts names; a list of the names is refused in a sentence."""
     store.write_sketch(engine, kept)
     assert Onboarding(engine, LIMITS).admit(NOW) == 0
     with pytest.raises(Refused, match="name_sketches"):
