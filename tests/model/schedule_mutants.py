@@ -286,7 +286,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     "claims end before the commit": Mutant(_claims_end_early, _AT_ONCE),
     "a pass takes what is being read": Mutant(_own_query_takes_what_is_read, _AT_ONCE, ("own query",)),
     "a chunk takes what is being read": Mutant(_chunk_takes_what_is_read, _AT_ONCE),
-    "two threads number commits of one table": Mutant(_without_turns, ("its log has",)),
+    "two threads number commits of one table": Mutant(_without_turns, ("its log has",), ("own query",) * 4),
     "compare-and-set removed": Mutant(_no_compare_and_set, _TWICE, ("rival",)),
     "chain check removed": Mutant(_anything_connects, _GONE, ("pause",)),
     "reach off by one": Mutant(_reaches_too_far, _GONE, ("pause",)),
@@ -298,7 +298,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     "replay does not look at the table": Mutant(_replay_does_not_look, _TWICE, ("replays",)),
     "replays are not counted": Mutant(_replays_are_not_counted, _TWICE, ("replays",)),
     "compaction does not look who was first": Mutant(
-        _compaction_does_not_look, (*_TWICE, *_GONE), ("compaction", "compaction", "rebuild")
+        _compaction_does_not_look, (*_TWICE, *_GONE), (*["compaction"] * 4, "rebuild", "twins")
     ),
     "a chunk begins too late": Mutant(_chunk_begins_too_late, ("stuck", "charged", *_GONE)),
     "the cursor moves before the rows": Mutant(_cursor_before_rows, _GONE),
