@@ -22,6 +22,9 @@ LONGEST_FIRST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the long proofs begin first; other folders' tests keep their place before these."""
     here = Path(__file__).parent
+    for item in items:
+        if item.path.parent == here:
+            item.add_marker("long")
     items.sort(key=lambda item: _rank(item.path.name) if item.path.parent == here else -1)
 
 

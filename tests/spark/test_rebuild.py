@@ -37,7 +37,14 @@ def _go_on(world: Any, group: Any) -> None:
     world.split(group)
 
 
-@pytest.mark.parametrize("crash", [None, 1, 2], ids=["done", "killed before the switch", "killed after the switch"])
+@pytest.mark.parametrize(
+    "crash",
+    [
+        pytest.param(None, id="done", marks=pytest.mark.long),
+        pytest.param(1, id="killed before the switch", marks=pytest.mark.long),
+        pytest.param(2, id="killed after the switch"),
+    ],
+)
 def test_the_group_goes_on_by_itself(world: Any, tmp_path: Path, crash: int | None) -> None:
     """A8 and law L12: the owner finds the new generation, whether or not the rebuild lived to tell of it."""
     world.simulate(1_500, games=4, bad_share=0.1)

@@ -131,6 +131,7 @@ def test_a_round_that_never_ends_is_an_alarm_until_it_does(house: House, monkeyp
     assert house.steward.tick() is None
 
 
+@pytest.mark.usefixtures("_impatient")
 def test_a_catalog_that_is_away_leaves_the_last_picture(house: House) -> None:
     """What was read stays, with its age, and why it is old is told."""
     house.make_table(CHESS)

@@ -24,6 +24,7 @@ case "$*" in
     chmod +x "$last/bin/turnout" ;;
 *pipeline.setup.fetch*) echo "fetch $3 $4" >>"{log}"
     mkdir -p "$4/spark"; rm -f "$4/spark/a.jar"; touch "$4/spark/a.jar" ;;
+*' pytest '*|'-m pytest '*) echo "pytest $*" >>"{log}" ;;
 *pip*) echo "$*" >>"{log}"; [ ! -e "{log}.no-network" ] || {{ echo "pip: no network" >&2; exit 1; }} ;;
 *) echo "unexpected: $*" >>"{log}"; exit 9 ;;
 esac
@@ -208,3 +209,29 @@ def test_setup_checks_everything_again(machine: Machine) -> None:
     assert [line for line in again if line == "venv"] == []
     assert again[-1].startswith("fetch")
     assert machine.run("setup", "--all")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "folders", "chosen"),
+    [
+        (("test",), ("tests/spark", "tests/unit"), "not long"),
+        (("test", "spark"), ("tests/spark",), "not long"),
+        (("test-faults",), ("tests/faults", "tests/spark"), "long"),
+        (("test", "faults"), ("tests/faults",), None),
+    ],
+)
+def test_what_is_long_runs_with_the_fault_proofs_only(
+    machine: Machine, words: tuple[str, ...], folders: tuple[str, ...], chosen: str | None
+) -> None:
+    """A test that is marked `long` runs in one tier, so that none is left out of both."""
+    for tier in ("faults", "spark", "unit"):
+        (machine.home / "tests" / tier).mkdir(parents=True)
+        (machine.home / "tests" / tier / "test_a.py").touch()
+    (machine.home / ".ci").mkdir()
+    (machine.home / ".ci" / "check").write_text("#!/bin/sh\n")
+    (machine.home / ".ci" / "check").chmod(0o755)
+    assert machine.run(*words)[0] == 0
+    command = machine.asked()[-1]
+    assert command.startswith("pytest ")
+    assert {each for each in command.split() if each.startswith("tests/")} == set(folders)
+    assert (f"-m {chosen}" in command) if chosen else ("long" not in command)
