@@ -1,6 +1,6 @@
 """Dead groups with games that cannot go: written by the controller, for those who export and show it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sqlalchemy import Connection, Engine, delete, insert, select, update
 
@@ -8,14 +8,14 @@ from pipeline.store.drivers import is_time
 from pipeline.store.tables import waiting_evacuations
 
 
-def keep_waiting(engine: Engine, games: Mapping[str, int], now: float) -> None:
+def keep_waiting(engine: Engine, games: Mapping[str, int], now: float, unknown: Collection[str] = ()) -> None:
     """Keep how many games wait in each dead group; one that waited before keeps its time, one not named waits no more.
 
-    `now` is Unix seconds by the store's clock.
+    Of groups of which it is `unknown` what is kept stays. `now` is Unix seconds by the store's clock.
     """
     with engine.begin() as connection:
         known = {row.group_name: row.games for row in connection.execute(select(waiting_evacuations))}
-        for name in known.keys() - games.keys():
+        for name in known.keys() - games.keys() - set(unknown):
             connection.execute(delete(waiting_evacuations).where(waiting_evacuations.c.group_name == name))
         for name, count in games.items():
             mine = waiting_evacuations.c.group_name == name

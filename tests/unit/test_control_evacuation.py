@@ -124,19 +124,38 @@ def test_what_is_not_dead(seen: GroupObservation, told: Driver | None) -> None:
     assert found(seen, told) == []
 
 
+TRYING = replace(OURS, run=replace(tries(1)[0], started_at=NOW - 10, ended_at=None), ended=tries())
+
+
 def test_who_was_dead_is_so_while_a_start_is_tried_again() -> None:
-    """Each try would else end the alarm and the time since when, and let a mass failure look like a single one."""
-    trying = replace(OURS, run=replace(tries(1)[0], started_at=NOW - 10, ended_at=None), ended=tries())
+    """Each try would else end the alarm and the time since when; who has a driver is not dead, whoever started it."""
     known = facts({"b": driver("b", ago=1.0), "c": driver("c", ago=1.0)})
     others = [lives("b"), lives("c")]
     before = Dead("a", DIED_AT, "no start of it lasts")
-    assert dead([trying, *others], known, {}, 10.0) == []
-    assert dead([trying, *others], known, {}, 10.0, {"a": before}) == [before]
+    assert dead([TRYING, *others], known, {}, 10.0) == []
+    assert dead([TRYING, *others], known, {}, 10.0, {"a": before}) == [before]
     for lives_again in (
-        replace(trying, is_reported=True),
-        replace(trying, run=replace(tries(1)[0], started_at=NOW - 200)),
+        replace(TRYING, is_reported=True),
+        replace(TRYING, run=replace(tries(1)[0], started_at=NOW - 200)),
+        replace(TRYING, holder="p"),
     ):
         assert dead([lives_again, *others], known, {}, 10.0, {"a": before}) == []
+    without_leases = facts({"a": driver("a", ago=1.0, pid=8), "b": driver("b", ago=1.0), "c": driver("c", ago=1.0)})
+    assert dead([TRYING, *others], without_leases, {}, 10.0, {"a": before}) == []
+
+
+@pytest.mark.parametrize("desired", ["running", "drained"])
+def test_a_try_hides_no_failure_of_most_groups(desired: str) -> None:
+    """Whether a group is between two tries or in one, two of three that cannot be started are a failure of most."""
+    known = facts({"a": driver("a", "failed", 100.0), "b": driver("b", "failed", 100.0), "c": driver("c", ago=1.0)})
+    lived = dict.fromkeys("ab", DIED_AT)
+    other = replace(OURS, group=Group("b", "local"), ended=tries())
+    trying = replace(TRYING, group=replace(TRYING.group, desired=desired))
+    idle = replace(trying, run=None)
+    assert dead([idle, other, lives("c")], known, lived, 10.0) is None
+    assert dead([trying, other, lives("c")], known, lived, 10.0) is None
+    ordinary = replace(trying, ended=(replace(tries(1)[0], died=False),))
+    assert [each.group for each in dead([ordinary, other, lives("c")], known, lived, 10.0) or ()] == ["b"]
 
 
 def test_where_most_groups_are_down_nobody_is_dead() -> None:
@@ -400,6 +419,32 @@ def test_a_group_that_lived_again_or_was_stopped_is_not_dead_at_its_next_start(e
             evacuator.tick([between, lives("b")], None, NOW + at)
         evacuator.tick([trying, lives("b")], None, NOW + 70)
         assert (evacuator.alarms, list_operations(engine), evacuator._dead) == ((), [], {})
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [[TRYING, lives("b"), lives("c")]],
+        [[], [TRYING, lives("b"), lives("c")]],
+        [[replace(OURS, unreadable="Its run ended at no time."), lives("b"), lives("c")]],
+    ],
+    ids=["a controller that follows meets a try", "a look that failed", "a spoilt run"],
+)
+def test_how_long_games_wait_is_kept_while_nobody_can_judge(
+    looks: Sequence[Sequence[GroupObservation]], engine: Engine
+) -> None:
+    """What is unknown is not shown as well: games of a dead group wait until somebody sees that they do not."""
+    keep_waiting(engine, {"a": 2}, NOW - 500)
+    evacuator = Evacuator(engine, Placement())
+    for at in range(0, 90, 5):
+        for groups in looks:
+            moment = replace(TRYING.run, started_at=NOW + at - 10) if TRYING.run else None
+            seen = [replace(each, run=moment) if each is TRYING else each for each in groups]
+            evacuator.tick(seen, None, NOW + at)
+        assert waiting(engine) == {"a": (2, NOW - 500)}
+    for at in range(90, 100, 5):
+        evacuator.tick([lives("a"), lives("b"), lives("c")], None, NOW + at)
+    assert waiting(engine) == {}
 
 
 def test_zero_minutes_is_never(engine: Engine) -> None:

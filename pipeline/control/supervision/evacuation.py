@@ -91,11 +91,10 @@ def dead(
 
     None where more than half of the groups are down, since they share a cause then. `lived` is what `last_lived`
     returns. A lease that runs is a driver's, whatever its heartbeats say: only the minutes make a silent group dead.
-    Who was dead `before` stays dead while a start is only tried again.
+    A start that is only tried changes nothing: who was dead `before` is, and nobody becomes so in it.
     """
     enabled = [seen for seen in groups if seen.group.desired != "stopped"]
-    trying = {seen.group.name for seen in enabled if seen.group.name in before and _only_tries(seen, drivers.now)}
-    down = [seen for seen in enabled if seen.group.name in trying or _is_down(seen, drivers)]
+    down = [seen for seen in enabled if _is_down(seen, drivers)]
     if 2 * len(down) > len(enabled):
         return None
     dead_groups = []
@@ -104,8 +103,8 @@ def dead(
         if seen.group.desired != "running" or seen.defect is not None:
             continue
         each: Dead | None
-        if name in trying:
-            each = before[name]
+        if _has_process(seen):
+            each = before.get(name)
         elif seen.group.backend == "none":
             each = _left_alone(name, drivers, minutes)
         else:
@@ -150,7 +149,7 @@ class Evacuator:
     _watched_since: float = 0.0
     _looked_at: float = float("-inf")
     _dead: dict[str, Dead] = field(default_factory=dict)  # as last judged, by group
-    _kept: dict[str, int] | None = None  # how many games wait, by dead group, as last written; None: not by us yet
+    _kept: tuple[dict[str, int], set[str]] | None = None  # as last given to `keep_waiting`
 
     def tick(self, groups: Sequence[GroupObservation], failure: str | None, now: float) -> None:
         """Ask for what is to be done now: `groups` were seen at `now` by the store, `failure` is a mass failure."""
@@ -159,11 +158,13 @@ class Evacuator:
         self._looked_at = now
         watched = now - self._watched_since >= _WATCHED_SECONDS
         wanted = [seen for seen in groups if seen.group.desired == "running"]
-        still_dead = {seen.group.name for seen in wanted if not _has_process(seen) or _only_tries(seen, now)}
-        self._dead = {name: each for name, each in self._dead.items() if name in still_dead}
-        is_quiet = all(_has_process(seen) and seen.group.name not in self._dead for seen in wanted)
+        trying = {seen.group.name for seen in wanted if _only_tries(seen, now)}
+        if groups:  # else it is not known who lives
+            without_process = {seen.group.name for seen in wanted if not _has_process(seen)}
+            self._dead = {name: each for name, each in self._dead.items() if name in trying | without_process}
+        is_quiet = all(_has_process(seen) and seen.group.name not in trying for seen in wanted)
         if not self.placement.evacuate_after_minutes or (groups and is_quiet):
-            self._keep({}, now)
+            self._keep({}, set(), now)
         if not self.placement.evacuate_after_minutes or failure is not None or not watched or is_quiet:
             self.alarms = ()  # what is kept stays as it is: nobody judges now
             return
@@ -173,16 +174,17 @@ class Evacuator:
         if dead_groups is None:  # what is kept stays as it is, too
             self.alarms = (_MOST_DOWN,)
             return
+        unknown = {seen.group.name for seen in groups if seen.defect is not None} | (trying - self._dead.keys())
         self._dead = {each.group: each for each in dead_groups}
         alarms, waiting = self._relieved(dead_groups, now) if dead_groups else ([], {})
         self.alarms = tuple(alarms)
-        self._keep(waiting, now)
+        self._keep(waiting, unknown, now)
 
-    def _keep(self, waiting: dict[str, int], now: float) -> None:
-        """Write down how many games wait in dead groups, where that has changed."""
-        if waiting != self._kept:
-            keep_waiting(self.engine, waiting, now)
-            self._kept = waiting
+    def _keep(self, waiting: dict[str, int], unknown: set[str], now: float) -> None:
+        """Write down how many games wait in dead groups, where that has changed; of whom is unknown nothing changes."""
+        if (waiting, unknown) != self._kept:
+            keep_waiting(self.engine, waiting, now, unknown)
+            self._kept = waiting, unknown
 
     def _relieved(self, dead_groups: Sequence[Dead], now: float) -> tuple[list[str], dict[str, int]]:
         """Ask for the relief of dead groups; return what a person should know, and how many games cannot go of each."""
@@ -303,18 +305,27 @@ def _has_process(seen: GroupObservation) -> bool:
 
 
 def _only_tries(seen: GroupObservation, now: float) -> bool:
-    """Tell whether the driver of a group is being started and has not reported yet that it runs."""
-    return seen.run is not None and not seen.is_reported and now - seen.run.started_at < _LIVED_SECONDS
+    """Tell whether a group's driver is being started after one that died, and has not been seen to run yet."""
+    if seen.run is None or seen.holder is not None or seen.is_reported or not seen.ended:
+        return False
+    return seen.ended[0].died and now - seen.run.started_at < _LIVED_SECONDS
 
 
 def _is_down(seen: GroupObservation, drivers: DriverFacts) -> bool:
     """Tell whether a group had a driver, or tries to start one, and has none now."""
     if _has_process(seen):
-        return False
+        return _only_tries(seen, drivers.now) and not _reports(seen, drivers)
     if seen.group.backend == "none":
         judged = drivers.judge("group", seen.group.name)
         return judged.state not in {"not_started", "stopped"} and not drivers.may_live("group", seen.group.name)
     return bool(seen.ended)
+
+
+def _reports(seen: GroupObservation, drivers: DriverFacts) -> bool:
+    """Tell whether the process of a group's run has reported that it runs, also where there are no leases."""
+    driver, run = drivers.drivers.get(("group", seen.group.name)), seen.run
+    process = process_of(run.reference or "") if run is not None else None
+    return driver is not None and driver.state in RUNS and process is not None and driver.pid == process.pid
 
 
 def _left_alone(name: str, drivers: DriverFacts, minutes: float) -> Dead | None:
