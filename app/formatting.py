@@ -4,6 +4,7 @@ Pure: no Streamlit, no clock. What is unknown is a dash, never 0.
 """
 
 import hashlib
+import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -155,7 +156,7 @@ def escaped(text: str) -> str:
 
 def age(seconds: float | None) -> str:
     """Return an age for people: `8 s`, `3 min`, `5 h 10 min`, `3 d 2 h`; a dash when unknown."""
-    if seconds is None:
+    if seconds is None or not math.isfinite(seconds):
         return UNKNOWN_VALUE
     whole = max(0, int(seconds))  # clocks of two machines may disagree by a little
     if whole < _MINUTE:
@@ -176,7 +177,7 @@ def duration(seconds: float | None) -> str:
 
 def count(value: float | None) -> str:
     """Return a number of things with thin groups of three; a dash when unknown."""
-    return UNKNOWN_VALUE if value is None else f"{value:,.0f}".replace(",", "\u202f")
+    return UNKNOWN_VALUE if value is None or not math.isfinite(value) else f"{value:,.0f}".replace(",", "\u202f")
 
 
 def rate(value: float | None) -> str:

@@ -21,6 +21,7 @@ from pipeline.control.group_proposals import GroupProposal
 from pipeline.errors import Refused
 from pipeline.placement.capacity import PRIORITIES
 from pipeline.store.groups import BACKENDS, Group
+from pipeline.store.row_types import is_sound
 
 _MAKE: Final = "make_group"
 _OPENED: Final = "opened_group"  # what was seen of the group whose form is open
@@ -107,7 +108,7 @@ def _draw_fields(prefix: str, group: Group, environment: Environment) -> None:
     )
     cores, limit = f"{prefix}_cores", group.capacity_cores
     if cores not in st.session_state:  # a `value` could not be taken away: Streamlit puts it back into an empty field
-        st.session_state[cores] = limit if limit is not None and limit > 0 else None
+        st.session_state[cores] = limit if is_sound(limit, (int, float)) and (limit or 0.0) > 0 else None
     st.number_input(
         "Capacity in cores",
         min_value=0.0,

@@ -176,7 +176,7 @@ def _read(row: Row[Any]) -> Request:
         raise Refused(f"Request {row.request_id[:8]} has the state {row.state!r}, which is none: correct its row.")
     try:
         intents = json.loads(values["intents"])
-    except (TypeError, ValueError):
+    except (RecursionError, TypeError, ValueError):
         intents = None
     if not isinstance(intents, list) or not all(isinstance(each, dict) for each in intents):
         raise Refused(f"Request {row.request_id[:8]} does not say what it asks for: correct or delete its row.")

@@ -196,7 +196,7 @@ def list_audit(env_dir: Path, since: datetime | None, until: datetime | None, as
     """Print the log, oldest first."""
     from pipeline.store.audit import entries
 
-    days = (since.date().isoformat() if since else "", until.date().isoformat() if until else "9999")
+    days = (since.date().isoformat() if since else None, until.date().isoformat() if until else None)
     for each in entries(CommandContext(env_dir).engine, *days):
         if as_json:
             say_json(asdict(each))

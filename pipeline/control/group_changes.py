@@ -7,6 +7,7 @@ from typing import Any, Final
 from pipeline.errors import Refused
 from pipeline.placement.capacity import GroupLoad
 from pipeline.store.groups import Group
+from pipeline.store.row_types import is_sound
 
 STARTED_BY: Final[Mapping[str, str]] = {"none": "not turnout", "local": "the controller"}
 """A group's backends in words."""
@@ -86,12 +87,10 @@ def _of_backend(seen: Group, then: Group) -> list[str]:
 
 
 def _of_capacity(seen: Group, then: Group, load: GroupLoad | None) -> list[str]:
-    limit = then.capacity_cores
-    if (
-        limit is None
-        or limit == seen.capacity_cores
-        or (seen.capacity_cores is not None and limit > seen.capacity_cores)
-    ):
+    limit, before = then.capacity_cores, seen.capacity_cores
+    if limit is None or limit == before:
+        return []
+    if before is not None and is_sound(before, (int, float)) and limit > before:
         return []
     if load is None:
         return ["Nobody knows what its games take: those that no longer fit are named when moves are proposed."]

@@ -168,6 +168,7 @@ def judge_fleet(facts: FleetFacts) -> Judgement:
         *_operation_problems(facts),
         *(Problem("stream", key, each.status) for key, each in games.items() if each.status in TROUBLE),
         *(Problem("stream", key, f"{key}: {why}") for key, why in facts.unreadable_games.items()),
+        *(Problem("stream", key, f"{key}: {facts.unreadable_streams[key]}") for key in _strays(games, facts)),
     )
     supervised = sum(_is_supervised(each) for each in facts.groups.values())
     return Judgement(drivers, games, problems, _headline(drivers, games, facts), supervised)
@@ -299,7 +300,15 @@ def _headline(drivers: Sequence[DriverState], games: Mapping[str, Verdict], fact
     if left_out := sorted(facts.unreadable_games):
         named = ", ".join(left_out[:_MAX_NAMED]) + (", …" if len(left_out) > _MAX_NAMED else "")
         notes.append(f"{_plural(len(left_out), 'game')} left out, with an invalid row ({named})")
+    if strays := _strays(games, facts):
+        named = ", ".join(strays[:_MAX_NAMED]) + (", …" if len(strays) > _MAX_NAMED else "")
+        notes.append(f"{_plural(len(strays), 'invalid row')} of streams that no game has ({named})")
     return "; ".join([_streams_sentence(games), *notes])
+
+
+def _strays(games: Mapping[str, Verdict], facts: FleetFacts) -> list[str]:
+    """Return the keys of rows of streams that cannot be read and are of no game, so that no game's verdict tells it."""
+    return sorted(facts.unreadable_streams.keys() - games.keys() - facts.unreadable_games.keys())
 
 
 def _streams_sentence(games: Mapping[str, Verdict]) -> str:

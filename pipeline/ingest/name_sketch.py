@@ -79,6 +79,7 @@ def loads(text: str | None) -> Sketch:
     try:
         kept: dict[str, Any] = json.loads(text)
         names = {name: Seen(*seen) for name, seen in kept["names"].items()}
+        "".join(names).encode()  # half a character is no name, and fails where it is shown
         sketch = Sketch(names, kept["rows"], kept["floor"], base64.b64decode(kept["registers"]))
         numbers = [sketch.rows, sketch.floor, *(number for seen in names.values() for number in seen)]
         is_one = len(sketch.registers) == _REGISTERS and all(math.isfinite(number) for number in numbers)

@@ -27,6 +27,8 @@ Phase = Literal["begun", "ended"]
 _HEAD: Final = (audit_head.c.day, audit_head.c.number, audit_head.c.at, audit_head.c.hash)
 _NOTHING: Final = ("", 0, 0.0, "")  # the head of a log without entries
 _ROWS: Final = 1_000  # read at once
+_MAX_NUMBER: Final = (1 << 31) - 1  # the largest that PostgreSQL keeps there; the next entry has one more
+_IS_NO_DAY: Final = (audit.c.day < "0") | (audit.c.day > "9999")  # for SQLite bytes come after all texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +125,15 @@ def acting(engine: Engine, act: Act) -> Iterator[None]:
             end(connection, act, outcome)
 
 
-def entries(engine: Engine, since: str = "", until: str = "9999") -> Iterator[Entry]:
+def entries(engine: Engine, since: str | None = None, until: str | None = None) -> Iterator[Entry]:
     """Return the entries of the days from `since` up to `until` (both YYYY-MM-DD and included), oldest first.
 
-    A row that a hand has spoilt is an entry with a `defect`.
+    A row that a hand has spoilt is an entry with a `defect`; of one without a day nobody knows when it was, so it is
+    always among them.
     """
-    return map(_entry, _rows(engine, (audit.c.day >= since) & (audit.c.day <= until)))
+    wanted = true() if since is None else audit.c.day >= since
+    wanted &= true() if until is None else audit.c.day <= until
+    return map(_entry, _rows(engine, wanted | _IS_NO_DAY))
 
 
 def verify(engine: Engine, known: str | None = None) -> Verdict:
@@ -281,6 +286,8 @@ def _entry(row: Row[Any]) -> Entry:
 def _require_types(row: Row[Any]) -> None:
     if type(row.number) is not int:
         raise ValueError("number is no number")
+    if row.number >= _MAX_NUMBER:
+        raise ValueError("number is too large")
     if not is_moment(row.at):
         raise ValueError("at is no time")
     for name, value in row._asdict().items():

@@ -3,7 +3,6 @@
 Times of processes and of what they report are the store's clock's, whatever the clocks of their machines say.
 """
 
-import math
 import os
 import socket
 import time
@@ -17,6 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from listeners.sample import StreamState
 from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver
 from pipeline.store.leases import Kind, store_now
+from pipeline.store.row_types import is_sound, well_typed
 from pipeline.store.tables import bronze_commits, drivers, streams
 from pipeline.store.writing import writing
 
@@ -69,15 +69,11 @@ def read_driver(row: Mapping[str, Any]) -> Driver:
 
     SQLite takes anything in any column: a row that was edited to nonsense is that driver's defect, and no error.
     """
-    wrong = [column for column, types in _TYPES.items() if not _is_sound(row[column], types)]
+    wrong = [column for column, types in _TYPES.items() if not is_sound(row[column], types)]
     values = {column: types[0]() if column in wrong else row[column] for column, types in _TYPES.items()}
     if "frontier_seq" in wrong:
         values["frontier_seq"] = None
     return Driver(row["kind"], row["name"], **values, defect=_defect(row, wrong) if wrong else None)
-
-
-def _is_sound(value: object, types: tuple[type, ...]) -> bool:
-    return isinstance(value, types) and not (isinstance(value, float) and not math.isfinite(value))
 
 
 def _defect(row: Mapping[str, Any], wrong: list[str]) -> str:
@@ -87,7 +83,7 @@ def _defect(row: Mapping[str, Any], wrong: list[str]) -> str:
 
 def is_time(value: object) -> bool:
     """Tell whether a value of a column for times is one: SQLite takes anything in any column."""
-    return _is_sound(value, (float, int))
+    return is_sound(value, (float, int))
 
 
 def write_streams(engine: Engine, states: Sequence[StreamState]) -> None:
@@ -140,7 +136,8 @@ def record_commit(engine: Engine, seq: int, rows: int, refused: int, oldest_sour
 def last_commit(engine: Engine) -> int:
     """Return the last bronze commit that ingest reported, 0 for none."""
     with engine.connect() as connection:
-        return int(connection.scalar(select(func.max(bronze_commits.c.seq))) or 0)
+        newest = select(func.max(bronze_commits.c.seq)).where(well_typed(connection, bronze_commits))
+        return int(connection.scalar(newest) or 0)
 
 
 def forget_commits(engine: Engine, after: int) -> None:
@@ -150,7 +147,11 @@ def forget_commits(engine: Engine, after: int) -> None:
 
 
 def commits_since(engine: Engine, seq: int) -> list[tuple[int, float]]:
-    """Return (seq, committed at) of the remembered bronze commits from `seq` on, in order."""
+    """Return (seq, committed at) of the remembered bronze commits from `seq` on, in order.
+
+    One whose row a hand has spoilt is left out: the age of what waits since it is unknown.
+    """
     query = select(bronze_commits.c.seq, bronze_commits.c.committed_at).where(bronze_commits.c.seq >= seq)
     with engine.connect() as connection:
-        return [(row.seq, row.committed_at) for row in connection.execute(query.order_by(bronze_commits.c.seq))]
+        sound = query.where(well_typed(connection, bronze_commits)).order_by(bronze_commits.c.seq)
+        return [(row.seq, row.committed_at) for row in connection.execute(sound)]

@@ -107,7 +107,7 @@ class SchemaVersion:
     format: str
     message: str
     fingerprint: str
-    created_at: float
+    created_at: float | None  # None: its row has no time there
 
 
 def read_fleet(engine: Engine, now: float | None = None, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Fleet:
@@ -147,7 +147,7 @@ def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
                     format=row["format"],
                     message=row["message"],
                     fingerprint=row["fingerprint"],
-                    created_at=row["created_at"],
+                    created_at=row["created_at"] if is_time(row["created_at"]) else None,
                 )
                 for row in connection.execute(query).mappings()
             )

@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, ColumnElement, Engine, Select, bindparam, exists, func, select, update
+from sqlalchemy import BindParameter, ColumnElement, Connection, Engine, Select, bindparam, exists, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.health.liveness import HEARTBEAT_SECONDS
@@ -15,6 +15,7 @@ from pipeline.placement.capacity import MAX_GAMES, choose, placed_sooner
 from pipeline.store.leases import MARGIN, Lease, store_now
 from pipeline.store.loads import loads_in
 from pipeline.store.onboarding import onboarded_names
+from pipeline.store.row_types import mistyped_rows, well_typed
 from pipeline.store.tables import games, groups, leases, registrations, schemas
 from pipeline.store.writing import writing
 
@@ -32,10 +33,11 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a driver holds."""
+    """What a driver holds. A game of its group whose row a hand has spoilt stands still; `spoilt` says why of each."""
 
     carried: list[Assignment]  # of its group
     astray: list[GameKey]  # assigned to another group by now, perhaps in the moment they were taken: to be let go
+    spoilt: Mapping[str, str] = field(default_factory=dict)
 
 
 _ASSIGNMENT = tuple(games.c[name] for name in Assignment.__slots__)
@@ -43,7 +45,6 @@ _ASSIGNMENT = tuple(games.c[name] for name in Assignment.__slots__)
 # Built once: ingest runs these at each commit, drivers at each pass, and to build one costs more than to run it.
 _WAITS: Final = games.c.group_name.is_(None) & games.c.retired_at.is_(None)
 _ANY_WAITS: Final = select(games.c.game_key).where(_WAITS).limit(1)
-_ASSIGNED: Final = select(*_ASSIGNMENT).where(games.c.group_name == bindparam("group"))
 _KNOWN_OF: Final = select(games.c.game_key).where(games.c.game_key.in_(bindparam("keys", expanding=True)))
 _SEEN: Final = (
     update(games)
@@ -152,8 +153,15 @@ def known_priorities(engine: Engine) -> dict[str, str]:
 
 def assigned(engine: Engine, group: str) -> list[Assignment]:
     """Return the games that are assigned to a group."""
+    return all_assigned(engine, group).carried
+
+
+def all_assigned(engine: Engine, group: str) -> Held:
+    """Return the games that are assigned to a group, as what a driver holds without a lease."""
     with engine.connect() as connection:
-        return [Assignment(*row) for row in connection.execute(_ASSIGNED, {"group": group})]
+        rows = connection.execute(_assigned_query(well_typed(connection, games)), {"name": group}).all()
+        wanted = [Assignment(*row) for *row, typed in rows if typed]
+        return Held(wanted, [], _spoilt(connection, group) if len(wanted) < len(rows) else {})
 
 
 def carried(engine: Engine, lease: Lease) -> list[Assignment]:
@@ -195,17 +203,31 @@ def holds(engine: Engine, lease: Lease, key: str) -> bool:
 def _read_held(engine: Engine, lease: Lease) -> tuple[Held, bool]:
     """Return the games that a group's driver holds, and whether there are others of the group that it may take."""
     with engine.connect() as connection:
-        rows = connection.execute(_held_query(), {"name": lease.name, "epoch": lease.epoch}).all()
-    wanted = [Assignment(*row) for *row, ours, holds_it, _ in rows if ours and holds_it]
-    astray = [GameKey(key) for key, *_, ours, holds_it, _ in rows if holds_it and not ours]
-    return Held(wanted, astray), any(free and ours and not holds_it for *_, ours, holds_it, free in rows)
+        query = _held_query(well_typed(connection, games))
+        rows = connection.execute(query, {"name": lease.name, "epoch": lease.epoch}).all()
+        typed = [row[:-1] for row in rows if row[-1]]
+        spoilt = _spoilt(connection, lease.name) if len(typed) < len(rows) else {}
+    wanted = [Assignment(*row) for *row, ours, holds_it, _ in typed if ours and holds_it]
+    astray = [GameKey(key) for key, *_, ours, holds_it, _ in typed if holds_it and not ours]
+    may_take = any(free and ours and not holds_it for *_, ours, holds_it, free, _ in rows)
+    return Held(wanted, astray, spoilt), may_take
+
+
+# Of the condition that a row is well typed there is one of each kind of database.
+@cache
+def _assigned_query(typed: ColumnElement[bool]) -> Select[Any]:
+    return select(*_ASSIGNMENT, typed).where(games.c.group_name == bindparam("name"))
 
 
 @cache
-def _held_query() -> Select[Any]:
+def _held_query(typed: ColumnElement[bool]) -> Select[Any]:
     is_assigned = games.c.group_name == bindparam("name")
     held = _is_held(bindparam("name"), bindparam("epoch"))
-    return select(*_ASSIGNMENT, is_assigned.is_(True), held, _is_free()).where(is_assigned | held)
+    return select(*_ASSIGNMENT, is_assigned.is_(True), held, _is_free(), typed).where(is_assigned | held)
+
+
+def _spoilt(connection: Connection, group: str) -> dict[str, str]:
+    return mistyped_rows(connection, games, games.c.group_name == group)
 
 
 def _is_held(name: str | BindParameter[str], epoch: int | BindParameter[int]) -> ColumnElement[bool]:

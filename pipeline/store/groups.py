@@ -20,6 +20,7 @@ from pipeline.store import audit
 from pipeline.store.games import assign_waiting
 from pipeline.store.leases import Process, store_now
 from pipeline.store.liveness import drivers_in
+from pipeline.store.row_types import is_sound
 from pipeline.store.runs import RUN_COLUMNS, Run
 from pipeline.store.tables import (
     drivers,
@@ -66,7 +67,7 @@ class Group:
         has_version = isinstance(version, int) and 0 <= version < _MAX_VERSION
         if not has_version:
             wrong.append(f"version {version!r:.80}")
-        if cores is not None and not (isinstance(cores, (int, float)) and cores > 0):
+        if cores is not None and not (is_sound(cores, (int, float)) and cores > 0):
             wrong.append(f"capacity_cores {cores!r}")
         if master is not None and not isinstance(master, str):
             wrong.append(f"spark_master {master!r}")
@@ -297,7 +298,7 @@ def last_lived(engine: Engine, seconds: float) -> dict[str, float]:
     query = select(group_runs.c.group_name, func.coalesce(newest, func.min(group_runs.c.started_at)))
     with engine.connect() as connection:
         rows = connection.execute(query.group_by(group_runs.c.group_name))
-        return {name: float(at) for name, at in rows if isinstance(at, (float, int))}  # else edited by hand
+        return {name: float(at) for name, at in rows if is_sound(at, (float, int))}  # else edited by hand
 
 
 def begin_run(engine: Engine, name: str, reference: str | None = None) -> int | None:

@@ -32,6 +32,8 @@ _log = logging.getLogger("turnout")
 _RENEWALS: Final = 3  # within the time of one lease, so that one or two may fail
 MARGIN: Final = 1 / _RENEWALS
 """The share of its time that a lease must still have before something is begun that nothing else protects."""
+_MAX_PID: Final = 1 << 31
+_MAX_EPOCH: Final = (1 << 31) - 1  # the largest that PostgreSQL keeps there; the next holder has one more
 
 
 class LeaseLost(Refused):
@@ -82,14 +84,23 @@ class Process:
         stat = _stat(pid)
         return cls(socket.gethostname(), _pid_namespace(), pid, stat.started if stat else None)
 
+    @property
+    def makes_sense(self) -> bool:
+        """Whether it can be a process at all; a row edited by hand may hold anything.
+
+        A pid of 0 or less would be a signal to many processes, ourselves among them; the system takes no larger one.
+        """
+        texts = isinstance(self.host, str) and isinstance(self.pid_namespace, str | None)
+        return texts and type(self.pid) is int and 0 < self.pid < _MAX_PID and isinstance(self.started, int | None)
+
     def is_here(self) -> bool:
         """Tell whether it is one of this machine and container, of which we can know."""
         return self.pid_namespace is not None and self.pid_namespace == _pid_namespace()
 
     def is_dead(self) -> bool:
         """Tell whether it has certainly ended; of another machine's or container's process nobody here knows."""
-        if not self.is_here() or not isinstance(self.pid, int) or self.pid <= 0:
-            return False  # such a row was edited by hand; signals to other numbers go to groups of processes
+        if not self.makes_sense or not self.is_here():
+            return False
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -149,7 +160,7 @@ class Lease:
         """Take the lease, if it is free, has run out, or is held by a process of this machine that has ended.
 
         Raises:
-            Refused: another process has it.
+            Refused: another process has it, or a hand has spoilt its row.
         """
         seen = self.read_holding()
         if seen is not None and seen.token == self._token:  # an earlier attempt got it, only its answer was lost
@@ -225,6 +236,11 @@ class Lease:
         return True
 
     def _replace(self, seen: Holding) -> bool:
+        if type(seen.epoch) is not int or not 0 <= seen.epoch < _MAX_EPOCH:
+            raise Refused(
+                f"The lease on {self.what} cannot be taken: its row in table leases of the control store has the epoch "
+                f"{seen.epoch!r:.80}. Delete that row once no process drives {self.what}."
+            )
         free = true() if seen.process.is_dead() else leases.c.expires_at <= store_now()
         as_seen = self._row & (leases.c.token == seen.token) & (leases.c.epoch == seen.epoch)
         with writing(self._engine) as connection:

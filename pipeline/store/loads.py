@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine, select
 from pipeline.health.liveness import HEARTBEAT_SECONDS, START_LIMIT_SECONDS, DriverFacts, Liveness
 from pipeline.placement.capacity import MAX_GAMES, PRIORITIES, GroupLoad, Load, Loads, Priority, tallied
 from pipeline.store.liveness import drivers_in
-from pipeline.store.row_types import well_typed
+from pipeline.store.row_types import is_sound, well_typed
 from pipeline.store.tables import games, groups, streams
 
 _MEASURED: Final = ("rows_per_second", "bytes_per_second", "commits_per_second")
@@ -52,7 +52,7 @@ def _groups(connection: Connection, known: DriverFacts) -> list[GroupLoad]:
     for name, desired, capacity, priority in connection.execute(select(*wanted)):
         judged = known.judge("group", name)
         alive = None if judged.state == "not_started" else judged.is_live
-        cores = capacity if isinstance(capacity, (int, float)) and capacity > 0 else None
+        cores = capacity if is_sound(capacity, (int, float)) and capacity > 0 else None
         may_return = alive is False and _may_return(judged, known.now)
         loads.append(GroupLoad(name, desired, alive, judged.silence, cores, _priority(priority), may_return=may_return))
     return loads

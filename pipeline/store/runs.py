@@ -9,6 +9,7 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, select
 
+from pipeline.store.row_types import is_sound
 from pipeline.store.tables import group_runs
 
 
@@ -29,7 +30,7 @@ class Run:
     @property
     def defect(self) -> str | None:
         """Why its row makes no sense, None where it does: SQLite takes anything in any column."""
-        wrong = [name for name, types in _RUN_TYPES.items() if not isinstance(getattr(self, name), types)]
+        wrong = [name for name, types in _RUN_TYPES.items() if not is_sound(getattr(self, name), types)]
         if not wrong:
             return None
         values = ", ".join(f"{name} {getattr(self, name)!r}" for name in wrong)

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.exc import IntegrityError
 
+from pipeline.store.drivers import is_time
 from pipeline.store.tables import stream_control
 from pipeline.store.writing import writing
 
@@ -27,7 +28,7 @@ class StreamControl:
 
     desired: Desired = "running"
     own_query: bool = False  # read by a query of its own, not in the pass
-    parked_at: float | None = None  # Unix seconds; None: it is not parked
+    parked_at: float | None = None  # Unix seconds; None: it is not parked; 0: nobody knows since when
     failures: int = 0  # in a row
     failure_class: FailureClass | None = None  # of the last failure
     evidence: str | None = None  # what failed, with the rows it was about; one line
@@ -35,17 +36,40 @@ class StreamControl:
     retry_at: float = 0.0  # no attempt before
 
 
+_MAX_FAILURES: Final = 1_000  # no budget allows so many
 _FIELDS = tuple(StreamControl.__dataclass_fields__)
 _DECIDED: Final = select(*(stream_control.c[name] for name in ("game_key", *_FIELDS)))
 
 
 def decided(engine: Engine) -> dict[str, StreamControl]:
-    """Return every decision by game key."""
+    """Return every decision by game key. A stream whose row a hand has spoilt is parked, and its evidence says why."""
     with engine.connect() as connection:
-        return {
-            key: StreamControl(desired, bool(own_query), *rest)
-            for key, desired, own_query, *rest in connection.execute(_DECIDED)
-        }
+        return {key: _decision(*row) for key, *row in connection.execute(_DECIDED)}
+
+
+def _decision(desired: Any, own_query: Any, parked_at: Any, failures: Any, *rest: Any) -> StreamControl:
+    """Return what a row says; of one that a hand has spoilt it is not known whether the stream may run."""
+    failure_class, evidence, failed_at, retry_at = rest
+    sound = (
+        desired in ("running", "paused"),
+        own_query in (0, 1),
+        parked_at is None or is_time(parked_at),
+        type(failures) is int and 0 <= failures <= _MAX_FAILURES,
+        failure_class is None or isinstance(failure_class, str),
+        evidence is None or isinstance(evidence, str),
+        failed_at is None or is_time(failed_at),
+        is_time(retry_at),
+    )
+    if all(sound):
+        return StreamControl(desired, bool(own_query), parked_at, failures, *rest)
+    values = zip(_FIELDS, (desired, own_query, parked_at, failures, *rest), sound, strict=True)
+    wrong = ", ".join(f"{name} {value!r:.80}" for name, value, is_sound in values if not is_sound)
+    return StreamControl(
+        desired if sound[0] else "running",
+        own_query=sound[1] and bool(own_query),
+        parked_at=0.0,
+        evidence=f"its row in table stream_control of the control store is invalid: {wrong}. Correct it",
+    )
 
 
 def record_failures(engine: Engine, decisions: Mapping[str, StreamControl]) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 
 from pipeline.errors import first_line
 from pipeline.settings import Paths, Settings
-from pipeline.store.games import Assignment, Held, assigned, held, holds, let_go
+from pipeline.store.games import Assignment, Held, all_assigned, held, holds, let_go
 from pipeline.store.leases import Lease
 from pipeline.store.stream_control import StreamControl, decided, record_failures
 from pipeline.streams import lanes
@@ -56,6 +56,7 @@ class Roster:
         self._syncing = threading.Lock()
         self._claims: dict[str, str] = {}  # game key → the reader that has it: a query's pass, or the chunk
         self._leaving: dict[str, Stream] = {}  # dropped, but a reader may still have them
+        self._spoilt: Mapping[str, str] = {}  # games that stand still, and why
         # Whether a chunk of a stream was cut short, so that only catch-up may read its rows; catch-up sets it.
         self.is_cut_short: Callable[[Stream], bool] = lambda _stream: False
         self.streams: dict[str, Stream] = {}
@@ -69,6 +70,7 @@ class Roster:
         """
         with self._syncing:
             games = self._held()
+            self._name_spoilt(games.spoilt)
             assignments: dict[str, Assignment] = {each.game_key: each for each in games.carried}
             decisions = decided(self._engine)
             with self._lock:
@@ -181,8 +183,14 @@ class Roster:
 
     def _held(self) -> Held:
         if self._lease is None:
-            return Held(assigned(self._engine, self.group), [])
+            return all_assigned(self._engine, self.group)
         return held(self._engine, self._lease)
+
+    def _name_spoilt(self, spoilt: Mapping[str, str]) -> None:
+        """Say once which games stand still as their rows in the control store cannot be read (law L6)."""
+        for key, why in sorted(spoilt.items() - self._spoilt.items()):
+            _log.warning("%s stands still: %s", key, why)
+        self._spoilt = spoilt
 
     def _adopt(
         self, assignments: Mapping[str, Assignment], decisions: Mapping[str, StreamControl]

@@ -60,6 +60,13 @@ def test_unknown_numbers_are_dashes() -> None:
         formatting.clock(None),
         formatting.moment(None),
     }
+    for value in (float("inf"), float("-inf"), float("nan")):
+        assert {formatting.UNKNOWN_VALUE} == {
+            formatting.age(value),
+            formatting.duration(value),
+            formatting.count(value),
+            formatting.rate(value),
+        }
     assert formatting.duration(1.6) == "1.6 s"
     assert formatting.rate(0.04) != "0.0"
     assert formatting.clock(NOW) == "08:00:00 UTC"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -148,7 +149,8 @@ def test_who_stops_waiting_is_told_that_it_goes_on(
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("time.sleep", interrupt)
+    # Only the module's own: py4j's threads of earlier tests sleep as well, and would be interrupted.
+    monkeypatch.setattr("pipeline.cli.operation_options.time", SimpleNamespace(sleep=interrupt))
     monkeypatch.setattr(sys, "argv", ["turnout", "pause", "Go", "--env-dir", str(tmp_path)])
     with pytest.raises(SystemExit) as ended:
         main()

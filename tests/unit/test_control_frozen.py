@@ -70,6 +70,9 @@ ROWS = {
     "a run that ended at no time": ("UPDATE group_runs SET ended_at = 'yesterday'", "ended_at 'yesterday'"),
     "a lease of no process": ("UPDATE leases SET pid = -1 WHERE name = 'a'", "Its lease"),
     "a lease of a process that is a word": ("UPDATE leases SET pid = 'init' WHERE name = 'a'", "Its lease"),
+    "a lease of bytes": ("UPDATE leases SET pid = x'ff' WHERE name = 'a'", "Its lease"),
+    "a lease of too large a process": (f"UPDATE leases SET pid = {2**63 - 1} WHERE name = 'a'", "Its lease"),
+    "a lease from bytes": ("UPDATE leases SET pid_namespace = x'ff' WHERE name = 'a'", "Its lease"),
 }
 
 

@@ -118,7 +118,7 @@ def test_two_who_ask_for_the_same_at_once_are_one_request(engine: Engine) -> Non
     assert sorted(each.repeated for each in made) == [False, True, True, True]
 
 
-@pytest.mark.parametrize("kept", ["x", '{"a": 1}', "[1]", "null"])
+@pytest.mark.parametrize("kept", ["x", '{"a": 1}', "[1]", "null", "[" * 100_000], ids=lambda each: each[:9])
 def test_a_request_that_says_not_what_it_asks_for_is_named(engine: Engine, kept: str) -> None:
     """A hand has edited its row: the sentence names it for lists and decisions, and nothing is granted by it."""
     asked = requests.ask(engine, "ann", INTENTS, "numbers")

@@ -156,7 +156,10 @@ def require_names_cost_next_to_nothing(tmp_path: Path, batches: int) -> None:
 HUGE = name_sketch.EMPTY.dumps().replace('"rows": 0', f'"rows": {10**400}')
 
 
-@pytest.mark.parametrize("text", [HUGE, "[" * 100_000, "purple"], ids=["huge", "deep", "purple"])
+HALF = name_sketch.EMPTY.dumps().replace('"names": {', '"names": {"\\ud800": [1, 0, 1.0, 2.0]')
+
+
+@pytest.mark.parametrize("text", [HUGE, HALF, "[" * 100_000, "purple"], ids=["huge", "half", "deep", "purple"])
 def test_what_a_hand_has_spoilt_is_refused_in_a_sentence(text: str) -> None:
     """What only counts names keeps no ingest from starting: it catches this error and no other."""
     assert text != name_sketch.EMPTY.dumps()

@@ -134,6 +134,31 @@ def test_a_day_that_is_no_text_ends_the_look_as_any_defect(day: bytes, tmp_path:
     assert (verdict.intact, verdict.entries) == (False, 2)
 
 
+def test_a_number_after_which_none_comes_refuses_acts_in_a_sentence(engine: Engine) -> None:
+    """The database has no larger number, so the next entry could not be written: a hand has put it there."""
+    done(engine)
+    largest = (1 << 31) - 1
+    with engine.begin() as connection:
+        connection.execute(update(audit).where(audit.c.number == 2).values(number=largest))
+        connection.execute(update(audit_head).values(number=largest))
+    with pytest.raises(Refused, match=r"changed by hand.*audit verify"):
+        done(engine)
+    assert not verify(engine).intact
+
+
+@pytest.mark.parametrize("day", [BLOB, "", "purple"], ids=repr)
+def test_an_entry_of_no_day_is_in_every_list(day: object, tmp_path: Path) -> None:
+    """Nobody knows when it was, so it may be of the days that are asked for; the audit page always asks for some."""
+    engine = open_store(*load(tmp_path))
+    done(engine)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE audit SET day = ? WHERE number = 2", (day,))
+    assert sorted(each.number or 0 for each in entries(engine)) == [1, 2]
+    assert [each.number for each in entries(engine, "2001-01-01", "2001-01-02")] == [2]
+    listed = CliRunner().invoke(cli, ["audit", "list", "--json", "--env-dir", str(tmp_path)])
+    assert len(listed.output.splitlines()) == 2
+
+
 @pytest.mark.parametrize(("name", "value"), SPOILT, ids=repr)
 def test_a_value_of_a_foreign_type_is_a_defect(name: str, value: object, tmp_path: Path) -> None:
     """SQLite keeps any value in any column: one that no act writes is found, and the log can be listed with it."""

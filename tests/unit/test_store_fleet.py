@@ -16,7 +16,7 @@ from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import tables
 from pipeline.store.assignments import read_assignments
-from pipeline.store.drivers import beat, start_driver, write_streams
+from pipeline.store.drivers import beat, commits_since, last_commit, record_commit, start_driver, write_streams
 from pipeline.store.engine import open_store
 from pipeline.store.fleet import Fleet, read_fleet, read_schemas
 from pipeline.store.games import record_seen
@@ -24,6 +24,7 @@ from pipeline.store.leases import Lease, Process, expire_dead
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent, ask, change, list_operations
 from pipeline.store.oversight import read_oversight
+from pipeline.store.row_types import mistyped_columns
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 
 NOW = 1_800_000_000.0
@@ -237,6 +238,7 @@ NONSENSE = {
     "leases SET since = 'purple'": "since 'purple'",
     "group_runs SET started_at = 'purple'": "started_at 'purple'",
     "group_runs SET ended_at = 'purple'": "ended_at 'purple'",
+    "group_runs SET ended_at = 9e999": "ended_at inf",
 }
 
 
@@ -297,6 +299,53 @@ def test_what_was_reported_of_a_game_and_cannot_be_read_is_unknown(store: Engine
     assert f"its row in table streams of the control store is invalid: {column} b'" in str(verdict(fleet).reason)
     assert read_assignments(store)[game_key("x")].reported_at is None
     assert [each.is_known for each in read_loads(store).games] == [False]
+
+
+@pytest.mark.parametrize("value", ["9e999", "-9e999"])
+def test_an_infinite_time_is_a_value_of_a_wrong_type(store: Engine, value: str) -> None:
+    """No age can be told of it, so its row is named as any other that cannot be read; the numbers beside it count."""
+    record_seen(store, {"g2": "Two"}, 1)
+    with store.begin() as connection:
+        connection.execute(text(f"UPDATE games SET retired_at = {value} WHERE game_key = 'g2'"))
+        connection.execute(text(f"UPDATE streams SET last_commit_at = {value}"))
+    fleet = read_fleet(store)
+    assert [row.game for row in fleet.rows] == ["x"]
+    assert f"last_commit_at {float(value)}. Correct it" in str(verdict(fleet).reason)
+    assert f"retired_at {float(value)}. Correct it" in fleet.judgement.problems[-1].text
+    columns = ["1 in column retired_at of table games", "1 in column last_commit_at of table streams"]
+    assert sorted(mistyped_columns(store)) == sorted(columns)
+
+
+def test_what_was_reported_under_a_key_that_no_game_has_and_cannot_be_read_is_named(store: Engine) -> None:
+    """Its game is only known as one that was not reported: without a word about the row nobody would look for it."""
+    with store.begin() as connection:
+        connection.execute(text("UPDATE streams SET game_key = X'00FF'"))
+    judgement = read_fleet(store).judgement
+    (problem,) = judgement.problems
+    assert (problem.kind, problem.name) == ("stream", "b'\\x00\\xff'")
+    assert "table streams of the control store is invalid: game_key b'" in problem.text
+    assert (
+        judgement.headline == "1 stream healthy (1 starting); 1 invalid row of streams that no game has (b'\\x00\\xff')"
+    )
+
+
+@pytest.mark.parametrize("edited", ["seq = X'00FF'", "committed_at = 'purple'", "committed_at = 9e999"])
+def test_a_bronze_commit_that_cannot_be_read_makes_no_age(store: Engine, edited: str) -> None:
+    """Backlogs are as old as those beside it say, or unknown; a driver that reports on all of its streams goes on."""
+    record_commit(store, 841, 1, 0, None)
+    record_commit(store, 842, 1, 0, None)
+    with store.begin() as connection:
+        connection.execute(text(f"UPDATE bronze_commits SET {edited} WHERE seq = 842"))
+    assert [seq for seq, _ in commits_since(store, 841)] == [841]
+    assert last_commit(store) == 841
+
+
+def test_a_schema_whose_time_is_spoilt_has_no_date(store: Engine) -> None:
+    """The page of its game shows all of its schemas."""
+    for value in ("'x'", "9e999", "X'00FF'"):
+        with store.begin() as connection:
+            connection.execute(text(f"UPDATE registrations SET created_at = {value}"))
+        assert [version.created_at for version in read_schemas(store, game_key("x"))] == [None]
 
 
 def test_operations_are_part_of_the_judgement(store: Engine) -> None:

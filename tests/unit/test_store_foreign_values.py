@@ -22,6 +22,7 @@ from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store, require_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.groups import Group, read_groups
+from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent, Operation, ask, begin_step
 
 LATIN: Final = "CAST(X'4dfc' AS TEXT)"  # "Mü" as a terminal with Latin-1 writes it
@@ -114,6 +115,18 @@ def test_a_group_whose_version_cannot_grow_is_left_alone_and_named(version: Any)
     assert defect is not None
     assert "version" in defect
     assert "Correct or delete it there" in defect
+
+
+@pytest.mark.parametrize("value", ["9e999", "-9e999", "X'00FF'"])
+def test_a_capacity_that_is_no_number_is_a_defect_of_its_group(tmp_path: Path, value: str) -> None:
+    """Placement takes it for no limit that is known, and `groups set` corrects it."""
+    engine, _ = filled(tmp_path)
+    edit(engine, "groups.capacity_cores", value)
+    assert "capacity_cores" in (read_groups(engine)["a"].defect or "")
+    assert read_loads(engine).groups["a"].capacity_cores is None
+    done = turnout(tmp_path, "groups", "set", "a", "--cores", "4", "--reason", "r")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert read_groups(engine)["a"].defect is None
 
 
 def test_a_group_whose_name_is_no_text_is_left_alone_and_named(tmp_path: Path) -> None:

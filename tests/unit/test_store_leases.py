@@ -73,6 +73,17 @@ def test_a_lease_that_was_given_back_or_ran_out_is_free(engine: Engine, clock: S
     assert [first.epoch, second.epoch, third.epoch] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("epoch", [(1 << 31) - 1, -1])
+def test_an_epoch_after_which_none_comes_is_named(engine: Engine, clock: StoreClock, epoch: int) -> None:
+    """The next holder's would be no larger, or no number that the database keeps: a hand has put it there."""
+    group_lease(engine, "a", 1)
+    with engine.begin() as connection:
+        connection.execute(update(leases).values(epoch=epoch))
+    clock.now += SECONDS + 1
+    with pytest.raises(Refused, match=rf"cannot be taken: .* has the epoch {epoch}\. Delete that row"):
+        group_lease(engine, "a", 2)
+
+
 def test_a_stale_holder_is_refused_and_told_who_took_over(engine: Engine, clock: StoreClock) -> None:
     """D8: who comes back after another took the lease cannot renew it, nor give it back for the other."""
     stale = group_lease(engine, "a", 1)

@@ -3,9 +3,11 @@
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -119,7 +121,8 @@ def test_who_meets_another_that_makes_the_store_waits_for_it(tmp_path: Path, mon
         slept.append(seconds)
         maker.close()
 
-    monkeypatch.setattr("pipeline.store.engine.time.sleep", other_is_done)
+    clock = SimpleNamespace(sleep=other_is_done, monotonic=time.monotonic)  # other threads sleep as they did
+    monkeypatch.setattr("pipeline.store.engine.time", clock)
     open_store(settings, paths).dispose()
     assert len(slept) == 1
 

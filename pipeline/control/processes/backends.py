@@ -10,14 +10,12 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from pipeline import private_files
 from pipeline.errors import Refused, Transient
 from pipeline.store.groups import Group
 from pipeline.store.leases import Process
-
-_MAX_PID: Final = 1 << 31
 
 
 class Backend(Protocol):
@@ -131,6 +129,4 @@ def process_of(reference: str) -> Process | None:
         process = Process(**json.loads(reference))
     except (ValueError, TypeError, RecursionError):
         return None  # a row edited by hand
-    # A pid of 0 or less would be a signal to many processes, ourselves among them.
-    is_possible = isinstance(process.pid, int) and 0 < process.pid < _MAX_PID
-    return process if is_possible and isinstance(process.started, (int, type(None))) else None
+    return process if process.makes_sense else None

@@ -182,7 +182,7 @@ def _observe_one(
 ) -> GroupObservation:
     """Look at one group; what hands have written into its rows is a reason to leave it alone, and no other one."""
     unreadable = next((each.defect for each in (*((run,) if run else ()), *ended) if each.defect is not None), None)
-    if driver is not None and process_of(reference_of(driver.process)) is None:
+    if driver is not None and not driver.process.makes_sense:
         unreadable = f"Its lease in the control store makes no sense: {driver.process}. It runs out by itself."
     if unreadable is not None:
         return GroupObservation(group, None, None, holds=False, holder=None, is_reported=False, unreadable=unreadable)
