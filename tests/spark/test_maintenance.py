@@ -135,6 +135,7 @@ def round_elsewhere(root: Path, now: float, faults: Path) -> int:
     return subprocess.run(command, env=environ, start_new_session=True, timeout=60).returncode
 
 
+@pytest.mark.long
 def test_a_kill_at_any_point_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """SIGKILL between files and commit, and between commit and deletion, of every table: the next round finishes."""
     paths = Paths(tmp_path / "env")
