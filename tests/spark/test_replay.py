@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import select
 
 from pipeline.contracts.registry import LocalRegistry
@@ -31,6 +32,7 @@ def _register_late(world: Any) -> None:
     LocalRegistry(world.engine).register(LATE, row.message, row.descriptor)
 
 
+@pytest.mark.long  # tests/tables kill a replay for real, too, without Spark
 def test_a_game_that_was_not_known_gets_its_past_back_though_the_replay_is_killed_twice(
     world: Any, tmp_path: Path
 ) -> None:

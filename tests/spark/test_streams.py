@@ -155,7 +155,10 @@ def _kills_at_one_record(batches: Iterator[pa.RecordBatch], job: SplitJob) -> It
     yield from split(iter(held), job)
 
 
-@pytest.mark.parametrize(("number", "lane"), [(signal.SIGSEGV, "RUN"), (signal.SIGKILL, "CATCHUP")])
+@pytest.mark.parametrize(
+    ("number", "lane"),
+    [(signal.SIGSEGV, "RUN"), pytest.param(signal.SIGKILL, "CATCHUP", marks=pytest.mark.long)],
+)
 def test_a_record_that_kills_the_worker_is_quarantined_alone(
     world: Any, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, lane: str
 ) -> None:
