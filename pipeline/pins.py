@@ -1,10 +1,7 @@
 """The schema set of a pass or chunk, pinned durably before its first write: a replay classifies alike (law L5)."""
 
-import contextlib
 import json
 import logging
-import os
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -30,15 +27,8 @@ def pin(folder: Path, batch_id: int, propose: Callable[[], int]) -> int:
             file.unlink(missing_ok=True)
     with effect("make_folder"):
         folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f".{batch_id}-{uuid.uuid4().hex}"
-    with effect("draft_pin"), draft.open("w") as handle:
-        handle.write(str(propose()))
-        handle.flush()
-        os.fsync(handle.fileno())
-    with contextlib.suppress(FileExistsError), effect("publish_pin"):  # another attempt pinned first: that one counts
-        os.link(draft, file)
-    with effect("delete_draft"):
-        draft.unlink()
+    # Where another attempt pinned first, that one counts.
+    durable_file.create(file, str(propose()).encode(), drafted="draft_pin", published="publish_pin")
     with effect("delete_pin"):
         (folder / f"{batch_id - _KEPT}").unlink(missing_ok=True)
     return int(file.read_text())

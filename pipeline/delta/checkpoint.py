@@ -6,19 +6,18 @@ commits every second. Why these may be left out: docs/decisions/0013.
 
 import contextlib
 import json
-import os
 import re
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline import durable_file
 from pipeline.delta.log import Action, commit_file, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.failpoints import effect
@@ -106,24 +105,17 @@ def write_checkpoint(table: Path, version: int, now: float | None = None, *, who
         with effect("write_checkpoint"):
             open_table(table).create_checkpoint()
         return
-    draft = target.parent / f"_checkpoint_{uuid.uuid4().hex}.tmp"
-    try:
-        with effect("draft_checkpoint"), draft.open("wb") as handle:
-            _write(content, handle)
-            handle.flush()
-            os.fsync(handle.fileno())
-        size = draft.stat().st_size
-        with contextlib.suppress(FileExistsError), effect("publish_checkpoint"):  # never in the place of one being read
-            os.link(draft, target)
-    finally:
-        with effect("delete_draft"):
-            draft.unlink(missing_ok=True)
-    files = content.num_rows - content.column("add").null_count
+    written = _as_parquet(content)
+    # Never in the place of one that is being read.
+    durable_file.create(target, written, drafted="draft_checkpoint", published="publish_checkpoint")
+    files, size = content.num_rows - content.column("add").null_count, len(written)
     _point_to(table, {"version": version, "size": content.num_rows, "sizeInBytes": size, "numOfAddFiles": files})
 
 
-def _write(content: pa.Table, handle: BinaryIO) -> None:
-    pq.write_table(content, handle, compression="zstd", write_statistics=False, store_schema=False)
+def _as_parquet(content: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(content, sink, compression="zstd", write_statistics=False, store_schema=False)
+    return bytes(sink.getvalue())
 
 
 def checkpoint_file(table: Path, version: int) -> Path:
@@ -157,13 +149,7 @@ def _point_to(table: Path, last: Mapping[str, int]) -> None:
     pointer = pointed_to(table)
     if pointer is not None and pointer >= last["version"] and checkpoint_exists(table, pointer):
         return  # a pointer to a checkpoint that was lost keeps every reader out
-    draft = table / "_delta_log" / f"_checkpoint_{uuid.uuid4().hex}.tmp"
-    with effect("draft_file"), draft.open("w", encoding="utf-8") as handle:
-        json.dump(last, handle)
-        handle.flush()
-        os.fsync(handle.fileno())
-    with effect("publish_file"):
-        draft.replace(table / "_delta_log" / "_last_checkpoint")
+    durable_file.replace(table / "_delta_log" / "_last_checkpoint", json.dumps(last))
 
 
 def _bytes_of_commits(table: Path, first: int, last: int) -> int:

@@ -4,10 +4,7 @@ A commit of ours is one JSON file that must not exist yet: that is the whole of 
 tables of the oldest protocol only; `is_plain` tells. Why not through delta-rs: docs/decisions/0006.
 """
 
-import contextlib
 import json
-import os
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from pipeline import durable_file
 from pipeline.failpoints import effect
 
 Action = dict[str, Any]
@@ -54,19 +52,9 @@ def json_lines(text: str) -> list[str]:
 def publish_commit(table: Path, version: int, actions: Sequence[Action]) -> bool:
     """Write a commit unless its version is taken, or was and is cleaned away; tell whether it was written."""
     target = commit_file(table, version)
-    draft = target.parent / f"_commit_{uuid.uuid4().hex}.json.tmp"
-    with effect("draft_commit"), draft.open("w", encoding="utf-8") as handle:
-        handle.write("\n".join(json.dumps(action, separators=(",", ":")) for action in actions))
-        handle.flush()
-        os.fsync(handle.fileno())  # an empty commit file after a power cut would make the table unreadable
-    try:
-        with effect("publish_commit"):
-            os.link(draft, target)  # atomic, and fails where the version exists
-    except FileExistsError:
+    text = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions)
+    if not durable_file.create(target, text.encode(), drafted="draft_commit", published="publish_commit"):
         return False
-    finally:
-        with contextlib.suppress(FileNotFoundError), effect("delete_draft"):
-            draft.unlink()
     if version and not has_version(table, version - 1):
         # The log is cut from below, so its end is elsewhere: a writer that stood still had the old one in view.
         with effect("withdraw_commit"):

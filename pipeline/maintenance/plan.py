@@ -15,7 +15,7 @@ from pipeline.delta.rewrite import TableFile, replaceable
 
 _VERSION: Final = re.compile(r"\.?(\d{20})\.")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
-_DRAFT: Final = re.compile(r"_(?:commit|checkpoint)_.*\.tmp|\.\d{20}\..*\.tmp|\..*\.tmp\.crc")
+_DRAFT: Final = re.compile(r"_(?:commit|checkpoint)_.*\.tmp|\.(?:\d{20}\.|_last_checkpoint-).*\.tmp|\..*\.tmp\.crc")
 _BLOCK_BYTES: Final = 4096  # no file takes less of a disk
 
 

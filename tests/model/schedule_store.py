@@ -109,6 +109,8 @@ class Disk:
                 pass
             with effect("publish_file"):
                 self._pointed[str(path)] = version
+            with effect("delete_draft"):
+                pass
 
     def publish_commit(self, path: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
         with effect("draft_commit"):

@@ -118,10 +118,16 @@ def test_what_is_left_of_a_log_begins_with_an_old_checkpoint(
 
 
 def test_drafts_of_killed_writers_go_by_age() -> None:
-    """A draft of a commit or checkpoint is deleted when it is old, and never the pointer to the last checkpoint."""
-    names = {"_commit_1.json.tmp": 1.0, "_commit_2.json.tmp": 9.0, "_last_checkpoint": 1.0, f"{0:020}.json": 1.0}
-    entries = {name: plan.LogFile(at, 1) for name, at in {**names, "_checkpoint_1.tmp": 2.0}.items()}
-    assert plan.expendable_log(entries, None, 5.0) == ["_checkpoint_1.tmp", "_commit_1.json.tmp"]
+    """A draft of a commit, checkpoint or pointer is deleted when it is old, and never the pointer itself."""
+    old = {
+        f".{0:020}.json-ab.tmp",
+        f".{0:020}.checkpoint.parquet-cd.tmp",
+        "._last_checkpoint-ef.tmp",
+        "_commit_1.json.tmp",
+    }
+    kept = {f".{1:020}.json-ab.tmp": 9.0, "_last_checkpoint": 1.0, f"{0:020}.json": 1.0}
+    entries = {name: plan.LogFile(at, 1) for name, at in {**kept, **dict.fromkeys(old, 2.0)}.items()}
+    assert plan.expendable_log(entries, None, 5.0) == sorted(old)
 
 
 @given(

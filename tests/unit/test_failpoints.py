@@ -38,9 +38,12 @@ EFFECT_CALLS: Final = {
 }  # fmt: skip
 """Names of functions and methods that change the world."""
 
+HANDED: Final = {"drafted", "published"}
+"""Parameters of `durable_file` that take the name of an effect."""
+
 WITHOUT_POINTS: Final = {
     "streams/active_games.py": "nothing depends on what it leaves: a file that is torn or gone tells nothing",
-    "delta/checkpoint.py:_write": "writes into the file that `write_checkpoint` has opened between two points",
+    "delta/checkpoint.py:_as_parquet": "writes into memory",
     "streams/split.py:_ipc": "writes into memory",
     "maintenance/run.py:alone": "a lock that saves work and guards nothing",
     "repair/quarantined.py": "reads: what it removes is in a database of its own in memory",
@@ -98,9 +101,14 @@ def _effects(node: ast.AST) -> bool:
 
 def _named(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _effects(node):
-            assert isinstance(node.args[0], ast.Constant), "an effect's name is written where it happens"
-            yield str(node.args[0].value)
+        if not isinstance(node, ast.Call):
+            continue
+        handed = {each.arg: each.value for each in node.keywords if each.arg in HANDED}
+        if _effects(node) and getattr(node.args[0], "id", "") not in HANDED:
+            handed[""] = node.args[0]
+        for name in handed.values():
+            assert isinstance(name, ast.Constant), "an effect's name is written where it happens"
+            yield str(name.value)
 
 
 def test_every_effect_on_the_data_path_has_a_point_before_and_one_after() -> None:
