@@ -11,6 +11,9 @@ from pipeline.names import GameKey, stream_app_id
 RETIRED: Final = -1
 """The cursor of a generation that a rebuild replaced: no owner expects it, so a late commit finds a conflict."""
 
+_MOST: Final = 1_000
+"""The highest generation that is taken at its word: below it one after the other is looked for in the table."""
+
 
 def newest(version_of: Callable[[str], int | None], environment: str, key: GameKey, known: int = 1) -> int:
     """Return the newest generation of a game's table, 1 where it has none yet.
@@ -19,13 +22,14 @@ def newest(version_of: Callable[[str], int | None], environment: str, key: GameK
         version_of: the table's transaction version of an application id, None where it has none.
         environment: its name, part of the application ids.
         key: the game's key.
-        known: a generation to begin at, such as the control store's; an older copy of the table may not have it.
+        known: a generation to begin at, such as the control store's; an older copy of the table may not have it, and
+            what a hand has put there may be none.
     """
 
     def has(number: int) -> bool:
         return version_of(stream_app_id(environment, key, number)) is not None
 
-    number = known
+    number = known if type(known) is int and 1 <= known <= _MOST else 1
     while has(number + 1):
         number += 1
     # Under a number that the table does not have it would seem to be empty, and be filled once more.

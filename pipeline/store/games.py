@@ -284,7 +284,7 @@ def generations(engine: Engine) -> dict[str, int]:
     """Return the current generation of every game's table."""
     with engine.connect() as connection:
         rows = connection.execute(select(games.c.game_key, games.c.generation))
-        return {row.game_key: row.generation for row in rows}
+        return {row.game_key: row.generation for row in rows if isinstance(row.game_key, str)}  # else edited by hand
 
 
 def record_generation(engine: Engine, key: str, generation: int) -> None:

@@ -317,4 +317,5 @@ def _pid_namespace() -> str | None:
 
 
 def _moment(at: float) -> str:
-    return in_utc(at, "%Y-%m-%d %H:%M:%S UTC")
+    is_time = isinstance(at, int | float)  # else edited by hand
+    return in_utc(at, "%Y-%m-%d %H:%M:%S UTC") if is_time else f"{at!r:.80}, which is no time"
