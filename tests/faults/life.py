@@ -110,7 +110,7 @@ class Life:
                 self.world.paths,
                 self.world.settings.environment,
                 self.world.engine,
-                LocalRegistry(self.world.engine).snapshot(),
+                LocalRegistry(self.world.engine).snapshot,
                 Game(game_key(name), name),
             )
 
@@ -139,7 +139,7 @@ class Life:
         return replay_all(
             self.world.paths,
             self.world.settings.environment,
-            LocalRegistry(self.world.engine).snapshot(),
+            LocalRegistry(self.world.engine).snapshot,
             {game_key(name): name for name in names},
             Selection(),
             dry_run=dry_run,

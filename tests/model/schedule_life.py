@@ -537,14 +537,14 @@ class Life:
             self._finite(f"kill {name}", kill)
 
     def _rebuild(self, game: Game) -> None:
-        schemas = LocalRegistry(self._engine).snapshot()
+        schemas = LocalRegistry(self._engine).snapshot
         rebuilding.rebuild(self.paths, self._settings.environment, self._engine, schemas, game)
 
     def _replay(self, game: Game) -> None:
         self.scheduler.wait(lambda: bool(self.disk.states(self.paths.quarantine)), 50.0, "quarantine")
         if not self.disk.states(self.paths.quarantine):
             return
-        schemas = LocalRegistry(self._engine).snapshot()
+        schemas = LocalRegistry(self._engine).snapshot
         chosen = stale_quarantine.quarantined_places(open_table(self.paths.quarantine), self.paths.quarantine, game)
         replaying.Replay(self.paths, self._settings.environment, schemas, dry_run=False).run(game, chosen)
 

@@ -114,7 +114,7 @@ def test_rows_split_before_a_rebuild_are_not_added_after_it(world: World, passes
     stream = world.stream(CHESS)
 
     def rebuild_and_follow() -> None:
-        rebuild(world.paths, world.environment, world.engine, world.registry.snapshot(), CHESS)
+        rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS)
         stream.reopen()
 
     outcome = apply(world, passes("shared"), BronzeRows(world, after_split=rebuild_and_follow), stream)
