@@ -117,6 +117,7 @@ class Judgement:
     problems: tuple[Problem, ...]  # none: the fleet is healthy
     headline: str  # the condition in one sentence
     supervised_groups: int = 0  # whose drivers the controller should keep running
+    group_notes: tuple[str, ...] = ()  # what the headline says of groups: those down, or degraded
 
     @property
     def healthy(self) -> bool:
@@ -171,7 +172,8 @@ def judge_fleet(facts: FleetFacts) -> Judgement:
         *(Problem("stream", key, f"{key}: {facts.unreadable_streams[key]}") for key in _strays(games, facts)),
     )
     supervised = sum(_is_supervised(each) for each in facts.groups.values())
-    return Judgement(drivers, games, problems, _headline(drivers, games, facts), supervised)
+    notes = _group_notes(drivers, games, facts)
+    return Judgement(drivers, games, problems, _headline(drivers, games, facts, notes), supervised, tuple(notes))
 
 
 def judge_game(game: AssignedGame, liveness: Liveness | None, facts: FleetFacts) -> Verdict:
@@ -284,9 +286,11 @@ def _operation_problems(facts: FleetFacts) -> list[Problem]:
     return [Problem("operation", "", _need_person(facts.stuck_operations))]
 
 
-def _headline(drivers: Sequence[DriverState], games: Mapping[str, Verdict], facts: FleetFacts) -> str:
+def _headline(
+    drivers: Sequence[DriverState], games: Mapping[str, Verdict], facts: FleetFacts, group_notes: Sequence[str]
+) -> str:
     """Say how the streams are, then what else is wrong."""
-    notes = [*_group_notes(drivers, games, facts)]
+    notes = [*group_notes]
     for each in drivers:
         if each.kind == "ingest" and each.is_problem:
             how = "was never started" if each.liveness.state == "not_started" else _how(each.liveness)
