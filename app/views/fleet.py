@@ -124,10 +124,12 @@ def _draw_filters(fleet: Fleet) -> tuple[GameRow, ...]:
             key="status",
             bind="query-params",
             placeholder="all statuses",
+            select_all=False,
         )
         chosen = st.multiselect(
-            "Group", groups, label_visibility="collapsed", key="group", bind="query-params", placeholder="all groups"
-        )
+            "Group", groups, label_visibility="collapsed", key="group", bind="query-params", placeholder="all groups",
+            select_all=False,
+        )  # fmt: skip
         text = st.text_input(
             "Search name or key",
             key="q",

@@ -232,6 +232,7 @@ def _draw_move(environment: Environment, steering: ControlState) -> None:
                 key=_GAMES,
                 format_func=lambda key: names.get(key, key),
                 placeholder="by name or key",
+                select_all=False,
             )
             st.selectbox(
                 "To group",

@@ -162,6 +162,7 @@ def _draw_repair(environment: Environment, steering: ControlState) -> None:
                 key=_GAMES,
                 format_func=lambda key: names.get(key, key),
                 placeholder="by name or key",
+                select_all=False,
                 disabled=kind == "replay" and st.session_state.get(_OF) == "all",
             )
             st.button(

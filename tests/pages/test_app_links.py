@@ -216,3 +216,16 @@ def test_rows_that_kill_need_a_reason(world: World) -> None:
     intent = Intent("replay", (f"game:{CHESS.key}",), "ann", parameters={"refused_for": "kills_worker"})
     assert confirm.level(intent) == 2
     assert confirm.level(Intent("replay", (f"game:{CHESS.key}",), "ann", parameters={"refused_for": None})) == 1
+
+
+def test_enter_in_a_list_of_games_selects_one() -> None:
+    """No list from which people choose games, principals, groups or statuses takes all that a typed text fits."""
+    calls = [
+        node
+        for file in (ROOT / "app").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "st.multiselect"
+    ]
+    bulk = [ast.unparse(call.args[0]) for call in calls if "select_all=False" not in ast.unparse(call)]
+    assert len(calls) > 5
+    assert bulk == ["'Findings'"], "a list of findings is made to be taken whole, and names none of them"
