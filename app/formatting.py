@@ -208,7 +208,7 @@ def verdict_sentence(row: GameRow, fleet: Fleet) -> str:
         words.append(verdict.reason)
     elif row.live is not None:
         words.append(_progress(row, fleet))
-    if row.in_trouble and row.group is not None:
+    if row.in_trouble and row.group is not None and not verdict.waits_for_ingest:
         others = [other for other in fleet.rows if other.group == row.group and other.game_key != row.game_key]
         bad = sum(other.in_trouble for other in others)
         if others and not bad:
@@ -229,9 +229,7 @@ def _progress(row: GameRow, fleet: Fleet) -> str:
     if reported is None or reported.last_commit_at is None:
         return "nothing committed since its driver started"
     committed = f"last commit {age(fleet.read_at - reported.last_commit_at)} ago"
-    if reported.backlog_age_seconds is None:
-        return f"{committed}, lag unknown"
-    return f"{committed}, lag {duration(reported.backlog_age_seconds)}"
+    return f"{committed}, lag {'unknown' if row.lag_seconds is None else duration(row.lag_seconds)}"
 
 
 def first_lines(lines: Sequence[str]) -> list[str]:

@@ -21,6 +21,7 @@ from listeners.listener import Attachment, attach
 from listeners.sample import PassResult
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.errors import Refused, Transient
+from pipeline.ingest.backlog import backlog_watched
 from pipeline.ingest.query import Ingest, Landed
 from pipeline.names import is_group_name
 from pipeline.session import spark_session
@@ -80,8 +81,9 @@ def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) ->
     attachment = attach(spark, telling.event)
     start_driver(engine, "ingest", "main", telling.address)
     try:
-        with _refusal_told(duty):
+        with _refusal_told(duty), ExitStack() as stack:
             ingest = Ingest(spark, settings, paths, engine, lambda landed: _tell_landed(telling, landed))
+            stack.enter_context(backlog_watched(settings, paths, engine, lambda: ingest.place))
             driver = _Driver(settings, duty, telling, attachment)
             code = driver.supervise(lambda: ingest.start(once=once), lambda: None, lambda: ingest.head_seq, once=once)
             ingest.close()

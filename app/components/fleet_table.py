@@ -21,7 +21,9 @@ COLUMNS: Final = {
     "page": st.column_config.LinkColumn("Key (opens its page)", display_text=r"game=(.*)$", width=205),
     "group": st.column_config.TextColumn("Group", width=60),
     "lane": st.column_config.TextColumn("Lane", width=110),
-    "lag": st.column_config.Column("Lag", width=65, help="Age of the oldest event that waits for this stream."),
+    "lag": st.column_config.Column(
+        "Lag", width=65, help="Age of the oldest event that waits for this stream, or in the source."
+    ),
     "rows/s": st.column_config.Column("Rows/s", width=65),
     "p95 latency": st.column_config.Column(
         "p95",
@@ -75,7 +77,7 @@ def _row(fleet: Fleet, row: GameRow) -> dict[str, str | float | None]:
         "page": f"game?game={row.game_key}",
         "group": formatting.shown(row.group) if row.group is not None else None,
         "lane": live.lane if live is not None else None,
-        "lag": live.backlog_age_seconds if live is not None else None,
+        "lag": row.lag_seconds,
         "rows/s": live.rows_per_second if live is not None else None,
         "p95 latency": live.latency_p95_seconds if live is not None else None,
         "last commit": fleet.read_at - committed if committed is not None else None,

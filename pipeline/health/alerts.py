@@ -7,12 +7,13 @@ Every alert has a heading in docs/alerts.md and a page in docs/runbooks.
 import argparse
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from pipeline.errors import Refused
-from pipeline.health.judgement import SILENT_SOURCE_SECONDS
+from pipeline.health.alert import Alert
+from pipeline.health.source import SILENT_SOURCE_SECONDS
+from pipeline.health.source_alerts import source_alerts
 
 RULES_FILE: Final = Path(__file__).with_name("rules.yml")
 JOB: Final = "turnout"
@@ -34,31 +35,13 @@ _OWNER: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """One alert rule; durations are Prometheus durations, texts are Prometheus templates."""
-
-    name: str
-    severity: Literal["page", "ticket", "none"]
-    expr: str
-    hold: str  # how long the expression must hold before the alert fires
-    summary: str
-    description: str
-    dashboard: str  # path on the dashboard
-    keep_firing: str | None = None
-
-    @property
-    def runbook(self) -> str:
-        """The path of the alert's runbook page in the repository."""
-        return f"docs/runbooks/{self.name.lower()}.md"
-
-
 def alerts(objective_seconds: float = DEFAULT_OBJECTIVE_SECONDS) -> tuple[Alert, ...]:
     """Return all alerts, those about one game first, for a latency objective in seconds."""
     return (
         *_broken_streams(),
         *_late_streams(f"{objective_seconds:g}"),
         *_processes(),
+        *source_alerts(f"{objective_seconds:g}"),
         _unhealthy(),
         *_control(),
         *_access(),
