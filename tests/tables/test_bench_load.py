@@ -33,10 +33,14 @@ def test_a_commit_of_several_seqs_has_them_all_at_once(tmp_path: Path) -> None:
         table.commit(files, table.cursor, seqs[-1])
         os.utime(paths.bronze / "_delta_log" / f"{version:020}.json", (200 + version, 200 + version))
     work = arrivals(paths.bronze)
-    assert [(1, 201.0), (2, 202.0), (3, 202.0), (4, 202.0)] * 2 == list(
-        zip(work.seq.tolist(), work.bronze_at.tolist(), strict=True)
+    assert (
+        list(zip(work.seq.tolist(), work.bronze_at.tolist(), strict=True))
+        == [(1, 201.0), (2, 202.0), (3, 202.0), (4, 202.0)] * 2
     )
     written, reached = landed(paths)
-    assert [(101.0, 201.0), (102.0, 202.0), (103.0, 202.0), (104.0, 202.0)] == sorted(
-        zip(written.tolist(), reached.tolist(), strict=True)
-    )
+    assert sorted(zip(written.tolist(), reached.tolist(), strict=True)) == [
+        (101.0, 201.0),
+        (102.0, 202.0),
+        (103.0, 202.0),
+        (104.0, 202.0),
+    ]
