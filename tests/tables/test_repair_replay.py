@@ -107,7 +107,7 @@ def test_what_decodes_today_lands_once_and_leaves_quarantine(world: World) -> No
 def test_a_schema_that_is_registered_during_a_replay_of_many_counts_for_those_still_to_come(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Law L15: a replay of all may take hours; each game is decoded with the schemas that hold when it comes to it."""
+    """Law L15: a replay of all may take hours; each game is decoded with the schemas that hold at its turn."""
     world.register(message=SECOND)
     world.register(GO)
     world.ingest(good(6, GO), early(7, GO))
