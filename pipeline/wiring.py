@@ -24,6 +24,7 @@ from pipeline.errors import Refused, Transient
 from pipeline.ingest.backlog import backlog_watched
 from pipeline.ingest.query import Ingest, Landed
 from pipeline.names import is_group_name
+from pipeline.reasons import innermost
 from pipeline.session import spark_session
 from pipeline.settings import Paths, Settings
 from pipeline.store.drivers import beat, start_driver
@@ -250,7 +251,7 @@ class _Driver:
         except Transient as error:
             return str(error)
         except (Py4JJavaError, PySparkException) as error:  # a query that fails at its start has failed as any other
-            return _one_line(str(error).partition("\n: ")[2] or str(error))
+            return innermost(str(error))
         if self._watchdog:
             self._watchdog.started()
         while query.isActive and not self._stop.wait(_LOOP_SECONDS):
@@ -261,7 +262,7 @@ class _Driver:
             query.stop()
             return None
         failure = query.exception()
-        return None if failure is None else _one_line(str(failure))
+        return None if failure is None else innermost(str(failure))
 
     def _beat(self, state: str, frontier: int, *, active: bool, error: str | None = None, now: bool = False) -> None:
         self._duty.require()
@@ -306,12 +307,3 @@ def _tell_landed(telling: Telemetry, landed: Landed) -> None:
         committed_at=landed.committed_at,
         clocks=landed.clocks,
     )
-
-
-def _one_line(text: str) -> str:
-    """Return the innermost cause of a query's failure, as far as the text tells it."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [
-        line for line in lines if line.startswith(("Caused by:", "pipeline.errors.", "RuntimeError", "deltalake."))
-    ]
-    return (causes[-1] if causes else lines[0] if lines else "no reason given")[:500]

@@ -21,6 +21,7 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
+from pipeline.reasons import innermost
 from pipeline.settings import Paths, Settings
 from pipeline.store.leases import Lease
 from pipeline.store.sources import bronze_id
@@ -172,7 +173,7 @@ class Group:
                     pass
                 self.trouble = None
             except Exception as error:  # noqa: BLE001 - what all streams share failed; it is reported and tried again
-                self.trouble = f"{type(error).__name__}: {error}".splitlines()[0][:500]
+                self.trouble = f"{type(error).__name__}: {innermost(str(error))}"
                 _log.exception("catch-up failed, trying again in %.0f s", _TROUBLE_SECONDS)
                 self._stopping.wait(_TROUBLE_SECONDS)
 

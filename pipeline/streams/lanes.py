@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from listeners.sample import Lane
-from pipeline.errors import first_line
+from pipeline.reasons import innermost
 from pipeline.store.stream_control import FailureClass, StreamControl
 
 BUDGET: Final = {"transient": 10, "poison": 3, "fatal": 3}
@@ -90,4 +90,4 @@ def classify(error: BaseException) -> FailureClass:
 
 def failure_of(error: Exception) -> Failure:
     """Return the failure that an exception of a stream's own work is."""
-    return Failure(classify(error), f"{type(error).__name__}: {first_line(error)}"[:_EVIDENCE_LIMIT])
+    return Failure(classify(error), f"{type(error).__name__}: {innermost(str(error))}"[:_EVIDENCE_LIMIT])

@@ -8,6 +8,7 @@ from pipeline.streams.lanes import (
     Failure,
     classify,
     failed,
+    failure_of,
     is_shared,
     lane,
     may_run,
@@ -76,3 +77,9 @@ def test_failures_have_a_class() -> None:
     """Storage and stores come back by themselves; rows and schemas do not."""
     assert classify(OSError(28, "No space left on device")) == "transient"
     assert classify(ValueError("a column has two types")) == "poison"
+
+
+def test_the_evidence_of_a_failure_of_the_jvm_is_its_cause() -> None:
+    """What Spark's writer raises begins with the name of a call, which tells a person nothing."""
+    told = "An error occurred while calling o7.commit.\n: a.IOException: No space left on device\n\tat a.B"
+    assert failure_of(Exception(told)).evidence == "Exception: a.IOException: No space left on device"
