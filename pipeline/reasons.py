@@ -11,7 +11,7 @@ _OURS: Final = re.compile(r"^pipeline\.errors\.\w+: ")  # what these say is a se
 
 
 def innermost(text: str) -> str:
-    """Return the line that names the innermost cause; the first line where no stack is told."""
+    """Return the line that names the innermost cause; the first line where there is no stack."""
     lines = text.partition(_QUERY)[0].splitlines()
     first = (line.strip() for line in lines if line.strip())
     cause = next(reversed([*_causes(lines)]), None) or next(first, "no reason given")
