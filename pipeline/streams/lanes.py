@@ -28,6 +28,7 @@ class Failure:
 
     kind: FailureClass
     evidence: str
+    may_quote: bool = False  # the evidence may hold a value of a row, so that it belongs into no log
 
 
 def lane(decision: StreamControl, *, behind: bool) -> Lane:

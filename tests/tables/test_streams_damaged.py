@@ -124,8 +124,8 @@ def test_a_damaged_game_is_not_shown_as_healthy(world: World) -> None:
     assert "DeltaError" in str(chess.last_error)
 
 
-def test_a_game_whose_commits_fail_is_failing_from_the_first_on(world: World) -> None:
-    """While its rows wait for the next attempt a stream is FAILED, never catching up; a commit makes it well again."""
+def test_a_game_whose_commits_fail_is_failing_from_the_first_on(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Log and status name a game whose rows wait for the next attempt: it is FAILED, never catching up."""
     world.ingest(good(4), good(4, GO))
     roster, told = roster_of(world), dict[str, StreamState]()
     group: Any = SimpleNamespace(name="a", streams=roster.streams, frontier_seq=9, pass_since=None)
@@ -137,6 +137,7 @@ def test_a_game_whose_commits_fail_is_failing_from_the_first_on(world: World) ->
     watchdog.evaluate(active=True)
     assert told[CHESS.key].status != "FAILED"
     roster.settle({CHESS.key: Failure("transient", "OSError: no space left")}, (), 2)
+    assert f"{CHESS.key}: its rows do not reach its table: OSError: no space left" in caplog.messages
     watchdog.evaluate(active=True)
     assert (told[CHESS.key].status, told[CHESS.key].lane) == ("FAILED", "CATCHUP")
     assert told[GO.key].status != "FAILED"
