@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pipeline.moments import in_utc
+from pipeline.store.audit_access import AccessChange
 from pipeline.store.fleet import Fleet, GameRow
 
 UNKNOWN_VALUE: Final = "\u2013"
@@ -116,6 +117,12 @@ def targets_text(targets: Sequence[str], names: Mapping[str, str], most: int = 3
         return UNKNOWN_VALUE
     named = ", ".join(target_text(target, names) for target in targets[:most])
     return f"{named} and {len(targets) - most} more" if len(targets) > most else named
+
+
+def access_text(changes: Sequence[AccessChange], names: Mapping[str, str], most: int = 3) -> str:
+    """Say the first few changes of access, and how many more there are."""
+    named = "; ".join(shown(change.sentence(names), 200) for change in changes[:most])
+    return f"{named}; and {len(changes) - most} more" if len(changes) > most else named
 
 
 def game_text(key: str, name: str) -> str:

@@ -14,6 +14,7 @@ from app.state.control_queries import AuditFilter, Log
 from app.state.services import Environment
 from pipeline.errors import Refused
 from pipeline.store.audit import Entry
+from pipeline.store.audit_access import changes_of
 
 _WEEK = timedelta(days=6)
 _ON_SCREEN = 1_000
@@ -115,7 +116,8 @@ def _row(entry: Entry, log: Log) -> dict[str, str | None]:
         "actor": formatting.shown(entry.actor, 60),
         "action": formatting.shown(entry.action, 40),
         "phase": f"{entry.phase}: {formatting.operation_text(entry.outcome)}" if entry.outcome else entry.phase,
-        "targets": formatting.targets_text(entry.targets, log.names),
+        "targets": formatting.access_text(changes_of(entry.detail), log.names)
+        or formatting.targets_text(entry.targets, log.names),
         "page": f"operations?operation={entry.operation_id}" if entry.operation_id else None,
         "reason": formatting.shown(reason, 160) if reason else formatting.UNKNOWN_VALUE,
         "executor": formatting.shown(entry.executor, 80),
