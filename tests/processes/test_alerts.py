@@ -114,6 +114,10 @@ def access_read(values: str) -> tuple[str, str]:
     return 'turnout_access_read_timestamp_seconds{kind="ingest",instance="i:1"}', values
 
 
+def source_age(values: str) -> tuple[str, str]:
+    return 'turnout_source_backlog_seconds{kind="ingest",instance="i:1"}', values
+
+
 INGESTED = ("turnout_ingest_last_commit_timestamp_seconds", grows(1, 3_600))
 HOUR = 3_600
 
@@ -138,6 +142,7 @@ def of_game(alert: str, severity: str = "page", group: str | None = "a") -> str:
 
 DOWN, STALLED, LATE = "TurnoutStreamDown", "TurnoutStreamStalled", "TurnoutLatencyOverObjective"
 UNHEALTHY = _fired("TurnoutFleetUnhealthy", "ticket")
+LATE_SOURCE, BLIND_SOURCE = _fired("TurnoutSourceBacklog"), _fired("TurnoutSourceUnknown", "ticket")
 EVACUATION = _fired("TurnoutEvacuationWaits", cluster_group="a")
 DRIFT, ACCESS_UNKNOWN = _fired("TurnoutAccessDrift", "ticket"), _fired("TurnoutAccessUnknown", "ticket")
 NO_CONTROLLER, STUCK = _fired("TurnoutControllerDown", "ticket"), _fired("TurnoutOperationNeedsPerson", "ticket")
@@ -325,6 +330,20 @@ SCENARIOS = [
         {150: [], 450: [UNHEALTHY], 1_500: [UNHEALTHY]},
     ),
     Scenario(
+        "a source that ingest cannot keep up with fires after 3 minutes, also where each batch takes most at once",
+        [source_age(f"{flat(5, 300)} " + f"{flat(75, 45)} {flat(30, 45)} " * 10 + flat(5, 900))],
+        {300: [], 465: [], 540: [LATE_SOURCE], 1_200: [LATE_SOURCE], 1_440: []},
+    ),
+    Scenario(
+        "a source of which nothing is known fires after 5 minutes while ingest runs",
+        [
+            problems(flat(0, 1_200)),
+            judged(f"{grows(1, 1_200)} {gone(1_200)}"),
+            source_age(f"{flat(5, 300)} {gone(600)} {flat(5, 300)}"),
+        ],
+        {300: [], 585: [], 660: [BLIND_SOURCE], 855: [BLIND_SOURCE], 930: [], 1_185: []},
+    ),
+    Scenario(
         "an operation that needs a person fires after 5 minutes and clears",
         [operations("needs_human", f"{flat(0, 300)} {flat(2, 900)} {flat(0, 900)}")],
         {300: [], 570: [], 630: [STUCK], 1_185: [STUCK], 1_230: []},
@@ -391,6 +410,7 @@ SCENARIOS = [
             controller(f"{flat(1, 600)} {flat(0, 60)} {flat(1, 2_400)}"),
             supervised(flat(3, 3_060)),
             operations("needs_human", f"{flat(0, 600)} {flat(1, 60)} {flat(0, 2_400)}"),
+            source_age(f"{flat(1, 600)} {flat(90, 60)} {flat(1, 2_400)}"),
             waiting_games(f"{gone(600)} {flat(1, 60)} {gone(2_400)}"),
         ],
         {at: [] for at in range(600, 3_000, 15)},
@@ -461,7 +481,9 @@ def test_alerts_fire_when_they_should_and_only_then(scenario: Scenario, tmp_path
     """At each told second exactly the told alerts fire: what is not told must be silent."""
     unknown_ingest = not any(name == INGESTED[0] for name, _ in scenario.series)
     unjudged = not any("turnout_fleet_judged" in name for name, _ in scenario.series)
-    ignored = "TurnoutWatchdog" + "|TurnoutIngestStalled" * unknown_ingest + "|TurnoutFleetUnhealthy" * unjudged
+    unmeasured = not any(name.startswith("turnout_source") for name, _ in scenario.series)
+    ignored = "TurnoutWatchdog" + "|TurnoutSourceUnknown" * unmeasured
+    ignored += "|TurnoutIngestStalled" * unknown_ingest + "|TurnoutFleetUnhealthy" * unjudged
     run_rules(
         tmp_path,
         {
@@ -548,6 +570,14 @@ OLDEST = "turnout_operations_needs_human_since_timestamp_seconds"
             "2 of class extra; 2 in all. `turnout grants drift` names them.",
         ),
         (
+            "TurnoutSourceBacklog",
+            [source_age(flat(75, HOUR)), ("turnout_source_backlog_rows", flat(760_000, HOUR))],
+            (
+                "The oldest row that is not in bronze is 1m 15s old, and 760k rows wait; the objective is 60 s. "
+                "Every game is at least that late."
+            ),
+        ),
+        (
             "TurnoutAccessUnknown",
             [access_read(flat(1, HOUR))],
             "The catalog was read, but not all of it can be seen. The page Access says why.",
@@ -588,7 +618,7 @@ def test_an_alert_says_whether_status_may_be_healthy_meanwhile() -> None:
     """What follows from the one judgement, or makes it unhealthy too, is named here; all others say it and why."""
     judged = {
         "TurnoutStreamDown", "TurnoutStreamStalled", "TurnoutFleetUnhealthy", "TurnoutControllerDown",
-        "TurnoutOperationNeedsPerson", "TurnoutEvacuationWaits",
+        "TurnoutOperationNeedsPerson", "TurnoutEvacuationWaits", "TurnoutSourceBacklog", "TurnoutSourceUnknown",
     }  # fmt: skip
     _, *sections = (REPOSITORY / "docs" / "alerts.md").read_text("utf-8").split("\n## ")
     says = {each.partition("\n")[0] for each in sections if "Fires while `turnout status` is healthy" in each}

@@ -17,7 +17,8 @@ LATE = SourceReading(NOW - 2, 70.0, 75.0, 760_000, 60.0)
     ("reading", "condition", "sentence"),
     [
         (LEVEL, "level", "nothing waits in the source"),
-        (replace(LEVEL, age_seconds=2.0, peak_seconds=3.0, rows=1), "level", "ingest is 2 s behind its source: 1 row waits"),
+        (replace(LEVEL, age_seconds=2.0, peak_seconds=3.0, rows=1), "level",
+         "ingest is 2 s behind its source: 1 row waits"),
         (replace(LATE, age_seconds=38.0, peak_seconds=38.0), "behind",
          "ingest is 38 s behind its source: 760,000 rows wait"),
         (LATE, "late", "ingest is up to 75 s behind its source: 760,000 rows wait"),
