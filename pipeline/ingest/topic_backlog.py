@@ -25,7 +25,12 @@ from pipeline.settings import Source
 
 _ANSWER_SECONDS: Final = 5.0
 _OLDEST_SECONDS: Final = 5.0  # for the oldest records of all partitions together
-_SMALL_FETCH: Final = {"fetch.message.max.bytes": 65_536, "queued.min.messages": 1, "queued.max.messages.kbytes": 1_024}
+_SMALL_FETCH: Final = {
+    "fetch.wait.max.ms": 100,
+    "fetch.message.max.bytes": 65_536,
+    "queued.min.messages": 1,
+    "queued.max.messages.kbytes": 1_024,
+}
 
 
 class TopicBacklog:
@@ -77,7 +82,13 @@ class TopicBacklog:
                 "enable.partition.eof": True, "auto.offset.reset": "earliest",
                 "isolation.level": self._source.isolation_level,
             })  # fmt: skip
-        times = self._times(self._consumer, waiting)
+        places = [TopicPartition(self._source.topic, number, at) for number, at in waiting.items()]
+        try:
+            self._consumer.assign(places)
+            times = self._times(self._consumer, len(places))
+        finally:
+            self._consumer.resume(places)  # a partition stays paused when it is given up
+            self._consumer.unassign()
         if len(times) < len(waiting):
             return Waiting(rows, None, f"the oldest record was not read within {_OLDEST_SECONDS:.0f} s, or has no time")
         known = [at for at in times.values() if at is not None]
@@ -92,17 +103,15 @@ class TopicBacklog:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         return list_offsets(admin, places, OffsetSpec.latest(), level)
 
-    def _times(self, consumer: Consumer, waiting: Mapping[int, int]) -> dict[int, float | None]:
-        """Return when the first record from an offset on came, by partition; None where there are only markers.
+    def _times(self, consumer: Consumer, partitions: int) -> dict[int, float | None]:
+        """Return when the first record of what is assigned came, by partition; None where there are only markers.
 
         A partition that has not answered in time is left out, and so is a record without a time.
         """
-        topic = self._source.topic
         found: dict[int, float | None] = {}
-        consumer.assign([TopicPartition(topic, number, at) for number, at in waiting.items()])
         until = time.monotonic() + _OLDEST_SECONDS
         answered: set[int] = set()
-        while len(answered) < len(waiting) and time.monotonic() < until:
+        while len(answered) < partitions and time.monotonic() < until:
             message = consumer.poll(0.2)
             number = None if message is None else message.partition()
             if message is None or number is None or number in answered:
@@ -111,11 +120,10 @@ class TopicBacklog:
             if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - it has no other name
                 raise KafkaException(error)
             answered.add(number)
-            consumer.pause([TopicPartition(topic, number)])
+            consumer.pause([TopicPartition(self._source.topic, number)])
             kind, at = message.timestamp()
             if error is not None:
                 found[number] = None
             elif kind != TIMESTAMP_NOT_AVAILABLE:
                 found[number] = at / 1000
-        consumer.unassign()
         return found

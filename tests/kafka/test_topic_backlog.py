@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 
 from pipeline.demo.broker import Broker
 from pipeline.demo.producer import ensure_topic
+from pipeline.ingest import topic_backlog
 from pipeline.ingest.identity import Offsets
 from pipeline.ingest.topic_backlog import TopicBacklog
 from pipeline.settings import Source
@@ -20,7 +21,7 @@ FIRST_MS, SECOND_MS = 1_700_000_000_000, 1_700_000_060_000
 
 @pytest.fixture
 def topic(broker: Broker) -> Source:
-    """A topic of two partitions with three old records each, those of one a minute later, and an aborted transaction."""
+    """A topic of two partitions with three old records each, of one a minute later, and an aborted transaction."""
     name = f"backlog-{uuid.uuid4().hex[:8]}"
     ensure_topic(broker.address, name, 2)
     plain = Producer({"bootstrap.servers": broker.address, "acks": "all"})
@@ -65,8 +66,9 @@ def test_a_broker_tells_how_much_waits_and_since_when(topic: Source, backlog: To
     assert backlog.look(passed(topic, 5, 3), None).age(time.time()) == 0.0
 
 
-def test_a_broker_that_cannot_be_asked_is_unknown(topic: Source) -> None:
+def test_a_broker_that_cannot_be_asked_is_unknown(topic: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """No answer is no zero: neither from a broker that is away, nor with options only Spark's client has."""
+    monkeypatch.setattr(topic_backlog, "_ANSWER_SECONDS", 1.0)
     away = TopicBacklog(replace(topic, bootstrap_servers="127.0.0.1:9"))
     jks = TopicBacklog(replace(topic, kafka_options={"kafka.ssl.truststore.location": "/trust.jks"}))
     for backlog, named in ((away, "the Kafka broker does not say what waits"), (jks, "no counterpart for ssl.trust")):
