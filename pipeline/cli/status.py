@@ -112,7 +112,8 @@ def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
     problems = {(each["kind"], each["name"]): each["text"] for each in found["problems"]}
     for each in found["drivers"]:
         lines += _driver_lines(each, problems.get((each["kind"], each["name"])))
-    lines.append(found["source"]["text"])
+    if found["source"]["text"] not in problems.values():
+        lines.append(found["source"]["text"])
     counts = Counter(each["status"] for each in found["games"])
     lines.append(f"{len(found['games'])} games: " + (", ".join(f"{counts[name]} {name}" for name in counts) or "none"))
     lines += [f"  left out: {each['text']}" for each in found["problems"] if each["kind"] == "stream"]

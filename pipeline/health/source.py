@@ -67,7 +67,7 @@ def judge_source(reading: SourceReading | None, ingest: Liveness, now: float, li
     """
     if not ingest.is_live:
         why = (ingest.reason or ingest.state).split("\n")[0]
-        return SourceState("unknown", f"ingest {why}: what waits in its source is unknown", since=ingest.since)
+        return SourceState("unknown", f"ingest {why}, so what waits in its source is unknown", since=ingest.since)
     if reading is None or reading.measured_at < (ingest.since or 0.0):
         return _unknown("ingest was started and has not measured it yet", ingest.since)
     quiet = now - reading.measured_at

@@ -107,7 +107,7 @@ def test_with_ingest_dead_no_game_runs_and_no_lag_is_zero(tmp_path: Path, openin
     assert rows["lag"].isna().all()
     assert "running" not in " ".join(button.label for button in app.button)
     shown = texts(opening("game", game=game_key("one")))
-    assert re.search(r"\? Unknown.*; ingest is silent for 12\d s: what waits in its source is unknown", shown)
+    assert re.search(r"\? Unknown.*; ingest is silent for 12\d s, so what waits in its source is unknown", shown)
     assert "look at the group first" not in shown
     assert "0.0 s" not in shown
 

@@ -1,5 +1,6 @@
 import shutil
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,13 @@ def test_what_a_running_batch_has_taken_waits_until_bronze_has_it(world: Any, mo
                 found = backlog_in(connection)
             seen.append(None if found is None else found.rows)
 
-        made = ingest._job
-        monkeypatch.setattr(ingest, "_job", lambda *given, look=look, made=made: (look(), made(*given))[1])
+        def job(
+            *given: Any, look: Callable[[], None] = look, make: Callable[..., IngestJob] = ingest._job
+        ) -> IngestJob:
+            look()
+            return make(*given)
+
+        monkeypatch.setattr(ingest, "_job", job)
         ingest.start(once=True).awaitTermination()
         look()
         assert seen == [rows, 0]

@@ -52,7 +52,7 @@ def test_without_ingest_the_source_is_unknown(state: str) -> None:
     """However fresh the last number is, nobody reads the source any more."""
     found = judge_source(LEVEL, Liveness(state, NOW - 9, "is away"), NOW, 15.0)  # type: ignore[arg-type]
     assert (found.condition, found.age_seconds, found.rows) == ("unknown", None, None)
-    assert found.sentence == "ingest is away: what waits in its source is unknown"
+    assert found.sentence == "ingest is away, so what waits in its source is unknown"
 
 
 def test_lag_is_the_age_of_the_oldest_wherever_it_waits() -> None:
@@ -82,7 +82,7 @@ def test_with_ingest_dead_no_game_runs() -> None:
         verdict = found.games["g"]
         assert (verdict.status, verdict.waits_for_ingest) == ("UNKNOWN", True)
         assert str(verdict.reason).startswith("ingest is ")
-        assert str(verdict.reason).endswith(": what waits in its source is unknown; last report: RUNNING")
+        assert str(verdict.reason).endswith(", so what waits in its source is unknown; last report: RUNNING")
         assert [each.kind for each in found.problems] == ["ingest"], "one trouble"
         assert found.headline.startswith("1 stream level with bronze; ingest ")
 
