@@ -45,6 +45,14 @@ WHOLE = {
     "two games share a pass, a driver crashes": Scenario(
         ({0: (GOOD,), 1: (GOOD,)}, {0: (GOOD,)}, {1: (GOOD,)}), games=2, landed=2, budget=Budget(crashes=1)
     ),
+    "catch-up takes turns, a driver crashes": Scenario(
+        ({0: (GOOD,)}, {0: (GOOD,)}, {0: (GOOD,), 1: (GOOD,)}),
+        games=2,
+        landed=3,
+        budget=Budget(crashes=1),
+        chunk_seqs=1,
+        advances=False,
+    ),
     "two owners": Scenario((ONE, ONE), landed=2, drivers=2, advances=False),
     "a game moves to another driver": Scenario(
         (ONE, ONE), landed=2, drivers=2, assigned=(0,), budget=Budget(moves=1), advances=False
