@@ -25,6 +25,7 @@ from pipeline.reasons import innermost
 from pipeline.settings import Paths, Settings
 from pipeline.store.leases import Lease
 from pipeline.store.sources import bronze_id
+from pipeline.streams import lanes
 from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.bronze_seqs import BronzeSeqs
 from pipeline.streams.catchup import CatchUp
@@ -134,7 +135,7 @@ class Group:
                 del self._own[key]
                 with tolerate_store_outage("failures are not recorded"):
                     self.roster.settle({key: Failure("transient", f"its own query ended: {error}"[:500])}, (), 1)
-            elif stream.lane in {"RUN", "CATCHUP"} and stream.decision.retry_at <= time.time():
+            elif lanes.may_run(stream.decision, time.time()):
                 self._start_own(key)
 
     def bronze_head(self) -> int:

@@ -41,8 +41,12 @@ def lane(decision: StreamControl, *, behind: bool) -> Lane:
 
 
 def may_run(decision: StreamControl, now: float) -> bool:
-    """Tell whether the stream may be read now, in whichever lane."""
-    return decision.desired == "running" and decision.parked_at is None and decision.retry_at <= now
+    """Tell whether the stream may be read now, in whichever lane.
+
+    A failure that lies ahead of `now` is of before the clock was set back: nobody waits until the clock is there again.
+    """
+    waits = decision.retry_at > now and (decision.failed_at is None or decision.failed_at <= now)
+    return decision.desired == "running" and decision.parked_at is None and not waits
 
 
 def failed(
