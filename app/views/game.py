@@ -8,7 +8,7 @@ import pyarrow as pa
 import streamlit as st
 
 from app import formatting
-from app.components import cards, charts, confirm, header
+from app.components import cards, charts, confirm, header, links
 from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
 from app.state.services import Environment
@@ -281,14 +281,14 @@ def _draw_neighbours(fleet: Fleet, row: GameRow) -> None:
             {
                 "status": formatting.status_text(other.verdict.status),
                 "game": formatting.shown(other.game, 60),
-                "page": f"game?game={other.game_key}",
+                "page": other.game_key,
                 "lag": formatting.duration(other.lag_seconds),
             }
             for other in others
         ),
         hide_index=True,
         height=min(36 * (len(others) + 1), 380),
-        column_config={"page": st.column_config.LinkColumn("key", display_text=r"game=(.*)$")},
+        column_config={"page": links.game_column("key (opens its page)", "neighbours", 205)},
         alt="The other games of this group, worst first.",
     )
 

@@ -48,7 +48,7 @@ _CLASSES = {
 _COLUMNS = {
     "status": st.column_config.TextColumn("Status", width=105),
     "game": st.column_config.TextColumn("Game", width=150),
-    "page": st.column_config.LinkColumn("Key (opens its page)", display_text=r"game=(.*)$", width=190),
+    "page": links.game_column("Key (opens its page)", "repairs", 190),
     "group": st.column_config.TextColumn("Group", width=60),
     "how": st.column_config.TextColumn("Stopped", width=150),
     "possible": st.column_config.TextColumn("Possible now", width=170, help="Rows in quarantine are not counted here."),
@@ -109,7 +109,7 @@ def _row(steering: ControlState, row: GameRow, facts: Facts | None) -> dict[str,
     return {
         "status": formatting.status_text(row.verdict.status),
         "game": formatting.shown(row.game, 80),
-        "page": f"game?game={row.game_key}",
+        "page": row.game_key,
         "group": formatting.shown(row.group, 40) if row.group is not None else formatting.UNKNOWN_VALUE,
         "how": _how(decision, now),
         "possible": _possible(facts),

@@ -75,7 +75,7 @@ def test_a_failed_stream_comes_first(tmp_path: Path, opening: Opening) -> None:
     assert "1 of 2 streams failing; group a degraded (1 of 2)" in texts(app)
     first = app.dataframe[0].value.iloc[0]
     assert (first["status"], first["game"], first["last error"]) == ("✕ failed", "bad", "no space left")
-    assert first["page"] == f"game?game={game_key('bad')}"
+    assert first["page"] == game_key("bad")
     assert "✕ 1 failed" in [button.label for button in app.button]
 
 
