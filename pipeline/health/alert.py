@@ -19,5 +19,5 @@ class Alert:
 
     @property
     def runbook(self) -> str:
-        """The path of the alert's runbook page in the repository."""
-        return f"docs/runbooks/{self.name.lower()}.md"
+        """The path on the dashboard of the alert's runbook, which it serves from docs/runbooks to everybody."""
+        return f"/runbooks/{self.name.lower()}"

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.errors import Refused
 from pipeline.health import alerts
+from pipeline.settings import Metrics, Settings
 
 REPOSITORY = Path(__file__).parents[2]
 NAMES = [alert.name for alert in alerts.alerts()]
@@ -522,8 +523,8 @@ def test_texts_of_an_alert_are_filled_in(tmp_path: Path) -> None:
         "exp_annotations": {
             "summary": "The stream of g is down",
             "description": "The status is CRASH_LOOP for more than 2 minutes: nothing of this game reaches its table.",
-            "runbook_url": "docs/runbooks/turnoutstreamdown.md",
-            "dashboard_url": "/game?game=g",
+            "runbook_url": "http://127.0.0.1:8501/runbooks/turnoutstreamdown",
+            "dashboard_url": "http://127.0.0.1:8501/game?game=g",
         },
     }
     series = [info(flat(1, HOUR)), status("CRASH_LOOP", flat(1, HOUR)), status("FAILED", flat(0, HOUR))]
@@ -594,8 +595,8 @@ def test_texts_of_alerts_on_the_controllers_work_have_the_numbers(
         "exp_annotations": {
             "summary": rule.summary.replace("{{ $labels.cluster_group }}", "a"),
             "description": description,
-            "runbook_url": rule.runbook,
-            "dashboard_url": rule.dashboard,
+            "runbook_url": Settings().dashboard.address + rule.runbook,
+            "dashboard_url": Settings().dashboard.address + rule.dashboard,
         },
     }
     run_rules(
@@ -627,7 +628,7 @@ def test_an_alert_says_whether_status_may_be_healthy_meanwhile() -> None:
 
 def test_rules_follow_the_objective(tmp_path: Path) -> None:
     """Another latency objective changes the rule and its text, and nothing else."""
-    changed = alerts.render_rules(12.5)
+    changed = alerts.render_rules(Settings(metrics=Metrics(latency_objective_seconds=12.5)))
     assert "> 12.5" in changed
     assert "the objective is 12.5 s" in changed
     assert changed.replace("12.5", "60") == alerts.render_rules()
@@ -654,10 +655,10 @@ def test_scrapes_that_do_not_fit_the_rules_are_refused(tmp_path: Path, scrape_se
 
 def test_every_alert_has_one_runbook_and_none_is_left_over() -> None:
     """There is one page per alert, none without an alert, each with the four sections and the alert's name."""
-    pages = {f"docs/runbooks/{page.name}" for page in (REPOSITORY / "docs" / "runbooks").iterdir()}
+    pages = {f"/runbooks/{page.stem}" for page in (REPOSITORY / "docs" / "runbooks").glob("*.md")}
     assert {alert.runbook for alert in alerts.alerts()} == pages
     for alert in alerts.alerts():
-        text = (REPOSITORY / alert.runbook).read_text("utf-8")
+        text = (REPOSITORY / f"docs{alert.runbook}.md").read_text("utf-8")
         assert text.startswith(f"# {alert.name}\n")
         assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 
