@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pipeline.moments import in_utc
+from pipeline.store.audit_access import AccessChange
 from pipeline.store.fleet import Fleet, GameRow
 
 UNKNOWN_VALUE: Final = "\u2013"
@@ -118,6 +119,12 @@ def targets_text(targets: Sequence[str], names: Mapping[str, str], most: int = 3
     return f"{named} and {len(targets) - most} more" if len(targets) > most else named
 
 
+def access_text(changes: Sequence[AccessChange], names: Mapping[str, str], most: int = 3) -> str:
+    """Say the first few changes of access, and how many more there are."""
+    named = "; ".join(shown(change.sentence(names), 200) for change in changes[:most])
+    return f"{named}; and {len(changes) - most} more" if len(changes) > most else named
+
+
 def game_text(key: str, name: str) -> str:
     """Return a game's name with its key, which tells apart names that look alike."""
     return f"{shown(name, 60)} · {key}"
@@ -208,7 +215,7 @@ def verdict_sentence(row: GameRow, fleet: Fleet) -> str:
         words.append(verdict.reason)
     elif row.live is not None:
         words.append(_progress(row, fleet))
-    if row.in_trouble and row.group is not None:
+    if row.in_trouble and row.group is not None and not verdict.waits_for_ingest:
         others = [other for other in fleet.rows if other.group == row.group and other.game_key != row.game_key]
         bad = sum(other.in_trouble for other in others)
         if others and not bad:
@@ -229,9 +236,7 @@ def _progress(row: GameRow, fleet: Fleet) -> str:
     if reported is None or reported.last_commit_at is None:
         return "nothing committed since its driver started"
     committed = f"last commit {age(fleet.read_at - reported.last_commit_at)} ago"
-    if reported.backlog_age_seconds is None:
-        return f"{committed}, lag unknown"
-    return f"{committed}, lag {duration(reported.backlog_age_seconds)}"
+    return f"{committed}, lag {'unknown' if row.lag_seconds is None else duration(row.lag_seconds)}"
 
 
 def first_lines(lines: Sequence[str]) -> list[str]:

@@ -24,6 +24,7 @@ from pipeline.errors import Refused
 PERSON_HEADER: Final = "X-Turnout-Person"
 TOKEN: Final = "token"  # noqa: S105 - the name of the parameter
 _SEAL: Final = secrets.token_hex(16)  # of this process: a header without it was not written here
+_RUNBOOKS: Final = "/runbooks/"
 _READS: Final = frozenset({"GET", "HEAD"})
 _LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "localhost"})
 
@@ -74,7 +75,10 @@ class LocalUser:
     @property
     def unauthenticated(self) -> str:
         """Say where the token is."""
-        return "Open the URL that `turnout dashboard` or `turnout demo` printed: it has the token of this dashboard."
+        return (
+            "Open the URL that `turnout dashboard` or `turnout demo` printed: it has the token of this dashboard. "
+            "If you have opened it and followed a link of another site, press Enter in the address bar."
+        )
 
     def origin(self, headers: Headers) -> str | None:
         """Accept names of this machine only, so that no foreign name can lead here; the port may be a tunnel's."""
@@ -185,9 +189,15 @@ def hash_of(script: str) -> str:
 class Gate:
     """Lets through what an identity vouches for, from the dashboard's own pages."""
 
-    def __init__(self, app: ASGIApp, identity: Identity, inline_scripts: Sequence[str] = ()) -> None:
-        """Guard an application whose page has these inline scripts."""
-        self._app, self._identity = app, identity
+    def __init__(
+        self,
+        app: ASGIApp,
+        identity: Identity,
+        inline_scripts: Sequence[str] = (),
+        runbooks: Mapping[str, str] | None = None,
+    ) -> None:
+        """Guard an application whose page has these inline scripts; everybody reads the runbooks, by their names."""
+        self._app, self._identity, self._runbooks = app, identity, runbooks or {}
         policy = {
             "default-src": "'none'",
             "script-src": " ".join(["'self'", *map(hash_of, inline_scripts)]),
@@ -234,6 +244,8 @@ class Gate:
         http = scope["type"] == "http"
         if http and scope["path"] == "/healthz":
             return PlainTextResponse("ok") if scope["method"] in _READS else PlainTextResponse("GET only", 405)
+        if http and scope["path"].startswith(_RUNBOOKS):
+            return self._runbook(scope)
         origins = headers.getlist("origin")
         if own is None:
             return PlainTextResponse("This host name is not the dashboard's.", 403)
@@ -245,6 +257,15 @@ class Gate:
         if cookie is None or not http or scope["method"] != "GET":
             return None
         return _exchanged(scope, cookie)
+
+    def _runbook(self, scope: Scope) -> Response:
+        """Answer with a runbook, signed in or not: an alert wakes anybody, and a runbook says nothing of any fleet."""
+        if scope["method"] not in _READS:
+            return PlainTextResponse("GET only", 405)
+        text = self._runbooks.get(scope["path"].removeprefix(_RUNBOOKS))
+        if text is None:
+            return PlainTextResponse("There is no such runbook here. They are in docs/runbooks of turnout.", 404)
+        return PlainTextResponse(text)
 
     def _with_ours(self, headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         """Replace headers of the same names by ours; pages of other origins are allowed nothing."""

@@ -79,7 +79,7 @@ def _serve(identity: Identity, host: str, port: int) -> None:
     page = Path(streamlit.__file__).parent / "static" / "index.html"
     scripts = re.findall(r"<script>(.*?)</script>", page.read_text("utf-8"), re.DOTALL)
     config = uvicorn.Config(
-        Gate(App(_HERE / "main.py"), identity, scripts),
+        Gate(App(_HERE / "main.py"), identity, scripts, _runbooks()),
         host=host,
         port=port,
         ws="websockets-sansio",
@@ -90,6 +90,11 @@ def _serve(identity: Identity, host: str, port: int) -> None:
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
     uvicorn.Server(config).run()
+
+
+def _runbooks() -> dict[str, str]:
+    """Return the runbooks that came with this code, by the names that alerts link."""
+    return {page.stem: page.read_text("utf-8") for page in (_HERE.parent / "docs" / "runbooks").glob("*.md")}
 
 
 def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
+from listeners.callbacks import start_callbacks
 from pipeline.jars import spark_jars
 from pipeline.settings import Paths, Settings
 
@@ -39,6 +40,7 @@ def stock_session(settings: Settings, home: Path) -> SparkSession:
     for key, value in STOCK.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    start_callbacks(spark.sparkContext._gateway)  # noqa: SLF001 - as in turnout's own sessions
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 

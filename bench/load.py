@@ -174,23 +174,18 @@ def landed(paths: Paths) -> tuple[Floats, Floats]:
 
     What never reached bronze is not known here; `turnout verify` does not know it either.
     """
-    log = Follower(paths.bronze)
-    at = {commit.seq_to: commit.at for commit in log.read() if commit.seq_to is not None}
-    pairs: dict[str, tuple[float, float]] = {}
+    pairs: dict[str, tuple[float, int]] = {}
     columns = ["topic", "seq", "source_time"]
     for batch in DeltaTable(paths.bronze).to_pyarrow_dataset().to_batches(columns=columns):
         found = pa.Table.from_batches([batch]).group_by(["topic", "seq"]).aggregate([("source_time", "min")])
         for row in found.to_pylist():
-            pairs[row["topic"]] = (row["source_time_min"].timestamp(), at[row["seq"]])
-    written, reached = zip(*pairs.values(), strict=True)
-    return np.array(written), np.array(reached)
+            pairs[row["topic"]] = (row["source_time_min"].timestamp(), row["seq"])
+    written, seqs = zip(*pairs.values(), strict=True)
+    return np.array(written), _had_at(paths.bronze, seqs)
 
 
 def arrivals(bronze: Path) -> Arrivals:
     """Read which games had rows in which bronze commits, and when each reached the source and bronze."""
-    log = Follower(bronze)
-    log.read()
-    at = {commit.seq_to: commit.at for commit in log.commits if commit.seq_to is not None}
     parts = []
     columns = ["game_key", "seq", "source_time", "refused"]
     for batch in DeltaTable(bronze).to_pyarrow_dataset().to_batches(columns=columns):
@@ -208,8 +203,14 @@ def arrivals(bronze: Path) -> Arrivals:
         seq=seq,
         rows=items.column("seq_count").to_numpy(),
         source_at=micros / 1e6,
-        bronze_at=np.array([at[each] for each in seq.tolist()]),
+        bronze_at=_had_at(bronze, seq.tolist()),
     )
+
+
+def _had_at(bronze: Path, seqs: Sequence[int]) -> Floats:
+    """Return when bronze had each of these seqs: a large micro-batch is several of them in one commit."""
+    reached = [(commit.seq_to, commit.at) for commit in Follower(bronze).read() if commit.seq_to is not None]
+    return np.array(applied_at(seqs, reached))
 
 
 def done_at(work: Arrivals, commits: Mapping[str, Sequence[Commit]]) -> Floats:

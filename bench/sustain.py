@@ -28,6 +28,7 @@ from listeners.quantile import quantile as bucket_quantile
 from pipeline.settings import Paths
 
 _DRAIN_SECONDS = 180.0
+_BLOCKS = 3  # of a window, at least: with fewer there is no slope
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--work", type=Path, help="folder for the run's tables, deleted at the end")
     parser.add_argument("--out", type=Path, help="JSON file for the result")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.minutes * 60 < _BLOCKS * _block(options.trigger):
+        parser.error(f"--minutes: a slope needs {_BLOCKS} blocks of {_block(options.trigger)} s at this trigger")
+    return options
+
+
+def _block(trigger: float) -> int:
+    """Return the seconds of a block: whole triggers, so that the saw tooth cancels out."""
+    return max(1, round(4 * trigger))
 
 
 def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
@@ -142,8 +151,7 @@ def _analyse(options: argparse.Namespace, paths: Paths, keys: Sequence[str], fir
         "bronze to tables": backlog_age(moments, work.bronze_at.tolist(), done.tolist()),
         "source to tables": backlog_age(moments, work.source_at.tolist(), done.tolist()),
     }
-    block = max(1, round(4 * options.trigger))  # seconds: whole triggers, so that the saw tooth cancels out
-    backlog = {name: _judge(values, block, seconds, options.trigger) for name, values in ages.items()}
+    backlog = {name: _judge(values, _block(options.trigger), seconds, options.trigger) for name, values in ages.items()}
     inside = [each for log in commits.values() for each in log if first.at <= each.at < last.at and each.rows]
     bronze = follow([paths.bronze])["bronze"]
     bronze_commits = [each for each in bronze.read() if first.at <= each.at < last.at and each.rows]

@@ -256,6 +256,18 @@ def _controller(seen: Oversight) -> Iterator[Metric]:
         (),
         [((), seen.oldest_stuck_since)],
     )
+    yield _gauge(
+        "source_backlog_seconds",
+        "Age of the oldest row in the source that is not in bronze; absent when unknown.",
+        (),
+        [((), seen.source_age_seconds)],
+    )
+    yield _gauge(
+        "source_backlog_rows",
+        "Rows in the source that are not in bronze; absent when unknown.",
+        (),
+        [((), seen.source_rows)],
+    )
     waiting = seen.evacuations.items()
     yield _gauge(
         "evacuation_waiting_games",

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from listeners.callbacks import start_callbacks
 from listeners.events import Idle, Progressed, QueryEvent, Started, Terminated
 
 Sink = Callable[[QueryEvent], None]
@@ -85,13 +86,10 @@ class _Intake:
 def _attach_lean(spark: SparkSession, intake: _Intake) -> Attachment | None:
     """Register the lean adapter, or return None where this Spark has no such interface."""
     try:
-        from pyspark.java_gateway import ensure_callback_server_started
-
         jvm: Any = spark._jvm
         wrapper = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
         if not isinstance(wrapper, JavaClass):
             return None
-        start_callbacks: Any = ensure_callback_server_started
         start_callbacks(spark.sparkContext._gateway)
         manager: Any = spark.streams._jsqm
         listener = wrapper(_LeanAdapter(intake))

@@ -86,6 +86,8 @@ class Oversight:
     drift: Mapping[str, int] | None = (
         None  # findings of then that nobody ignores, by class, 0 included; None: not known
     )
+    source_age_seconds: float | None = None  # of the oldest row that waits in the source; None: not known
+    source_rows: int | None = None  # that wait there; None: not known
 
 
 @dataclass(frozen=True, slots=True)

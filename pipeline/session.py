@@ -12,6 +12,7 @@ from typing import Final
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from listeners.callbacks import start_callbacks
 from pipeline.jars import spark_jars
 from pipeline.settings import Paths, Settings
 
@@ -83,6 +84,7 @@ def spark_session(settings: Settings, paths: Paths, app_name: str, *, light: boo
     else:
         ours |= {"spark.jars": ",".join(str(jar) for jar in jars), "spark.executor.extraClassPath": class_path}
     _start_jvm(ours, settings.spark.conf)
+    start_callbacks(SparkContext._gateway)  # noqa: SLF001 - PySpark's own would obey any user of the machine
     spark = SparkSession.builder.config(map={**ours, **settings.spark.conf}).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark

@@ -27,6 +27,7 @@ from pipeline.setting_values import (
 )
 
 _T = typing.TypeVar("_T")
+_ADDRESS: typing.Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
 _MISREAD: typing.Final = re.compile(r"%[0-9A-Fa-f]{2}|\\")
 """What delta-rs takes in a path for something else: escapes as in a URL, and Windows' separator."""
 
@@ -123,6 +124,12 @@ class Dashboard:
 
     port: int = 8501  # where the dashboard listens
     refresh_seconds: float = 5.0  # how often a page reads again
+    url: str = ""  # address that people's browsers open, for links in alerts; empty means this machine's
+
+    @property
+    def address(self) -> str:
+        """The dashboard's address, to which a page's path is added."""
+        return self.url.rstrip("/") or f"http://127.0.0.1:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +352,8 @@ def _check(settings: Settings) -> list[str]:
     ]
     if "@" in settings.metrics.push_gateway:
         problems.append("metrics.push_gateway: expected an address without a user and a password (not shown)")
+    if settings.dashboard.url and not _ADDRESS.fullmatch(settings.dashboard.url):
+        problems.append("dashboard.url: expected an address such as https://turnout.example.com (not shown)")
     if settings.source.kind == "kafka":
         problems += kafka_problems(settings.source.topic, settings.source.isolation_level)
     return problems

@@ -5,14 +5,12 @@ on SIGTERM or Ctrl-C.
 """
 
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
@@ -25,8 +23,10 @@ from listeners.listener import Attachment, attach
 from listeners.sample import PassResult
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.errors import Refused, Transient, first_line
+from pipeline.ingest.backlog import backlog_watched
 from pipeline.ingest.query import Ingest, Landed
 from pipeline.names import is_group_name
+from pipeline.reasons import innermost, missing_commit
 from pipeline.session import spark_session
 from pipeline.settings import Paths, Settings
 from pipeline.store.drivers import beat, start_driver
@@ -86,8 +86,9 @@ def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) ->
     attachment = attach(spark, telling.event)
     start_driver(engine, "ingest", "main", telling.address)
     try:
-        with _refusal_told(duty):
+        with _refusal_told(duty), ExitStack() as stack:
             ingest = Ingest(spark, settings, paths, engine, lambda landed: _tell_landed(telling, landed))
+            stack.enter_context(backlog_watched(settings, paths, engine, lambda: ingest.place))
             driver = _Driver(settings, duty, telling, attachment)
             code = driver.supervise(lambda: ingest.start(once=once), lambda: None, lambda: ingest.head_seq, once=once)
             ingest.close()
@@ -229,14 +230,14 @@ class _Driver:
                 break
             if frontier() > before:  # a run that got further is no failure in a row
                 failures, gap_since = 0, None
-            sentence = _gap(failure)
+            sentence = missing_commit(failure)
             if sentence is not None:
                 gap_since = gap_since or time.monotonic()
                 if time.monotonic() - gap_since < _GAP_SECONDS:
                     _log.warning("the %s query is started again at once: %s", self._duty.kind, sentence)
                     self._stop.wait(_LOOP_SECONDS)
                     continue
-            sentence = sentence or _one_line(failure)
+            sentence = sentence or innermost(failure)
             failures += 1
             _log.error("the %s query failed: %s", self._duty.kind, sentence)
             if self._watchdog:
@@ -262,7 +263,7 @@ class _Driver:
         except _MAY_PASS as error:
             return _said(error)
         except (Py4JJavaError, PySparkException) as error:  # a query that fails at its start has failed as any other
-            return str(error).partition("\n: ")[2] or str(error)
+            return str(error)
         if self._watchdog:
             self._watchdog.started()
         while query.isActive and not self._stop.wait(_LOOP_SECONDS):
@@ -326,31 +327,3 @@ def _tell_landed(telling: Telemetry, landed: Landed) -> None:
 
 def _said(error: Exception) -> str:
     return str(error) if isinstance(error, Transient) else first_line(getattr(error, "orig", None) or error)
-
-
-def _gap(text: str) -> str | None:
-    """Return what a failure says of a log that has a commit but not one before it, None where it is another one.
-
-    Spark and delta-rs list a log. A listing of one that several writers commit to may show a commit and not yet the
-    one before it: the next listing has both. A commit that is really missing is reported in the same words.
-    """
-    if listed := re.search(r"Versions \(([\d, ]+)\) are not contiguous", text):
-        versions = [int(each) for each in listed[1].split(",")]
-        seen = next((after for before, after in pairwise(versions) if after != before + 1), versions[-1])
-        missing = versions[versions.index(seen) - 1] + 1
-    elif named := re.search(r"cannot resume from version (\d+); transaction log starts at (\d+)", text):
-        missing, seen = int(named[1]), int(named[2])
-    elif found := re.search(r"but found gap: .*?\bversion: (\d+),.* -> .*\bversion: (\d+),", text, re.DOTALL):
-        missing, seen = int(found[1]) + 1, int(found[2])
-    else:
-        return None
-    return f"The log of a Delta table has commit {seen} but not commit {missing}."
-
-
-def _one_line(text: str) -> str:
-    """Return the innermost cause of a query's failure, as far as the text tells it."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [
-        line for line in lines if line.startswith(("Caused by:", "pipeline.errors.", "RuntimeError", "deltalake."))
-    ]
-    return (causes[-1] if causes else lines[0] if lines else "no reason given")[:500]

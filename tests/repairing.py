@@ -21,7 +21,7 @@ def command(env: Path, kind: str, *key: str) -> list[str]:
 def main(env: str, kind: str, *key: str) -> int:
     settings, paths = load(Path(env))
     engine = open_store(settings, paths)
-    schemas, known = LocalRegistry(engine).snapshot(), known_names(engine)
+    schemas, known = LocalRegistry(engine).snapshot, known_names(engine)
     if kind == "rebuild":
         done = rebuild(paths, settings.environment, engine, schemas, find(key[0], known))
         sys.stdout.write(f"{render_rebuilt(done)}\n")

@@ -10,7 +10,7 @@ import streamlit as st
 from app import formatting
 from app.access import operation_items, previews, queries
 from app.access.queries import AccessState, ResolvedCatalog
-from app.components import confirm
+from app.components import confirm, links
 from app.state import services
 from app.state.previews import Preview
 from app.state.services import Environment
@@ -40,7 +40,7 @@ _ENDING: Final = {
     "game": st.column_config.TextColumn("Game", width=280),
     "why": st.column_config.TextColumn("Why", width=240),
     "ticket": st.column_config.TextColumn("Ticket", width=110),
-    "page": st.column_config.LinkColumn("Given by", display_text=r"operation=(.{8})", width=100),
+    "page": links.operation_column("Given by", "ending", 100),
 }
 
 
@@ -181,5 +181,5 @@ def _ends(each: Held, access: AccessState) -> dict[str, str]:
         "game": access.game(each.game_key),
         "why": formatting.shown(each.reason, 160) if each.reason else formatting.UNKNOWN_VALUE,
         "ticket": formatting.shown(each.ticket, 60) if each.ticket else formatting.UNKNOWN_VALUE,
-        "page": f"operations?operation={each.operation_id}",
+        "page": links.short(each.operation_id),
     }

@@ -37,10 +37,13 @@ def draw_change(environment: Environment, access: AccessState) -> None:
         )
         with st.container(horizontal=True, vertical_alignment="bottom"):
             games = sorted(access.names, key=lambda key: (access.names[key], key))
-            st.multiselect("Games", games, key=GAMES, format_func=access.game, placeholder="by name or key")
             st.multiselect(
-                "Principals", list(access.everybody), key=WHO, format_func=access.label, placeholder="groups are better"
+                "Games", games, key=GAMES, format_func=access.game, placeholder="by name or key", select_all=False
             )
+            st.multiselect(
+                "Principals", list(access.everybody), key=WHO, format_func=access.label,
+                placeholder="groups are better", select_all=False,
+            )  # fmt: skip
         with st.form("access_terms", enter_to_submit=False, border=False):
             with st.container(horizontal=True, vertical_alignment="bottom"):
                 st.text_input("Reason", key=_REASON, max_chars=500)

@@ -7,6 +7,7 @@ from typing import Final
 
 from app import formatting
 from app.state.control_queries import Log
+from pipeline.store.audit_access import changes_of
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take for the beginning of a formula
 
@@ -20,12 +21,14 @@ def as_csv(log: Log) -> str:
         detail = json.dumps(dict(entry.detail), sort_keys=True, ensure_ascii=False)
         number = "" if entry.number is None else str(entry.number)
         values = (entry.day, number, formatting.moment(entry.at), entry.actor, entry.executor, entry.action)
-        more = (" ".join(entry.targets), entry.operation_id or "", entry.phase, entry.outcome or "", detail, entry.hash)
+        access = "; ".join(change.sentence(log.names) for change in changes_of(entry.detail))
+        about = (" ".join(entry.targets), access, entry.operation_id or "")
+        more = (*about, entry.phase, entry.outcome or "", detail, entry.hash)
         writer.writerow([f"'{value}" if value.startswith(_FORMULA) else value for value in (*values, *more)])
     return text.getvalue()
 
 
 _FIELDS: Final = (
     *("day", "number", "at", "actor", "executor", "action"),
-    *("targets", "operation_id", "phase", "outcome", "detail", "hash"),
+    *("targets", "access", "operation_id", "phase", "outcome", "detail", "hash"),
 )

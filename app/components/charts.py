@@ -80,7 +80,7 @@ def _cell(fleet: Fleet, row: GameRow) -> dict[str, str]:
         "since": f"{formatting.age(fleet.read_at - since)} ago" if since is not None else formatting.UNKNOWN_VALUE,
         "group": formatting.shown(row.group) if row.group is not None else _NO_GROUP,
         "lane": row.live.lane if row.live is not None else formatting.UNKNOWN_VALUE,
-        "lag": formatting.duration(row.live.backlog_age_seconds if row.live is not None else None),
+        "lag": formatting.duration(row.lag_seconds),
         "glyph": style.glyph,
         "colour": style.colour,
         "ink": style.ink,

@@ -11,6 +11,7 @@ import streamlit as st
 from pandas.io.formats.style import Styler
 
 from app import formatting
+from app.components import links
 from listeners.sample import STATUSES
 from pipeline.store.fleet import Fleet, GameRow
 
@@ -18,10 +19,12 @@ COLUMNS: Final = {
     "status": st.column_config.TextColumn("Status", width=115),
     "since": st.column_config.Column("Since", width=85, help="How long it has had this status."),
     "game": st.column_config.TextColumn("Game", width=160),
-    "page": st.column_config.LinkColumn("Key (opens its page)", display_text=r"game=(.*)$", width=205),
+    "page": links.game_column("Key (opens its page)", "fleet", 205),
     "group": st.column_config.TextColumn("Group", width=60),
     "lane": st.column_config.TextColumn("Lane", width=110),
-    "lag": st.column_config.Column("Lag", width=65, help="Age of the oldest event that waits for this stream."),
+    "lag": st.column_config.Column(
+        "Lag", width=65, help="Age of the oldest event that waits for this stream, or in the source."
+    ),
     "rows/s": st.column_config.Column("Rows/s", width=65),
     "p95 latency": st.column_config.Column(
         "p95",
@@ -72,10 +75,10 @@ def _row(fleet: Fleet, row: GameRow) -> dict[str, str | float | None]:
         "status": formatting.status_text(row.verdict.status),
         "since": fleet.read_at - since if since is not None else None,
         "game": formatting.shown(row.game, 80),
-        "page": f"game?game={row.game_key}",
+        "page": row.game_key,
         "group": formatting.shown(row.group) if row.group is not None else None,
         "lane": live.lane if live is not None else None,
-        "lag": live.backlog_age_seconds if live is not None else None,
+        "lag": row.lag_seconds,
         "rows/s": live.rows_per_second if live is not None else None,
         "p95 latency": live.latency_p95_seconds if live is not None else None,
         "last commit": fleet.read_at - committed if committed is not None else None,

@@ -1,4 +1,4 @@
-"""Keeps what is chosen on a page in its URL, so that a link can be shared and a reload loses nothing.
+"""Links between the pages, and what is chosen on a page kept in its URL: it can be shared, a reload loses nothing.
 
 Streamlit's own `bind="query-params"` writes what people read, a foreign name, and drops what it does not know without
 a word; here the URL has keys, and what is not known is reported and stays in it until a person takes it out.
@@ -6,6 +6,7 @@ a word; here the URL has keys, and what is not known is reported and stays in it
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import streamlit as st
 
@@ -24,6 +25,24 @@ class _Slot:
     default: str | None = None
     unknown: tuple[str, ...] = ()
     on_its_way: set[tuple[str, ...]] = field(default_factory=set)  # what the URL was before: a run may still bring it
+
+
+def game_column(label: str, table: str, width: int) -> Any:
+    """Return a table's column of game keys, each of which opens the game's page in this tab.
+
+    A LinkColumn would open another tab. `table` names the table among all of the app's.
+    """
+    return _column(label, f"{table}_open_game", width, ("game", "game"))
+
+
+def operation_column(label: str, table: str, width: int) -> Any:
+    """Return a table's column of operations as `short` names them, each of which opens its page in this tab."""
+    return _column(label, f"{table}_open_operation", width, ("operations", "operation"))
+
+
+def short(operation_id: str) -> str:
+    """Return an operation's id as people see it, by which its page knows it, too."""
+    return operation_id[:8]
 
 
 def take(
@@ -95,6 +114,24 @@ def draw_unknown(unknown: Mapping[str, tuple[str, ...]], widgets: Mapping[str, s
             on_click=_forget,
             args=([(param, widgets[param]) for param in named],),
         )
+
+
+def _column(label: str, key: str, width: int, to: tuple[str, str]) -> Any:
+    return st.column_config.ButtonColumn(
+        label,
+        width=width,
+        help="A click opens its page in this tab.",
+        type="tertiary",
+        alignment="left",
+        key=key,
+        on_click=_open,
+        args=(key, *to),
+    )
+
+
+def _open(key: str, page: str, param: str) -> None:
+    """Open what was clicked by what its cell says: its row may hold another one by now."""
+    st.switch_page(f"views/{page}.py", query_params={param: st.session_state[key]["label"]})
 
 
 def _some(values: tuple[str, ...]) -> str:

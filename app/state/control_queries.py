@@ -21,6 +21,7 @@ from pipeline.errors import Refused
 from pipeline.placement.capacity import Loads
 from pipeline.store import audit
 from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
+from pipeline.store.audit_access import changes_of
 from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.games import known_games
 from pipeline.store.groups import Group, ended_runs, read_groups
@@ -104,6 +105,7 @@ class AuditFilter:
     def matches(self, entry: audit.Entry, names: Mapping[str, str]) -> bool:
         """Return whether an entry of these days is chosen; `names` are the games' by their keys."""
         about = [*entry.targets, *(names.get(target.partition(":")[2], "") for target in entry.targets)]
+        about += [change.sentence(names) for change in changes_of(entry.detail)]
         return (
             self.actor.casefold() in entry.actor.casefold()
             and self.action.casefold() in entry.action.casefold()

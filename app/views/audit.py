@@ -7,13 +7,14 @@ import pandas as pd
 import streamlit as st
 
 from app import formatting
-from app.components import header
+from app.components import header, links
 from app.components.audit_csv import as_csv
 from app.state import control_queries
 from app.state.control_queries import AuditFilter, Log
 from app.state.services import Environment
 from pipeline.errors import Refused
 from pipeline.store.audit import Entry
+from pipeline.store.audit_access import changes_of
 
 _WEEK = timedelta(days=6)
 _ON_SCREEN = 1_000
@@ -26,7 +27,7 @@ _COLUMNS = {
     "action": st.column_config.TextColumn("Action", width=90),
     "phase": st.column_config.TextColumn("Phase", width=175),
     "targets": st.column_config.TextColumn("To", width=300),
-    "page": st.column_config.LinkColumn("Operation", display_text=r"operation=(.{8})", width=100),
+    "page": links.operation_column("Operation", "audit", 100),
     "reason": st.column_config.TextColumn("Why", width=220),
     "executor": st.column_config.TextColumn("Executed by", width=200),
 }
@@ -115,8 +116,9 @@ def _row(entry: Entry, log: Log) -> dict[str, str | None]:
         "actor": formatting.shown(entry.actor, 60),
         "action": formatting.shown(entry.action, 40),
         "phase": f"{entry.phase}: {formatting.operation_text(entry.outcome)}" if entry.outcome else entry.phase,
-        "targets": formatting.targets_text(entry.targets, log.names),
-        "page": f"operations?operation={entry.operation_id}" if entry.operation_id else None,
+        "targets": formatting.access_text(changes_of(entry.detail), log.names)
+        or formatting.targets_text(entry.targets, log.names),
+        "page": links.short(entry.operation_id) if entry.operation_id else None,
         "reason": formatting.shown(reason, 160) if reason else formatting.UNKNOWN_VALUE,
         "executor": formatting.shown(entry.executor, 80),
     }

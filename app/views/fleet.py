@@ -81,6 +81,8 @@ def _draw_driver(fleet: Fleet, state: DriverState) -> None:
     else:
         frontier = formatting.UNKNOWN_VALUE if driver.frontier_seq is None else formatting.count(driver.frontier_seq)
         st.text(f"heartbeat {formatting.age(driver.heartbeat_age(fleet.read_at))} ago · frontier {frontier}")
+    if state.kind == "ingest" and state.liveness.is_live:
+        st.text(formatting.shown(fleet.judgement.source.sentence, 200))
     if state.liveness.reason:
         st.text(formatting.shown(state.liveness.reason, 200))
 
@@ -124,10 +126,12 @@ def _draw_filters(fleet: Fleet) -> tuple[GameRow, ...]:
             key="status",
             bind="query-params",
             placeholder="all statuses",
+            select_all=False,
         )
         chosen = st.multiselect(
-            "Group", groups, label_visibility="collapsed", key="group", bind="query-params", placeholder="all groups"
-        )
+            "Group", groups, label_visibility="collapsed", key="group", bind="query-params", placeholder="all groups",
+            select_all=False,
+        )  # fmt: skip
         text = st.text_input(
             "Search name or key",
             key="q",

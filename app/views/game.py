@@ -8,7 +8,7 @@ import pyarrow as pa
 import streamlit as st
 
 from app import formatting
-from app.components import cards, charts, confirm, header
+from app.components import cards, charts, confirm, header, links
 from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
 from app.state.services import Environment
@@ -149,7 +149,7 @@ def _draw_evidence(fleet: Fleet, row: GameRow, trend: Trend | None) -> None:
         "Since": formatting.clock(row.verdict.since),
         "Group": formatting.shown(row.group) if row.group is not None else formatting.UNKNOWN_VALUE,
         "Lane": live.lane if live is not None else formatting.UNKNOWN_VALUE,
-        "Lag": formatting.duration(live.backlog_age_seconds if live is not None else None),
+        "Lag": formatting.duration(row.lag_seconds),
         "Rows/s": formatting.rate(live.rows_per_second if live is not None else None),
         "Latency p50": formatting.duration(p50),
         "Latency p95": formatting.duration(p95),
@@ -281,14 +281,14 @@ def _draw_neighbours(fleet: Fleet, row: GameRow) -> None:
             {
                 "status": formatting.status_text(other.verdict.status),
                 "game": formatting.shown(other.game, 60),
-                "page": f"game?game={other.game_key}",
-                "lag": formatting.duration(other.live.backlog_age_seconds if other.live is not None else None),
+                "page": other.game_key,
+                "lag": formatting.duration(other.lag_seconds),
             }
             for other in others
         ),
         hide_index=True,
         height=min(36 * (len(others) + 1), 380),
-        column_config={"page": st.column_config.LinkColumn("key", display_text=r"game=(.*)$")},
+        column_config={"page": links.game_column("key (opens its page)", "neighbours", 205)},
         alt="The other games of this group, worst first.",
     )
 

@@ -51,9 +51,7 @@ def _live(environment: Environment) -> None:
         st.info("Make one here, or start one with `turnout groups run NAME`, which registers itself.")
         group_forms.draw_make(environment)
         return
-    meant = [name for name in fleet.groups if name not in steering.groups or _should_run(steering.groups[name])]
-    silent = [name for name in meant if not _is_live(fleet, name)]
-    header.headline(_sentence(len(meant), silent, stopped=len(fleet.groups) - len(meant)), trouble=bool(silent))
+    header.headline(_sentence(fleet), trouble=bool(fleet.judgement.group_notes))
     _take_link(steering)
     _draw_table(steering)
     group_forms.draw_make(environment)
@@ -85,29 +83,22 @@ def _draw_controller(steering: ControlState) -> None:
         )
 
 
-def _should_run(group: Group) -> bool:
-    return group.desired != "stopped"
-
-
-def _sentence(count: int, silent: list[str], stopped: int) -> str:
-    if not count:
-        return "Every group is stopped, as is wanted"
-    if not silent and stopped:
-        return (
-            f"All {count} enabled groups have a live driver"
-            if count > 1
-            else "The only enabled group has a live driver"
-        )
-    if not silent:
-        return "The only group's driver is alive" if count == 1 else f"All {count} groups' drivers are alive"
-    names = ", ".join(formatting.shown(name, 40) for name in silent[:3])
-    more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
-    return f"{len(silent)} of {count} groups without a living driver: {names}{more}"
-
-
-def _is_live(fleet: Fleet, name: str) -> bool:
-    state = fleet.state("group", name)
-    return state is not None and state.liveness.is_live
+def _sentence(fleet: Fleet) -> str:
+    """Say how the groups are, in the very words of the fleet's headline where one is not well."""
+    if notes := "; ".join(fleet.judgement.group_notes):
+        return f"{notes[0].upper()}{notes[1:]}"
+    stopped = fleet.judgement.stopped_groups
+    enabled = [each for each in fleet.judgement.drivers if each.kind == "group" and each.name not in stopped]
+    starting = [formatting.shown(each.name, 40) for each in enabled if each.liveness.state == "starting"]
+    if not enabled:
+        return "All groups are stopped (as configured)"
+    if starting:
+        more = f" and {len(starting) - 3} more" if len(starting) > 3 else ""
+        return f"{len(starting)} of {len(enabled)} groups' drivers starting: {', '.join(starting[:3])}{more}"
+    if len(enabled) == 1:
+        return "The only enabled group has a live driver" if stopped else "The only group's driver is alive"
+    some = f"All {len(enabled)}"
+    return f"{some} enabled groups have a live driver" if stopped else f"{some} groups' drivers are alive"
 
 
 def _draw_table(steering: ControlState) -> None:
@@ -241,6 +232,7 @@ def _draw_move(environment: Environment, steering: ControlState) -> None:
                 key=_GAMES,
                 format_func=lambda key: names.get(key, key),
                 placeholder="by name or key",
+                select_all=False,
             )
             st.selectbox(
                 "To group",

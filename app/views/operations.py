@@ -9,7 +9,7 @@ import streamlit as st
 from app import formatting
 from app.access import operation_items
 from app.access import previews as access_previews
-from app.components import confirm, header
+from app.components import confirm, header, links
 from app.state import control_queries, previews, services
 from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
@@ -22,7 +22,7 @@ from pipeline.store.operations import Operation
 _MOST_CARDS = 20
 _COLUMNS = {
     "state": st.column_config.TextColumn("State", width=125),
-    "page": st.column_config.LinkColumn("Opens its page", display_text=r"operation=(.{8})", width=110),
+    "page": links.operation_column("Opens its page", "operations", 110),
     "kind": st.column_config.TextColumn("What", width=80),
     "targets": st.column_config.TextColumn("Of", width=260),
     "actor": st.column_config.TextColumn("Who", width=100),
@@ -111,7 +111,7 @@ def _row(operation: Operation, journal: OperationList) -> dict[str, str]:
     took = (operation.ended_at or journal.read_at) - operation.requested_at
     return {
         "state": formatting.operation_text(operation.state),
-        "page": f"operations?operation={operation.operation_id}",
+        "page": links.short(operation.operation_id),
         "kind": formatting.shown(operation.kind, 24),
         "targets": formatting.targets_text(operation.targets, journal.names),
         "actor": formatting.shown(operation.actor, 40),

@@ -48,7 +48,7 @@ _CLASSES = {
 _COLUMNS = {
     "status": st.column_config.TextColumn("Status", width=105),
     "game": st.column_config.TextColumn("Game", width=150),
-    "page": st.column_config.LinkColumn("Key (opens its page)", display_text=r"game=(.*)$", width=190),
+    "page": links.game_column("Key (opens its page)", "repairs", 190),
     "group": st.column_config.TextColumn("Group", width=60),
     "how": st.column_config.TextColumn("Stopped", width=150),
     "possible": st.column_config.TextColumn("Possible now", width=170, help="Rows in quarantine are not counted here."),
@@ -109,7 +109,7 @@ def _row(steering: ControlState, row: GameRow, facts: Facts | None) -> dict[str,
     return {
         "status": formatting.status_text(row.verdict.status),
         "game": formatting.shown(row.game, 80),
-        "page": f"game?game={row.game_key}",
+        "page": row.game_key,
         "group": formatting.shown(row.group, 40) if row.group is not None else formatting.UNKNOWN_VALUE,
         "how": _how(decision, now),
         "possible": _possible(facts),
@@ -162,6 +162,7 @@ def _draw_repair(environment: Environment, steering: ControlState) -> None:
                 key=_GAMES,
                 format_func=lambda key: names.get(key, key),
                 placeholder="by name or key",
+                select_all=False,
                 disabled=kind == "replay" and st.session_state.get(_OF) == "all",
             )
             st.button(

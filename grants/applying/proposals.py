@@ -23,7 +23,8 @@ from grants.planning.undo import undo
 from pipeline.control.roles import ACCESS, current, may, same_person
 from pipeline.errors import Refused
 from pipeline.settings import Access, Settings
-from pipeline.store import operations
+from pipeline.store import audit_access, operations
+from pipeline.store.audit_access import AccessChange
 from pipeline.store.games import known_games
 from pipeline.store.leases import store_time
 
@@ -57,8 +58,22 @@ class AccessProposal:
         entitlements = (*self.plan.change_set.made, *self.plan.change_set.ended)
         who = {folded(each) for each in (*cells, *(each.principal for each in entitlements))}
         parameters = {"intents": [asdict(each) for each in self.intents], "games": sorted(keys), **more}
+        parameters |= audit_access.kept(self._audited())
         targets = tuple(sorted(target(each) for each in who)) if not self.plan.is_empty else ()
         return operations.Intent(KIND, targets, actor, reason, parameters, self.preview, undoes=self.undoes)
+
+    def _audited(self) -> list[AccessChange]:
+        """Return what the audit log keeps: what was requested, or of an undo what comes of it."""
+        if self.undoes is None:
+            return audit_access.requested((asdict(each) for each in self.intents), self._table_name)
+        moved = [each for each in self.plan.effects if None not in (each.was, each.then) and each.was != each.then]
+        return [
+            AccessChange("grant" if each.then else "revoke", each.principal, each.key, self._table_name(each.key))
+            for each in moved
+        ]
+
+    def _table_name(self, key: str) -> str:
+        return self.observed.table(key).full_name if key != NO_GAME else ""
 
 
 def schema_of(access: Access) -> Securable:

@@ -12,7 +12,7 @@ from grants.model import folded
 from pipeline.control.roles import same_person
 from pipeline.errors import Conflict, Refused
 from pipeline.names import is_said
-from pipeline.store import audit
+from pipeline.store import audit, audit_access
 from pipeline.store.leases import store_now
 from pipeline.store.tables import access_requests
 
@@ -56,7 +56,8 @@ def ask(engine: Engine, requester: str, intents: Sequence[Mapping[str, Any]], re
     if not is_said(reason):
         raise Refused("Enter a reason. The access admin who decides reads it.")
     request_id, asked = uuid.uuid4().hex, _cells(intents)
-    act = audit.Act(requester, "request access", _targets(intents), None, {"request": request_id, "reason": reason})
+    detail = {"request": request_id, "reason": reason, **audit_access.kept(audit_access.requested(intents))}
+    act = audit.Act(requester, "request access", _targets(intents), None, detail)
     with engine.begin() as connection:
         audit.lock_log(connection)
         own_waiting = (access_requests.c.requester == requester) & (access_requests.c.state == "asked")
@@ -103,6 +104,7 @@ def decide(
     if state == "rejected" and not is_said(decision_reason):
         raise Refused("A rejection needs a reason: who asked reads it.")
     detail = {"request": request.request_id, "requester": request.requester, "decision_reason": decision_reason}
+    detail |= audit_access.kept(audit_access.requested(request.intents))
     act = audit.Act(actor, f"{state} a request", _targets(request.intents), operation_id, detail)
     as_read = (access_requests.c.request_id == request.request_id) & (access_requests.c.version == request.version)
     values = {

@@ -43,7 +43,7 @@ def _read(engine: Engine, heartbeat_seconds: float) -> dict[str, Any]:
         {
             "game_key": row.game_key, "game": row.game, "group": row.group, "status": row.verdict.status,
             "cause": _cause(row), "why": _cause(row),
-            "lag_seconds": row.live.backlog_age_seconds if row.live is not None else None,
+            "lag_seconds": row.lag_seconds,
             "in_trouble": row.in_trouble,
         }
         for row in fleet.rows
@@ -52,6 +52,10 @@ def _read(engine: Engine, heartbeat_seconds: float) -> dict[str, Any]:
         **describe(judgement), "well": judgement.healthy, "at": fleet.read_at, "drivers": drivers,
         "games": games, "needs_human": stuck, "open_operations": len(operations),
         "newest_bronze_seq": fleet.newest_bronze_seq,
+        "source": {
+            "condition": judgement.source.condition, "text": judgement.source.sentence,
+            "backlog_seconds": judgement.source.age_seconds, "backlog_rows": judgement.source.rows,
+        },
         "source_clock": fleet.source_clock, "latency_measured_from": fleet.latency_start,
     }  # fmt: skip
 
@@ -108,6 +112,8 @@ def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
     problems = {(each["kind"], each["name"]): each["text"] for each in found["problems"]}
     for each in found["drivers"]:
         lines += _driver_lines(each, problems.get((each["kind"], each["name"])))
+    if found["source"]["text"] not in problems.values():
+        lines.append(found["source"]["text"])
     counts = Counter(each["status"] for each in found["games"])
     lines.append(f"{len(found['games'])} games: " + (", ".join(f"{counts[name]} {name}" for name in counts) or "none"))
     lines += [f"  left out: {each['text']}" for each in found["problems"] if each["kind"] == "stream"]

@@ -195,14 +195,18 @@ def undo_operation(env_dir: Path, operation: str, how: SubmitOptions) -> None:
 def list_audit(env_dir: Path, since: datetime | None, until: datetime | None, as_json: bool) -> None:
     """Print the log, oldest first."""
     from pipeline.store.audit import entries
+    from pipeline.store.audit_access import changes_of
+    from pipeline.store.games import known_games
 
     days = (since.date().isoformat() if since else None, until.date().isoformat() if until else None)
-    for each in entries(CommandContext(env_dir).engine, *days):
+    engine = CommandContext(env_dir).engine
+    names = known_games(engine)
+    for each in entries(engine, *days):
         if as_json:
             say_json(asdict(each))
             continue
         ended = f" {each.outcome}" if each.outcome else ""
-        about = ", ".join(each.targets)
+        about = ", ".join([change.sentence(names) for change in changes_of(each.detail)] or each.targets)
         did = f"{each.actor:<12} {each.action} {each.phase}{ended}"
         at = "?" if each.at is None else in_utc(each.at)
         say(plain(f"{at:<19}  {each.place:<16} {did}  {about}"))

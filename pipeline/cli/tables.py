@@ -20,8 +20,11 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: i
     from pipeline.contracts.registry import LocalRegistry
     from pipeline.ingest.probe import prober
     from pipeline.store.engine import open_store
+    from pipeline.store.game_lookup import known_names
     from pipeline.store.games import generations, registered_keys, retired_games
     from pipeline.verify import balance
+    from pipeline.verify.replayable import Landing
+    from pipeline.verify.replayable import landing as landing_today
     from pipeline.verify.report import run
     from pipeline.verify.sources import observe
     from pipeline.verify.values import Wanted
@@ -32,10 +35,14 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: i
     if not paths.bronze.exists():
         sys.exit(run(balance.verify(paths, settings.environment), as_json=as_json, complete=complete))
     engine = open_store(settings, paths)
-    retired = retired_games(engine)
-    wanted = Wanted(LocalRegistry(engine).snapshot, sample) if values else None
+    retired, registry = retired_games(engine), LocalRegistry(engine)
+    wanted = Wanted(registry.snapshot, sample) if values else None
+
+    def landing() -> list[Landing]:
+        return landing_today(registry.snapshot(), known_names(engine), retired)
+
     known = observe(settings, paths, engine, prober(settings.source))
-    result = balance.verify(paths, settings.environment, generations(engine), retired, wanted, known)
+    result = balance.verify(paths, settings.environment, generations(engine), retired, wanted, known, landing)
     repairable = registered_keys(engine).keys() - retired
     sys.exit(run(result, as_json=as_json, complete=complete, repairable=repairable))
 

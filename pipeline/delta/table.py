@@ -169,7 +169,7 @@ class CursorTable:
             self._follow()
 
     def _follow(self) -> None:
-        if not self._plain or time.time() - self._seen_at > _TRUSTED_SECONDS:
+        if not self._plain or abs(time.time() - self._seen_at) > _TRUSTED_SECONDS:  # the clock may have been set back
             self._adopt(open_table(self.path))
             return
         for version, actions in commits_after(self.path, self._version):
@@ -237,7 +237,7 @@ class CursorTable:
             TableConflict: the cursor is no longer `expected`; nothing was added.
         """
         with self._lock:
-            if self._seen_at < time.time() - _TRUSTED_SECONDS:
+            if abs(time.time() - self._seen_at) > _TRUSTED_SECONDS:
                 self.refresh()  # so old a view may lie below what log cleanup has removed
             self._require(expected)
             transactions = {self._app_id: cursor, **(also or {})}

@@ -190,7 +190,7 @@ def _start_prometheus(children: Children, settings: Settings, paths: Paths) -> s
     config.parent.mkdir(parents=True, exist_ok=True)
     paths.targets.mkdir(parents=True, exist_ok=True)
     rules = config.with_name("rules.yml")
-    rules.write_text(render_rules(settings.metrics.latency_objective_seconds))
+    rules.write_text(render_rules(settings))
     config.write_text(prometheus_config(paths.targets, rules, _SCRAPE_SECONDS))
     listen = f"{dashboard.HOST}:{_PROMETHEUS_PORT}"
     options = (

@@ -7,16 +7,18 @@ Every alert has a heading in docs/alerts.md and a page in docs/runbooks.
 import argparse
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from pipeline.errors import Refused
-from pipeline.health.judgement import SILENT_SOURCE_SECONDS
+from pipeline.health.alert import Alert
+from pipeline.health.source import SILENT_SOURCE_SECONDS
+from pipeline.health.source_alerts import source_alerts
+from pipeline.settings import Settings, load
 
 RULES_FILE: Final = Path(__file__).with_name("rules.yml")
 JOB: Final = "turnout"
-DEFAULT_OBJECTIVE_SECONDS: Final = 60.0
+_DEFAULTS: Final = Settings()
 _SAMPLE_LIMIT: Final = 200_000  # 2,000 games with their series: more is a mistake in the labels
 
 _GAME_PAGE: Final = "/game?game={{ $labels.game }}"
@@ -34,31 +36,13 @@ _OWNER: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """One alert rule; durations are Prometheus durations, texts are Prometheus templates."""
-
-    name: str
-    severity: Literal["page", "ticket", "none"]
-    expr: str
-    hold: str  # how long the expression must hold before the alert fires
-    summary: str
-    description: str
-    dashboard: str  # path on the dashboard
-    keep_firing: str | None = None
-
-    @property
-    def runbook(self) -> str:
-        """The path of the alert's runbook page in the repository."""
-        return f"docs/runbooks/{self.name.lower()}.md"
-
-
-def alerts(objective_seconds: float = DEFAULT_OBJECTIVE_SECONDS) -> tuple[Alert, ...]:
+def alerts(objective_seconds: float = _DEFAULTS.metrics.latency_objective_seconds) -> tuple[Alert, ...]:
     """Return all alerts, those about one game first, for a latency objective in seconds."""
     return (
         *_broken_streams(),
         *_late_streams(f"{objective_seconds:g}"),
         *_processes(),
+        *source_alerts(f"{objective_seconds:g}"),
         _unhealthy(),
         *_control(),
         *_access(),
@@ -66,15 +50,16 @@ def alerts(objective_seconds: float = DEFAULT_OBJECTIVE_SECONDS) -> tuple[Alert,
     )
 
 
-def render_rules(objective_seconds: float = DEFAULT_OBJECTIVE_SECONDS) -> str:
-    """Return the rules file (YAML) for a latency objective in seconds."""
+def render_rules(settings: Settings = _DEFAULTS) -> str:
+    """Return the rules file (YAML) of an environment: with its latency objective and the address of its dashboard."""
+    address = settings.dashboard.address
     lines = [
         "# Made by `python -m pipeline.health.alerts --write`; do not edit.",
         "groups:",
         "  - name: turnout",
         "    rules:",
     ]
-    for alert in alerts(objective_seconds):
+    for alert in alerts(settings.metrics.latency_objective_seconds):
         lines += [f"      - alert: {alert.name}", "        expr: |-"]
         lines += [f"          {line}" for line in alert.expr.splitlines()]
         lines += [f"        for: {alert.hold}"]
@@ -83,8 +68,8 @@ def render_rules(objective_seconds: float = DEFAULT_OBJECTIVE_SECONDS) -> str:
         texts = (
             ("summary", alert.summary),
             ("description", alert.description),
-            ("runbook_url", alert.runbook),
-            ("dashboard_url", alert.dashboard),
+            ("runbook_url", address + alert.runbook),
+            ("dashboard_url", address + alert.dashboard),
         )
         lines += [f"          {name}: {json.dumps(text)}" for name, text in texts]  # JSON strings are YAML strings
     return "\n".join(lines) + "\n"
@@ -120,13 +105,16 @@ def prometheus_config(targets_folder: Path, rules: Path, scrape_seconds: float) 
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print the rules, or write them beside this module."""
+    """Print the rules for an environment, or write those of the defaults beside this module."""
     parser = argparse.ArgumentParser(prog="python -m pipeline.health.alerts", description=main.__doc__)
-    parser.add_argument("--write", action="store_true", help=f"write {RULES_FILE.name}")
-    if parser.parse_args(arguments).write:
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--write", action="store_true", help=f"write {RULES_FILE.name}")
+    which.add_argument("--env-dir", type=Path, help="print the rules for the settings of this environment")
+    given = parser.parse_args(arguments)
+    if given.write:
         RULES_FILE.write_text(render_rules(), "utf-8")
     else:
-        sys.stdout.write(render_rules())
+        sys.stdout.write(render_rules(load(given.env_dir)[0] if given.env_dir is not None else _DEFAULTS))
 
 
 def _broken_streams() -> tuple[Alert, ...]:

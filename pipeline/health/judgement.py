@@ -12,15 +12,13 @@ from typing import Final, Literal
 
 from listeners.sample import STATUSES
 from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver, DriverFacts, Liveness, heartbeat_limit
+from pipeline.health.source import LEVEL, NOT_KNOWN, SourceReading, SourceState, judge_source, source_notes
 
 TROUBLE: Final = frozenset(STATUSES[STATUSES.index("AT_RISK") :])
 """Statuses at which a person should look; UNKNOWN is one of them."""
 
 FAILING: Final = frozenset({"MISSING", "STALLED", "FAILED", "CRASH_LOOP"})
 """Statuses of a stream whose rows do not reach its table."""
-
-SILENT_SOURCE_SECONDS: Final = 300.0
-"""After so long without a bronze commit the headline, and later an alert, says that nothing arrives."""
 
 _MAX_NAMED: Final = 3
 _NAMES_IN_TROUBLE: Final = ("unknown", "lagging", "at risk")
@@ -78,6 +76,7 @@ class FleetFacts(DriverFacts):
     newest_bronze_at: float | None = None  # when the newest bronze commit was made; None is unknown
     unreadable_games: Mapping[str, str] = field(default_factory=dict)  # key → why the game is not among `games`
     unreadable_streams: Mapping[str, str] = field(default_factory=dict)  # key → why nothing reported of it counts
+    source: SourceReading | None = None  # None: ingest has never measured what waits in its source
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +86,7 @@ class Verdict:
     status: str  # one of STATUSES
     since: float | None
     reason: str | None
+    waits_for_ingest: bool = False  # it has all of bronze, as its driver reports, and its source is late or unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,8 @@ class Judgement:
     problems: tuple[Problem, ...]  # none: the fleet is healthy
     headline: str  # the condition in one sentence
     supervised_groups: int = 0  # whose drivers the controller should keep running
+    source: SourceState = NOT_KNOWN
+    group_notes: tuple[str, ...] = ()  # what the headline says of groups: those down, or degraded
 
     @property
     def healthy(self) -> bool:
@@ -153,8 +155,9 @@ def judge_fleet(facts: FleetFacts) -> Judgement:
     """Judge the whole fleet.
 
     Problems are: a stream from AT_RISK on, or a game whose row cannot be read; a group that should run and does not,
-    unless it was stopped on purpose, and then its games are PAUSED; ingest that does not run; a controller that died,
-    or that does not run while operations or groups need it; operations that need a person.
+    unless it was stopped on purpose, and then its games are PAUSED; ingest that does not run, or of whose source too
+    much waits or nothing is known; a controller that died, or that does not run while operations or groups need it;
+    operations that need a person. That a source is late is one problem, and none of each of its streams.
     """
     members = Counter(each.group for each in facts.games if each.retired_at is None)
     names = {name for kind, name in facts.drivers if kind == "group"} | facts.groups.keys()
@@ -162,16 +165,22 @@ def judge_fleet(facts: FleetFacts) -> Judgement:
     groups = [_judge_group(name, members[name], facts) for name in sorted(names)]
     drivers = (*_judge_ingest(facts), *_judge_controller(facts), *groups)
     living = {each.name: each.liveness for each in groups}
-    games = {each.game_key: judge_game(each, living.get(each.group or ""), facts) for each in facts.games}
+    ingest = drivers[0]
+    source = judge_source(facts.source, ingest.liveness, facts.now, heartbeat_limit(facts.heartbeat_seconds))
+    judged = {each.game_key: judge_game(each, living.get(each.group or ""), facts) for each in facts.games}
+    games = {key: _behind_source(each, source) for key, each in judged.items()}
     problems = (
         *(_driver_problem(each, facts) for each in drivers if each.is_problem),
+        *([Problem("ingest", ingest.name, source.sentence)] if source.is_problem and not ingest.is_problem else []),
         *_operation_problems(facts),
-        *(Problem("stream", key, each.status) for key, each in games.items() if each.status in TROUBLE),
+        *(Problem("stream", key, each.status) for key, each in games.items() if _is_trouble(each)),
         *(Problem("stream", key, f"{key}: {why}") for key, why in facts.unreadable_games.items()),
         *(Problem("stream", key, f"{key}: {facts.unreadable_streams[key]}") for key in _strays(games, facts)),
     )
     supervised = sum(_is_supervised(each) for each in facts.groups.values())
-    return Judgement(drivers, games, problems, _headline(drivers, games, facts), supervised)
+    notes = _group_notes(drivers, games, facts)
+    headline = _headline(drivers, games, source, facts, notes)
+    return Judgement(drivers, games, problems, headline, supervised, source, tuple(notes))
 
 
 def judge_game(game: AssignedGame, liveness: Liveness | None, facts: FleetFacts) -> Verdict:
@@ -201,6 +210,17 @@ def judge_game(game: AssignedGame, liveness: Liveness | None, facts: FleetFacts)
     return _judge_report(group, reported, liveness, facts.drivers.get(("group", group)), facts) or Verdict(
         reported.status, reported.status_since, None
     )
+
+
+def _behind_source(verdict: Verdict, source: SourceState) -> Verdict:
+    """Return what may be said of a stream beyond bronze: it is no better than its source."""
+    if verdict.reason is not None or verdict.status not in LEVEL or not source.is_problem:
+        return verdict
+    return Verdict(source.status, source.since, f"{source.sentence}; last report: {verdict.status}", True)
+
+
+def _is_trouble(verdict: Verdict) -> bool:
+    return verdict.status in TROUBLE and not verdict.waits_for_ingest
 
 
 def _judge_report(
@@ -284,15 +304,21 @@ def _operation_problems(facts: FleetFacts) -> list[Problem]:
     return [Problem("operation", "", _need_person(facts.stuck_operations))]
 
 
-def _headline(drivers: Sequence[DriverState], games: Mapping[str, Verdict], facts: FleetFacts) -> str:
+def _headline(
+    drivers: Sequence[DriverState],
+    games: Mapping[str, Verdict],
+    source: SourceState,
+    facts: FleetFacts,
+    group_notes: Sequence[str],
+) -> str:
     """Say how the streams are, then what else is wrong."""
-    notes = [*_group_notes(drivers, games, facts)]
+    notes = [*group_notes]
     for each in drivers:
         if each.kind == "ingest" and each.is_problem:
             how = "was never started" if each.liveness.state == "not_started" else _how(each.liveness)
             notes.append(f"ingest {how}")
-        elif each.kind == "ingest" and (quiet := _quiet_for(each.liveness, facts)) > SILENT_SOURCE_SECONDS:
-            notes.append(f"nothing has arrived for {quiet / 60:.0f} min")
+        elif each.kind == "ingest":
+            notes += source_notes(source, facts.newest_bronze_at, each.liveness, facts.now)
         elif each.kind == "controller" and each.is_problem:
             notes.append(_controller_note(each.liveness, facts))
     if facts.stuck_operations:
@@ -303,7 +329,7 @@ def _headline(drivers: Sequence[DriverState], games: Mapping[str, Verdict], fact
     if strays := _strays(games, facts):
         named = ", ".join(strays[:_MAX_NAMED]) + (", …" if len(strays) > _MAX_NAMED else "")
         notes.append(f"{_plural(len(strays), 'invalid row')} of streams that no game has ({named})")
-    return "; ".join([_streams_sentence(games), *notes])
+    return "; ".join([_streams_sentence(games, "level with bronze" if source.is_problem else "healthy"), *notes])
 
 
 def _strays(games: Mapping[str, Verdict], facts: FleetFacts) -> list[str]:
@@ -311,10 +337,10 @@ def _strays(games: Mapping[str, Verdict], facts: FleetFacts) -> list[str]:
     return sorted(facts.unreadable_streams.keys() - games.keys() - facts.unreadable_games.keys())
 
 
-def _streams_sentence(games: Mapping[str, Verdict]) -> str:
+def _streams_sentence(games: Mapping[str, Verdict], well: str) -> str:
     if not games:
         return "No games yet"
-    counts = Counter(each.status for each in games.values())
+    counts = Counter("RUNNING" if each.waits_for_ingest else each.status for each in games.values())
     amounts = {"failing": sum(counts[status] for status in FAILING)}
     amounts |= {name: counts[name.upper().replace(" ", "_")] for name in _NAMES_IN_TROUBLE}
     bad = [(amount, name) for name, amount in amounts.items() if amount]
@@ -327,7 +353,7 @@ def _streams_sentence(games: Mapping[str, Verdict]) -> str:
         for status in reversed(STATUSES)
         if counts[status] and status != "RUNNING"
     ]
-    return f"{streams} healthy ({', '.join(busy)})" if busy else f"{streams} healthy"
+    return f"{streams} {well} ({', '.join(busy)})" if busy else f"{streams} {well}"
 
 
 def _group_notes(drivers: Sequence[DriverState], games: Mapping[str, Verdict], facts: FleetFacts) -> list[str]:
@@ -338,7 +364,7 @@ def _group_notes(drivers: Sequence[DriverState], games: Mapping[str, Verdict], f
     notes = [f"{_plural(len(down), 'group')} down ({named})"] if down else []
     verdicts: dict[str, list[bool]] = {}
     for game in facts.games:
-        verdicts.setdefault(game.group or "", []).append(games[game.game_key].status in TROUBLE)
+        verdicts.setdefault(game.group or "", []).append(_is_trouble(games[game.game_key]))
     for each in groups:
         members = verdicts.get(each.name, [])
         if each.name in down:
@@ -348,16 +374,6 @@ def _group_notes(drivers: Sequence[DriverState], games: Mapping[str, Verdict], f
         elif len(members) > 1 and 2 * sum(members) >= len(members):
             notes.append(f"group {each.name} degraded ({sum(members)} of {len(members)})")
     return notes
-
-
-def _quiet_for(ingest: Liveness, facts: FleetFacts) -> float:
-    """Return for how many seconds ingest has run without a bronze commit; 0 where that is not known.
-
-    It is no problem of ours, since nobody here knows whether a source may be silent: so it is said, and no more.
-    """
-    if facts.newest_bronze_at is None:
-        return 0.0
-    return facts.now - max(facts.newest_bronze_at, ingest.since or 0.0)
 
 
 def _is_skewed(facts: FleetFacts) -> bool:

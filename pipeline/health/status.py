@@ -53,6 +53,7 @@ class StreamFacts:
     pass_p95_seconds: float | None  # None before enough passes ended
     objective_seconds: float  # source time to table commit
     pass_active_since: float | None  # None: no pass is at work now
+    last_attempt_failed: str | None = None  # why, of a stream that is behind; None after an attempt that did not
     backfilling: bool = False  # it reads the whole past: a new game or a rebuild
 
 
@@ -89,6 +90,7 @@ def judge_stream(window: Sequence[Observation], facts: StreamFacts, now: float) 
     | CRASH_LOOP  | at least 3 failed runs in 15 minutes                                                             |
     | FAILED      | the lane is QUARANTINED, or the query is not active and its last run failed                      |
     | MISSING     | should run, but the query is not active or the lane is PAUSED                                    |
+    | FAILED      | the last attempt to bring on the rows that wait failed                                           |
     | STARTING    | no progress seen in this run, and patience not used up or its first pass still at work           |
     | UNKNOWN     | no observation of this run within 45 s                                                           |
     | STALLED     | A is not 0, and no move for the patience without a pass at work, or one pass > max(300 s, 5·p95) |
@@ -156,6 +158,8 @@ def _judge_driver(facts: StreamFacts, now: float) -> Verdict | None:
         return Verdict("MISSING", "The stream should run, but the group's query is not active and reported no error.")
     if facts.lane == "PAUSED":
         return Verdict("MISSING", "The stream should run, but its driver still keeps it paused.")
+    if facts.last_attempt_failed is not None:
+        return Verdict("FAILED", f"Its rows do not reach its table, and are tried again: {facts.last_attempt_failed}.")
     return None
 
 

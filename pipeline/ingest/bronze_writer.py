@@ -31,7 +31,10 @@ _UNKNOWN: Final = "unknown_game"
 _CANDIDATES: Final = 100  # names under one prefix a micro-batch reports: an hour's games, with room for refused ones
 
 INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time", "headers", "source_clock")
-"""What every source gives for a wrapper. A landing table gives the file as topic, its clock, and null for the rest."""
+"""What every source gives for a wrapper. A landing table gives the file as topic, its clock, and null for the rest.
+
+No headers are an empty list: a null would make the hand-over to this task quadratic in the rows.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +125,18 @@ def _bronze_rows(rows: pa.Table, job: IngestJob) -> tuple[pa.Table, pa.Array]:
         "refused": refused,
         "ingest_time": pa.repeat(now, count),
         "raw": raw,
+        "headers": _headers(whole(rows.column("headers"))),
     }
     for name in BRONZE.names:
         if name not in columns:
             columns[name] = opened.batch.column(name) if name in opened.batch.schema.names else whole(rows.column(name))
     table = pa.table({name: columns[name].cast(BRONZE.field(name).type) for name in BRONZE.names})
     return table, detail
+
+
+def _headers(given: pa.Array) -> pa.Array:
+    """Return null for an empty list: a record has headers or none."""
+    return pc.if_else(pc.equal(pc.list_value_length(given), 0), pa.scalar(None, given.type), given)
 
 
 def _write(bronze: pa.Table, detail: pa.Array, job: IngestJob) -> dict[str, Any]:

@@ -10,9 +10,11 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from pipeline.delta.bronze import BRONZE
 from pipeline.ingest.bronze_writer import INPUT
 from pipeline.ingest.landing_log import LANDING, file_name, place
 
+_TYPES: Final = {field.name: field.type for field in (*BRONZE, *LANDING)}
 _BATCH_ROWS: Final = 2_000
 _BATCH_BYTES: Final = 32_000_000
 
@@ -53,4 +55,4 @@ def _rows(path: str, landing: Path, columns: Mapping[str, str]) -> Iterator[pa.R
             for column in LANDING:
                 if columns[column.name] in there:  # else it came later than this file
                     known[column.name] = batch.column(columns[column.name]).cast(column.type)
-            yield pa.record_batch({each: known.get(each, pa.nulls(count)) for each in INPUT})
+            yield pa.record_batch({each: known.get(each, pa.nulls(count, _TYPES[each])) for each in INPUT})

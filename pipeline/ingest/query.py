@@ -17,7 +17,7 @@ from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy import Engine
 
 from listeners.stream_id import StreamId
-from pipeline import names
+from pipeline import names, query_log
 from pipeline.delta import lost_seqs
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.environment import require_own
@@ -27,6 +27,7 @@ from pipeline.errors import Refused, Transient
 from pipeline.failpoints import hit
 from pipeline.ingest import checkpoint, restored, source
 from pipeline.ingest.attempts import Attempts, give_up_open
+from pipeline.ingest.backlog import Place
 from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.ingest.checkpoint import Landed as LandedBatches
 from pipeline.ingest.heads import read_heads, write_snapshot
@@ -86,6 +87,7 @@ class Ingest:
         self._attempts = Attempts(self._quarantine, self._bronze, self._batch_app)
         self._snapshot = restored.snapshot_file(paths)
         self._rows_of: source.RowsOf = source.as_they_come
+        self.place: Place | None = None  # how far bronze has the source; None before the first start
         self._read_heads()
 
     @property
@@ -105,6 +107,7 @@ class Ingest:
         landed = LandedBatches(self._bronze.transaction_version(self._batch_app), self._quarantine.cursor)
         query = self._checkpoint / "query"
         begin = verify_source(self._settings, self._paths, self._engine, self._generation, self._bronze, query, landed)
+        self.place = Place(checkpoint.passed_offset(query, landed), begin.position)
         self._give_up_others()
         self._read_heads()
         record_heads(self._engine, self._heads, *self._placing)
@@ -133,6 +136,13 @@ class Ingest:
         self._heads_seq = self._bronze.cursor or 0
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
+        """Land one micro-batch, and note how far bronze has the source then."""
+        self._land(frame, batch_id)
+        if self.place is not None:
+            offset = query_log.offset(self._checkpoint / "query" / "offsets" / str(batch_id))
+            self.place = None if offset is None else Place(offset, self.place.begin)
+
+    def _land(self, frame: DataFrame, batch_id: int) -> None:
         """Land one micro-batch. Idempotent: bronze's txn of this generation is the batch id (law L1)."""
         started = time.time()
         self._bronze.refresh()

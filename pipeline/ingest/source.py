@@ -37,6 +37,9 @@ _FETCH_WAIT_MS: Final = 10
 _LANDING: Final = "landing table"
 _NAMED_BY_PATH: Final = re.compile(rf"{_LANDING} /(?!.* \(until generation \d+ was replaced\)$).*", re.DOTALL)
 _LAST_YEAR: Final = 9999  # as for event times
+# Spark looks at a batch's size after each row it hands to Python; where a list is null, Arrow walks back over all nulls
+# before. No headers are an empty list.
+_HEADERS: Final = "array<struct<key:string,value:binary>>"
 _CLOCK_SLACK_SECONDS: Final = 3600.0  # by which the clocks of landing's writers may differ
 
 
@@ -151,12 +154,21 @@ def _read_topic(spark: SparkSession, source: Source, ingest: Ingest, begin: Begi
     for name, value in source.kafka_options.items():
         if (plain := name.removeprefix("kafka.")) not in CHECK_ONLY:
             reader = reader.option(f"kafka.{plain}", value)
+    return of_topic(reader.load())
+
+
+def of_topic(records: DataFrame) -> DataFrame:
+    """Return a topic's records, as Spark gives them, with the columns of `bronze_writer.INPUT`."""
     clock = F.when(F.col("timestampType") == 1, "broker").when(F.col("timestampType") == 0, "producer")
-    frame = reader.load().withColumn("source_clock", clock)
     # A record without a time, as very old producers wrote them, comes with the millisecond before 1970; and a producer
     # may claim a year that most readers of the tables cannot hold.
     known = clock.isNotNull() & (F.year("timestamp") <= _LAST_YEAR)
-    return frame.withColumn("source_time", F.when(known, F.col("timestamp"))).select(*INPUT)
+    given = {
+        "source_clock": clock,
+        "source_time": F.when(known, F.col("timestamp")),
+        "headers": F.coalesce("headers", F.array().cast(_HEADERS)),
+    }
+    return records.withColumns(given).select(*INPUT)
 
 
 class LandingTimes:

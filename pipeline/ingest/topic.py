@@ -127,15 +127,15 @@ def _describe(options: Mapping[str, Any], source: Source) -> TopicSeen:
     admin = AdminClient(dict(options))  # by name: without one it would be gone before the answer
     description = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
     places = [TopicPartition(topic, part.id) for part in description.partitions]
-    earliest = _offsets(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
+    earliest = list_offsets(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
     readable = None
     if source.isolation_level == "read_committed":  # read first: an end that is read later lies behind it
-        readable = _offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-    latest = _offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        readable = list_offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    latest = list_offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
     return TopicSeen(topic, str(description.topic_id), earliest, latest, readable, _clock(admin, topic))
 
 
-def _offsets(
+def list_offsets(
     admin: AdminClient, places: Sequence[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
 ) -> dict[int, int]:
     """Return one offset of each partition, fetched in one request to each broker."""

@@ -8,7 +8,7 @@ counter, so it fails beside another repair and begins again; passes only append,
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -75,7 +75,7 @@ class Deduped:
 def dedupe(
     paths: Paths,
     environment: str,
-    schemas: SchemaSet,
+    schemas: Callable[[], SchemaSet],
     game: Game,
     *,
     dry_run: bool = False,
@@ -86,7 +86,8 @@ def dedupe(
     Args:
         paths: where the environment keeps its tables.
         environment: its name.
-        schemas: the schemas that decide between copies that differ.
+        schemas: returns the newest schema set, which decides between copies that differ; asked after the table is
+            opened, so that it has the schema of each copy.
         game: whose table it is.
         dry_run: work everything out and change nothing.
         shown: how many second copies a person has agreed to remove; None: all there are.
@@ -125,8 +126,8 @@ class _Chosen:
 class _Dedupe:
     """One attempt; the table's version and repair counter are read here, first of all."""
 
-    def __init__(self, paths: Paths, environment: str, schemas: SchemaSet, game: Game) -> None:
-        self._paths, self._environment, self._schemas, self._game = paths, environment, schemas, game
+    def __init__(self, paths: Paths, environment: str, schemas: Callable[[], SchemaSet], game: Game) -> None:
+        self._paths, self._environment, self._newest_schemas, self._game = paths, environment, schemas, game
         self._folder, self._app = paths.table(game.key), names.repair_app_id(environment, game.key)
         require_own(paths.bronze, environment)  # another name has counters of its own: no other repair would be seen
         try:
@@ -231,7 +232,7 @@ class _Dedupe:
         """
         wanted = pa.table([[seq for seq, _ in unlike], [pos for _, pos in unlike]], schema=PLACES)
         bronze = BronzeRows(self._paths.bronze, self._environment, self._game)
-        schemas = known_schemas(self._schemas, self._game.key)
+        schemas = known_schemas(self._newest_schemas(), self._game.key)
         kept: dict[Place, Copy] = {}
         for chunk in bronze.of_seqs(np.unique(wanted.column("seq").to_numpy())):
             for seq, pos, expected in expected_rows(self._game.key, within(chunk, wanted), schemas):

@@ -1,10 +1,12 @@
 """Rebuilds a game's table from bronze as a new generation, in one atomic switch (law L12).
 
 Until the switch the old table serves and grows; a rebuild that is killed leaves files that no table has. After it the
-old generation's owner finds a conflict, sees the new generation, and goes on from its cursor.
+old generation's owner finds a conflict, sees the new generation, and goes on from its cursor. What the rebuild decoded
+with must still hold at the switch (law L15), or rows that a pass has landed with a newer schema would leave the table.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -56,15 +58,20 @@ class Rebuilt:
 
 
 def rebuild(
-    paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game, replaces: int | None = None
+    paths: Paths,
+    environment: str,
+    engine: Engine,
+    schemas: Callable[[], SchemaSet],
+    game: Game,
+    replaces: int | None = None,
 ) -> Rebuilt:
-    """Rebuild a game's table with these schemas, from all that bronze holds of the game.
+    """Rebuild a game's table with today's schemas, from all that bronze holds of the game.
 
     Args:
         paths: where the environment keeps its tables.
         environment: its name.
         engine: the control store, where the new generation is recorded.
-        schemas: the schemas to decode with.
+        schemas: returns the newest schema set; asked at the beginning of each attempt and at its switch.
         game: whose table it is.
         replaces: the only generation that may be replaced, so that what is begun again is done once; None: any.
 
@@ -72,10 +79,8 @@ def rebuild(
         GenerationConflict: the table has a newer generation than `replaces`.
         Refused: there is no table or no schema, its log cannot be read for another reason than damage, or bronze does
             not hold all of the game's rows.
-        Transient: others repaired the game at each attempt.
+        Transient: others repaired the game, or registered schemas for it, at each attempt.
     """
-    if game.key not in schemas.games:
-        raise Refused(f"No schema is registered for {game.key}: all its rows would be refused. Register one first.")
     for _ in range(_ATTEMPTS):
         try:
             work = _Rebuild(paths, environment, engine, schemas, game)
@@ -84,7 +89,10 @@ def rebuild(
             return work.run()
         except TableConflict:
             continue
-    raise Transient(f"others repaired {game.key} at each of {_ATTEMPTS} attempts; run the rebuild again")
+    raise Transient(
+        f"others repaired {game.key}, or registered schemas for it, at each of {_ATTEMPTS} attempts; its table is as "
+        "it was: run the rebuild again"
+    )
 
 
 @dataclass(slots=True)
@@ -99,11 +107,16 @@ class _Gathered:
 
 
 class _Rebuild:
-    """One attempt; what the table and quarantine are before it is read here, first of all."""
+    """One attempt; what the schemas, the table and quarantine are before it is read here, first of all."""
 
-    def __init__(self, paths: Paths, environment: str, engine: Engine, schemas: SchemaSet, game: Game) -> None:
-        self._paths, self._environment, self._engine, self._schemas = paths, environment, engine, schemas
+    def __init__(
+        self, paths: Paths, environment: str, engine: Engine, newest_schemas: Callable[[], SchemaSet], game: Game
+    ) -> None:
+        self._paths, self._environment, self._engine = paths, environment, engine
         self._game, self._folder = game, paths.table(game.key)
+        self._newest_schemas, self._schemas = newest_schemas, newest_schemas()
+        if game.key not in self._schemas.games:
+            raise Refused(f"No schema is registered for {game.key}: all its rows would be refused. Register one first.")
         app = names.repair_app_id(environment, game.key)
         table, self._log_is_damaged = _open(paths, environment, game)
         self._repairs = table.transaction_version(app)
@@ -230,6 +243,18 @@ class _Rebuild:
             through=self._gathered.through,
             files=self._gathered.files,
             columns=target_schema(self._schemas, self._game.key),
+            holds=self._holds,
+        )
+
+    def _holds(self, version_of: accepted_gaps.VersionOf) -> bool:
+        """Tell whether the game's registrations and accepted gaps are those that this attempt has used.
+
+        Asked after the table is opened that the switch follows: a row in it landed with registrations of before.
+        """
+        key = self._game.key
+        return (
+            self._newest_schemas().placed(key) == self._schemas.placed(key)
+            and accepted_gaps.read(version_of, self._environment, key) == self._accepted
         )
 
 

@@ -6,7 +6,7 @@ it removed from quarantine. So a replay may be killed anywhere, run twice, and r
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -61,7 +61,7 @@ class GameReplay:
 def replay_all(
     paths: Paths,
     environment: str,
-    schemas: SchemaSet,
+    schemas: Callable[[], SchemaSet],
     known: Mapping[str, str],
     selection: Selection,
     *,
@@ -69,9 +69,11 @@ def replay_all(
 ) -> list[GameReplay]:
     """Replay the chosen rows of every known game that has a schema; what fails for one does not stop the others.
 
-    Rows that killed a worker are left alone unless that reason is chosen: they would kill this process, too.
+    Rows that killed a worker are left alone unless that reason is chosen: they would kill this process, too. `schemas`
+    returns the newest schema set; it is asked at the beginning of each attempt at a game.
     """
-    games = [Game(GameKey(key), name) for key, name in sorted(known.items()) if GameKey(key) in schemas.games]
+    registered = schemas().games
+    games = [Game(GameKey(key), name) for key, name in sorted(known.items()) if GameKey(key) in registered]
     with opened(paths, known, selection, twins=True) as quarantined:
         names_there = set(quarantined.games())
         skipped = () if selection.reason else (KILLS_WORKER,)
@@ -91,6 +93,7 @@ def _one(replay: "Replay", game: Game, places: pa.Table) -> GameReplay:
 class _Work:
     """What an attempt has gathered."""
 
+    schemas: SchemaSet  # those that it decodes with
     files: list[DataFile] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
     waiting: int = 0
@@ -102,11 +105,11 @@ class _Work:
 
 
 class Replay:
-    """Replays quarantine with one schema set."""
+    """Replays quarantine with the schemas that hold when an attempt at a game begins."""
 
-    def __init__(self, paths: Paths, environment: str, schemas: SchemaSet, *, dry_run: bool) -> None:
+    def __init__(self, paths: Paths, environment: str, schemas: Callable[[], SchemaSet], *, dry_run: bool) -> None:
         """With `dry_run` nothing is changed, and everything is worked out that would be."""
-        self._paths, self._environment, self._schemas, self._dry_run = paths, environment, schemas, dry_run
+        self._paths, self._environment, self._newest_schemas, self._dry_run = paths, environment, schemas, dry_run
 
     def run(self, game: Game, chosen: pa.Table) -> Replayed:
         """Replay the chosen places of a game's rows in quarantine.
@@ -115,8 +118,6 @@ class Replay:
             Refused: no schema is registered for the game, or its rows cannot be laid out as columns.
             Transient: others repaired the game at each attempt.
         """
-        if game.key not in self._schemas.games:
-            raise Refused(f"No schema is registered for {game.key}. Register one, then replay its rows.")
         for _ in range(stale_quarantine.ATTEMPTS):
             try:
                 done = self._attempt(game, chosen)
@@ -133,11 +134,13 @@ class Replay:
         return replace(done, removed=stale_quarantine.remove(self._paths, self._environment, game))
 
     def _attempt(self, game: Game, chosen: pa.Table) -> Replayed:
+        work = _Work(self._newest_schemas())
+        if game.key not in work.schemas.games:
+            raise Refused(f"No schema is registered for {game.key}. Register one, then replay its rows.")
         folder = self._paths.table(game.key)
         table = CursorTable.open(folder, names.repair_app_id(self._environment, game.key))
         repairs = table.cursor if table else None  # before the look at what is there
         present = landed(open_table(folder), folder, chosen) if table else PLACES.empty_table()
-        work = _Work()
         with self._tables() as tables:
             self._decode(game, without(chosen, present), self._cursor(game, table), tables, work)
             if work.files and not self._dry_run:
@@ -169,12 +172,12 @@ class Replay:
             work.found += rows.num_rows
             work.waiting += rows.num_rows - decided.num_rows
             if decided.num_rows:
-                decoded = decode(decided, game, self._schemas, tables)
+                decoded = decode(decided, game, work.schemas, tables)
                 work.files += decoded.files
                 work.refused.update(decoded.rejects.column("reason").to_pylist())
 
     def _commit(self, game: Game, table: CursorTable | None, repairs: int | None, work: _Work) -> None:
-        folder, target = self._paths.table(game.key), target_schema(self._schemas, game.key)
+        folder, target = self._paths.table(game.key), target_schema(work.schemas, game.key)
         app = names.repair_app_id(self._environment, game.key)
         table = table or CursorTable.create(folder, target, app, description=f"turnout game {game.name}")
         table.add_missing_columns(target)

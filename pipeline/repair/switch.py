@@ -1,7 +1,7 @@
 """The one commit of a rebuild: all files out, the new ones in, the new generation's cursor set (law L12)."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
 from pipeline import names
+from pipeline.delta.accepted_gaps import VersionOf
 from pipeline.delta.generation import RETIRED
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile, TableConflict
@@ -39,6 +40,7 @@ class Switch:
     through: int  # the last bronze seq that was read
     files: Sequence[DataFile]
     columns: pa.Schema
+    holds: Callable[[VersionOf], bool]  # whether what the files were made with holds, of a table as it was just opened
 
     @property
     def old_app(self) -> str:
@@ -58,14 +60,13 @@ def publish(folder: Path, switch: Switch) -> bool:
     be it a pass, a compaction or a repair, makes it fail, and it looks again.
 
     Raises:
-        TableConflict: another replay or rebuild changed the table since this one began.
+        TableConflict: another replay or rebuild changed the table since this one began, or what it was made with holds
+            no more.
         Refused: the table has features that only Spark can write.
     """
     while True:
         table = open_table(folder)
-        repairs = table.transaction_version(names.repair_app_id(switch.environment, switch.game.key))
-        if repairs != switch.repairs:
-            raise TableConflict(f"{folder.name}: another process repaired it meanwhile")
+        _require_unchanged(folder, switch, table.transaction_version)
         cursor = table.transaction_version(switch.old_app)
         if cursor is not None and cursor > switch.through:
             return False
@@ -90,7 +91,8 @@ def publish_anew(folder: Path, switch: Switch) -> bool:
     retired and that the table was repaired; not so where the newest commits of before are lost as well.
 
     Raises:
-        TableConflict: the table can be opened again, or another rebuild changed it since this one began.
+        TableConflict: the table can be opened again, another rebuild changed it since this one began, or what this one
+            was made with holds no more.
         Refused: the log cannot be read any more.
     """
     repair_app = names.repair_app_id(switch.environment, switch.game.key)
@@ -102,8 +104,7 @@ def publish_anew(folder: Path, switch: Switch) -> bool:
             remains = damaged_log.read(folder, switch.game.key, error)
         else:
             raise TableConflict(f"{folder.name}: its log was mended meanwhile")
-        if remains.transaction_version(repair_app) != switch.repairs:
-            raise TableConflict(f"{folder.name}: another process repaired it meanwhile")
+        _require_unchanged(folder, switch, remains.transaction_version)
         if max(remains.transaction_version(app) or 0 for app in apps) > switch.through:
             return False
         # Each commit counts one repair at most: so many are more than the damaged ones may have counted.
@@ -112,6 +113,13 @@ def publish_anew(folder: Path, switch: Switch) -> bool:
         note, description = f"rebuild: generation {switch.generation + 1}", f"turnout game {switch.game.name}"
         if damaged_log.publish(folder, remains, switch.columns, list(switch.files), moved, note, description):
             return True
+
+
+def _require_unchanged(folder: Path, switch: Switch, version_of: VersionOf) -> None:
+    if version_of(names.repair_app_id(switch.environment, switch.game.key)) != switch.repairs:
+        raise TableConflict(f"{folder.name}: another process repaired it meanwhile")
+    if not switch.holds(version_of):
+        raise TableConflict(f"{folder.name}: a schema was registered for it, or a gap accepted, meanwhile")
 
 
 def _commit(table: DeltaTable, switch: Switch) -> None:

@@ -1,6 +1,6 @@
 """Reads the control store for people: the fleet with its judgement, and every registered schema; never writes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sqlalchemy import Connection, Engine, RowMapping, func, select
@@ -25,6 +25,7 @@ from pipeline.store.groups import Group, groups_in
 from pipeline.store.liveness import drivers_in
 from pipeline.store.operations import read_open
 from pipeline.store.row_types import mistyped_rows, well_typed
+from pipeline.store.source_backlog import backlog_in
 from pipeline.store.sources import newest_clock
 from pipeline.store.tables import (
     bronze_commits,
@@ -53,6 +54,7 @@ class GameRow:
     discovered_at: float
     reported: ReportedStream | None
     verdict: Verdict
+    lag_seconds: float | None = None  # age of the oldest row that its table may lack, wherever it waits
 
     @property
     def in_trouble(self) -> bool:
@@ -61,8 +63,9 @@ class GameRow:
 
     @property
     def live(self) -> ReportedStream | None:
-        """What was reported, if it still describes the present: lag, rates and latency come only from here."""
-        return self.reported if self.verdict.reason is None else None
+        """What was reported, if it still describes the present: rates and latency come only from here."""
+        verdict = self.verdict
+        return self.reported if verdict.reason is None or verdict.waits_for_ingest else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,7 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float) -
         newest_bronze_at=newest.committed_at if newest is not None and is_time(newest.committed_at) else None,
         heartbeat_seconds=heartbeat_seconds,
         defects=known.defects,
+        source=backlog_in(connection),
     )
     judgement = judge_fleet(facts)
     registered = connection.execute(select(func.count(registrations.c.game_key.distinct()))).scalar_one()
@@ -208,7 +212,7 @@ def _open_operations(connection: Connection) -> tuple[int, int]:
 
 def _worst_first(row: GameRow) -> tuple[int, float, str]:
     """Order by status, then by lag (unknown before known), then by key so that equals keep their places."""
-    lag = row.live.backlog_age_seconds if row.live is not None else None
+    lag = row.lag_seconds
     return (-STATUSES.index(row.verdict.status), -lag if lag is not None else float("-inf"), row.game_key)
 
 
@@ -218,7 +222,7 @@ def _assigned(row: RowMapping) -> AssignedGame:
 
 
 def _game(row: RowMapping, game: AssignedGame, judgement: Judgement) -> GameRow:
-    return GameRow(
+    shown = GameRow(
         game_key=game.game_key,
         game=row["game"],
         group=game.group,
@@ -228,6 +232,8 @@ def _game(row: RowMapping, game: AssignedGame, judgement: Judgement) -> GameRow:
         reported=game.reported,
         verdict=judgement.games[game.game_key],
     )
+    live = shown.live
+    return shown if live is None else replace(shown, lag_seconds=judgement.source.lag(live.backlog_age_seconds))
 
 
 def _reported(row: RowMapping) -> ReportedStream:

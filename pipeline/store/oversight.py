@@ -1,4 +1,4 @@
-"""What the control store knows of the controller's work and of what waits for people, as ingest exports it.
+"""What the control store knows of the source, the controller's work and what waits for people, as ingest exports it.
 
 Ingest is there when the controller is dead, so it exports this, and not the controller. Never writes.
 """
@@ -40,6 +40,8 @@ def read_oversight(engine: Engine, judgement: Judgement) -> Oversight:
         access_read_at=read_at,
         drift=drift,
         evacuations=evacuations,
+        source_age_seconds=judgement.source.age_seconds,
+        source_rows=judgement.source.rows,
     )
 
 

@@ -24,8 +24,7 @@ from pipeline.streams.passes import Outcome, Passes
 from pipeline.streams.roster import SeqOf
 from pipeline.streams.rows import FileRows, FrameRows, Rows
 from pipeline.streams.stream import Stream
-
-_MAX_GAMES = 1_000  # in one chunk; all of them share one read
+from pipeline.streams.turns import next_turn
 
 
 class CatchUp:
@@ -37,6 +36,7 @@ class CatchUp:
         self._pin = ChunkPin(checkpoint / "chunk.json")
         driver.roster.is_cut_short = self._is_cut_short  # a pass has another schema set for these rows (law L5)
         self._gate = threading.Lock()  # held during a chunk
+        self._furthest_waits = False  # the last chunk left out the stream that is furthest behind
 
     def step(self, due_of: SeqOf, reach_of: SeqOf) -> bool:
         """Read one chunk for the streams that are behind; tell whether there was anything to read.
@@ -76,11 +76,14 @@ class CatchUp:
         alike = [(stream, pinned) for stream, pinned in unfinished if pinned.version == version]
         streams = [stream for stream, _ in alike] or behind
         end = min((pinned.high for _, pinned in alike), default=head)
-        low = streams[0].complete_through
-        high = min(low + self._driver.settings.demux.catchup_seqs, end)
-        chosen = [stream for stream in streams[:_MAX_GAMES] if stream.complete_through < high]
-        chunk: dict[str, Stream] = {stream.game_key: stream for stream in chosen}
-        return chunk, low, high, version
+        through: dict[str, int] = {stream.game_key: stream.complete_through for stream in streams}
+        most = self._driver.settings.demux.catchup_seqs
+        turn = next_turn(through, end, most, furthest_waits=self._furthest_waits)
+        if turn is None:
+            return {}, 0, 0, version
+        self._furthest_waits = turn.leaves_furthest
+        chunk: dict[str, Stream] = {each.game_key: each for each in streams if each.game_key in turn.games}
+        return chunk, turn.low, turn.high, version
 
     def _read(self, chunk: Mapping[str, Stream], low: int, high: int, version: int) -> None:
         started = time.time()

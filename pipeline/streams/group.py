@@ -21,9 +21,11 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
+from pipeline.reasons import innermost
 from pipeline.settings import Paths, Settings
 from pipeline.store.leases import Lease
 from pipeline.store.sources import bronze_id
+from pipeline.streams import lanes
 from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.bronze_seqs import BronzeSeqs
 from pipeline.streams.catchup import CatchUp
@@ -133,7 +135,7 @@ class Group:
                 del self._own[key]
                 with tolerate_store_outage("failures are not recorded"):
                     self.roster.settle({key: Failure("transient", f"its own query ended: {error}"[:500])}, (), 1)
-            elif stream.lane in {"RUN", "CATCHUP"} and stream.decision.retry_at <= time.time():
+            elif lanes.may_run(stream.decision, time.time()):
                 self._start_own(key)
 
     def bronze_head(self) -> int:
@@ -172,7 +174,7 @@ class Group:
                     pass
                 self.trouble = None
             except Exception as error:  # noqa: BLE001 - what all streams share failed; it is reported and tried again
-                self.trouble = f"{type(error).__name__}: {error}".splitlines()[0][:500]
+                self.trouble = f"{type(error).__name__}: {innermost(str(error))}"
                 _log.exception("catch-up failed, trying again in %.0f s", _TROUBLE_SECONDS)
                 self._stopping.wait(_TROUBLE_SECONDS)
 

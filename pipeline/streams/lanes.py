@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from listeners.sample import Lane
-from pipeline.errors import first_line
+from pipeline.reasons import innermost
 from pipeline.store.stream_control import FailureClass, StreamControl
 
 BUDGET: Final = {"transient": 10, "poison": 3, "fatal": 3}
@@ -28,6 +28,7 @@ class Failure:
 
     kind: FailureClass
     evidence: str
+    may_quote: bool = False  # the evidence may hold a value of a row, so that it belongs into no log
 
 
 def lane(decision: StreamControl, *, behind: bool) -> Lane:
@@ -40,8 +41,12 @@ def lane(decision: StreamControl, *, behind: bool) -> Lane:
 
 
 def may_run(decision: StreamControl, now: float) -> bool:
-    """Tell whether the stream may be read now, in whichever lane."""
-    return decision.desired == "running" and decision.parked_at is None and decision.retry_at <= now
+    """Tell whether the stream may be read now, in whichever lane.
+
+    A failure that lies ahead of `now` is of before the clock was set back: nobody waits until the clock is there again.
+    """
+    waits = decision.retry_at > now and (decision.failed_at is None or decision.failed_at <= now)
+    return decision.desired == "running" and decision.parked_at is None and not waits
 
 
 def failed(
@@ -90,4 +95,4 @@ def classify(error: BaseException) -> FailureClass:
 
 def failure_of(error: Exception) -> Failure:
     """Return the failure that an exception of a stream's own work is."""
-    return Failure(classify(error), f"{type(error).__name__}: {first_line(error)}"[:_EVIDENCE_LIMIT])
+    return Failure(classify(error), f"{type(error).__name__}: {innermost(str(error))}"[:_EVIDENCE_LIMIT])

@@ -220,7 +220,7 @@ def _add(report: GameReport, game: Mapping[str, Any]) -> None:
     for reason, count in game["rejects"].items():
         report.rejects[reason] += count
     if game["error"] is not None:
-        report.failure = Failure(game["error"]["kind"], game["error"]["evidence"])
+        report.failure = Failure(game["error"]["kind"], game["error"]["evidence"], may_quote=True)
 
 
 def _result(stream: Stream, report: GameReport, lane: Lane, now: float, seconds: float) -> GameResult:

@@ -20,6 +20,7 @@ from pipeline.store.games import Assignment, Held, all_assigned, held, holds, le
 from pipeline.store.leases import Lease
 from pipeline.store.stream_control import StreamControl, decided, record_failures
 from pipeline.streams import lanes
+from pipeline.streams.failure_log import FailureLog
 from pipeline.streams.lanes import Failure, failure_of
 from pipeline.streams.stream import Stream, stream_of
 from pipeline.streams.writers import DirectWriter, Writer
@@ -60,6 +61,7 @@ class Roster:
         # Whether a chunk of a stream was cut short, so that only catch-up may read its rows; catch-up sets it.
         self.is_cut_short: Callable[[Stream], bool] = lambda _stream: False
         self.streams: dict[str, Stream] = {}
+        self._failure_log = FailureLog()
         self.sync()
 
     def sync(self) -> None:
@@ -160,7 +162,7 @@ class Roster:
 
     def settle(self, failures: Mapping[str, Failure], committed: Iterable[str], carried: int) -> None:
         """Note the result of a pass or chunk over so many streams, and keep in the store what it decides."""
-        now = time.time()
+        now, committed = time.time(), list(committed)
         alike = Counter(failure.kind for failure in failures.values())
         decisions: dict[str, StreamControl] = {}
         with self._lock:
@@ -179,6 +181,8 @@ class Roster:
             changed = {key: each for key, each in decisions.items() if each != self.streams[key].decision}
             for key, decision in changed.items():
                 self.streams[key].decision = decision
+            parked = {key for key, decision in changed.items() if decision.parked_at is not None}
+            self._failure_log.note(failures, committed, parked, time.monotonic())
         record_failures(self._engine, changed)
 
     def _held(self) -> Held:

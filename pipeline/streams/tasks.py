@@ -11,6 +11,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from pipeline.reasons import innermost
 from pipeline.streams.rows import Rows
 from pipeline.streams.split import Place, SplitJob
 
@@ -49,7 +50,7 @@ def run(source: Rows, job: SplitJob) -> Ran:
                 half = len(keys) // 2
                 waiting += [{key: part[key] for key in keys[:half]}, {key: part[key] for key in keys[half:]}]
             else:
-                _without_deadly(source, replace(job, cursors=part), keys[0], _root_cause(error), ran)
+                _without_deadly(source, replace(job, cursors=part), keys[0], innermost(str(error)), ran)
     return ran
 
 
@@ -63,7 +64,7 @@ def _without_deadly(source: Rows, job: SplitJob, key: str, cause: str, ran: Ran)
     try:
         ran.rows += source.split(replace(job, deadly=frozenset(deadly)))
     except _DIED as error:
-        ran.culprits[key] = f"its rows above seq {job.cursors[key]} kill the worker: {_root_cause(error)}"
+        ran.culprits[key] = f"its rows above seq {job.cursors[key]} kill the worker: {innermost(str(error))}"
 
 
 def _deadly(source: Rows, job: SplitJob, places: Sequence[Place]) -> list[Place]:
@@ -90,9 +91,3 @@ def _survives(source: Rows, job: SplitJob) -> bool:
     except _DIED:
         return False
     return True
-
-
-def _root_cause(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    return (causes[-1] if causes else lines[0])[:300]

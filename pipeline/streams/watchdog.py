@@ -108,6 +108,7 @@ class Watchdog:
             pass_p95_seconds=p95,
             objective_seconds=self._settings.metrics.latency_objective_seconds,
             pass_active_since=self._group.pass_since,
+            last_attempt_failed=stream.error if stream.lane == "CATCHUP" else None,
         )
         frontier = self._group.frontier_seq or None
         age = None  # also where nothing seems to wait: a cursor that cannot be read is not known to be at the end

@@ -3,15 +3,15 @@
 Judges what `ledger` has read, for `turnout verify`. Shares no code with the path that writes.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 import duckdb
 
 from pipeline.names import MALFORMED
 from pipeline.settings import Paths
-from pipeline.verify import late_onboarding, readings, rules, sources
+from pipeline.verify import late_onboarding, readings, replayable, rules, sources
 from pipeline.verify.routing import key_of
 from pipeline.verify.values import Values, Wanted, compare
 
@@ -99,6 +99,8 @@ class Balance:
     bronze_version: int
     values: Values | None = None  # None: only places were compared
     behind: sources.Behind | None = None  # None: the source was not observed
+    is_ingested: bool = True  # bronze has a commit of ingest: of an empty one nothing is proved
+    replayable: Mapping[str, int] = field(default_factory=dict)  # refused rows of schemas that land today, by game key
 
     @property
     def ok(self) -> bool:
@@ -108,8 +110,8 @@ class Balance:
 
     @property
     def complete(self) -> bool:
-        """Nothing is wrong and nothing is still to come."""
-        return self.ok and self.totals.pending == 0 and self.totals.ahead == 0
+        """Nothing is wrong, nothing is still to come, and ingest has run: without it nothing can be complete."""
+        return self.ok and self.is_ingested and self.totals.pending == 0 and self.totals.ahead == 0
 
 
 def verify(
@@ -119,6 +121,7 @@ def verify(
     retired: Collection[str] = (),
     wanted: Wanted | None = None,
     known: sources.Sources | None = None,
+    landing: Callable[[], Collection[replayable.Landing]] | None = None,
 ) -> Balance:
     """Compare bronze with every game table and quarantine, row by row.
 
@@ -129,6 +132,7 @@ def verify(
         retired: the keys of games that nobody is to carry: their rows above the cursor are not to come.
         wanted: compare values, too.
         known: compare with the source, too; it must have been observed before this is called.
+        landing: count the refused rows that a replay would decode, too; returns the schemas whose rows land today.
 
     Raises:
         Refused: nothing is ingested yet, or a table cannot be read.
@@ -152,14 +156,18 @@ def verify(
             problems += _wrong_key_problems(database, reading.bronze, key, game)
         reasons = dict(database.execute(rules.REASONS).fetchall())
         compared = None if wanted is None else compare(database, reading, wanted)
+        decodable = {} if landing is None else replayable.count(database, reading.quarantine_after, landing())
+    totals = sum(counts.values(), Counts(bronze_holes=holes))
     return Balance(
         games=tuple(GameBalance(key, game, cursor, counts[key]) for key, (game, cursor) in sorted(games.items())),
-        totals=sum(counts.values(), Counts(bronze_holes=holes)),
+        totals=totals,
         by_reason=reasons,
         problems=_bounded(problems),
         bronze_version=reading.bronze.version,
         values=compared,
         behind=behind,
+        is_ingested=reading.bronze.cursor is not None or totals.bronze_rows > 0,
+        replayable=decodable,
     )
 
 

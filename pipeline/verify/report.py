@@ -1,7 +1,7 @@
 """Tells a balance to people (a table) and to machines (JSON); `turnout verify` calls `run`."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -45,6 +45,8 @@ def as_dict(balance: Balance) -> dict[str, Any]:
         "problems": [asdict(problem) for problem in balance.problems],
         "bronze_version": balance.bronze_version,
         "duplicated_games": _doubled(balance),
+        "is_ingested": balance.is_ingested,
+        "replayable": dict(balance.replayable),
         **({} if balance.behind is None else _source_as_dict(balance.behind)),
         **({} if balance.values is None else _values_as_dict(balance.values, balance.totals.landed)),
     }
@@ -88,6 +90,8 @@ def render_balance(balance: Balance, *, complete: bool = False, repairable: Coll
         f"{_label(name):<18}{getattr(totals, name):>14,}  (for information)" for name in _NOTES if getattr(totals, name)
     ]
     lines += [f"  quarantined: {plain(reason):<24}{rows:>14,}" for reason, rows in balance.by_reason.items()]
+    if balance.replayable:
+        lines += _replayable_lines(balance.replayable)
     if balance.behind is not None:
         lines += _source_lines(balance.behind)
     if balance.values is not None:
@@ -106,7 +110,25 @@ def render_balance(balance: Balance, *, complete: bool = False, repairable: Coll
         lines.append(f"  {_label(problem.kind)}: {place}: {plain(problem.detail)}")
     if doubled := _doubled(balance):
         lines += ["", *_dedupe_lines(doubled, doubled if repairable is None else repairable)]
-    return "\n".join([*lines, "", _verdict(balance, complete=complete) + _unknown(balance)])
+    return "\n".join([*lines, "", _verdict(balance, complete=complete) + _unknown(balance) + _to_replay(balance)])
+
+
+def _replayable_lines(replayable: Mapping[str, int]) -> list[str]:
+    """Return how many refused rows have a schema today, the games with the most first, and what lands them."""
+    ordered = sorted(replayable, key=lambda key: (-replayable[key], key))
+    shown = [f"{plain(key)} {replayable[key]:,}" for key in ordered[:_GAMES_SHOWN]]
+    games = "" if len(ordered) > _GAMES_SHOWN else f" {' '.join(ordered)}"
+    return [
+        f"{'replayable':<18}{sum(replayable.values()):>14,}  (refused, but their schema is registered today)",
+        f"  replayable: {', '.join(shown)}{_more(ordered)}",
+        f"  `turnout repair replay{games}` lands those that decode.",
+    ]
+
+
+def _to_replay(balance: Balance) -> str:
+    if not balance.replayable:
+        return ""
+    return f" {sum(balance.replayable.values()):,} row(s) in quarantine can be replayed: see above."
 
 
 def _source_lines(behind: Behind) -> list[str]:
@@ -186,6 +208,9 @@ def _faults(game: GameBalance, *, complete: bool) -> str:
 def _verdict(balance: Balance, *, complete: bool) -> str:
     if not balance.ok:
         return "NOT OK: the books do not add up. See docs/verify.md for what each line means and what to do."
+    if not balance.is_ingested:
+        verdict = "NOT COMPLETE" if complete else "OK, but nothing is proved"
+        return f"{verdict}: nothing was ingested, bronze has no commit. Start ingest, then verify again."
     if complete and not balance.complete:
         return "NOT COMPLETE: nothing is wrong, but rows are still to come. Let the streams run on, then verify again."
     if balance.complete and balance.totals.retired:

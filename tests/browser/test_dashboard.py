@@ -89,16 +89,20 @@ def test_a_cell_of_the_grid_opens_its_game(page: Page) -> None:
     expect(page.get_by_text(HEADLINE, exact=True)).to_be_visible(timeout=30_000)
 
 
-def test_a_row_links_to_its_game(page: Page) -> None:
-    """The link in a row leads to the page of the row's key."""
+def test_a_row_opens_its_game_in_place(page: Page) -> None:
+    """The key in a row opens that game's page in the same tab, also from one game's page to another's."""
     page.goto("/?q=harbor+quest")
     expect(page.get_by_text("1 of 40 games")).to_be_visible(timeout=30_000)
     table = page.locator('[data-testid="stDataFrame"]').first
     expect(_cell(page, game_key("Harbor quest"))).to_be_attached(timeout=15_000)
-    with page.context.expect_page(timeout=15_000) as linked:
-        table.hover(position={"x": 400, "y": 53})  # the drawn link acts only under a pointer that came over it
-        table.click(position={"x": 420, "y": 53})
-    expect(linked.value.get_by_text(f"key {game_key('Harbor quest')}")).to_be_visible(timeout=30_000)
+    table.click(position={"x": 420, "y": 53})
+    expect(page.get_by_text(f"key {game_key('Harbor quest')}")).to_be_visible(timeout=30_000)
+    page.wait_for_url(lambda url: f"/game?game={game_key('Harbor quest')}" in url)
+    neighbours = page.locator('[data-testid="stDataFrame"]').last
+    expect(neighbours.locator("td", has_text=game_key("Fjord arena"))).to_be_attached(timeout=15_000)
+    neighbours.click(position={"x": 350, "y": 53})
+    expect(page.get_by_text(f"key {game_key('Fjord arena')}")).to_be_visible(timeout=30_000)
+    assert len(page.context.pages) == 1
 
 
 def test_hostile_names_do_nothing(page: Page) -> None:

@@ -97,7 +97,7 @@ class Life:
         self._changes += 1
         game = self.simulator.games[self._changes % GAMES]
         message, descriptor = payload_schema(family(game), self.simulator.plan.versions)
-        LocalRegistry(self.world.engine).register(game, message, _with_field(message, descriptor, self._changes))
+        LocalRegistry(self.world.engine).register(game, message, with_field(message, descriptor, self._changes))
         self.attempt()
 
     def rebuild(self) -> None:
@@ -110,7 +110,7 @@ class Life:
                 self.world.paths,
                 self.world.settings.environment,
                 self.world.engine,
-                LocalRegistry(self.world.engine).snapshot(),
+                LocalRegistry(self.world.engine).snapshot,
                 Game(game_key(name), name),
             )
 
@@ -139,7 +139,7 @@ class Life:
         return replay_all(
             self.world.paths,
             self.world.settings.environment,
-            LocalRegistry(self.world.engine).snapshot(),
+            LocalRegistry(self.world.engine).snapshot,
             {game_key(name): name for name in names},
             Selection(),
             dry_run=dry_run,
@@ -192,7 +192,7 @@ def fail_everywhere(world: Any, faults: Faults, count: int, events: int) -> Coun
     return fired
 
 
-def _with_field(message: str, descriptor: bytes, number: int) -> bytes:
+def with_field(message: str, descriptor: bytes, number: int) -> bytes:
     files = FileDescriptorSet.FromString(descriptor)
     package, _, name = message.rpartition(".")
     for file in files.file:

@@ -37,7 +37,7 @@ def arrive(world: Any, events: list[bytes]) -> None:
 
 
 def replay(world: Any) -> None:
-    schemas = LocalRegistry(world.engine).snapshot()
+    schemas = LocalRegistry(world.engine).snapshot
     replay_all(world.paths, world.settings.environment, schemas, {KEY: GAME}, Selection(), dry_run=False)
 
 

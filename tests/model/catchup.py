@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from pipeline.streams.turns import next_turn
 from tests.model.drivers import replaced, synced
 from tests.model.passes import CHUNK, departs, with_streams, with_work
 from tests.model.state import Driver, Game, Item, Pinned, State, Stream, Work
@@ -10,7 +11,7 @@ from tests.model.world import Next, World
 
 
 def choose(world: World, state: State) -> Next:
-    """A driver looks which streams no pass will bring further, and chooses seqs to read for them."""
+    """A driver looks which streams no pass will bring further, and chooses seqs to read for the nearest or furthest."""
     for index, before in enumerate(state.drivers):
         if before is None or before.chunk is not None:
             continue
@@ -23,16 +24,19 @@ def choose(world: World, state: State) -> Next:
         first = min(pins, key=lambda each: behind[each.game].through, default=None)
         pins = [each for each in pins if first is not None and each.version == first.version]
         chosen = {each.game: behind[each.game] for each in pins} or behind
-        low = min(stream.through for stream in chosen.values())
         head = len(state.bronze)
-        high = min(low + world.scenario.chunk_seqs, *(each.high for each in pins or (Pinned(0, 0, head),)))
+        end = min(each.high for each in pins or (Pinned(0, 0, head),))
         version = first.version if first is not None and world.rules.schema_pin else state.schemas
-        items = tuple(
-            Item(game, stream.generation, stream.cursor, "chosen")
-            for game, stream in chosen.items()
-            if stream.through < high
-        )
-        if items:
+        through = {str(game): stream.through for game, stream in chosen.items()}
+        most = world.scenario.chunk_seqs
+        turns = {next_turn(through, end, most, furthest_waits=waits) for waits in (False, True)}  # whose turn it was
+        for turn in sorted(filter(None, turns), key=lambda each: each.low):
+            low, high = turn.low, turn.high
+            items = tuple(
+                Item(game, stream.generation, stream.cursor, "chosen")
+                for game, stream in chosen.items()
+                if str(game) in turn.games
+            )
             work = Work("chosen", version, low, high, head, (), items)
             games = ", ".join(f"game {item.game} at cursor {item.cursor}" for item in items)
             sentence = f"driver {index} chooses seqs {low + 1} to {high} for a chunk: {games}"

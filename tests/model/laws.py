@@ -82,12 +82,13 @@ def nothing_is_taken_for_damage(world: World, before: State | None, state: State
 
 
 def readers_lose_nothing(world: World, before: State | None, state: State) -> str | None:
-    """L12: a rebuild never takes from readers how far the table was complete."""
+    """L12, L15: a row that readers of a table have seen stays in it, also when a rebuild replaces all of its files."""
     if before is None or before.tables is state.tables:
         return None
     for game, (old, new) in enumerate(zip(before.tables, state.tables, strict=True)):
-        if new.cursor < old.cursor and landed(old) - landed(new) - state.quarantine[game].rows:
-            return f"L12: readers of game {game} lose rows: its table goes back from seq {old.cursor} to {new.cursor}"
+        if gone := landed(old) - landed(new):
+            places = ", ".join(_place(row) for row in sorted(gone))
+            return f"L12, L15: readers of game {game} lose rows: {places} leave its table"
     return None
 
 

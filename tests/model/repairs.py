@@ -55,26 +55,31 @@ def kill(world: World, state: State) -> Next:
 
 
 def ask_rebuild(world: World, state: State) -> Next:
-    """A rebuild begins with the newest schema set, which it keeps however often it is overtaken."""
+    """A person asks for a rebuild of a game that has a table."""
     for slot, game in waiting(world, state, "rebuild"):
-        if state.tables[game] != Table():  # there is a table
-            work = Repair("rebuild", game, "asked", version=state.schemas)
-            yield f"a rebuild of game {game} begins, with schema set {state.schemas}", with_repair(state, slot, work)
+        if state.tables[game] != Table():
+            work = _asked(game) if world.rules.rebuild_has_todays_schemas else _asked(game, state.schemas)
+            yield f"a rebuild of game {game} is asked for", with_repair(state, slot, work)
 
 
 def open_rebuild(world: World, state: State) -> Next:
-    """It reads the table's repair counter and generation, and quarantine's counter, before anything else."""
+    """An attempt reads the schema set, the table's repair counter and generation, and quarantine's counter first."""
     for slot, asked in running(state, "rebuild", "asked"):
         game, table, held = asked.game, state.tables[asked.game], state.quarantine[asked.game]
-        work = Repair("rebuild", game, "opened", table.repairs, held.removals, table.generation, asked.version)
-        yield (
-            f"the rebuild of game {game} notes generation {work.generation} and {work.repairs} repairs",
-            with_repair(state, slot, work, recorded=_recorded(state, game, table.generation)),
-        )
+        version = asked.version or state.schemas
+        work = Repair("rebuild", game, "opened", table.repairs, held.removals, table.generation, version)
+        read = f"schema set {work.version}, generation {work.generation} and {work.repairs} repairs"
+        after = with_repair(state, slot, work, recorded=_recorded(state, game, table.generation))
+        yield f"the rebuild of game {game} notes {read}", after
 
 
-def _asked(work: Repair) -> Repair:
-    return Repair("rebuild", work.game, "asked", version=work.version)
+def _asked(game: Game, version: int = 0) -> Repair:
+    """Return a rebuild that begins; where the rules are without law L15, with the schema set for all its attempts."""
+    return Repair("rebuild", game, "asked", version=version)
+
+
+def _overtaken(world: World, work: Repair) -> Repair:
+    return _asked(work.game) if world.rules.rebuild_has_todays_schemas else _asked(work.game, work.version)
 
 
 def _recorded(state: State, game: Game, generation: int) -> tuple[int, ...]:
@@ -101,7 +106,7 @@ def refuse_rebuild(world: World, state: State) -> Next:
         if world.rules.rebuild_checks_removals and held.removals != work.removals:
             yield (
                 f"the rebuild of game {work.game} finds rows removed from quarantine and begins again",
-                again(state, slot, _asked(work)),
+                again(state, slot, _overtaken(world, work)),
             )
             continue
         after = held._replace(rows=held.rows | work.places, removals=held.removals + 1)
@@ -119,7 +124,13 @@ def switch(world: World, state: State) -> Next:
         if rules.rebuild_checks_repairs and table.repairs != work.repairs:
             yield (
                 f"the rebuild of game {work.game} finds the table repaired and begins again",
-                again(state, slot, _asked(work)),
+                again(state, slot, _overtaken(world, work)),
+            )
+            continue
+        if rules.rebuild_has_todays_schemas and state.schemas != work.version:
+            yield (
+                f"the rebuild of game {work.game} finds schema set {state.schemas} registered and begins again",
+                again(state, slot, _overtaken(world, work)),
             )
             continue
         if rules.rebuild_reads_on and table.cursor_of(work.generation) > work.through:

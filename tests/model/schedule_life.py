@@ -73,6 +73,7 @@ class Verdict:
             return ""
         kinds = (
             "twice",
+            "leave the table",
             "lost",
             "above",
             "missing",
@@ -223,6 +224,7 @@ class Life:
             ("replay", lambda: self._repair("replay", self._replay)),
             ("twins", lambda: self._repair("twins", self._twins)),
             ("replays", lambda: self._finite("late", self._late_schema)),
+            ("schema in rebuild", lambda: self._finite("schema", self._schema_in_rebuild)),
             ("compaction", lambda: self._repair("compact", self._compact)),
             ("schema", lambda: self._finite("schema", self._register)),
             ("crash", lambda: self._finite("crash", lambda: self._crash(groups))),
@@ -507,7 +509,19 @@ class Life:
         for name in ("replay", "replay too"):
             self._repair(name, self._replay, game)
 
-    def _repair(self, name: str, body: Callable[[Game], object], game: Game | None = None) -> None:
+    def _schema_in_rebuild(self) -> None:
+        """A schema is registered while a rebuild is under way, and before the stream has come to the rows of it."""
+        early = {row.game: row.seq for rows in reversed(self.world.commits) for row in rows if row.kind == "early"}
+        if not early:
+            return
+        game = self._draw.choice(sorted(early, key=lambda each: each.name))
+        process, end = self._repair("rebuild", self._rebuild, game), self._draw.randint(1, 40)
+        self.scheduler.wait(
+            lambda: bool(process.tasks) and (process.tasks[0].steps >= end or process.tasks[0].ended), name="rebuild"
+        )
+        LocalRegistry(self._engine).register(game.name, "t.M", SECOND)
+
+    def _repair(self, name: str, body: Callable[[Game], object], game: Game | None = None) -> Process:
         """A repair in a process of its own, which may be killed anywhere and is then begun again."""
         game = game or self._game()
 
@@ -535,16 +549,17 @@ class Life:
                 self._finite(f"{name} again", run)
 
             self._finite(f"kill {name}", kill)
+        return process
 
     def _rebuild(self, game: Game) -> None:
-        schemas = LocalRegistry(self._engine).snapshot()
+        schemas = LocalRegistry(self._engine).snapshot
         rebuilding.rebuild(self.paths, self._settings.environment, self._engine, schemas, game)
 
     def _replay(self, game: Game) -> None:
         self.scheduler.wait(lambda: bool(self.disk.states(self.paths.quarantine)), 50.0, "quarantine")
         if not self.disk.states(self.paths.quarantine):
             return
-        schemas = LocalRegistry(self._engine).snapshot()
+        schemas = LocalRegistry(self._engine).snapshot
         chosen = stale_quarantine.quarantined_places(open_table(self.paths.quarantine), self.paths.quarantine, game)
         replaying.Replay(self.paths, self._settings.environment, schemas, dry_run=False).run(game, chosen)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pipeline.delta import rewrite as delta_rewrite
 from pipeline.delta.table import CursorTable, DataFile, TableConflict
 from pipeline.pins import ChunkPin
-from pipeline.repair import replay
+from pipeline.repair import rebuild, replay
 from pipeline.repair.places import PLACES
 from pipeline.streams import demux, passes
 from pipeline.streams.catchup import CatchUp
@@ -277,8 +277,13 @@ def _replays_are_not_counted() -> list[Change]:
     return [(replay.Replay, "_commit", uncounted)]
 
 
+def _rebuild_has_the_schemas_of_its_beginning() -> list[Change]:
+    return [(rebuild._Rebuild, "_holds", lambda _self, _version_of: True)]
+
+
 _TWICE: Final = ("rows twice",)
 _AT_ONCE: Final = ("at once",)
+_DEPARTED: Final = ("leave the table",)
 _GONE: Final = ("is lost", "missing below")
 
 MUTANTS: Final[Mapping[str, Mutant]] = {
@@ -292,6 +297,9 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     "reach off by one": Mutant(_reaches_too_far, _GONE, ("pause",)),
     "every stream is whole": Mutant(_all_are_whole, ("stuck", "charged"), ("crash",)),
     "generation not followed": Mutant(_generation_is_not_followed, ("stuck", "charged", *_GONE), ("rebuild",)),
+    "a rebuild has the schemas of its beginning": Mutant(
+        _rebuild_has_the_schemas_of_its_beginning, _DEPARTED, ("schema in rebuild",) * 3
+    ),
     "quarantine after the commit": Mutant(_quarantine_comes_last, _GONE, ("crash",)),
     "pins ignored": Mutant(_pins_are_ignored, ("was judged",), ("crash", "schema")),
     "let go before the pass ends": Mutant(_let_go_at_once, _AT_ONCE, ("leases", "two groups", "move", "move", "move")),

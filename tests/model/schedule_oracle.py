@@ -1,7 +1,7 @@
 """What must hold when a schedule has come to rest, whatever the order was: the laws, read from what is on disk."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -72,6 +72,7 @@ class Oracle:
             yield f"{game.name}: its cursor is {cursor}, its last seq {self._world.last_seq(game)}"
         for state in states:
             yield from self._version(game, state, rows)
+        yield from self._departed(game, states)
         landed = {(row["_seq"], row["_pos"]): row for row in self._rows(game, states[-1])}
         for place, row in rows.items():
             where = [name for name, there in (("table", landed), ("quarantine", quarantined)) if place in there]
@@ -97,6 +98,15 @@ class Oracle:
         good = {place for place, row in rows.items() if row.kind == "good" and row.seq <= cursor}
         if missing := sorted(good - places.keys()):
             yield f"{game.name} version {state.version}: rows missing below the cursor {cursor}: {missing}"
+
+    def _departed(self, game: Game, states: Sequence[State]) -> Iterator[str]:
+        """A row that readers have seen stays in the table: no schema is ever withdrawn (laws L12, L15)."""
+        seen: set[Place] = set()
+        for state in states:
+            places = {(row["_seq"], row["_pos"]) for row in self._rows(game, state)}
+            if gone := sorted(seen - places):
+                yield f"{game.name} version {state.version}: rows that leave the table: {gone}"
+            seen = places
 
     def _rows(self, game: Game, state: State) -> Iterator[dict[str, Any]]:
         for path in state.files:

@@ -139,7 +139,7 @@ def command(seed: int, mutant: str | None = None) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--schedules", type=int, default=int(os.environ.get("SCHEDULES", "5000")))
+    parser.add_argument("--schedules", type=int, default=int(os.environ.get("SCHEDULES", "2000")))
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no more after so long")

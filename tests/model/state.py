@@ -220,6 +220,7 @@ class Rules:
     replay_up_to_cursor: bool = True
     rebuild_checks_repairs: bool = True
     rebuild_checks_removals: bool = True
+    rebuild_has_todays_schemas: bool = True
     rebuild_reads_on: bool = True
     removal_looks: bool = True
     removal_moves_counter: bool = True

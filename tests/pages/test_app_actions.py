@@ -278,7 +278,7 @@ def test_a_group_shows_what_is_wanted_and_a_dash_for_what_is_not_known(store: En
     """What is not limited, was never told, or nobody counts is a dash or words, never 0; what is unsure is marked."""
     add_group(store, "idle", backend="local", capacity_cores=2.5, priority="high", desired="drained")
     app = opening("groups")
-    assert "1 of 3 groups without a living driver: idle" in texts(app)
+    assert "1 group down (idle)" in texts(app)
     table = app.dataframe[0].value.set_index("group")
     assert list(table.loc["idle", ["driver", "heartbeat", "games", "how"]]) == ["○ never started", "–", "0", "–"]
     assert list(table.loc["idle", ["desired", "priority", "deaths"]]) == ["drained", "high", "0"]
@@ -293,10 +293,12 @@ def test_a_group_shows_what_is_wanted_and_a_dash_for_what_is_not_known(store: En
 def test_a_group_that_shall_not_run_is_no_trouble(store: Engine, opening: Opening) -> None:
     """The headline counts drivers that are missing, not those that somebody has stopped."""
     add_group(store, "idle", backend="local", desired="stopped")
+    with store.begin() as connection:
+        connection.execute(update(tables.streams).values(status="RUNNING"))
     assert "All 2 enabled groups have a live driver" in texts(opening("groups"))
     with store.begin() as connection:
         connection.execute(update(tables.drivers).where(tables.drivers.c.name == "b").values(heartbeat_at=1.0))
-    assert "1 of 2 groups without a living driver: b" in texts(again(opening("groups")))
+    assert "1 group down (b)" in texts(again(opening("groups")))
 
 
 def test_deaths_of_the_last_hour_are_counted_with_the_last_word(store: Engine, opening: Opening) -> None:

@@ -130,9 +130,9 @@ def test_the_headline_names_a_group_that_never_started(tmp_path: Path) -> None:
 def test_a_fleet_that_is_fed_nothing_is_not_well(tmp_path: Path) -> None:
     """All streams may be well while ingest is dead: the sentence says so."""
     fleet = fleet_of(tmp_path, Seeded("one", "a", {}), Seeded("two", "a", {}), heartbeat_ages={"ingest": 130, "a": 1})
-    assert fleet.judgement.headline == "2 streams healthy; ingest silent"
+    assert fleet.judgement.headline == "2 streams level with bronze; ingest silent"
     never = fleet_of(tmp_path / "never", Seeded("one", "a", {}), heartbeat_ages={"a": 1})
-    assert never.judgement.headline == "1 stream healthy; ingest was never started"
+    assert never.judgement.headline == "1 stream level with bronze; ingest was never started"
 
 
 def test_a_healthy_fleet_is_stated_plainly(tmp_path: Path) -> None:

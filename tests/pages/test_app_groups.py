@@ -1,12 +1,14 @@
 """Groups made and changed on their page: what changes is shown first, and nobody overwrites another's change."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import streamlit as st
 from click.testing import CliRunner
-from sqlalchemy import Engine, delete, insert
+from sqlalchemy import Connection, Engine, delete, insert, update
 from streamlit.testing.v1 import AppTest
 
 from app.state import previews, services
@@ -57,6 +59,57 @@ def entries(store: Engine) -> list[tuple[str, str, str]]:
     """Return what the audit log has of groups that were made or changed."""
     found = audit.entries(store, "2000-01-01", "2999-01-01")
     return [(each.actor, each.action, each.detail.get("reason", "")) for each in found if each.phase == "begun"]
+
+
+# --------------------------------------------------------------------------------------------------------- the headline
+
+
+def lose_lease(connection: Connection) -> None:
+    lease = {"host": "localhost", "pid": 4242, "token": "t", "epoch": 1, "since": 1.0, "expires_at": time.time() - 1}
+    connection.execute(insert(tables.leases).values(kind="group", name="a", **lease))
+
+
+def start_again(connection: Connection) -> None:
+    connection.execute(insert(tables.group_runs).values(group_name="a", started_at=time.time()))
+
+
+def report_nothing(connection: Connection) -> None:
+    silent = {"updated_at": time.time() - 91}  # a heartbeat may be 90 s old here
+    connection.execute(update(tables.streams).where(tables.streams.c.group_name == "a").values(silent))
+
+
+@pytest.mark.parametrize(
+    ("happens", "said"),
+    [
+        (lose_lease, "1 group down (a)"),
+        (start_again, "group a degraded (2 of 2)"),
+        (report_nothing, "group a degraded (2 of 2)"),
+    ],
+)
+def test_groups_and_fleet_say_the_same_of_a_group(
+    store: Engine, opening: Opening, happens: Callable[[Connection], None], said: str
+) -> None:
+    """Once a lease, the controller or silent streams tell that a driver died, both headlines say so, in one wording."""
+    with store.begin() as connection:
+        connection.execute(update(tables.streams).values(status="RUNNING"))
+    assert "All 2 groups' drivers are alive" in texts(opening("groups"))
+    with store.begin() as connection:
+        happens(connection)
+    st.cache_data.clear()
+    fleet, groups = texts(opening("fleet")), texts(opening("groups"))
+    assert said in fleet
+    assert f"{said[0].upper()}{said[1:]}" in groups
+    assert "alive" not in groups
+
+
+def test_a_driver_that_starts_is_not_called_alive(store: Engine, opening: Opening) -> None:
+    """A group of one game, or of none, whose driver has not reported yet is said to be starting."""
+    with store.begin() as connection:
+        connection.execute(update(tables.streams).values(status="RUNNING"))
+        connection.execute(update(tables.games).values(group_name="b"))
+        connection.execute(update(tables.streams).values(group_name="b"))
+        start_again(connection)
+    assert "1 of 2 groups' drivers starting: a" in texts(opening("groups"))
 
 
 # ----------------------------------------------------------------------------------------------------------------- make

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import streamlit as st
 from sqlalchemy import Engine
 from streamlit.testing.v1 import AppTest
 
-from app.components import confirm
+from app.components import confirm, links
 from pipeline.store.games import register_group
 from pipeline.store.groups import Group, create
 from pipeline.store.operations import Intent, list_operations
@@ -216,3 +217,36 @@ def test_rows_that_kill_need_a_reason(world: World) -> None:
     intent = Intent("replay", (f"game:{CHESS.key}",), "ann", parameters={"refused_for": "kills_worker"})
     assert confirm.level(intent) == 2
     assert confirm.level(Intent("replay", (f"game:{CHESS.key}",), "ann", parameters={"refused_for": None})) == 1
+
+
+def test_enter_in_a_list_of_games_selects_one() -> None:
+    """No list from which people choose games, principals, groups or statuses takes all that a typed text fits."""
+    calls = [
+        node
+        for file in (ROOT / "app").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "st.multiselect"
+    ]
+    bulk = [ast.unparse(call.args[0]) for call in calls if "select_all=False" not in ast.unparse(call)]
+    assert len(calls) > 5
+    assert bulk == ["'Findings'"], "a list of findings is made to be taken whole, and names none of them"
+
+
+def test_links_of_tables_open_in_place() -> None:
+    """No table has a column whose links open another tab."""
+    opening = [file.name for file in (ROOT / "app").rglob("*.py") if "LinkColumn(" in file.read_text("utf-8")]
+    assert opening == []
+
+
+@pytest.mark.parametrize(("page", "table"), [("fleet", "fleet"), ("repairs", "repairs")])
+def test_a_key_in_a_table_opens_its_game(
+    store: Engine, opening: Opening, monkeypatch: pytest.MonkeyPatch, page: str, table: str
+) -> None:
+    """A click opens the game that the clicked cell names, whichever row holds it by now."""
+    app, went = opening(page), []
+    assert list(app.dataframe[0].proto.button_click_widgets) == ["page"]
+    column = links.game_column("Key", table, 200)
+    monkeypatch.setattr(st, "session_state", {column.key: {"row": 0, "label": KEY["Risk"]}})
+    monkeypatch.setattr(st, "switch_page", lambda *args, **kwargs: went.append((args, kwargs)))
+    column.on_click(*column.args)
+    assert went == [(("views/game.py",), {"query_params": {"game": KEY["Risk"]}})]

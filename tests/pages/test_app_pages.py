@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import streamlit as st
-from sqlalchemy import insert, text
+from sqlalchemy import insert, text, update
 from streamlit.testing.v1 import AppTest
 
 from app.state import services
@@ -21,6 +21,7 @@ from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import tables
 from pipeline.store.engine import open_store
+from pipeline.store.source_backlog import source_backlog
 from tests.browser.seed import HOSTILE, Seeded, fleet_of_forty, seed
 from tests.unit.app_world import sign_in, started_app
 
@@ -74,7 +75,7 @@ def test_a_failed_stream_comes_first(tmp_path: Path, opening: Opening) -> None:
     assert "1 of 2 streams failing; group a degraded (1 of 2)" in texts(app)
     first = app.dataframe[0].value.iloc[0]
     assert (first["status"], first["game"], first["last error"]) == ("✕ failed", "bad", "no space left")
-    assert first["page"] == f"game?game={game_key('bad')}"
+    assert first["page"] == game_key("bad")
     assert "✕ 1 failed" in [button.label for button in app.button]
 
 
@@ -92,6 +93,41 @@ def test_a_dead_driver_makes_its_games_unknown(tmp_path: Path, opening: Opening)
     silent = r"its driver is silent for 12\d s; last report: FAILED; last error: no space"  # the page is drawn later
     assert re.fullmatch(silent, lost["last error"])
     assert lost[["lag", "rows/s", "p95 latency"]].isna().all()
+
+
+def test_with_ingest_dead_no_game_runs_and_no_lag_is_zero(tmp_path: Path, opening: Opening) -> None:
+    """Streams have all of bronze and nothing is read any more: the pages say so in one sentence, and show no lag."""
+    games = [Seeded(name, "a", {"backlog_age_seconds": 0.0}) for name in ("one", "two")]
+    ages = {"ingest": 120.0, "a": 1.0}
+    seed(tmp_path, games, now=time.time(), heartbeat_ages=ages, history=False)
+    app = opening()
+    assert "2 streams level with bronze; ingest silent" in texts(app)
+    rows = app.dataframe[0].value
+    assert list(rows["status"]) == ["? unknown"] * 2
+    assert rows["lag"].isna().all()
+    assert "running" not in " ".join(button.label for button in app.button)
+    shown = texts(opening("game", game=game_key("one")))
+    assert re.search(r"\? Unknown.*; ingest is silent for 12\d s, so what waits in its source is unknown", shown)
+    assert "look at the group first" not in shown
+    assert "0.0 s" not in shown
+
+
+def test_a_late_source_is_one_sentence_and_the_lag_of_every_game(tmp_path: Path, opening: Opening) -> None:
+    """What waits in the source is a floor of each game's lag, on all pages."""
+    games = [Seeded(name, "a", {"backlog_age_seconds": 0.0}) for name in ("one", "two")]
+    seed(tmp_path, games, now=time.time(), history=False)
+    engine = open_store(Settings(), Paths(tmp_path))
+    with engine.begin() as connection:
+        connection.execute(update(source_backlog).values(age_seconds=70.0, peak_seconds=70.0, rows=760_000))
+    app = opening()
+    sentence = "ingest is 70 s behind its source: 760,000 rows wait"
+    assert f"2 streams level with bronze; {sentence}" in texts(app)
+    assert texts(app).count(sentence) == 2, "the headline and the tile of ingest"
+    rows = app.dataframe[0].value
+    assert (list(rows["status"]), list(rows["lag"])) == (["▲ lagging"] * 2, [70.0] * 2)
+    shown = texts(opening("game", game=game_key("one")))
+    assert sentence in shown
+    assert "1 min" in shown
 
 
 def test_an_empty_store_says_what_to_do(tmp_path: Path, opening: Opening) -> None:

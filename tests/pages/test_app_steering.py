@@ -21,6 +21,7 @@ from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit, stream_control, tables
 from pipeline.store.assignments import read_assignments
+from pipeline.store.audit_access import AccessChange, kept
 from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.operations import Intent, Operation, change, list_operations, operation
@@ -352,7 +353,7 @@ def test_those_that_need_a_person_come_first(store: Engine, opening: Opening) ->
     assert "Nobody tells of it." in texts(app)
     (row,) = app.dataframe[0].value.to_dict("records")
     assert (row["state"], row["targets"], row["reason"]) == ("✕ failed", "Go", "–")
-    assert row["page"] == f"operations?operation={ended.operation_id}"
+    assert row["page"] == ended.operation_id[:8]
     badges = "".join(element.value for element in opening("groups").markdown)
     assert ":orange-badge[:material/person_alert: 1 needs a person]" in badges
     assert first.is_open
@@ -450,6 +451,19 @@ def test_the_audit_log_is_filtered_exported_and_verified(store: Engine, opening:
     app.button(key="verify_again").click().run()
     assert "✕ NOT intact" in texts(app)
     assert "is not what was written" in texts(app)
+
+
+def test_the_audit_log_names_game_table_and_person_of_a_change_of_access(store: Engine, opening: Opening) -> None:
+    """Page, file and filters say who was granted what; a detail spoilt by hand says nothing, and breaks none."""
+    table = f"turnout.games.{KEY['Chess']}"
+    changes = [AccessChange("grant", "ann@x", KEY["Chess"], table), AccessChange("revoke", "bob@x", KEY["Go"], "t")]
+    for index, rows in enumerate((kept(changes)["changes"], 7, ["x", {"verb": "say"}])):
+        ask_store(store, Intent("access", (f"reader:{index}",), "eve", "why", {"changes": rows}))
+    said = f"grant Chess ({table}) to ann@x; revoke Go (t) from bob@x"
+    assert list(opening("audit").dataframe[0].value["targets"]) == ["2", "1", said]
+    assert list(opening("audit", what="to ann@x").dataframe[0].value["targets"]) == [said]
+    names: dict[str, str] = {KEY["Chess"]: "Chess", KEY["Go"]: "Go"}
+    assert f",{said}," in as_csv(control_queries.Log(names, tuple(audit.entries(store)), 3, 0.0))
 
 
 def test_no_cell_of_the_export_is_a_formula(store: Engine) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.errors import Refused
 from pipeline.health import alerts
+from pipeline.settings import Metrics, Settings
 
 REPOSITORY = Path(__file__).parents[2]
 NAMES = [alert.name for alert in alerts.alerts()]
@@ -114,6 +115,10 @@ def access_read(values: str) -> tuple[str, str]:
     return 'turnout_access_read_timestamp_seconds{kind="ingest",instance="i:1"}', values
 
 
+def source_age(values: str) -> tuple[str, str]:
+    return 'turnout_source_backlog_seconds{kind="ingest",instance="i:1"}', values
+
+
 INGESTED = ("turnout_ingest_last_commit_timestamp_seconds", grows(1, 3_600))
 HOUR = 3_600
 
@@ -138,6 +143,7 @@ def of_game(alert: str, severity: str = "page", group: str | None = "a") -> str:
 
 DOWN, STALLED, LATE = "TurnoutStreamDown", "TurnoutStreamStalled", "TurnoutLatencyOverObjective"
 UNHEALTHY = _fired("TurnoutFleetUnhealthy", "ticket")
+LATE_SOURCE, BLIND_SOURCE = _fired("TurnoutSourceBacklog"), _fired("TurnoutSourceUnknown", "ticket")
 EVACUATION = _fired("TurnoutEvacuationWaits", cluster_group="a")
 DRIFT, ACCESS_UNKNOWN = _fired("TurnoutAccessDrift", "ticket"), _fired("TurnoutAccessUnknown", "ticket")
 NO_CONTROLLER, STUCK = _fired("TurnoutControllerDown", "ticket"), _fired("TurnoutOperationNeedsPerson", "ticket")
@@ -325,6 +331,20 @@ SCENARIOS = [
         {150: [], 450: [UNHEALTHY], 1_500: [UNHEALTHY]},
     ),
     Scenario(
+        "a source that ingest cannot keep up with fires after 3 minutes, also where each batch takes most at once",
+        [source_age(f"{flat(5, 300)} " + f"{flat(75, 45)} {flat(30, 45)} " * 10 + flat(5, 900))],
+        {300: [], 465: [], 540: [LATE_SOURCE], 1_200: [LATE_SOURCE], 1_440: []},
+    ),
+    Scenario(
+        "a source of which nothing is known fires after 5 minutes while ingest runs",
+        [
+            problems(flat(0, 1_200)),
+            judged(f"{grows(1, 1_200)} {gone(1_200)}"),
+            source_age(f"{flat(5, 300)} {gone(600)} {flat(5, 300)}"),
+        ],
+        {300: [], 585: [], 660: [BLIND_SOURCE], 855: [BLIND_SOURCE], 930: [], 1_185: []},
+    ),
+    Scenario(
         "an operation that needs a person fires after 5 minutes and clears",
         [operations("needs_human", f"{flat(0, 300)} {flat(2, 900)} {flat(0, 900)}")],
         {300: [], 570: [], 630: [STUCK], 1_185: [STUCK], 1_230: []},
@@ -391,6 +411,7 @@ SCENARIOS = [
             controller(f"{flat(1, 600)} {flat(0, 60)} {flat(1, 2_400)}"),
             supervised(flat(3, 3_060)),
             operations("needs_human", f"{flat(0, 600)} {flat(1, 60)} {flat(0, 2_400)}"),
+            source_age(f"{flat(1, 600)} {flat(90, 60)} {flat(1, 2_400)}"),
             waiting_games(f"{gone(600)} {flat(1, 60)} {gone(2_400)}"),
         ],
         {at: [] for at in range(600, 3_000, 15)},
@@ -461,7 +482,9 @@ def test_alerts_fire_when_they_should_and_only_then(scenario: Scenario, tmp_path
     """At each told second exactly the told alerts fire: what is not told must be silent."""
     unknown_ingest = not any(name == INGESTED[0] for name, _ in scenario.series)
     unjudged = not any("turnout_fleet_judged" in name for name, _ in scenario.series)
-    ignored = "TurnoutWatchdog" + "|TurnoutIngestStalled" * unknown_ingest + "|TurnoutFleetUnhealthy" * unjudged
+    unmeasured = not any(name.startswith("turnout_source") for name, _ in scenario.series)
+    ignored = "TurnoutWatchdog" + "|TurnoutSourceUnknown" * unmeasured
+    ignored += "|TurnoutIngestStalled" * unknown_ingest + "|TurnoutFleetUnhealthy" * unjudged
     run_rules(
         tmp_path,
         {
@@ -500,8 +523,8 @@ def test_texts_of_an_alert_are_filled_in(tmp_path: Path) -> None:
         "exp_annotations": {
             "summary": "The stream of g is down",
             "description": "The status is CRASH_LOOP for more than 2 minutes: nothing of this game reaches its table.",
-            "runbook_url": "docs/runbooks/turnoutstreamdown.md",
-            "dashboard_url": "/game?game=g",
+            "runbook_url": "http://127.0.0.1:8501/runbooks/turnoutstreamdown",
+            "dashboard_url": "http://127.0.0.1:8501/game?game=g",
         },
     }
     series = [info(flat(1, HOUR)), status("CRASH_LOOP", flat(1, HOUR)), status("FAILED", flat(0, HOUR))]
@@ -548,6 +571,14 @@ OLDEST = "turnout_operations_needs_human_since_timestamp_seconds"
             "2 of class extra; 2 in all. `turnout grants drift` names them.",
         ),
         (
+            "TurnoutSourceBacklog",
+            [source_age(flat(75, HOUR)), ("turnout_source_backlog_rows", flat(760_000, HOUR))],
+            (
+                "The oldest row that is not in bronze is 1m 15s old, and 760k rows wait; the objective is 60 s. "
+                "Every game is at least that late."
+            ),
+        ),
+        (
             "TurnoutAccessUnknown",
             [access_read(flat(1, HOUR))],
             "The catalog was read, but not all of it can be seen. The page Access says why.",
@@ -564,8 +595,8 @@ def test_texts_of_alerts_on_the_controllers_work_have_the_numbers(
         "exp_annotations": {
             "summary": rule.summary.replace("{{ $labels.cluster_group }}", "a"),
             "description": description,
-            "runbook_url": rule.runbook,
-            "dashboard_url": rule.dashboard,
+            "runbook_url": Settings().dashboard.address + rule.runbook,
+            "dashboard_url": Settings().dashboard.address + rule.dashboard,
         },
     }
     run_rules(
@@ -588,7 +619,7 @@ def test_an_alert_says_whether_status_may_be_healthy_meanwhile() -> None:
     """What follows from the one judgement, or makes it unhealthy too, is named here; all others say it and why."""
     judged = {
         "TurnoutStreamDown", "TurnoutStreamStalled", "TurnoutFleetUnhealthy", "TurnoutControllerDown",
-        "TurnoutOperationNeedsPerson", "TurnoutEvacuationWaits",
+        "TurnoutOperationNeedsPerson", "TurnoutEvacuationWaits", "TurnoutSourceBacklog", "TurnoutSourceUnknown",
     }  # fmt: skip
     _, *sections = (REPOSITORY / "docs" / "alerts.md").read_text("utf-8").split("\n## ")
     says = {each.partition("\n")[0] for each in sections if "Fires while `turnout status` is healthy" in each}
@@ -597,7 +628,7 @@ def test_an_alert_says_whether_status_may_be_healthy_meanwhile() -> None:
 
 def test_rules_follow_the_objective(tmp_path: Path) -> None:
     """Another latency objective changes the rule and its text, and nothing else."""
-    changed = alerts.render_rules(12.5)
+    changed = alerts.render_rules(Settings(metrics=Metrics(latency_objective_seconds=12.5)))
     assert "> 12.5" in changed
     assert "the objective is 12.5 s" in changed
     assert changed.replace("12.5", "60") == alerts.render_rules()
@@ -624,10 +655,10 @@ def test_scrapes_that_do_not_fit_the_rules_are_refused(tmp_path: Path, scrape_se
 
 def test_every_alert_has_one_runbook_and_none_is_left_over() -> None:
     """There is one page per alert, none without an alert, each with the four sections and the alert's name."""
-    pages = {f"docs/runbooks/{page.name}" for page in (REPOSITORY / "docs" / "runbooks").iterdir()}
+    pages = {f"/runbooks/{page.stem}" for page in (REPOSITORY / "docs" / "runbooks").glob("*.md")}
     assert {alert.runbook for alert in alerts.alerts()} == pages
     for alert in alerts.alerts():
-        text = (REPOSITORY / alert.runbook).read_text("utf-8")
+        text = (REPOSITORY / f"docs{alert.runbook}.md").read_text("utf-8")
         assert text.startswith(f"# {alert.name}\n")
         assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 

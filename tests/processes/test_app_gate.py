@@ -19,7 +19,10 @@ from tests.unit.raw_client import Sent, ask, shake_hands, tab
 
 pytestmark = pytest.mark.timeout(300)
 
-STRANGER = "Open the URL that `turnout dashboard` or `turnout demo` printed: it has the token of this dashboard."
+STRANGER = (
+    "Open the URL that `turnout dashboard` or `turnout demo` printed: it has the token of this dashboard. "
+    "If you have opened it and followed a link of another site, press Enter in the address bar."
+)
 FOREIGN = {
     "This host name is not the dashboard's.",
     "Only the dashboard's own pages may do this.",
@@ -202,6 +205,7 @@ def test_every_answer_has_the_headers_that_confine_it(dashboard: Dashboard) -> N
     script = ask(dashboard.origin, "/", [dashboard.cookie]).body.partition('src="./static/js/')[2].partition('"')[0]
     answers = [
         ask(dashboard.origin, "/healthz"),
+        ask(dashboard.origin, "/runbooks/turnoutgroupdown"),
         ask(dashboard.origin, "/"),
         ask(dashboard.origin, f"/?token={dashboard.token}"),
         ask(dashboard.origin, "/", [dashboard.cookie]),
@@ -210,7 +214,7 @@ def test_every_answer_has_the_headers_that_confine_it(dashboard: Dashboard) -> N
         ask(dashboard.origin, "/media/none.csv", [dashboard.cookie]),
         shake_hands(dashboard.origin),
     ]
-    assert [answer.status for answer in answers] == [200, 403, 200, 200, 200, 404, 404, 403]
+    assert [answer.status for answer in answers] == [200, 200, 403, 200, 200, 200, 404, 404, 403]
     for answer in answers:
         assert {name: answer.headers.get_all(name) for name in ALWAYS} == {name: [is_] for name, is_ in ALWAYS.items()}
         (policy,) = answer.headers.get_all("Content-Security-Policy") or [""]
@@ -225,6 +229,18 @@ def test_health_is_for_everybody_and_says_nothing(dashboard: Dashboard) -> None:
     answer = ask(dashboard.origin, "/healthz", [("Host", "10.0.0.7:8501")])
     assert (answer.status, answer.body) == (200, "ok")
     assert ask(dashboard.origin, "/healthz", method="POST").status == 405
+
+
+def test_runbooks_are_for_everybody_and_nothing_else_is_below_their_address(dashboard: Dashboard) -> None:
+    """Whom an alert wakes reads its runbook without the token; no other file comes out there."""
+    answer = ask(dashboard.origin, "/runbooks/turnoutgroupdown")
+    assert answer.status == 200
+    assert answer.body.startswith("# TurnoutGroupDown")
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+    for name in ("", "none", "../walk", "%2e%2e/walk", "../../turnout"):
+        refused = ask(dashboard.origin, f"/runbooks/{name}")
+        assert (refused.status, refused.body.partition(".")[0]) == (404, "There is no such runbook here")
+    assert ask(dashboard.origin, "/runbooks/turnoutgroupdown", method="POST").status == 405
 
 
 def test_sigterm_ends_it_and_leaves_nothing(dashboard: Dashboard) -> None:

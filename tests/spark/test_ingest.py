@@ -1,5 +1,6 @@
 import shutil
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from pyspark.errors import StreamingQueryException
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.ingest import query, source
+from pipeline.ingest.backlog import BacklogWatch
 from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.landing_log import LANDING
 from pipeline.names import MALFORMED, bronze_app_id
 from pipeline.settings import Source
 from pipeline.store.games import Assignment, assigned, register_group
+from pipeline.store.source_backlog import backlog_in
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 HOSTILE = ["../x", "a b", "A B", "ü", "'; DROP TABLE x; --", "x" * 256, "{a,b}*", ".hidden", "=1"]
@@ -58,6 +61,32 @@ def test_what_arrives_is_kept_byte_for_byte_in_its_order(world: Any) -> None:
     assert all(row["detail"] for row in quarantine)
     assert not list(world.paths.tables.glob("*"))
     assert world.verify().complete
+
+
+def test_what_a_running_batch_has_taken_waits_until_bronze_has_it(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that takes long is seen while it runs, and a restart goes on where bronze is."""
+    for rows in (3, 2):
+        _land(world, [b"x"] * rows)
+        ingest = world.ingest_query()
+        watch = BacklogWatch(world.settings, world.paths, world.engine, lambda ingest=ingest: ingest.place)
+        seen: list[int | None] = []
+
+        def look(watch: BacklogWatch = watch, seen: list[int | None] = seen) -> None:
+            watch.measure()
+            with world.engine.connect() as connection:
+                found = backlog_in(connection)
+            seen.append(None if found is None else found.rows)
+
+        def job(
+            *given: Any, look: Callable[[], None] = look, make: Callable[..., IngestJob] = ingest._job
+        ) -> IngestJob:
+            look()
+            return make(*given)
+
+        monkeypatch.setattr(ingest, "_job", job)
+        ingest.start(once=True).awaitTermination()
+        look()
+        assert seen == [rows, 0]
 
 
 def test_one_games_rows_of_one_seq_lie_in_one_file(world: Any) -> None:

@@ -43,7 +43,7 @@ def adopt(world: World) -> Adopted:
 
 
 def rebuild_all(world: World, keys: Any) -> None:
-    schemas, known = LocalRegistry(world.engine).snapshot(), known_games(world.engine)
+    schemas, known = LocalRegistry(world.engine).snapshot, known_games(world.engine)
     for key in keys:
         rebuild(world.paths, world.settings.environment, world.engine, schemas, Game(key, known[key]))
 

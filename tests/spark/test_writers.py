@@ -411,7 +411,7 @@ def test_a_whole_life_under_the_spark_writer(world: Any) -> None:
     register_late(world)
     known = {**known_games(world.engine), str(game_key(LATE)): LATE}
     name = min(name for key, name in known.items() if world.paths.table(key).exists())
-    schemas = LocalRegistry(world.engine).snapshot()
+    schemas = LocalRegistry(world.engine).snapshot
     assert rebuild(world.paths, "local", world.engine, schemas, Game(game_key(name), name)).generation == 2
     replayed = replay_all(world.paths, "local", schemas, known, Selection(), dry_run=False)
     assert sum(each.done.landed for each in replayed) > 0

@@ -169,7 +169,7 @@ def test_a_field_may_have_any_name_that_is_used_on_its_way(world: World) -> None
             check(world, each.game, each.schema_id, each.message, numbers)
 
     hold([3])
-    schemas, known = world.registry.snapshot(), {str(each.game.key): each.game.name for each in every}
+    schemas, known = world.registry.snapshot, {str(each.game.key): each.game.name for each in every}
     replay_all(world.paths, world.environment, schemas, known, Selection(), dry_run=False)
     hold([1, 2, 3])
     tend(world.paths, settings=replace(SETTINGS, environment=world.environment))

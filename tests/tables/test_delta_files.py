@@ -43,7 +43,7 @@ def world(tmp_path: Path) -> World:
 
 def test_a_game_is_rebuilt_beside_refused_rows_that_delta_rs_rewrote(world: World) -> None:
     """Law L5: what lands by the rebuild leaves quarantine."""
-    done = rebuild(world.paths, world.environment, world.engine, world.registry.snapshot(), CHESS)
+    done = rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS)
     assert (done.rows, done.refused, done.removed) == (4, 1, 2)
     assert (world.refused(), world.verify().ok) == ([(1, 0)], True)
 
@@ -51,7 +51,7 @@ def test_a_game_is_rebuilt_beside_refused_rows_that_delta_rs_rewrote(world: Worl
 def test_refused_rows_that_delta_rs_rewrote_are_replayed(world: World) -> None:
     """Law L5: what lands by the replay leaves quarantine."""
     (done,) = replay_all(
-        world.paths, world.environment, world.registry.snapshot(), world.known(), Selection(), dry_run=False
+        world.paths, world.environment, world.registry.snapshot, world.known(), Selection(), dry_run=False
     )
     assert (done.error, done.done.landed, done.done.removed) == (None, 2, 2)
     assert (world.refused(), world.verify().ok) == ([(1, 0)], True)
@@ -105,5 +105,5 @@ def test_second_copies_leave_a_table_that_delta_rs_rewrote(texts: World) -> None
     assert table is not None
     table.append([write_file(DeltaTable(folder).to_pyarrow_table().slice(1), folder, ["_seq"])])
     assert texts.rows() == [(1, 1), (1, 2), (1, 2)]
-    done = dedupe(texts.paths, texts.environment, texts.registry.snapshot(), CHESS)
+    done = dedupe(texts.paths, texts.environment, texts.registry.snapshot, CHESS)
     assert (done.removed, texts.rows()) == (1, [(1, 1), (1, 2)])

@@ -198,3 +198,13 @@ def test_readers_of_a_commit_of_several_seqs_lose_nothing(tmp_path: Path) -> Non
             found = files_of(bronze.path, bronze.version, "app", low, high, [KEYS["chess"]])
             assert {written[seq] for seq in range(low + 1, high + 1)} == set(found)
     assert [passed_seq(bronze.path, "app", bronze.version, Reader("r", at, 0.0)) for at in (1, 2, 3)] == [0, 1, 4]
+
+
+def test_no_headers_are_null_in_bronze(tmp_path: Path) -> None:
+    """Law L1: what a source hands over as an empty list, as a null costs too much there, is a record without headers."""
+    batch = batch_of([("chess", 9)] * 4, 0)
+    one = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]
+    headers = pa.array([[], one, None, []], batch.schema.field("headers").type)
+    batch = batch.set_column(batch.schema.get_field_index("headers"), "headers", headers)
+    rows = read(tmp_path, landed(tmp_path, [batch]))
+    assert [None, one, None, None] == [row["headers"] for _, row in rows]

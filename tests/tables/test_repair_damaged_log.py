@@ -22,12 +22,13 @@ from pipeline.errors import Refused
 from pipeline.maintenance.removals import since_last_look
 from pipeline.names import repair_app_id, stream_app_id
 from pipeline.repair import damaged_log
+from pipeline.repair import rebuild as rebuilds
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import GenerationConflict, Rebuilt, rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.store.games import generations, record_generation
 from pipeline.store.operations import list_operations
-from tests.tables.repair_world import CHESS, SECOND, World, broken, copied, early, good, make_world
+from tests.tables.repair_world import CHESS, SECOND, Event, Message, World, broken, copied, early, good, make_world
 
 Damage = Callable[[Path], None]
 COMMITS = 13
@@ -56,7 +57,7 @@ def folder(world: World) -> Path:
 
 
 def run(world: World, replaces: int | None = None) -> Rebuilt:
-    return rebuild(world.paths, world.environment, world.engine, world.registry.snapshot(), CHESS, replaces)
+    return rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS, replaces)
 
 
 def log_files(path: Path, pattern: str) -> list[Path]:
@@ -217,7 +218,7 @@ def test_one_that_is_killed_before_its_checkpoint_is_ended_by_the_next(
         shutil.copytree(backup, folder(world) / "_delta_log", dirs_exist_ok=True)
     found = sorted(each.name for each in log_files(folder(world), "*"))
     with pytest.raises(Refused, match="environment"):
-        rebuild(world.paths, "wrong", world.engine, world.registry.snapshot(), CHESS, 1)
+        rebuild(world.paths, "wrong", world.engine, world.registry.snapshot, CHESS, 1)
     assert found == sorted(each.name for each in log_files(folder(world), "*")), "under another name nothing is written"
     with pytest.raises(GenerationConflict):
         run(world, 1)  # as the controller begins it again
@@ -272,6 +273,27 @@ def test_rows_that_a_stream_lands_meanwhile_are_kept(world: World, monkeypatch: 
     monkeypatch.setattr(damaged_log, "publish", late)
     done = run(world)
     assert (done.cursor, done.rows) == (COMMITS + 2, COMMITS + 2)
+    assert world.verify().ok
+
+
+def test_rows_of_a_schema_that_is_registered_meanwhile_are_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law L15: also a table that nobody can open loses no row that its driver has landed with a newer schema."""
+    world.register(message=SECOND)
+    player = Message({"player": (2, "string")})  # no further column: the driver cannot add one to a damaged log
+    world.ingest(early(COMMITS))
+    world.split()  # its cursor is in memory
+    cut_middle(folder(world))
+    monkeypatch.setattr(CursorTable, "_checkpoint_when_due", lambda _: None)
+
+    def meanwhile(_point: str) -> None:
+        monkeypatch.setattr(rebuilds, "hit", lambda _point: None)
+        world.ingest(Event(CHESS, world.register(message=player), player.payload(player="ann")))
+        world.split()
+
+    monkeypatch.setattr(rebuilds, "hit", meanwhile)
+    done = run(world)
+    assert (done.cursor, done.rows, done.refused) == (COMMITS + 2, COMMITS + 3, 1)
+    assert world.contents()[-1]["player"] == "ann"
     assert world.verify().ok
 
 
@@ -353,5 +375,5 @@ def test_the_command_replaces_it_and_the_operation_is_done(world: World) -> None
     (done,) = list_operations(world.engine)
     assert done.state == "succeeded", done.outcome
     assert len(world.rows()) == COMMITS
-    replay_all(world.paths, world.environment, world.registry.snapshot(), world.known(), _ALL, dry_run=False)
+    replay_all(world.paths, world.environment, world.registry.snapshot, world.known(), _ALL, dry_run=False)
     assert world.verify().ok

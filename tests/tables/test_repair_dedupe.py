@@ -76,7 +76,7 @@ def commit(world: World, span: Span, game: Game = CHESS) -> None:
 
 
 def run(world: World, **options: Any) -> Deduped:
-    return dedupe(world.paths, world.environment, world.registry.snapshot(), CHESS, **options)
+    return dedupe(world.paths, world.environment, world.registry.snapshot, CHESS, **options)
 
 
 def compacted(world: World) -> None:
@@ -282,10 +282,30 @@ def test_a_compaction_that_is_later_is_given_up(world: World) -> None:
     assert world.contents() == wanted
 
 
+def test_copies_of_a_schema_that_is_registered_meanwhile_are_decided(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L15: an attempt decides with schemas read after its look at the table, so it knows those of all copies."""
+    doubled(world)
+
+    def meanwhile() -> None:
+        world.register(message=SECOND)
+        world.ingest(early(7))
+        for _ in range(2):
+            commit(world, (5, 6))
+        compacted(world)
+        _spoil(world, (6, 0), copies=1)
+
+    _beside(monkeypatch, meanwhile)
+    done = run(world)
+    assert (done.removed, done.differing) == (5, 1)
+    assert [row["points"] for row in world.contents() if row["_seq"] == 6] == [7]
+
+
 def test_a_rebuild_beside_it_wins(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that was made anew meanwhile is looked at again; nothing of the old one is removed from it."""
     wanted = doubled(world)
-    schemas = world.registry.snapshot()
+    schemas = world.registry.snapshot
     _beside(monkeypatch, lambda: rebuild(world.paths, world.environment, world.engine, schemas, CHESS))
     assert run(world).removed == 0
     assert world.contents() == wanted

@@ -9,6 +9,7 @@ from deltalake import DeltaTable
 from pipeline.actor import current_user
 from pipeline.cli.main import cli
 from pipeline.errors import Refused
+from pipeline.repair import rebuild as rebuilds
 from pipeline.repair.gap import Accepted, accept_gap
 from pipeline.repair.rebuild import Rebuilt, rebuild
 from pipeline.repair.report import render_rebuilt
@@ -23,7 +24,7 @@ def accept(world: World, reason: str = "restored nowhere") -> Accepted:
 
 
 def rebuilt(world: World) -> Rebuilt:
-    return rebuild(world.paths, world.environment, world.engine, world.registry.snapshot(), CHESS)
+    return rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS)
 
 
 def lose(world: World, seq: int) -> None:
@@ -128,6 +129,25 @@ def test_a_rebuild_leaves_out_an_accepted_gap_at_the_end(applied: World) -> None
     applied.split()
     assert applied.rows()[-1] == (5, 0)
     assert applied.verify().ok
+
+
+def test_a_gap_that_is_accepted_during_a_rebuild_stays_accepted(
+    applied: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L15: the new generation is no further back than what a person has accepted, and the next row connects."""
+    applied.split(through=3)
+    lose(applied, 4)
+
+    def meanwhile(_point: str) -> None:
+        monkeypatch.setattr(rebuilds, "hit", lambda _point: None)
+        accept(applied)
+
+    monkeypatch.setattr(rebuilds, "hit", meanwhile)
+    assert rebuilt(applied).cursor == 4
+    applied.streams.clear()
+    applied.ingest(good(5))
+    applied.split()
+    assert applied.rows()[-1] == (5, 0)
 
 
 def test_a_wrong_name_accepts_no_gap(applied: World) -> None:

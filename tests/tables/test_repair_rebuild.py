@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import generation
 from pipeline.delta.table import CursorTable, TableConflict, write_file
-from pipeline.errors import Refused
+from pipeline.errors import Refused, Transient
 from pipeline.failpoints import ENVIRON, Injected
 from pipeline.names import GameKey, bronze_app_id, stream_app_id
 from pipeline.repair import bronze_rows, removal, stale_quarantine, switch
@@ -31,10 +31,12 @@ from pipeline.verify.balance import Balance
 from tests import repairing
 from tests.tables.repair_world import (
     CHESS,
+    FIRST,
     GO,
     OTHER,
     SECOND,
     Event,
+    Message,
     World,
     arming,
     broken,
@@ -70,12 +72,12 @@ def arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None
 
 
 def run(world: World) -> Rebuilt:
-    return rebuild(world.paths, world.environment, world.engine, world.registry.snapshot(), CHESS)
+    return rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS)
 
 
 def replay(world: World) -> None:
     replay_all(
-        world.paths, world.environment, world.registry.snapshot(), world.known(), Selection(), dry_run=False
+        world.paths, world.environment, world.registry.snapshot, world.known(), Selection(), dry_run=False
     )  # fmt: skip
 
 
@@ -193,6 +195,60 @@ def test_readers_never_lose_what_the_stream_added_meanwhile(world: World, monkey
     assert is_clean(world.verify(), landed=5, quarantined=4, pending=0)
 
 
+def test_rows_of_a_schema_that_is_registered_during_a_rebuild_stay_in_the_table(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L15: a rebuild reads again with the registrations that hold at its switch, so that no landed row leaves."""
+    looked: list[str] = []
+
+    def meanwhile(point: str) -> None:
+        looked.append(point)
+        if len(looked) == 1:
+            world.register(message=SECOND)
+            world.ingest(early(6))
+            world.split()
+            assert (4, 0) in world.rows()
+
+    monkeypatch.setattr(rebuilds, "hit", meanwhile)
+    done = run(world)
+    assert (done.generation, done.cursor, done.rows, done.refused) == (2, 4, 6, 2)
+    assert [row["player"] for row in world.contents() if row["_schema_id"] == 2] == ["player 4", "player 6"]
+    assert is_clean(world.verify(), landed=6, quarantined=2, pending=0, stale_twins=0)
+    assert len(looked) == 3, "before the first switch, which is not made, and around the second"
+
+
+def test_a_registration_of_another_game_makes_no_rebuild_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L15: of a thousand games somebody always registers a schema; only the game's own registrations count."""
+    looked: list[str] = []
+
+    def meanwhile(point: str) -> None:
+        looked.append(point)
+        world.register(GO, (FIRST, SECOND)[len(looked) - 1])
+
+    monkeypatch.setattr(rebuilds, "hit", meanwhile)
+    assert run(world).rows == 4
+    assert len(looked) == 2, "before and after the switch"
+
+
+def test_a_rebuild_beside_endless_registrations_gives_up_and_leaves_the_table(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L15: what cannot be switched without loss is not switched; the old table serves on, and a person is told."""
+    made, before = itertools.count(10), table(world).version()
+
+    def meanwhile(_point: str) -> None:
+        number = next(made)
+        world.register(message=Message({"points": (1, "int64"), f"more_{number}": (number, "string")}))
+
+    monkeypatch.setattr(rebuilds, "hit", meanwhile)
+    with pytest.raises(Transient, match="registered schemas for it, at each of 5 attempts; its table is as it was"):
+        run(world)
+    assert (next(made), table(world).version(), len(table(world).file_uris())) == (15, before, 2)
+    assert is_clean(world.verify(), landed=4, quarantined=3, stale_twins=0)
+
+
 def test_a_compaction_just_before_the_switch_does_not_bring_rows_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,7 +311,7 @@ def test_rows_from_before_the_game_was_known_stay_in_its_table(tmp_path: Path) -
     world.register(GO)
     world.ingest(good(3, GO))
     world.split(GO)
-    done = rebuild(world.paths, world.environment, world.engine, world.registry.snapshot(), GO)
+    done = rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, GO)
     assert (done.rows, done.refused, done.removed, done.cursor) == (2, 1, 1, 3)
     assert is_clean(world.verify(), landed=3, quarantined=2, quarantine_copies=0)
 
@@ -329,7 +385,7 @@ def test_what_cannot_be_rebuilt_is_refused_with_the_reason(tmp_path: Path) -> No
     world.split()
     version = table(world).version()
     with pytest.raises(Refused, match="No schema is registered"):
-        rebuild(world.paths, world.environment, world.engine, SchemaSet(0, {}, {}), CHESS)
+        rebuild(world.paths, world.environment, world.engine, lambda: SchemaSet(0, {}, {}), CHESS)
     bronze = CursorTable.open(world.paths.bronze, bronze_app_id(world.environment))
     assert bronze is not None
     lost = DeltaTable(world.paths.bronze).to_pyarrow_table()

@@ -70,7 +70,7 @@ def arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None
 
 def run(world: World, selection: Selection | None = None, *, dry_run: bool = False) -> dict[str, Replayed]:
     done = replay_all(
-        world.paths, world.environment, world.registry.snapshot(), world.known(), selection or Selection(),
+        world.paths, world.environment, world.registry.snapshot, world.known(), selection or Selection(),
         dry_run=dry_run,
     )  # fmt: skip
     assert [each.error for each in done] == [None] * len(done)
@@ -102,6 +102,24 @@ def test_what_decodes_today_lands_once_and_leaves_quarantine(world: World) -> No
     world.ingest(good(6), early(7))
     world.split()
     assert is_clean(world.verify(), landed=7, quarantined=1)
+
+
+def test_a_schema_that_is_registered_during_a_replay_of_many_counts_for_those_still_to_come(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L15: a replay of all may take hours; each game is decoded with the schemas that hold at its turn."""
+    world.register(message=SECOND)
+    world.register(GO)
+    world.ingest(good(6, GO), early(7, GO))
+    world.split(GO)
+
+    def meanwhile(_point: str) -> None:
+        world.register(GO, SECOND)
+
+    monkeypatch.setattr(replays, "hit", meanwhile)
+    assert CHESS.key < GO.key, "in this order they are replayed"
+    done = run(world)
+    assert (done[CHESS.key].landed, done[GO.key].landed) == (2, 1)
 
 
 def test_the_selection_chooses_by_game_reason_and_time(world: World) -> None:
@@ -299,7 +317,7 @@ def test_a_removal_that_others_overtake_again_and_again_gives_up(world: World, m
 
     monkeypatch.setattr(stale_quarantine, "_delete", never)
     (done,) = replay_all(
-        world.paths, world.environment, world.registry.snapshot(), world.known(), Selection(), dry_run=False
+        world.paths, world.environment, world.registry.snapshot, world.known(), Selection(), dry_run=False
     )
     assert "still in quarantine" in (done.error or "")
     assert is_clean(world.verify(), landed=5, quarantined=1, stale_twins=2)
@@ -405,7 +423,7 @@ def _add_up(world: World, batches: list[list[str]], steps: list[str]) -> None:
         elif step == "replay":
             run(world)
         elif step == "rebuild" and world.paths.table(CHESS.key).exists():
-            rebuild(world.paths, world.environment, world.engine, world.registry.snapshot(), CHESS)
+            rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS)
         assert world.verify().ok
         landed = world.rows() if world.paths.table(CHESS.key).exists() else []
         assert len(landed) == len(set(landed))

@@ -12,11 +12,13 @@ from sqlalchemy import update
 from listeners.sample import StreamState
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
+from pipeline.health.status import IMPROVE_AFTER
 from pipeline.settings import Settings
 from pipeline.store.games import register_group
 from pipeline.store.stream_control import StreamControl, ask_retry, decided
 from pipeline.store.tables import games, stream_control
 from pipeline.streams.active_games import ActiveGames
+from pipeline.streams.lanes import Failure
 from pipeline.streams.passes import Passes
 from pipeline.streams.roster import Roster
 from pipeline.streams.watchdog import Watchdog
@@ -120,6 +122,29 @@ def test_a_damaged_game_is_not_shown_as_healthy(world: World) -> None:
     assert chess.backlog_age_seconds is None
     assert chess.status != "RUNNING"
     assert "DeltaError" in str(chess.last_error)
+
+
+def test_a_game_whose_commits_fail_is_failing_from_the_first_on(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Log and status name a game whose rows wait for the next attempt: it is FAILED, never catching up."""
+    world.ingest(good(4), good(4, GO))
+    roster, told = roster_of(world), dict[str, StreamState]()
+    group: Any = SimpleNamespace(name="a", streams=roster.streams, frontier_seq=9, pass_since=None)
+
+    def tell(states: list[StreamState], _changes: object, _sample: object) -> None:
+        told.update({state.game_key: state for state in states})
+
+    watchdog = Watchdog(Settings(), world.engine, group, tell)
+    watchdog.evaluate(active=True)
+    assert told[CHESS.key].status != "FAILED"
+    roster.settle({CHESS.key: Failure("transient", "OSError: no space left")}, (), 2)
+    assert f"{CHESS.key}: its rows do not reach its table: OSError: no space left" in caplog.messages
+    watchdog.evaluate(active=True)
+    assert (told[CHESS.key].status, told[CHESS.key].lane) == ("FAILED", "CATCHUP")
+    assert told[GO.key].status != "FAILED"
+    roster.settle({}, [CHESS.key], 2)
+    for _ in range(IMPROVE_AFTER):
+        watchdog.evaluate(active=True)
+    assert told[CHESS.key].status != "FAILED"
 
 
 def test_half_a_commit_in_one_games_log_stops_that_game_alone(world: World) -> None:

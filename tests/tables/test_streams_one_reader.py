@@ -114,7 +114,7 @@ def test_rows_split_before_a_rebuild_are_not_added_after_it(world: World, passes
     stream = world.stream(CHESS)
 
     def rebuild_and_follow() -> None:
-        rebuild(world.paths, world.environment, world.engine, world.registry.snapshot(), CHESS)
+        rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS)
         stream.reopen()
 
     outcome = apply(world, passes("shared"), BronzeRows(world, after_split=rebuild_and_follow), stream)
@@ -351,3 +351,30 @@ def test_bronze_is_blamed_only_for_what_was_read_of_it(
     stream.last_seq, stream.decision = 1, StreamControl()
     catch_up.step(lambda _: 3, lambda _: 3)
     assert stream.complete_through == 3
+
+
+def test_a_nearly_level_game_does_not_wait_for_one_that_is_far_behind(
+    world: World, passes: Callable[[str], Passes]
+) -> None:
+    """Law L16: the level game's row lands in the next chunk, and the far one's rows go on landing in every other."""
+    world.register(GO)
+    for number in range(1, 9):
+        world.ingest(good(number))
+    world.ingest(good(9), good(1, game=GO))
+    roster = roster_over(world)
+    chess, go = roster.streams[KEY], roster.streams[str(GO.key)]
+    catch_up = local_catch_up(world, roster, passes, [], seqs=2)
+    chess.behind = go.behind = True
+    go.complete_through = 8
+    assert catch_up.step(lambda _: 9, lambda _: 9)
+    assert (chess.cursor, go.cursor) == (0, 9)
+    assert catch_up.step(lambda _: 9, lambda _: 9)
+    assert chess.cursor == 2
+    go.complete_through = go.last_seq = 8  # it is behind again and again
+    assert catch_up.step(lambda _: 9, lambda _: 9)
+    assert (chess.cursor, go.complete_through) == (2, 9)
+    for cursor in (4, 6, 8, 9):
+        assert catch_up.step(lambda _: 9, lambda _: 9)
+        assert chess.cursor == cursor
+    assert not catch_up.step(lambda _: 9, lambda _: 9)
+    assert world.verify().ok

@@ -1,6 +1,7 @@
 import itertools
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,7 +15,7 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import bronze_reads, idle, neighbours, outage, policies
+from bench import bronze_reads, idle, neighbours, outage, policies, sustain
 from bench.load import Arrivals, done_at
 from bench.log import Commit
 from bench.numbers import Spread
@@ -62,6 +63,15 @@ def test_work_is_done_when_its_own_game_reaches_it() -> None:
     )
     log = [Commit(1, 5.0, 1, 1, 1, 1, 1), Commit(2, 9.0, 1, 1, 1, 2, 2)]
     assert [5.0, 9.0, math.inf] == done_at(work, {"chess": log}).tolist()
+
+
+def test_a_window_too_short_for_a_slope_is_refused_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of minutes does not end without its result: a slope needs three blocks of four triggers."""
+    monkeypatch.setattr(sys, "argv", ["sustain", "--minutes", "0.9", "--trigger", "5"])
+    with pytest.raises(SystemExit):
+        sustain._options()
+    monkeypatch.setattr(sys, "argv", ["sustain", "--minutes", "1", "--trigger", "5"])
+    assert sustain._options().minutes == 1
 
 
 def _traffic(games: int, rate: float, factor: int) -> neighbours.Traffic:

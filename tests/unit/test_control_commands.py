@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from sqlalchemy import text, update
+from sqlalchemy import Engine, text, update
 
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS, run
@@ -21,6 +21,7 @@ from pipeline.store.games import record_seen, register_group
 from pipeline.store.groups import begin_run
 from pipeline.store.leases import Lease, Process
 from pipeline.store.operations import Intent, ask, change, list_operations
+from pipeline.store.source_backlog import write_backlog
 from pipeline.store.sources import Identity, record_identity
 from pipeline.store.tables import groups
 
@@ -216,19 +217,25 @@ def test_groups_are_made_changed_and_listed(world: ControlContext, tmp_path: Pat
         turnout(tmp_path, "groups", "set", "c", "--cores", "1", "--unlimited")
 
 
+def start_measured(engine: Engine) -> None:
+    """Let ingest start, and measure that nothing waits in its source."""
+    start_driver(engine, "ingest", "main", None)
+    write_backlog(engine, age_seconds=0.0, peak_seconds=0.0, rows=0, limit_seconds=60.0, reason=None)
+
+
 def test_status_is_a_verdict_for_scripts(world: ControlContext, tmp_path: Path) -> None:
     """`turnout status` ends with 1 where a person should look, unknown included, and names where."""
     told = turnout(tmp_path, "status")
     assert told.exit_code == 1
     assert told.output.splitlines()[:2] == [
-        "2 streams healthy (2 starting); ingest was never started",
+        "2 streams level with bronze (2 starting); ingest was never started",
         "ingest main: not started (was never started)",
     ]
     assert "STARTING     chess_1" not in told.output
     assert "STARTING     chess_1" in turnout(tmp_path, "status", "--all").output
     assert "latency is measured from a source time of an unknown clock" in told.output
     record_identity(world.engine, Identity(1, None, None, "bronze", 0, None, source_clock="producer"))
-    start_driver(world.engine, "ingest", "main", None)
+    start_measured(world.engine)
     well = turnout(tmp_path, "status", "--json")
     answer = json.loads(well.stdout)
     assert (well.exit_code, answer["healthy"], answer["well"]) == (0, True, True)
@@ -249,7 +256,7 @@ def test_status_is_a_verdict_for_scripts(world: ControlContext, tmp_path: Path) 
 
 def test_status_of_a_group_that_was_stopped_on_purpose_is_healthy(world: ControlContext, tmp_path: Path) -> None:
     """A group that somebody has stopped is no reason for exit code 1, with games or without; its games are paused."""
-    start_driver(world.engine, "ingest", "main", None)
+    start_measured(world.engine)
     for name in "ab":
         beat(world.engine, "group", name, "stopped", None)
     assert turnout(tmp_path, "status").exit_code == 1, "both games of a stand still, and nobody wanted that"

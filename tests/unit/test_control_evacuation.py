@@ -461,6 +461,23 @@ def test_a_break_in_looking_begins_the_watch_anew(engine: Engine) -> None:
     assert len(world.look()) == 1
 
 
+def test_a_clock_that_was_set_back_delays_a_relief_by_its_own_minutes_only(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D9: a group that last lived an hour ahead of the store's clock has lived when the watch began, not in an hour."""
+    monkeypatch.setattr(evacuation, "last_lived", lambda *_: {"a": NOW + 3600})
+    failed = tuple(
+        replace(run, started_at=NOW + 60 * run.run_id, ended_at=NOW + 60 * run.run_id + 1) for run in tries()
+    )
+    seen = [replace(OURS, ended=failed[::-1]), lives("b"), lives("c")]
+    evacuator = Evacuator(engine, Placement(), _watched_since=NOW + 3000, _looked_at=NOW + 3600)
+    died = {}
+    for at in range(0, 700, 20):
+        evacuator.tick(seen, None, NOW + at)
+        died[at] = "a" in evacuator._dead
+    assert [at for at, is_dead in died.items() if is_dead] == list(range(600, 700, 20))
+
+
 def test_a_game_of_another_operation_waits_and_the_others_go(engine: Engine) -> None:
     """What somebody else asks for comes first, for its own games; they follow when it has ended."""
     world = Dying(engine)

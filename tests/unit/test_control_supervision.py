@@ -67,6 +67,15 @@ CASES = {
     ),
     "what died rests before it is started again": (replace(IDLE, ended=(died(1.0),)), "wait"),
     "what has rested is started again": (replace(IDLE, ended=(died(5.1),)), "start"),
+    "what died before the clock was set back is started": (replace(IDLE, ended=(died(-3600.0),)), "start"),
+    "a start that nobody knows, of before the clock was set back, has ended": (
+        replace(IDLE, run=replace(RUN, reference=None, started_at=NOW + 3600)),
+        "ended",
+    ),
+    "a run that hangs is killed though the clock was set back": (
+        replace(RUNNING, run=replace(RUN, stop_requested_at=NOW + 3600)),
+        "kill",
+    ),
     "what died too often in an hour needs a person": (
         replace(IDLE, ended=tuple(died(400 + each, run_id=each) for each in range(30))),
         "wait",
@@ -124,6 +133,13 @@ def test_thirty_starts_at_once_are_staggered() -> None:
     assert starts(planned([*starting, *idle[3:]])) == []
     told = [replace(each, is_reported=True) for each in starting]
     assert starts(planned([*told, *idle[3:]])) == ["g03", "g04", "g05"]
+
+
+def test_a_mass_failure_of_before_the_clock_was_set_back_keeps_nobody() -> None:
+    """D9: groups that died a moment before their clock went back an hour start again at once, three at a time."""
+    groups = [replace(IDLE, group=replace(GROUP, name=name), ended=(died(-3600.0),)) for name in "abcd"]
+    assert mass_failure(groups, NOW) is None
+    assert [each.what for each in planned(groups)] == ["start", "start", "start", "wait"]
 
 
 def test_a_mass_failure_is_tried_one_at_a_time() -> None:

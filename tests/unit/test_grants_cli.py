@@ -155,6 +155,9 @@ def test_a_request_is_listed_rejected_and_withdrawn(tables: House) -> None:
     with pytest.raises(Refused, match="of their own"):
         typed(tables, "grants", "reject", waiting[0]["request_id"], "--reason", "no")
     assert "withdrawn" in typed(tables, "grants", "withdraw", waiting[0]["request_id"][:8]).output
+    log = typed(tables, "audit", "list").output
+    assert "request access begun  grant Chess (chess_" in log
+    assert f") to {ANN}" in log
     assert list_operations(tables.world.engine) == []
 
 

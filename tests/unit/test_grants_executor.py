@@ -22,6 +22,7 @@ from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store import audit
+from pipeline.store.audit_access import changes_of
 from pipeline.store.games import record_seen
 from pipeline.store.operations import Operation, ask, operation
 from tests.unit.catalog_world import Server, served
@@ -317,6 +318,23 @@ def test_every_change_of_access_is_in_the_audit_log_once(desk: Desk) -> None:
     verdict = audit.verify(desk.world.engine)
     assert verdict.intact
     assert verdict.unended == ()
+
+
+def test_the_audit_log_says_who_was_granted_which_game(desk: Desk) -> None:
+    """A grant, a revoke and what takes the grant back name the game, its table and the person, begun and ended."""
+    world = desk.world
+    given = desk.finish(desk.ask(*give((ANN, CHESS))))
+    back = proposals.prepare_undo(world.engine, desk.catalog, world.settings.access, given)
+    desk.finish(ask(world.engine, back.to_intent("eve", "wrong game")))
+    desk.finish(desk.ask(*take((BOB, GO))))
+    schema = world.settings.access.schema_name
+    log = [each for each in audit.entries(world.engine) if each.action == proposals.KIND]
+    said = [change.sentence({CHESS: "Chess"}) for each in log for change in changes_of(each.detail)]
+    assert said == [
+        *[f"grant Chess (turnout.{schema}.{CHESS}) to {ANN}"] * 2,
+        *[f"revoke Chess (turnout.{schema}.{CHESS}) from {ANN}"] * 2,
+        *[f"revoke {GO} (turnout.{schema}.{GO}) from {BOB}"] * 2,
+    ]
 
 
 def test_two_changes_of_one_principal_do_not_run_at_once(desk: Desk) -> None:

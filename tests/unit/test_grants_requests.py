@@ -11,6 +11,7 @@ from grants.applying import requests
 from grants.observing import snapshot
 from pipeline.errors import Refused
 from pipeline.store import audit
+from pipeline.store.audit_access import changes_of, kept, requested
 from pipeline.store.tables import access_requests, catalog_snapshots
 
 INTENTS = [{"principal": "ann@example.com", "key": "chess_aaaaaaaaaaaa", "read": True}]
@@ -59,6 +60,9 @@ def test_what_is_asked_and_decided_is_in_the_audit_log(engine: Engine) -> None:
         ("bob", "approved a request", "begun"),
         ("bob", "approved a request", "ended"),
     ]
+    (about,) = {str(changes_of(each.detail)) for each in audit.entries(engine)}
+    assert about == str(changes_of(kept(requested(INTENTS))))
+    assert "grant" in about
     assert audit.verify(engine).intact
 
 

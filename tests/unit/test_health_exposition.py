@@ -19,6 +19,8 @@ OVERSIGHT = Oversight(
     evacuations={"b": (1, NOW)},
     access_read_at=NOW,
     drift={"extra": 1},
+    source_age_seconds=1.0,
+    source_rows=1,
 )
 
 

@@ -63,6 +63,13 @@ CASES = [
     ("2 failed runs, running again", seen([0.0]), _with(failed_runs_15min=2, last_run_failed="boom"), "RUNNING"),
     ("query ended with an error", seen([0.0]), _with(driver_active=False, last_run_failed="boom"), "FAILED"),
     ("parked after its retries", seen([9.0]), _with(lane="QUARANTINED"), "FAILED"),
+    (
+        "its commits fail, within the objective",
+        seen([3.0]),
+        _with(lane="CATCHUP", last_attempt_failed="boom"),
+        "FAILED",
+    ),
+    ("its commits fail, newly started", [], _with(started_at=NOW - 9, last_attempt_failed="boom"), "FAILED"),
     ("query gone without an error", seen([0.0]), _with(driver_active=False), "MISSING"),
     ("should run, lane still paused", seen([0.0]), _with(lane="PAUSED"), "MISSING"),
     ("young and never observed", [], _with(started_at=NOW - 20), "STARTING"),
@@ -165,6 +172,7 @@ _FACTS = st.builds(
     pass_p95_seconds=st.one_of(st.none(), st.floats(0, 600)),
     objective_seconds=st.floats(0.1, 3_600),
     pass_active_since=st.one_of(st.none(), st.floats(NOW - 2_000, NOW)),
+    last_attempt_failed=st.one_of(st.none(), st.just("boom")),
     backfilling=st.booleans(),
 )
 _WINDOWS = st.lists(
@@ -190,6 +198,7 @@ def test_judge_is_total_and_green_needs_evidence(window: list[Observation], fact
         assert facts.driver_heartbeat_at is not None
         assert facts.driver_active
         assert facts.lane in ("RUN", "CATCHUP")
+        assert facts.last_attempt_failed is None
         assert window[-1].at >= NOW - 45
         age = window[-1].backlog_age_seconds
         assert age is not None

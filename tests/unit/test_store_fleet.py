@@ -1,14 +1,18 @@
 """The fleet as it is read from the control store, judged by the store's clock and ordered worst first."""
 
+import json
 import os
 import socket
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import Engine, create_engine, delete, insert, select, text, update
 
 from listeners.sample import STATUSES, StreamState
+from pipeline.cli.main import cli
 from pipeline.cli.status import describe
 from pipeline.errors import Refused
 from pipeline.health.judgement import Verdict
@@ -25,6 +29,7 @@ from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent, ask, change, list_operations
 from pipeline.store.oversight import read_oversight
 from pipeline.store.row_types import mistyped_columns
+from pipeline.store.source_backlog import write_backlog
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 
 NOW = 1_800_000_000.0
@@ -375,3 +380,25 @@ def test_an_operation_whose_row_makes_no_sense_needs_a_person_everywhere(store: 
     judgement = read_fleet(store).judgement
     assert (judgement.healthy, judgement.headline) == (False, "1 stream healthy; 1 operation needs a person")
     assert read_oversight(store, judgement).open_operations["needs_human"] == 1
+
+
+def test_the_command_says_what_waits_in_the_source(store: Engine, tmp_path: Path) -> None:
+    """`turnout status` and its JSON have the backlog and each game's lag with it; unknown is null, never 0."""
+    write = partial(write_backlog, store, limit_seconds=60.0)
+    write(age_seconds=70.0, peak_seconds=70.0, rows=760_000, reason=None)
+    sentence = "ingest is 70 s behind its source: 760,000 rows wait"
+    for words in ([], ["--json"]):
+        done = CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path), *words])
+        assert (done.exit_code, sentence in done.output) == (1, True)
+    told = json.loads(done.output)
+    assert told["source"] == {
+        "condition": "late", "text": sentence, "backlog_seconds": 70.0, "backlog_rows": 760_000,
+    }  # fmt: skip
+    assert [(each["status"], each["lag_seconds"]) for each in told["games"]] == [("LAGGING", 70.0)]
+    assert read_oversight(store, read_fleet(store).judgement).source_rows == 760_000
+    write(age_seconds=None, peak_seconds=70.0, rows=None, reason="the broker is away")
+    done = CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path), "--json"])
+    told = json.loads(done.output)
+    assert (told["source"]["backlog_seconds"], told["games"][0]["lag_seconds"]) == (None, None)
+    assert told["headline"] == "1 stream level with bronze; what waits in the source is unknown: the broker is away"
+    assert read_oversight(store, read_fleet(store).judgement).source_age_seconds is None

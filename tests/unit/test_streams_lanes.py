@@ -8,6 +8,7 @@ from pipeline.streams.lanes import (
     Failure,
     classify,
     failed,
+    failure_of,
     is_shared,
     lane,
     may_run,
@@ -56,6 +57,18 @@ def test_retries_wait_longer_each_time() -> None:
     assert waits == [2.5, 5, 10, 20, 40, 80, 150, 150, 150]
 
 
+@given(st.integers(1, 9), DICE, st.floats(0, 300), st.floats(0, 7_200))
+def test_a_clock_that_is_set_back_lengthens_no_wait(failures: int, dice: float, passed: float, back: float) -> None:
+    """D9: what is left of a wait is never longer than the wait, whenever and however far the clock is set back."""
+    decision, then = StreamControl(), 1e6
+    for _ in range(failures):
+        decision = failed(decision, Failure("transient", "disk full"), then, dice)
+    now, wait = then + passed - back, decision.retry_at - then
+    assert may_run(decision, now) or may_run(decision, now + wait + 1e-3)
+    assert may_run(decision, then - 3_600)
+    assert not may_run(decision, then)
+
+
 @given(st.floats(0, 1e6), DICE)
 def test_an_expected_failure_costs_nothing(now: float, dice: float) -> None:
     """Another owner's commit is no fault of the stream: it is read again at once."""
@@ -76,3 +89,9 @@ def test_failures_have_a_class() -> None:
     """Storage and stores come back by themselves; rows and schemas do not."""
     assert classify(OSError(28, "No space left on device")) == "transient"
     assert classify(ValueError("a column has two types")) == "poison"
+
+
+def test_the_evidence_of_a_failure_of_the_jvm_is_its_cause() -> None:
+    """What Spark's writer raises begins with the name of a call, which tells a person nothing."""
+    told = "An error occurred while calling o7.commit.\n: a.IOException: No space left on device\n\tat a.B"
+    assert failure_of(Exception(told)).evidence == "Exception: a.IOException: No space left on device"

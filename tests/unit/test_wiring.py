@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 
 from pipeline import wiring
 from pipeline.errors import Refused
+from pipeline.reasons import missing_commit
 from pipeline.settings import load
 from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
@@ -187,8 +188,8 @@ GAP = "The log of a Delta table has commit 10103 but not commit 10102."
 @pytest.mark.parametrize("text", [SPARK_GAP, SPARK_END, KERNEL_GAP])
 def test_a_log_that_seems_to_lack_a_commit_is_known_by_what_its_reader_says(text: str) -> None:
     """The sentence names the missing commit, whoever reads the log."""
-    assert wiring._gap(text) == GAP
-    assert wiring._gap(text.replace("not contiguous", "fine").replace("resume", "go").replace("found", "no")) is None
+    assert missing_commit(text) == GAP
+    assert missing_commit(text.replace("not contiguous", "fine").replace("resume", "go").replace("found", "no")) is None
 
 
 @dataclass

@@ -3,7 +3,7 @@
 A removal is one commit and finds nothing when it is repeated, so a controller that was killed does no harm.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -55,7 +55,7 @@ def plan(paths: Paths, environment: str, keys: Sequence[str], subjects: Mapping[
 def dedupe_each(
     paths: Paths,
     environment: str,
-    schemas: SchemaSet,
+    schemas: Callable[[], SchemaSet],
     games: Sequence[Game],
     *,
     dry_run: bool,
@@ -154,7 +154,7 @@ def _outcome(context: ControlContext, operation: Operation, done: Deduped) -> st
 
 
 def _each(context: ControlContext, operation: Operation, *, dry_run: bool) -> list[Deduped]:
-    schemas, known = LocalRegistry(context.engine).snapshot(), known_names(context.engine)
+    schemas, known = LocalRegistry(context.engine).snapshot, known_names(context.engine)
     games = [Game(GameKey(key), known[key]) for key in sorted(operation.preview)]
     shown = None if dry_run else operation.parameters.get("shown")
     done, failed = dedupe_each(

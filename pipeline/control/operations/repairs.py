@@ -246,7 +246,7 @@ def _end_try(context: ControlContext, operation: Operation, state: Any, message:
 
 
 def _rebuild_all(context: ControlContext, operation: Operation) -> str:
-    schemas, known = LocalRegistry(context.engine).snapshot(), known_names(context.engine)
+    schemas, known = LocalRegistry(context.engine).snapshot, known_names(context.engine)
     messages, failed = [], []
     for key, replaces in sorted(operation.preview.items()):
         try:
@@ -260,7 +260,7 @@ def _rebuild_all(context: ControlContext, operation: Operation) -> str:
     return f"{join_limited(messages)}."
 
 
-def _rebuild_one(context: ControlContext, schemas: SchemaSet, game: Game, replaces: int) -> str:
+def _rebuild_one(context: ControlContext, schemas: Callable[[], SchemaSet], game: Game, replaces: int) -> str:
     try:
         done = rebuild(context.paths, context.settings.environment, context.engine, schemas, game, replaces)
     except GenerationConflict:  # a controller was killed right after the switch: what it left undone is done here
@@ -281,7 +281,7 @@ def _retry_stream(context: ControlContext, key: str, actor: str) -> None:
 
 
 def _replay_all(context: ControlContext, operation: Operation) -> str:
-    schemas, known = LocalRegistry(context.engine).snapshot(), _chosen(context, operation)
+    schemas, known = LocalRegistry(context.engine).snapshot, _chosen(context, operation)
     chosen = selection(operation.parameters, known)
     done = replay_all(context.paths, context.settings.environment, schemas, known, chosen, dry_run=False)
     message = _counted([each.done for each in done])

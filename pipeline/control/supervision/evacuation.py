@@ -153,7 +153,7 @@ class Evacuator:
 
     def tick(self, groups: Sequence[GroupObservation], failure: str | None, now: float) -> None:
         """Ask for what is to be done now: `groups` were seen at `now` by the store, `failure` is a mass failure."""
-        if now - self._looked_at > _GAP_SECONDS:
+        if not 0.0 <= now - self._looked_at <= _GAP_SECONDS:  # or the store's clock was set back
             self._watched_since = now
         self._looked_at = now
         watched = now - self._watched_since >= _WATCHED_SECONDS
@@ -168,7 +168,11 @@ class Evacuator:
         if not self.placement.evacuate_after_minutes or failure is not None or not watched or is_quiet:
             self.alarms = ()  # what is kept stays as it is: nobody judges now
             return
-        lived = last_lived(self.engine, _LIVED_SECONDS)
+        # What lies ahead is of before the store's clock was set back: so long ago as it is being watched, or longer.
+        lived = {
+            name: at if at <= now else self._watched_since
+            for name, at in last_lived(self.engine, _LIVED_SECONDS).items()
+        }
         minutes = self.placement.evacuate_after_minutes
         dead_groups = dead(groups, read_drivers(self.engine, self.heartbeat_seconds, now), lived, minutes, self._dead)
         if dead_groups is None:  # what is kept stays as it is, too

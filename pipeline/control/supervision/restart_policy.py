@@ -79,7 +79,7 @@ def plan(groups: Sequence[GroupObservation], alarm: str | None, now: float) -> l
 def mass_failure(groups: Iterable[GroupObservation], now: float) -> str | None:
     """Say that many groups died at once, which no group alone is to blame for; None where they did not."""
     ours = [seen for seen in groups if seen.group.backend != "none"]
-    died = sorted(seen.group.name for seen in ours if any(_died_since(seen, now - _MASS_SECONDS)))
+    died = sorted(seen.group.name for seen in ours if any(_died_within(seen, _MASS_SECONDS, now)))
     if len(died) < max(_MASS_LEAST, _MASS_SHARE * len(ours)):
         return None
     return (
@@ -101,6 +101,14 @@ def pause_after(ended: Sequence[Run]) -> float:
     return longest * random.Random(ended[0].run_id).uniform(0.5, 1.0)  # noqa: S311 - so that not all start at once
 
 
+def is_within(since: float, seconds: float, now: float) -> bool:
+    """Tell whether less than so many seconds have passed since a moment.
+
+    They have passed where it lies further ahead than that: the clock was set back, and nobody waits until it is there.
+    """
+    return abs(now - since) < seconds
+
+
 def _of_run(seen: GroupObservation, now: float) -> Action | None:
     """Return what to do about a group's process, None where it may go on."""
     group, run = seen.group, seen.run
@@ -113,7 +121,7 @@ def _of_run(seen: GroupObservation, now: float) -> Action | None:
     if group.backend == "none":
         return Action("ended", group.name, "turnout does not run it: the group has no backend", run.run_id)
     if run.reference is None:
-        if now - run.started_at <= _UNSEEN_SECONDS:
+        if is_within(run.started_at, _UNSEEN_SECONDS, now):
             return Action("wait", group.name, "its process is being started")
         reason = "what started it ended before its process was known"
         return Action("ended", group.name, reason, run.run_id)
@@ -125,7 +133,7 @@ def _of_run(seen: GroupObservation, now: float) -> Action | None:
         if group.desired != "stopped":
             return None
         return Action("stop", group.name, f"it is set to {group.desired}", run.run_id, run.reference)
-    if now - run.stop_requested_at <= STOP_SECONDS:
+    if is_within(run.stop_requested_at, STOP_SECONDS, now):
         return Action("stop", group.name, "it was asked to end", run.run_id, run.reference)
     reason = f"it has not ended {STOP_SECONDS:.0f} s after it was asked to"
     return Action("kill", group.name, reason, run.run_id, run.reference)
@@ -142,25 +150,26 @@ def _start(
 ) -> Action:
     """Return a start, or what it has to wait for."""
     name = seen.group.name
-    if sum(1 for _ in _died_since(seen, now - WINDOW_SECONDS)) >= _BUDGET:
+    if sum(1 for _ in _died_within(seen, WINDOW_SECONDS, now)) >= _BUDGET:
         reason = f"it died {_BUDGET} times within an hour. Read its log, then `turnout groups restart {name}`"
         return Action("wait", name, reason)
     if seen.ended:
-        at = (seen.ended[0].ended_at or now) + pause_after(seen.ended)
-        if at > now:
+        ended_at, pause = seen.ended[0].ended_at or now, pause_after(seen.ended)
+        at = ended_at + pause
+        if is_within(ended_at, pause, now):
             return Action("wait", name, f"it died: {seen.ended[0].exit_message}", until=at)
     if alarm is not None:
-        last = max((run.ended_at or 0.0 for each in groups for run in each.ended if run.died), default=0.0)
-        if starting or now - last < _PROBE_SECONDS:
-            return Action("wait", name, alarm, until=last + _PROBE_SECONDS)
+        recent = [run.ended_at or 0.0 for each in groups for run in _died_within(each, _PROBE_SECONDS, now)]
+        if starting or recent:
+            return Action("wait", name, alarm, until=max(recent) + _PROBE_SECONDS if recent else None)
     if starting >= _AT_ONCE:
         return Action("wait", name, f"{starting} groups are starting")
     return Action("start", name, f"it is set to {seen.group.desired}")
 
 
 def _is_starting(seen: GroupObservation, now: float) -> bool:
-    return seen.run is not None and not seen.is_reported and now - seen.run.started_at < _STARTING_SECONDS
+    return seen.run is not None and not seen.is_reported and is_within(seen.run.started_at, _STARTING_SECONDS, now)
 
 
-def _died_since(seen: GroupObservation, moment: float) -> Iterable[Run]:
-    return (run for run in seen.ended if run.died and (run.ended_at or 0.0) > moment)
+def _died_within(seen: GroupObservation, seconds: float, now: float) -> Iterable[Run]:
+    return (run for run in seen.ended if run.died and is_within(run.ended_at or 0.0, seconds, now))

@@ -101,7 +101,7 @@ class Supervisor:
             return
         if not seen.is_alive:
             store.end_run(self.engine, run.run_id, backend.ending(run.reference), died=run.stop_requested_at is None)
-        elif now - (run.stop_requested_at or now) > STOP_SECONDS:
+        elif not restart_policy.is_within(run.stop_requested_at or now, STOP_SECONDS, now):
             backend.kill(run.reference)
         else:
             self._stop(run.run_id, run.reference, backend)

@@ -1,0 +1,115 @@
+"""What waits in the source and is not in bronze yet: how old and how much it is, and what follows for every stream.
+
+Pure. Nobody knows which games the unread records belong to, so the age of the oldest is a floor of each stream's lag.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Liveness
+
+LEVEL: Final = frozenset({"RUNNING", "AT_RISK"})
+"""Statuses that say of a stream that it has all there is, or nearly: its driver knows that of bronze only."""
+
+SILENT_SOURCE_SECONDS: Final = 300.0
+"""After so long without a bronze commit the headline, and later an alert, says that nothing arrives."""
+
+_NOTED_SHARE: Final = 0.25  # of what is late, from which on the headline speaks of it
+_SECONDS_UNTIL, _MINUTES_UNTIL = 120.0, 7200.0  # longer times are told in the next unit
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReading:
+    """What ingest last measured of its source."""
+
+    measured_at: float  # Unix seconds by the store's clock
+    age_seconds: float | None  # of the oldest record that is not in bronze; 0: nothing waits; None: unknown
+    peak_seconds: float | None  # the highest age of the last minute, as a batch that ends takes most of it at once
+    rows: int | None  # that wait; None: unknown
+    limit_seconds: float  # above it the source is late: ingest's setting metrics.latency_objective_seconds
+    reason: str | None = None  # why a number is unknown, as a clause
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """What may be said of the source now; a number that is not known is None."""
+
+    condition: Literal["level", "behind", "late", "unknown"]
+    sentence: str
+    age_seconds: float | None = None
+    rows: int | None = None
+    since: float | None = None
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether a person should look, and no stream may be called level."""
+        return self.condition in {"late", "unknown"}
+
+    @property
+    def status(self) -> str:
+        """The status of a stream that has all of bronze, where this is a problem."""
+        return "LAGGING" if self.condition == "late" else "UNKNOWN"
+
+    def lag(self, own_seconds: float | None) -> float | None:
+        """Return how old the oldest row is that a stream may lack, wherever it waits; `own_seconds` waits in bronze."""
+        if own_seconds is None or self.age_seconds is None:
+            return None
+        return max(own_seconds, self.age_seconds)
+
+
+NOT_KNOWN: Final = SourceState("unknown", "what waits in the source is unknown")
+
+
+def judge_source(reading: SourceReading | None, ingest: Liveness, now: float, limit: float) -> SourceState:
+    """Judge what waits; `limit` is after how many seconds without a measurement one no longer counts.
+
+    A number is known only while ingest runs and has measured it in its present run, a moment ago.
+    """
+    if not ingest.is_live:
+        why = (ingest.reason or ingest.state).split("\n")[0]
+        return SourceState("unknown", f"ingest {why}, so what waits in its source is unknown", since=ingest.since)
+    if reading is None or reading.measured_at < (ingest.since or 0.0):
+        return _unknown("ingest was started and has not measured it yet", ingest.since)
+    quiet = now - reading.measured_at
+    if quiet < -CLOCK_BOUND_SECONDS:
+        return _unknown(f"it was measured {-quiet:.0f} s in the future: a clock is wrong", None)
+    if quiet > limit:
+        return _unknown(f"ingest beats, but has not measured it for {quiet:.0f} s", reading.measured_at)
+    age = reading.age_seconds
+    if age is None:
+        return _unknown(reading.reason or "ingest could not measure it", None)
+    peak = max(age, reading.peak_seconds or 0.0)
+    if peak > reading.limit_seconds:
+        return SourceState("late", _behind(peak, age, reading.rows), age, reading.rows)
+    if peak > _NOTED_SHARE * reading.limit_seconds:
+        return SourceState("behind", _behind(peak, age, reading.rows), age, reading.rows)
+    nothing = "nothing waits in the source" if reading.rows == 0 else _behind(age, age, reading.rows)
+    return SourceState("level", nothing, age, reading.rows)
+
+
+def source_notes(source: SourceState, newest_bronze_at: float | None, ingest: Liveness, now: float) -> list[str]:
+    """Return what the headline says of the source while ingest runs.
+
+    That nothing arrives is no problem of ours, since nobody here knows whether a source may be silent: so it is said,
+    and no more. A restarted ingest gets its time.
+    """
+    notes = [] if source.condition == "level" else [source.sentence]
+    quiet = 0.0 if newest_bronze_at is None else now - max(newest_bronze_at, ingest.since or 0.0)
+    return [*notes, f"nothing has arrived for {quiet / 60:.0f} min"] if quiet > SILENT_SOURCE_SECONDS else notes
+
+
+def _unknown(why: str, since: float | None) -> SourceState:
+    return SourceState("unknown", f"what waits in the source is unknown: {why}", since=since)
+
+
+def _behind(peak: float, age: float, rows: int | None) -> str:
+    waits = (
+        "an unknown number of rows waits" if rows is None else f"{rows:,} {'row waits' if rows == 1 else 'rows wait'}"
+    )
+    return f"ingest is {'up to ' if peak > age else ''}{_span(peak)} behind its source: {waits}"
+
+
+def _span(seconds: float) -> str:
+    if seconds < _SECONDS_UNTIL:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < _MINUTES_UNTIL else f"{seconds / 3600:.0f} h"

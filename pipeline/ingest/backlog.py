@@ -1,0 +1,106 @@
+"""What waits in the source while ingest runs: measured on a thread of its own, so that no micro-batch delays it.
+
+The control store keeps the newest measurement; `pipeline/health/source.py` judges it. Nothing here touches the query.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from pipeline.ingest.identity import Position
+from pipeline.ingest.landing_backlog import LandingBacklog
+from pipeline.ingest.topic_backlog import TopicBacklog
+from pipeline.ingest.waiting import Waiting
+from pipeline.settings import Paths, Settings
+from pipeline.store.source_backlog import write_backlog
+
+_log = logging.getLogger("turnout")
+_PEAK_SECONDS: Final = 60.0
+_BEFORE_START_SECONDS: Final = 0.5
+_CLOSE_SECONDS: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is in bronze of a source: up to an offset, as Spark wrote it."""
+
+    offset: Mapping[str, Any] | None  # None: nothing was read since the beginning
+    begin: Position | None  # where reading begins; None: Spark takes the setting itself
+
+
+@contextmanager
+def backlog_watched(
+    settings: Settings, paths: Paths, engine: Engine, place: Callable[[], Place | None]
+) -> Iterator[None]:
+    """Measure again and again what waits, while the block runs; `place` tells how far bronze is, None: not known."""
+    watch = BacklogWatch(settings, paths, engine, place)
+    stop = threading.Event()
+    thread = threading.Thread(target=watch.run, args=(stop,), name="source-backlog", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(_CLOSE_SECONDS)
+
+
+class BacklogWatch:
+    """Measures what waits in one source, and keeps the highest age of the last minute."""
+
+    def __init__(self, settings: Settings, paths: Paths, engine: Engine, place: Callable[[], Place | None]) -> None:
+        """Measure nothing yet."""
+        self._settings, self._engine, self._place = settings, engine, place
+        self._source: TopicBacklog | LandingBacklog = (
+            TopicBacklog(settings.source) if settings.source.kind == "kafka" else LandingBacklog(paths.landing)
+        )
+        self._ages: deque[tuple[float, float]] = deque()
+
+    def run(self, stop: threading.Event) -> None:
+        """Measure until the event."""
+        try:
+            while not stop.is_set():
+                is_known = self.measure()
+                stop.wait(self._settings.metrics.heartbeat_seconds if is_known else _BEFORE_START_SECONDS)
+        finally:
+            self._source.close()
+
+    def measure(self) -> bool:
+        """Measure once and write it down; False where nobody knows yet how far bronze is."""
+        place = self._place()
+        if place is None:
+            return False
+        try:
+            found = self._source.look(place.offset, place.begin)
+        except Exception as error:  # noqa: BLE001 - the thread's edge: the next measurement may succeed
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            _log.warning("what waits in the source cannot be measured: %s", reason)
+            found = Waiting(None, None, reason)
+        self._write(found)
+        return True
+
+    def _write(self, found: Waiting) -> None:
+        age = found.age(time.time())
+        now = time.monotonic()
+        while self._ages and self._ages[0][0] < now - _PEAK_SECONDS:
+            self._ages.popleft()
+        if age is not None:
+            self._ages.append((now, age))
+        try:
+            write_backlog(
+                self._engine,
+                age_seconds=age,
+                peak_seconds=max((each for _, each in self._ages), default=None),
+                rows=found.rows,
+                limit_seconds=self._settings.metrics.latency_objective_seconds,
+                reason=found.reason,
+            )
+        except SQLAlchemyError as error:  # its last word grows old, and is unknown then
+            _log.warning("what waits in the source cannot be written down: %s", error)

@@ -1,0 +1,88 @@
+"""What waits in a landing table: the commits after the last one in bronze, read by name, each of them once."""
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from pipeline.delta.log import Action, commits_after, has_version
+from pipeline.ingest.identity import Commits, Position
+from pipeline.ingest.landing_log import file_name
+from pipeline.ingest.waiting import Waiting
+
+_MOST_COMMITS: Final = 2_000  # that one look reads; the next one goes on
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    version: int
+    index: int  # among the new files of its commit
+    name: str
+    rows: int | None
+    added_at: float  # Unix seconds
+
+
+class LandingBacklog:
+    """Remembers the files that wait, so that a backlog is not read again at each look."""
+
+    def __init__(self, landing: Path) -> None:
+        """Read nothing yet."""
+        self._landing = landing
+        self._files: deque[_File] = deque()  # that wait, of the commits from `_first` to before `_next`, in order
+        self._first = self._next = -1
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+    def look(self, offset: Mapping[str, Any] | None, begin: Position | None) -> Waiting:
+        """Return what waits behind an offset of Spark's, or from the beginning where there is none."""
+        start = begin if isinstance(begin, Commits) else Commits(None)
+        if offset is None and start.version is None:
+            return Waiting(None, None, "the landing table is read for the first time, as it is")
+        if offset is not None and offset["isStartingVersion"]:
+            return Waiting(None, None, f"the landing table as of commit {offset['reservoirVersion']} is still read")
+        at = (start.version or 0, -1) if offset is None else (int(offset["reservoirVersion"]), int(offset["index"]))
+        is_whole = self._read_on(at[0])
+        self._first = at[0]
+        while self._files and (self._files[0].version, self._files[0].index) <= at:
+            self._files.popleft()
+        if self._next > 0 and not has_version(self._landing, self._next - 1):
+            return Waiting(None, None, f"the landing table's log has no commit {self._next - 1} any more")
+        waiting = [each for each in self._files if each.name not in start.skip]
+        oldest = min((each.added_at for each in waiting if each.version == waiting[0].version), default=None)
+        if not is_whole:
+            return Waiting(None, oldest, "more commits wait than are counted yet")
+        rows = [each.rows for each in waiting]
+        known = [each for each in rows if each is not None]
+        if len(known) < len(rows):
+            return Waiting(None, oldest, "the landing table's log does not tell the rows of each file")
+        return Waiting(sum(known), oldest)
+
+    def _read_on(self, version: int) -> bool:
+        """Read the commits that came, or all from this one on where it was not read; tell whether these were all."""
+        if not self._first <= version <= self._next:
+            self._files.clear()
+            self._next = version
+        read = 0
+        for number, actions in islice(commits_after(self._landing, self._next - 1), _MOST_COMMITS):
+            self._files.extend(_added(self._landing, number, actions))
+            self._next = number + 1
+            read += 1
+        return read < _MOST_COMMITS
+
+
+def _added(landing: Path, version: int, actions: list[Action]) -> list[_File]:
+    adds = [action["add"] for action in actions if "add" in action and action["add"].get("dataChange", True)]
+    return [
+        _File(version, index, file_name(add["path"], landing), _rows(add), add["modificationTime"] / 1000)
+        for index, add in enumerate(adds)
+    ]
+
+
+def _rows(add: Action) -> int | None:
+    stats = json.loads(add.get("stats") or "{}")
+    rows = stats.get("numRecords")
+    return rows if isinstance(rows, int) else None

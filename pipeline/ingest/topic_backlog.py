@@ -1,0 +1,129 @@
+"""What waits in a Kafka topic: the offsets after the last in bronze, and the time of the oldest record among them.
+
+Asks with one client and one consumer that are kept. Never joins a consumer group; fetches a little of each partition.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from pipeline.ingest.identity import Offsets, Position
+from pipeline.ingest.topic import list_offsets, translate
+from pipeline.ingest.waiting import Waiting
+from pipeline.settings import Source
+
+_ANSWER_SECONDS: Final = 5.0
+_OLDEST_SECONDS: Final = 5.0  # for the oldest records of all partitions together
+_SMALL_FETCH: Final = {
+    "fetch.wait.max.ms": 100,
+    "fetch.message.max.bytes": 65_536,
+    "queued.min.messages": 1,
+    "queued.max.messages.kbytes": 1_024,
+}
+
+
+class TopicBacklog:
+    """Asks the brokers of one topic."""
+
+    def __init__(self, source: Source) -> None:
+        """Ask nothing yet."""
+        self._source = source
+        self._admin: AdminClient | None = None
+        self._consumer: Consumer | None = None
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def look(self, offset: Mapping[str, Any] | None, begin: Position | None) -> Waiting:
+        """Return what waits behind an offset of Spark's, or from the beginning where there is none."""
+        if offset is not None:
+            passed = {int(number): int(at) for number, at in offset[self._source.topic].items()}
+        elif isinstance(begin, Offsets):
+            passed = dict(begin.next)
+        else:
+            return Waiting(None, None, "nothing is known of where reading begins before the first micro-batch")
+        connection = translate(self._source.kafka_options)
+        if connection.untold:
+            untold = ", ".join(connection.untold)
+            return Waiting(None, None, f"no counterpart for {untold} (docs/kafka.md, Security)")
+        try:
+            return self._look(passed, connection.options)
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            return Waiting(None, None, f"the Kafka broker does not say what waits: {reason.str()}")
+
+    def _look(self, passed: Mapping[int, int], options: Mapping[str, str]) -> Waiting:
+        connection: dict[str, Any] = {
+            "bootstrap.servers": self._source.bootstrap_servers, "log_level": 0, "error_cb": lambda _: None, **options,
+        }  # fmt: skip
+        if self._admin is None:
+            self._admin = AdminClient(connection)
+        ends = self._ends(self._admin)
+        waiting = {number: passed.get(number, 0) for number, end in ends.items() if end > passed.get(number, 0)}
+        rows = sum(ends[number] - at for number, at in waiting.items())
+        if not waiting:
+            return Waiting(0, None)
+        if self._consumer is None:
+            self._consumer = Consumer({
+                **connection, **_SMALL_FETCH, "group.id": "turnout-backlog", "enable.auto.commit": False,
+                "enable.partition.eof": True, "auto.offset.reset": "earliest",
+                "isolation.level": self._source.isolation_level,
+            })  # fmt: skip
+        places = [TopicPartition(self._source.topic, number, at) for number, at in waiting.items()]
+        try:
+            self._consumer.assign(places)
+            times = self._times(self._consumer, len(places))
+        finally:
+            self._consumer.resume(places)  # a partition stays paused when it is given up
+            self._consumer.unassign()
+        if len(times) < len(waiting):
+            return Waiting(rows, None, f"the oldest record was not read within {_OLDEST_SECONDS:.0f} s, or has no time")
+        known = [at for at in times.values() if at is not None]
+        return Waiting(rows, min(known)) if known else Waiting(0, None)
+
+    def _ends(self, admin: AdminClient) -> dict[int, int]:
+        """Return the offset after the last one that may be read, of each partition."""
+        topic = self._source.topic
+        described = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
+        places = [TopicPartition(topic, part.id) for part in described.partitions]
+        committed = self._source.isolation_level == "read_committed"
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        return list_offsets(admin, places, OffsetSpec.latest(), level)
+
+    def _times(self, consumer: Consumer, partitions: int) -> dict[int, float | None]:
+        """Return when the first record of what is assigned came, by partition; None where there are only markers.
+
+        A partition that has not answered in time is left out, and so is a record without a time.
+        """
+        found: dict[int, float | None] = {}
+        until = time.monotonic() + _OLDEST_SECONDS
+        answered: set[int] = set()
+        while len(answered) < partitions and time.monotonic() < until:
+            message = consumer.poll(0.2)
+            number = None if message is None else message.partition()
+            if message is None or number is None or number in answered:
+                continue
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - it has no other name
+                raise KafkaException(error)
+            answered.add(number)
+            consumer.pause([TopicPartition(self._source.topic, number)])
+            kind, at = message.timestamp()
+            if error is not None:
+                found[number] = None
+            elif kind != TIMESTAMP_NOT_AVAILABLE:
+                found[number] = at / 1000
+        return found

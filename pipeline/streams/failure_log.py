@@ -1,0 +1,73 @@
+"""Says in a driver's log which games fail: at the first failure, then less and less often, and when one is well again.
+
+The clock is an argument. What a row holds is never logged.
+"""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.reasons import innermost
+from pipeline.streams.lanes import Failure
+
+_log = logging.getLogger("turnout")
+
+_FIRST_SECONDS: Final = 30.0  # until the second line about a game; doubled each time
+_LONGEST_SECONDS: Final = 3600.0
+
+
+@dataclass(slots=True)
+class _Failing:
+    """What was logged of one game that fails."""
+
+    since: float
+    next_at: float
+    pause_seconds: float = _FIRST_SECONDS
+    failures: int = 1
+
+
+class FailureLog:
+    """Which games fail now; called by one thread at a time."""
+
+    def __init__(self) -> None:
+        """Begin with no game that fails."""
+        self._failing: dict[str, _Failing] = {}
+
+    def note(
+        self, failures: Mapping[str, Failure], committed: Iterable[str], parked: Collection[str], now: float
+    ) -> None:
+        """Take the result of a pass or chunk; `now` only grows. That another owner was first is no failure.
+
+        Of those that failed, the `parked` are not tried again.
+        """
+        for key, failure in failures.items():
+            if failure.kind != "expected":
+                self._failed(key, failure, now)
+            if key in parked:
+                _log.error("%s: parked, its retries are used up; `turnout repair retry` gives it another try", key)
+        for key in self._failing.keys() & committed:
+            before = self._failing.pop(key)
+            _log.info("%s: its rows reach its table again, %s", key, _tally(before, now))
+
+    def _failed(self, key: str, failure: Failure, now: float) -> None:
+        known = self._failing.get(key)
+        if known is None:
+            self._failing[key] = _Failing(now, now + _FIRST_SECONDS)
+            _log.warning("%s: its rows do not reach its table: %s", key, _cause(failure))
+            return
+        known.failures += 1
+        if now >= known.next_at:
+            known.pause_seconds = min(2 * known.pause_seconds, _LONGEST_SECONDS)
+            known.next_at = now + known.pause_seconds
+            _log.warning("%s: its rows still do not reach its table, %s: %s", key, _tally(known, now), _cause(failure))
+
+
+def _tally(known: _Failing, now: float) -> str:
+    return f"after {known.failures} failure{'' if known.failures == 1 else 's'} in {now - known.since:.0f} s"
+
+
+def _cause(failure: Failure) -> str:
+    if failure.may_quote:
+        return f"{failure.evidence.partition(':')[0]} (its message may quote a row; `turnout status` shows it)"
+    return innermost(failure.evidence)

@@ -1,0 +1,66 @@
+"""Finds refused rows of a schema that is registered today: a replay decodes them, and lands those that are whole.
+
+Called by `balance` on the files it has pinned. Payloads are not read: with `--values` they are.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+
+from pipeline.contracts.schemas import SchemaSet
+from pipeline.names import GameKey
+from pipeline.verify import readings
+
+_LOAD: Final = "INSERT INTO registered SELECT unnest(?::VARCHAR[]), unnest(?::VARCHAR[]), unnest(?::BIGINT[])"
+
+# A game of before it was known has its rows under the key of no game, so they are found by its name.
+_FOUND: Final = """
+SELECT registered.game_key, count(*) FROM (
+    SELECT DISTINCT places.ord, f.seq, f.pos, f.game, f.schema_id
+    FROM files(?) AS f JOIN places ON places.game_key = coalesce(f.game_key, '')
+    JOIN odd ON odd.ord = places.ord AND odd.seq = f.seq AND odd.pos = f.pos
+    WHERE odd.quarantined = 1 AND f.reason IN ('unknown_schema', 'quarantined_schema', 'unknown_game')
+) JOIN registered USING (game, schema_id) GROUP BY ALL ORDER BY ALL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """A schema whose rows land today: a replay takes a game's refused rows of it."""
+
+    game_key: str
+    game: str
+    schema_id: int
+
+
+def landing(schemas: SchemaSet, names: Mapping[str, str], retired: Collection[str]) -> list[Landing]:
+    """Return the schemas whose rows a replay lands; it takes no retired game. `names` is key to exact name."""
+    return [
+        Landing(key, names[key], schema.schema_id)
+        for key in sorted(schemas.games.keys() & names.keys() - set(retired))
+        for schema, placement in schemas.placed(GameKey(key))
+        if placement.quarantined is None
+    ]
+
+
+def count(
+    database: duckdb.DuckDBPyConnection, quarantine: readings.Snapshot | None, registered: Collection[Landing]
+) -> dict[str, int]:
+    """Return by game key how many places in quarantine are of a schema that lands today.
+
+    Args:
+        database: the entries of the reading, judged: `rules.ODD` has been run.
+        quarantine: its later reading.
+        registered: what lands today, read after the tables were pinned.
+
+    Raises:
+        Refused: a data file is missing or damaged.
+    """
+    if quarantine is None or not registered:
+        return {}
+    database.execute("CREATE TABLE registered (game_key VARCHAR, game VARCHAR, schema_id BIGINT)")
+    columns = zip(*((each.game_key, each.game, each.schema_id) for each in registered), strict=True)
+    database.execute(_LOAD, [list(column) for column in columns])
+    return dict(readings.execute(database, _FOUND, quarantine, quarantine))

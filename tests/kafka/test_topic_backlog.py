@@ -1,0 +1,78 @@
+"""A real broker tells what waits in a topic, and since when."""
+
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from pipeline.demo.broker import Broker
+from pipeline.demo.producer import ensure_topic
+from pipeline.ingest import topic_backlog
+from pipeline.ingest.identity import Offsets
+from pipeline.ingest.topic_backlog import TopicBacklog
+from pipeline.settings import Source
+
+FIRST_MS, SECOND_MS = 1_700_000_000_000, 1_700_000_060_000
+
+
+@pytest.fixture
+def topic(broker: Broker) -> Source:
+    """A topic of two partitions with three old records each, of one a minute later, and an aborted transaction."""
+    name = f"backlog-{uuid.uuid4().hex[:8]}"
+    ensure_topic(broker.address, name, 2)
+    plain = Producer({"bootstrap.servers": broker.address, "acks": "all"})
+    for number in range(3):
+        for partition, at in enumerate((FIRST_MS, SECOND_MS)):
+            plain.produce(name, b"x", partition=partition, timestamp=at + number * 1_000)
+    assert plain.flush(30) == 0
+    aborted = Producer({"bootstrap.servers": broker.address, "transactional.id": name})
+    aborted.init_transactions(30)
+    aborted.begin_transaction()
+    aborted.produce(name, b"y", partition=0)
+    assert aborted.flush(30) == 0
+    aborted.abort_transaction(30)
+    return Source(kind="kafka", bootstrap_servers=broker.address, topic=name)
+
+
+@pytest.fixture
+def backlog(topic: Source) -> Iterator[TopicBacklog]:
+    made = TopicBacklog(topic)
+    yield made
+    made.close()
+
+
+def passed(topic: Source, *offsets: int) -> dict[str, Any]:
+    return {topic.topic: {str(number): at for number, at in enumerate(offsets)}}
+
+
+def test_a_broker_tells_how_much_waits_and_since_when(topic: Source, backlog: TopicBacklog) -> None:
+    """The oldest record of all partitions counts, by its own time; what only markers follow has nothing that waits."""
+    for place, rows, oldest_ms in (
+        (passed(topic, 0, 0), 8, FIRST_MS),
+        (passed(topic, 2, 0), 6, FIRST_MS + 2_000),
+        (passed(topic, 5, 1), 2, SECOND_MS + 1_000),
+        (passed(topic, 3, 2), 3, SECOND_MS + 2_000),
+        (passed(topic, 5), 3, SECOND_MS),  # a partition that was added begins at its first record
+        (passed(topic, 5, 3), 0, None),
+        (passed(topic, 3, 3), 0, None),
+    ):
+        found = backlog.look(place, None)
+        assert (found.rows, found.oldest_at, found.reason) == (rows, oldest_ms and oldest_ms / 1000, None), place
+    assert backlog.look(None, Offsets({0: 1, 1: 3})).oldest_at == FIRST_MS / 1000 + 1
+    assert backlog.look(passed(topic, 5, 3), None).age(time.time()) == 0.0
+
+
+def test_a_broker_that_cannot_be_asked_is_unknown(topic: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer is no zero: neither from a broker that is away, nor with options only Spark's client has."""
+    monkeypatch.setattr(topic_backlog, "_ANSWER_SECONDS", 1.0)
+    away = TopicBacklog(replace(topic, bootstrap_servers="127.0.0.1:9"))
+    jks = TopicBacklog(replace(topic, kafka_options={"kafka.ssl.truststore.location": "/trust.jks"}))
+    for backlog, named in ((away, "the Kafka broker does not say what waits"), (jks, "no counterpart for ssl.trust")):
+        found = backlog.look(passed(topic, 0, 0), None)
+        assert (found.rows, found.age(time.time())) == (None, None)
+        assert named in str(found.reason)
+    assert TopicBacklog(topic).look(None, None).reason is not None

@@ -1,0 +1,91 @@
+"""Guards the server by which the JVM calls back into Python against other users of the machine."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+STRANGER = """
+import json, socket, sys
+port, packets = json.load(sys.stdin)
+replies = []
+for packet in packets:
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(packet.encode())
+        try:
+            replies.append(connection.recv(1000).decode())
+        except ConnectionResetError:
+            replies.append("")
+print(json.dumps(replies))
+"""
+
+
+def replies_to_a_stranger(port: int, packets: Sequence[str]) -> list[str]:
+    """Send each packet on a connection of its own, as another user where this one may become another."""
+    command = [sys.executable, "-I", "-S", "-c", STRANGER]
+    asked: dict[str, Any] = {
+        "input": json.dumps([port, packets]),
+        "capture_output": True,
+        "text": True,
+        "timeout": 60,
+        "cwd": "/",
+    }
+    try:
+        done = subprocess.run(command, user="nobody" if os.geteuid() == 0 else None, check=True, **asked)
+    except PermissionError:  # root's Python, which no other user may start
+        done = subprocess.run(command, check=True, **asked)
+    replies: list[str] = json.loads(done.stdout)
+    return replies
+
+
+def test_a_session_has_the_token_before_anything_calls_back(spark: SparkSession) -> None:
+    """Each session of turnout starts the server with a token, and its JVM knows it; no listener or query has to."""
+    gateway: Any = spark.sparkContext._gateway
+    token = gateway.callback_server_parameters.auth_token
+    held = gateway.jvm.java.lang.Class.forName("py4j.CallbackClient").getDeclaredField("authToken")
+    held.setAccessible(True)
+    assert len(token) >= 32
+    assert token == held.get(gateway.java_gateway_server.getCallbackClient())
+
+
+def test_another_user_commands_no_driver(spark: SparkSession, tmp_path: Path) -> None:
+    """Packets without the token and with a wrong one are refused, and foreachBatch is called as before."""
+    gateway: Any = spark.sparkContext._gateway
+    source = tmp_path / "in"
+    source.mkdir()
+    seen: list[str] = []
+    query = (
+        spark.readStream.text(str(source))
+        .writeStream.foreachBatch(lambda rows, _: seen.extend(row.value for row in rows.collect()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        (source / "first.txt").write_text("first\n")
+        query.processAllAvailable()
+        proxies = [each for each in gateway.gateway_property.pool.dict if each.startswith("p")][-10:]
+        removals = [f"g\n{each}\ne\n" for each in proxies]
+        calls = [f"c\n{each}\ncall\nn\ni7\ne\n" for each in proxies]
+        guesses = ["A\nguess\ne\n", "A\n\ne\n", f"A\nguess\ne\n{removals[-1]}"]
+        replies = replies_to_a_stranger(gateway._callback_server.port, [*removals, *calls, *guesses])
+        assert [each for each in replies if each.startswith("!y")] == [], "a reply of success"
+        assert set(proxies) <= set(gateway.gateway_property.pool.dict)
+        (source / "second.txt").write_text("second\n")
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert seen == ["first", "second"]
+
+
+def test_another_user_commands_no_jvm(spark: SparkSession) -> None:
+    """The other direction has PySpark's own token: the JVM answers no packet that comes without it."""
+    gateway: Any = spark.sparkContext._gateway
+    ask = "r\nu\njava.lang.System\nrj\ne\n"
+    (unasked, guessed) = replies_to_a_stranger(gateway.java_parameters.port, [ask, f"A\nguess\ne\n{ask}"])
+    assert not unasked.startswith("!y")
+    assert not guessed.startswith("!y")

@@ -1,0 +1,141 @@
+"""What waits in a real landing table, as ingest measures it while it runs."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from deltalake.writer import write_deltalake
+from sqlalchemy import Engine
+
+from pipeline.health.source import SourceReading
+from pipeline.ingest import landing_backlog
+from pipeline.ingest.backlog import BacklogWatch, Place, backlog_watched
+from pipeline.ingest.identity import Commits
+from pipeline.ingest.landing_backlog import LandingBacklog
+from pipeline.settings import Paths, Settings, load
+from pipeline.store.engine import open_store
+from pipeline.store.source_backlog import backlog_in
+
+BEGIN = Commits(0)
+
+
+def land(landing: Path, rows: int) -> float:
+    """Append one commit; return when its file was added, in Unix seconds."""
+    values = pa.array([b"x"] * rows, pa.binary())
+    write_deltalake(landing, pa.table({"key": values, "value": values}), mode="append")
+    newest = DeltaTable(landing).version()
+    lines = (landing / "_delta_log" / f"{newest:020}.json").read_text("utf-8").splitlines()
+    (added,) = [json.loads(line)["add"] for line in lines if '"add"' in line]
+    return float(added["modificationTime"]) / 1000
+
+
+def offset(version: int, index: int = -1, *, snapshot: bool = False) -> dict[str, Any]:
+    """Return Spark's offset behind what is before this commit, and of it up to this file."""
+    return {"reservoirVersion": version, "index": index, "isStartingVersion": snapshot}
+
+
+def test_what_waits_is_all_behind_the_place_of_bronze(tmp_path: Path) -> None:
+    """Rows and age are of the commits that are not in bronze, whether read before or anew, and 0 where none is."""
+    times = [land(tmp_path, rows) for rows in (5, 7, 11)]
+    known = LandingBacklog(tmp_path)
+    for place, rows, oldest in (
+        (None, 23, times[0]), (offset(1), 18, times[1]), (offset(1, 0), 11, times[2]), (offset(2), 11, times[2]),
+        (offset(3), 0, None), (offset(0, 0), 18, times[1]),
+    ):  # fmt: skip
+        for backlog in (known, LandingBacklog(tmp_path)):
+            found = backlog.look(place, BEGIN)
+            assert (found.rows, found.oldest_at, found.reason) == (rows, oldest, None), place
+    assert known.look(offset(3), BEGIN).age(time.time()) == 0.0
+    last = land(tmp_path, 2)
+    assert (known.look(offset(3), BEGIN).rows, known.look(offset(3), BEGIN).oldest_at) == (2, last)
+
+
+def test_what_cannot_be_told_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first read of a table as it is, a log that was cut off, and a count that is not done yet have no number."""
+    times = [land(tmp_path, 1) for _ in range(3)]
+    for place, begin in ((None, Commits(None)), (offset(1, snapshot=True), BEGIN)):
+        found = LandingBacklog(tmp_path).look(place, begin)
+        assert (found.rows, found.age(time.time())) == (None, None)
+    with monkeypatch.context() as patch:
+        patch.setattr(landing_backlog, "_MOST_COMMITS", 2)
+        backlog = LandingBacklog(tmp_path)
+        found = backlog.look(None, BEGIN)
+        assert (found.rows, found.oldest_at) == (None, times[0])
+        assert backlog.look(None, BEGIN).rows == 3, "the next look goes on"
+    for version in range(2):
+        (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
+    found = LandingBacklog(tmp_path).look(offset(1), BEGIN)
+    assert (found.rows, found.age(time.time())) == (None, None)
+    assert found.reason == "the landing table's log has no commit 0 any more"
+
+
+def test_files_that_bronze_has_of_the_first_commit_do_not_wait(tmp_path: Path) -> None:
+    """After an adoption reading begins within a commit."""
+    land(tmp_path, 5)
+    land(tmp_path, 7)
+    (name,) = [Path(each).name for each in DeltaTable(tmp_path, 0).file_uris()]
+    assert LandingBacklog(tmp_path).look(None, Commits(0, frozenset({name}))).rows == 7
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[tuple[Settings, Paths, Engine]]:
+    settings, paths = load(tmp_path, {})
+    settings = replace(settings, metrics=replace(settings.metrics, heartbeat_seconds=0.5))
+    engine = open_store(settings, paths)
+    yield settings, paths, engine
+    engine.dispose()
+
+
+def measured(engine: Engine) -> SourceReading | None:
+    with engine.connect() as connection:
+        return backlog_in(connection)
+
+
+def test_the_store_has_the_newest_measurement_and_its_highest_age(world: tuple[Settings, Paths, Engine]) -> None:
+    """A batch that ends takes most of a backlog at once: the highest age of the last minute is kept."""
+    settings, paths, engine = world
+    place: Place | None = None
+    watch = BacklogWatch(settings, paths, engine, lambda: place)
+    added = land(paths.landing, 5)
+    assert not watch.measure()
+    assert measured(engine) is None, "how far bronze is is not known yet"
+    place = Place(None, BEGIN)
+    assert watch.measure()
+    found = measured(engine)
+    assert found is not None
+    assert (found.rows, found.limit_seconds, found.reason) == (5, 60.0, None)
+    assert 0 <= (found.age_seconds or -1.0) <= time.time() - added
+    place = Place(offset(1), BEGIN)
+    watch.measure()
+    later = measured(engine)
+    assert later is not None
+    assert (later.rows, later.age_seconds, later.peak_seconds) == (0, 0.0, found.age_seconds)
+    (paths.landing / "_delta_log" / f"{1:020}.json").write_text("no JSON")
+    watch.measure()
+    spoilt = measured(engine)
+    assert spoilt is not None
+    assert (spoilt.rows, spoilt.age_seconds) == (None, None)
+    assert "is damaged" in str(spoilt.reason)
+
+
+def test_a_backlog_is_seen_while_a_batch_runs(world: tuple[Settings, Paths, Engine]) -> None:
+    """The measurement waits for no micro-batch: what arrives while one runs is counted before it ends."""
+    settings, paths, engine = world
+    land(paths.landing, 5)
+    seen = threading.Event()
+    with backlog_watched(settings, paths, engine, lambda: Place(None, BEGIN)):  # a place that does not move
+        land(paths.landing, 7)
+        for _ in range(200):
+            found = measured(engine)
+            if found is not None and found.rows == 12:
+                seen.set()
+                break
+            seen.wait(0.05)
+    assert seen.is_set()

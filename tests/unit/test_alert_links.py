@@ -1,0 +1,62 @@
+"""Where the links of alerts lead: from Prometheus, Alertmanager and what these send, so they are absolute."""
+
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from app import server
+from pipeline.errors import Refused
+from pipeline.health import alerts
+from pipeline.settings import Dashboard, Settings, load
+
+ROOT = Path(__file__).parents[2]
+PAGES = {f"/{name}" for name in re.findall(r'"views/(\w+)\.py"', (ROOT / "app" / "main.py").read_text("utf-8"))}
+
+
+def annotations(settings: Settings) -> list[tuple[str, dict[str, str]]]:
+    """Return what each rule of an environment tells people."""
+    (group,) = yaml.safe_load(alerts.render_rules(settings))["groups"]
+    return [(rule["alert"], rule["annotations"]) for rule in group["rules"]]
+
+
+@pytest.mark.parametrize(
+    ("dashboard", "address"),
+    [
+        (Dashboard(), "http://127.0.0.1:8501"),
+        (Dashboard(port=9000), "http://127.0.0.1:9000"),
+        (Dashboard(url="https://turnout.example.com/"), "https://turnout.example.com"),
+    ],
+)
+def test_every_link_of_every_alert_is_absolute_and_leads_to_something(dashboard: Dashboard, address: str) -> None:
+    """Each rule links its runbook, which the dashboard serves and begins with its name, and a page that there is."""
+    runbooks = server._runbooks()
+    told = annotations(Settings(dashboard=dashboard))
+    assert [name for name, _ in told] == [each.name for each in alerts.alerts()]
+    for name, texts in told:
+        assert texts["runbook_url"].startswith(f"{address}/runbooks/")
+        assert runbooks[texts["runbook_url"].removeprefix(f"{address}/runbooks/")].startswith(f"# {name}\n")
+        assert texts["dashboard_url"].startswith(f"{address}/")
+        assert urlsplit(texts["dashboard_url"]).path in {"/", *PAGES}
+
+
+def test_the_rules_of_an_environment_have_its_dashboards_address(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command that makes the rules reads the settings of the environment that it is given."""
+    (tmp_path / "turnout.toml").write_text('[dashboard]\nurl = "https://turnout.example.com"\n')
+    alerts.main(["--env-dir", str(tmp_path)])
+    assert 'runbook_url: "https://turnout.example.com/runbooks/turnoutstreamdown"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "url", ["dash.example.com", "//host", "javascript:alert(1)", "https://ann:pw@host", "http://host/{{ .Labels }}"]
+)
+def test_an_address_that_is_no_address_is_refused(tmp_path: Path, url: str) -> None:
+    """What would make links that lead nowhere, or a template of Prometheus, is refused; it may have a password."""
+    (tmp_path / "turnout.toml").write_text(f'[dashboard]\nurl = "{url}"\n')
+    with pytest.raises(Refused, match=r"dashboard\.url: expected an address") as refused:
+        load(tmp_path, {})
+    assert url not in str(refused.value)
