@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 from sqlalchemy import Engine
 
 from pipeline import query_log
-from pipeline.delta.log import commits_after
+from pipeline.delta.log import commit_file, commits_after
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.settings import Paths, Settings
@@ -218,12 +218,13 @@ def _passed_files(
     skipped = set() if start is None else set(start["skip"])
     end = offset["reservoirVersion"]
     versions = {int(file.stem) for file in (landing / "_delta_log").glob("*.json") if file.stem.isdigit()}
-    first = max(
-        begun, min((version for version in versions if set(range(version, table.version() + 1)) <= versions), default=0)
-    )
+    first = table.version()
+    # A listing of a log that is written to may show a commit but not the one before it: a gap is looked at by name.
+    while first > begun and (first - 1 in versions or commit_file(landing, first - 1).exists()):
+        first -= 1
     left_out = [(gap.first, table.version() if gap.last is None else gap.last) for gap in accepted]
     rows: dict[str, int] = {}
-    for version, actions in commits_after(landing, first - 1):
+    for version, actions in commits_after(landing, max(begun, first) - 1):
         if version >= end:
             break
         if any(low <= version <= high for low, high in left_out):
