@@ -1,6 +1,7 @@
 import shutil
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def test_what_a_running_batch_has_taken_waits_until_bronze_has_it(world: Any, mo
     for rows in (3, 2):
         _land(world, [b"x"] * rows)
         ingest = world.ingest_query()
-        watch = BacklogWatch(world.settings, world.paths, world.engine, lambda ingest=ingest: ingest.place)
+        watch = BacklogWatch(world.settings, world.paths, world.engine, partial(getattr, ingest, "place"))
         seen: list[int | None] = []
 
         def look(watch: BacklogWatch = watch, seen: list[int | None] = seen) -> None:
