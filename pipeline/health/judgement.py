@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from listeners.sample import STATUSES
 from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver, DriverFacts, Liveness, heartbeat_limit
+from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
 from pipeline.health.source import LEVEL, NOT_KNOWN, SourceReading, SourceState, judge_source, source_notes
 
 TROUBLE: Final = frozenset(STATUSES[STATUSES.index("AT_RISK") :])
@@ -25,44 +26,6 @@ _NAMES_IN_TROUBLE: Final = ("unknown", "lagging", "at risk")
 
 ProblemKind = Literal["stream", "group", "ingest", "controller", "operation"]
 PROBLEM_KINDS: Final[tuple[ProblemKind, ...]] = ("stream", "group", "ingest", "controller", "operation")
-
-
-@dataclass(frozen=True, slots=True)
-class ReportedStream:
-    """What a group's driver last reported of a stream; None is unknown, times are Unix seconds."""
-
-    group: str
-    lane: str
-    status: str
-    status_since: float
-    cursor_seq: int
-    last_commit_at: float | None
-    backlog_age_seconds: float | None
-    rows_per_second: float | None
-    latency_p95_seconds: float | None
-    rows_total: int
-    rejects_total: int
-    last_error: str | None
-    updated_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class AssignedGame:
-    """One game: the group that should carry it, and what was last reported of its stream."""
-
-    game_key: str
-    group: str | None
-    reported: ReportedStream | None
-    retired_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupIntent:
-    """What is wanted of a group."""
-
-    desired: str  # running | drained | stopped
-    is_supervised: bool  # the controller starts and restarts its driver
-    defect: str | None = None  # why its row cannot be acted on
 
 
 @dataclass(frozen=True, slots=True)

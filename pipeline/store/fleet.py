@@ -10,16 +10,14 @@ from listeners.sample import STATUSES
 from pipeline.errors import Refused
 from pipeline.health.judgement import (
     TROUBLE,
-    AssignedGame,
     DriverState,
     FleetFacts,
-    GroupIntent,
     Judgement,
-    ReportedStream,
     Verdict,
     judge_fleet,
 )
 from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver
+from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
 from pipeline.store.drivers import is_time
 from pipeline.store.groups import Group, groups_in
 from pipeline.store.liveness import drivers_in

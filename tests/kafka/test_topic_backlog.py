@@ -13,6 +13,7 @@ from pipeline.demo.broker import Broker
 from pipeline.demo.producer import ensure_topic
 from pipeline.ingest import topic_backlog
 from pipeline.ingest.identity import Offsets
+from pipeline.ingest.topic import observe_topic
 from pipeline.ingest.topic_backlog import TopicBacklog
 from pipeline.settings import Source
 
@@ -35,7 +36,11 @@ def topic(broker: Broker) -> Source:
     aborted.produce(name, b"y", partition=0)
     assert aborted.flush(30) == 0
     aborted.abort_transaction(30)
-    return Source(kind="kafka", bootstrap_servers=broker.address, topic=name)
+    source = Source(kind="kafka", bootstrap_servers=broker.address, topic=name)
+    deadline = time.monotonic() + 30
+    while (seen := observe_topic(source)) is None or seen.readable is None or seen.readable[0] < 5:
+        assert time.monotonic() < deadline, "the marker of the transaction is not written"
+    return source
 
 
 @pytest.fixture

@@ -15,14 +15,12 @@ from listeners.sample import STATUSES
 from pipeline.cli.status import describe
 from pipeline.health.judgement import (
     TROUBLE,
-    AssignedGame,
     FleetFacts,
-    GroupIntent,
     Judgement,
-    ReportedStream,
     judge_fleet,
 )
 from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver, DriverFacts, HeldLease, ProcessRun
+from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
 from pipeline.health.source import SourceReading
 
 NOW = 1_800_000_000.0
