@@ -23,12 +23,14 @@ from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import load
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
+from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create, open_runs, read_groups
 from pipeline.store.leases import store_time
 from pipeline.store.liveness import read_drivers
 from pipeline.store.operations import list_operations
+from pipeline.store.source_backlog import write_backlog
 from pipeline.store.tables import group_runs, groups
 from pipeline.streams.active_games import read_leftover
 
@@ -210,7 +212,10 @@ def test_a_killed_driver_is_dead_in_status_after_the_next_look(world: World) -> 
     create(world.engine, Group("a", backend="local"), "ann", "")
     record_seen(world.engine, {"calm_0": "CALM_0"}, 3)
 
+    start_driver(world.engine, "ingest", "main", None)
+
     def status() -> tuple[int, tuple[str, str | None], str]:
+        write_backlog(world.engine, age_seconds=0.0, peak_seconds=0.0, rows=0, limit_seconds=60.0, reason=None)
         shown = CliRunner().invoke(cli, ["status", "--json", "--env-dir", str(world.env)], catch_exceptions=False)
         answer = json.loads(shown.stdout)
         (group,) = (each for each in answer["drivers"] if each["kind"] == "group")
