@@ -80,7 +80,7 @@ class TopicBacklog:
             self._consumer = Consumer({
                 **connection, **_SMALL_FETCH, "group.id": "turnout-backlog", "enable.auto.commit": False,
                 "enable.partition.eof": True, "auto.offset.reset": "earliest",
-                "isolation.level": self._source.isolation_level,
+                "isolation.level": "read_uncommitted",
             })  # fmt: skip
         places = [TopicPartition(self._source.topic, number, at) for number, at in waiting.items()]
         try:
@@ -95,13 +95,11 @@ class TopicBacklog:
         return Waiting(rows, min(known)) if known else Waiting(0, None)
 
     def _ends(self, admin: AdminClient) -> dict[int, int]:
-        """Return the offset after the last one that may be read, of each partition."""
+        """Return the offset after the last one of each partition: what an open transaction holds up waits, too."""
         topic = self._source.topic
         described = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
         places = [TopicPartition(topic, part.id) for part in described.partitions]
-        committed = self._source.isolation_level == "read_committed"
-        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        return list_offsets(admin, places, OffsetSpec.latest(), level)
+        return list_offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
     def _times(self, consumer: Consumer, partitions: int) -> dict[int, float | None]:
         """Return when the first record of what is assigned came, by partition; None where there are only markers.
