@@ -88,6 +88,7 @@ def _draw_table(environment: Environment, steering: ControlState, rows: list[Gam
         alt="Games that failed or are in trouble, worst first. The key links to the game's page.",
         key="repairs_table",
     )
+    links.offer_games("repairs", {row.game_key: formatting.game_text(row.game_key, row.game) for row in rows})
 
 
 def _sentence(troubled: int, stopped: int) -> str:
