@@ -26,7 +26,7 @@ from pipeline.settings import Store
 from pipeline.store.tables import leases
 from pipeline.store.writing import writing
 
-Kind = Literal["ingest", "group", "controller"]
+Kind = Literal["ingest", "group", "controller", "maintenance"]
 
 _log = logging.getLogger("turnout")
 _RENEWALS: Final = 3  # within the time of one lease, so that one or two may fail
@@ -252,6 +252,14 @@ class Lease:
     def _values(self, epoch: int) -> dict[str, Any]:
         times = {"since": store_now(), "expires_at": store_now() + self.seconds}
         return {**asdict(self._process), "token": self._token, "epoch": epoch, **times}
+
+
+def held_by(engine: Engine, kind: str, name: str) -> Process | None:
+    """Return which process had a lease last, whether it runs or not; None where none ever did."""
+    query = select(*(leases.c[each] for each in Process.__slots__)).where(leases.c.kind == kind, leases.c.name == name)
+    with engine.connect() as connection:
+        row = connection.execute(query).one_or_none()
+    return None if row is None else Process(*row)
 
 
 @contextmanager

@@ -61,7 +61,7 @@ groups = Table(  # cluster groups that may carry games
     Column("version", Integer, nullable=False, server_default="1"),  # grows with every change of what is wanted of it
 )
 
-group_runs = Table(  # processes that the controller has started for groups
+group_runs = Table(  # processes that the controller has started: drivers of groups, and maintenance
     "group_runs",
     metadata,
     Column("run_id", Integer, primary_key=True),
@@ -73,6 +73,7 @@ group_runs = Table(  # processes that the controller has started for groups
     Column("died", Integer, nullable=False, server_default="0"),  # 1: it ended without having been asked to
     Column("exit_message", Text),  # how it ended
     Column("active_games", Text),  # JSON: the games it was at work on when it died; null: nobody knows
+    Column("kind", String(16), nullable=False, server_default="group"),  # group | maintenance, whose name is main
 )
 
 waiting_evacuations = Table(  # dead groups with games that cannot go
@@ -82,10 +83,24 @@ waiting_evacuations = Table(  # dead groups with games that cannot go
     Column("since", Float, nullable=False),  # by the store's clock
 )  # fmt: skip
 
+maintenance_rounds = Table(  # how the rounds of the last weeks went
+    "maintenance_rounds",
+    metadata,
+    Column("round_id", Integer, primary_key=True),
+    Column("began_at", Float, nullable=False),  # by the store's clock
+    Column("ended_at", Float, nullable=False),
+    Column("ok", Integer, nullable=False),  # 1: no table failed
+    Column("tables", Integer, nullable=False),
+    Column("failed_tables", Integer, nullable=False),
+    Column("files_before", BigInteger, nullable=False),  # of all tables
+    Column("files_after", BigInteger, nullable=False),
+    Column("error", Text),  # of the tables that failed; null: none did
+)
+
 drivers = Table(  # running processes and their heartbeats
     "drivers",
     metadata,
-    Column("kind", String(16), primary_key=True),  # ingest | group
+    Column("kind", String(16), primary_key=True),  # ingest | group | controller | maintenance
     Column("name", String(40), primary_key=True),
     Column("pid", Integer, nullable=False),
     Column("host", String(255), nullable=False),
@@ -100,7 +115,7 @@ drivers = Table(  # running processes and their heartbeats
 leases = Table(  # which process should be each driver; its times are of the store's clock
     "leases",
     metadata,
-    Column("kind", String(16), primary_key=True),  # ingest | group | controller
+    Column("kind", String(16), primary_key=True),  # ingest | group | controller | maintenance
     Column("name", String(40), primary_key=True),
     Column("host", String(255), nullable=False),
     Column("pid_namespace", String(128)),  # where its pid means this process; null: nobody knows

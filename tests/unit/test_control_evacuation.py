@@ -41,6 +41,7 @@ from tests.unit.test_control_drains import beating
 
 NOW = 1_000_000.0
 DIED_AT = NOW - 700
+NO_MAINTENANCE = {"TURNOUT_MAINTENANCE__BACKEND": "none"}  # its process would outlive the test
 FOREIGN = GroupObservation(Group("a"), run=None, is_alive=None, holds=False, holder=None, is_reported=False)
 OURS = replace(FOREIGN, group=Group("a", backend="local"))
 
@@ -575,13 +576,13 @@ def test_the_controller_looks_after_dead_groups(
     once = threading.Event()
     once.set()
 
-    assert run(*load(tmp_path, {}), once) == 0
+    assert run(*load(tmp_path, NO_MAINTENANCE), once) == 0
     alarms = [each for each in caplog.messages if each.startswith("group a is dead")]
     assert "1 of its 1 games fit nowhere and stay: g1" in alarms[0]
     assert list_operations(engine) == []
     with engine.begin() as connection:
         connection.execute(update(groups_table).values(capacity_cores=None))
-    assert run(*load(tmp_path, {}), once) == 0
+    assert run(*load(tmp_path, NO_MAINTENANCE), once) == 0
     assert [(each.kind, each.actor) for each in list_operations(engine)] == [("move", CONTROLLER)]
 
 

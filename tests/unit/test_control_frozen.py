@@ -125,7 +125,7 @@ def test_a_process_of_another_user_freezes_its_group_alone(
             assert said in supervisor.alarms[0]
         while not supervisor.stop_all():
             time.sleep(0.05)
-        assert set(supervisor.frozen) == {"a"}
+        assert set(supervisor.frozen) == {("group", "a")}
     assert "b" in ended_runs(store, 0.0)
 
 
@@ -163,14 +163,14 @@ def test_a_reference_of_no_process_is_of_none(pid: object) -> None:
 def test_a_controller_starts_and_looks_whatever_a_group_is_made_of(
     store: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The whole loop: games are placed, the other group is started, and the alarm is logged."""
+    """The whole loop: games are placed, the other group and maintenance are started, and the alarm is logged."""
     write(store, "UPDATE groups SET capacity_cores = 'many', desired = 'purple' WHERE name = 'a'")
     record_seen(store, {"g1": "One"}, 9)
     once, backend = threading.Event(), Started()
     once.set()
     monkeypatch.setattr(controller, "Local", lambda *_: backend)
     assert controller.run(*load(tmp_path), once) == 0
-    assert backend.groups == ["b"]
+    assert backend.groups == ["b", "main"]
     assert [each.game_key for each in assigned(store, "b")] == ["g1"]
     alarms = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert len(alarms) == 1
