@@ -260,7 +260,7 @@ def _driver_problem(driver: DriverState, facts: FleetFacts) -> Problem:
         has_more = len(alarms) > 1 or _is_skewed(facts)
         return Problem("controller", driver.name, "\n".join([f"{note}{hint}", *(alarms if has_more else [])]))
     if driver.kind == "maintenance":
-        return Problem("maintenance", driver.name, facts.upkeep.problem(how, facts.now))
+        return Problem("maintenance", driver.name, facts.upkeep.problem(driver.liveness, facts.now))
     if driver.kind == "ingest":
         return Problem("ingest", driver.name, f"ingest {how}")
     intent = facts.groups.get(driver.name)

@@ -60,10 +60,10 @@ class UpkeepFacts:
         notes = (liveness.reason, None if self.last is None else self.last.describe(now))
         return replace(liveness, reason="; ".join(each for each in notes if each is not None) or None), bad
 
-    def problem(self, how: str, now: float) -> str:
-        """Return what is the matter with it, in a sentence."""
-        overdue = self.overdue(now)
-        return f"maintenance {how}" if overdue is None else f"{overdue}; maintenance {how}"
+    def problem(self, liveness: Liveness, now: float) -> str:
+        """Return what is the matter with it, and what to do where nothing does it."""
+        overdue, hint = self.overdue(now), "" if liveness.is_live else ". `turnout controller run` runs it"
+        return f"{'' if overdue is None else f'{overdue}; '}maintenance {liveness.reason or liveness.state}{hint}"
 
     def overdue(self, now: float) -> str | None:
         """Say that it is overdue, None where it is not."""

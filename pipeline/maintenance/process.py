@@ -33,7 +33,7 @@ _HOURS_SECONDS = 30.0  # between two looks whether the hours have begun
 def maintain(settings: Settings, paths: Paths, stop: threading.Event, *, once: bool, as_json_lines: bool) -> int:
     """Do a round every so often until a signal to stop, or one with `once`; print each and return the exit code.
 
-    With `once` the hours that are set do not count: somebody wants it now.
+    With `once` the hours that are set do not count: a person wants it now.
 
     Raises:
         Refused: there is no such environment, the store cannot be used, or another process does maintenance.

@@ -36,7 +36,7 @@ _GAP_SECONDS = 30.0  # between two looks, after which watching begins again: oth
 class Supervisor:
     """Starts, watches, restarts and stops the drivers of groups that have a backend, and other duties.
 
-    What hangs is ended, also what somebody else has started on this machine: see `hung`.
+    What hangs is ended, also what others have started on this machine: see `hung`.
     """
 
     engine: Engine
