@@ -2,13 +2,27 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, Engine, delete, func, insert, select
+from sqlalchemy import BigInteger, Column, Connection, Engine, Float, Integer, Table, Text, delete, func, insert, select
 
 from pipeline.health.upkeep import RoundFacts
 from pipeline.store.leases import store_now
 from pipeline.store.row_types import well_typed
-from pipeline.store.tables import ingest_generations, maintenance_rounds
+from pipeline.store.tables import ingest_generations, metadata
 from pipeline.store.writing import writing
+
+maintenance_rounds = Table(  # how the rounds of the last weeks went
+    "maintenance_rounds",
+    metadata,
+    Column("round_id", Integer, primary_key=True),
+    Column("began_at", Float, nullable=False),  # by the store's clock
+    Column("ended_at", Float, nullable=False),
+    Column("ok", Integer, nullable=False),  # 1: no table failed
+    Column("tables", Integer, nullable=False),
+    Column("failed_tables", Integer, nullable=False),
+    Column("files_before", BigInteger, nullable=False),  # of all tables
+    Column("files_after", BigInteger, nullable=False),
+    Column("error", Text),  # of the tables that failed; null: none did
+)
 
 _KEPT_SECONDS = 90 * 86_400.0
 _MAX_ERROR = 500  # characters

@@ -83,20 +83,6 @@ waiting_evacuations = Table(  # dead groups with games that cannot go
     Column("since", Float, nullable=False),  # by the store's clock
 )  # fmt: skip
 
-maintenance_rounds = Table(  # how the rounds of the last weeks went
-    "maintenance_rounds",
-    metadata,
-    Column("round_id", Integer, primary_key=True),
-    Column("began_at", Float, nullable=False),  # by the store's clock
-    Column("ended_at", Float, nullable=False),
-    Column("ok", Integer, nullable=False),  # 1: no table failed
-    Column("tables", Integer, nullable=False),
-    Column("failed_tables", Integer, nullable=False),
-    Column("files_before", BigInteger, nullable=False),  # of all tables
-    Column("files_after", BigInteger, nullable=False),
-    Column("error", Text),  # of the tables that failed; null: none did
-)
-
 drivers = Table(  # running processes and their heartbeats
     "drivers",
     metadata,
@@ -405,11 +391,10 @@ audit = Table(  # who did what; append-only, each entry bound to the one before 
 )
 
 audit_head = Table(  # one row: the newest entry; the writer of the next one holds it
-    "audit_head",
-    metadata,
+    "audit_head", metadata,
     Column("head_id", Integer, primary_key=True, autoincrement=False),
     Column("day", String(10), nullable=False),
     Column("number", Integer, nullable=False),
     Column("at", Float, nullable=False),
     Column("hash", String(64), nullable=False),
-)
+)  # fmt: skip

@@ -17,6 +17,7 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations.executor import ControlContext as Steered
 from pipeline.control.operations.executor import tick
 from pipeline.control.processes.backends import Local, process_of
+from pipeline.control.processes.duties import Duty
 from pipeline.control.supervision.evacuation import Dead, dead
 from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.control.supervision.supervisor import Supervisor
@@ -117,11 +118,11 @@ class World:
         return read_leftover(self.env / "checkpoints" / "demux" / group)
 
     def backend(self) -> Local:
-        def command(group: Group) -> list[str]:
+        def command(duty: Duty) -> list[str]:
             if self.mode == "dies":
                 return [sys.executable, "-c", "raise SystemExit(3)"]
             driver = CARRIER if self.mode == "carries" else DRIVER
-            return [sys.executable, "-c", driver, group.name, str(self.env), self.mode]
+            return [sys.executable, "-c", driver, duty.name, str(self.env), self.mode]
 
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         self.backends.append(Local(self.env / "logs", command, environ))

@@ -100,7 +100,7 @@ def test_outside_its_hours_no_table_is_touched(paths: Paths, monkeypatch: pytest
     for key in (CHESS, GO):
         game_table(paths.table(key), 5)
     clock = [3600.0 * 21]
-    monkeypatch.setattr(process.time, "time", lambda: clock[0])
+    monkeypatch.setattr(time, "time", lambda: clock[0])
     tended: list[float] = []
 
     def tend(*_: Any) -> None:

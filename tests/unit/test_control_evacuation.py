@@ -151,7 +151,7 @@ def test_a_try_hides_no_failure_of_most_groups(desired: str) -> None:
     known = facts({"a": driver("a", "failed", 100.0), "b": driver("b", "failed", 100.0), "c": driver("c", ago=1.0)})
     lived = dict.fromkeys("ab", DIED_AT)
     other = replace(OURS, group=Group("b", "local"), ended=tries())
-    trying = replace(TRYING, group=replace(TRYING.group, desired=desired))
+    trying = replace(TRYING, group=Group("a", "local", desired))
     idle = replace(trying, run=None)
     assert dead([idle, other, lives("c")], known, lived, 10.0) is None
     assert dead([trying, other, lives("c")], known, lived, 10.0) is None
@@ -413,7 +413,7 @@ def test_nothing_is_relieved_in_a_mass_failure(engine: Engine) -> None:
 def test_a_group_that_lived_again_or_was_stopped_is_not_dead_at_its_next_start(engine: Engine) -> None:
     """An ordinary restart evacuates nobody, whatever became of the group before."""
     trying = replace(OURS, run=replace(tries(1)[0], started_at=NOW + 65, ended_at=None))
-    stopped = replace(OURS, group=replace(OURS.group, desired="stopped"))
+    stopped = replace(OURS, group=Group("a", "local", "stopped"))
     for between in (replace(trying, is_reported=True), stopped):
         evacuator = Evacuator(engine, Placement(), _dead={"a": BROKEN})
         for at in range(0, 70, 5):

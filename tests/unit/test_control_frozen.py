@@ -12,6 +12,7 @@ from sqlalchemy import Engine, text
 
 from pipeline.control import controller
 from pipeline.control.processes.backends import Local, process_of, reference_of
+from pipeline.control.processes.duties import Duty
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import load
 from pipeline.store.engine import open_store
@@ -26,8 +27,8 @@ class Started:
     def __init__(self) -> None:
         self.groups: list[str] = []
 
-    def start(self, group: Group) -> str:
-        self.groups.append(group.name)
+    def start(self, duty: Duty) -> str:
+        self.groups.append(duty.name)
         return reference_of(Process("h", "elsewhere", 7, 7))
 
     def is_alive(self, _reference: str) -> bool | None:
@@ -133,7 +134,7 @@ def test_a_driver_that_cannot_even_be_started_rests_like_one_that_died(store: En
     """What the system refuses is kept as an end of that run, so it is tried again later and later, not each second."""
     write(store, "UPDATE groups SET backend = 'none' WHERE name = 'b'")
 
-    def command(_group: Group) -> Sequence[str]:
+    def command(_duty: Duty) -> Sequence[str]:
         return ["true", "\0"]
 
     supervisor = Supervisor(store, {"local": Local(tmp_path, command, os.environ)}, lambda _: None)

@@ -16,8 +16,8 @@ from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.fleet import read_fleet
 from pipeline.store.oversight import read_oversight
-from pipeline.store.rounds import record_round
-from pipeline.store.tables import ingest_generations, maintenance_rounds
+from pipeline.store.rounds import maintenance_rounds, record_round
+from pipeline.store.tables import ingest_generations
 
 NOW = 1_000_000.0
 HOUR = 3600.0
