@@ -231,6 +231,6 @@ def test_a_setting_under_both_names_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("hours", ["22", "22-25", "6-6", "a-b", "-1-3", "22-6-8", "\u0662-6"])
 def test_hours_that_are_none_are_refused(tmp_path: Path, hours: str) -> None:
     """The hours of maintenance are two different hours of a day; what is taken for all day would run by day."""
-    with pytest.raises(Refused, match="maintenance.hours: expected two hours such as '22-6'"):
+    with pytest.raises(Refused, match=r"maintenance\.hours: expected two hours such as '22-6'"):
         load(tmp_path, {"TURNOUT_MAINTENANCE__HOURS": hours})
     assert load(tmp_path, {"TURNOUT_MAINTENANCE__HOURS": "22-6"})[0].maintenance.hours == "22-6"
