@@ -10,6 +10,7 @@ from sqlalchemy import Engine, insert, update
 from pipeline.cli.main import cli
 from pipeline.health.judgement import FleetFacts, Judgement, judge_fleet
 from pipeline.health.liveness import Driver, HeldLease
+from pipeline.health.source import SourceReading
 from pipeline.health.upkeep import RoundFacts, UpkeepFacts, in_hours, limit_seconds
 from pipeline.settings import Maintenance, load
 from pipeline.store.drivers import beat, start_driver
@@ -17,6 +18,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.fleet import read_fleet
 from pipeline.store.oversight import read_oversight
 from pipeline.store.rounds import maintenance_rounds, record_round
+from pipeline.store.source_backlog import write_backlog
 from pipeline.store.tables import ingest_generations
 
 NOW = 1_000_000.0
@@ -27,12 +29,13 @@ BAD = RoundFacts(NOW - 100, NOW - 60, 0, 302, 1, 640, 640, "tables/chess: OSErro
 ALIVE = Driver("maintenance", "main", "h", 7, NOW - 900, NOW - 1, "running", None, None)
 INGEST = Driver("ingest", "main", "h", 8, NOW - 900, NOW - 1, "running", None, None)
 SINCE = NOW - 9 * HOUR
+LEVEL = SourceReading(NOW - 1, 0.0, 0.0, 0, 60.0)
 
 
 def judged(upkeep: UpkeepFacts, driver: Driver | None = ALIVE, *, lease_ago: float = -20.0) -> Judgement:
     known = {(each.kind, each.name): each for each in (INGEST, driver) if each is not None}
     leases = {} if driver is None else {("maintenance", "main"): HeldLease(("h", 7), NOW - 900, NOW - lease_ago)}
-    return judge_fleet(FleetFacts(NOW, known, leases, {}, groups={}, games=[], upkeep=upkeep))
+    return judge_fleet(FleetFacts(NOW, known, leases, {}, groups={}, games=[], upkeep=upkeep, source=LEVEL))
 
 
 def texts(found: Judgement) -> list[str]:
@@ -134,6 +137,7 @@ def test_status_says_how_maintenance_is(tmp_path: Path) -> None:
     begun(store)
     start_driver(store, "ingest", "main", None)
     beat(store, "ingest", "main", "running", None)
+    write_backlog(store, age_seconds=0.0, peak_seconds=0.0, rows=0, limit_seconds=60.0, reason=None)
     missed = CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path)])
     assert missed.exit_code == 1
     assert "maintenance main: not started (was never started)\n  no round of maintenance has ever" in missed.output
