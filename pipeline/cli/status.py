@@ -46,7 +46,7 @@ def _read(engine: Engine, settings: Settings) -> dict[str, Any]:
             "game_key": row.game_key, "game": row.game, "group": row.group, "status": row.verdict.status,
             "cause": _cause(row), "why": _cause(row),
             "lag_seconds": row.lag_seconds,
-            "in_trouble": row.in_trouble,
+            "in_trouble": row.in_trouble, "waits_for_ingest": row.verdict.waits_for_ingest,
         }
         for row in fleet.rows
     ]  # fmt: skip
@@ -127,7 +127,7 @@ def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
     lines += [
         f"  {each['status']:<12} {each['game_key']:<54} in group {each['group']}: {each['cause'] or 'none reported'}"
         for each in found["games"]
-        if show_all or each["in_trouble"]
+        if show_all or (each["in_trouble"] and not each["waits_for_ingest"])
     ]
     lines.append(f"latency is measured from {found['latency_measured_from']}")
     lines.append(f"{found['open_operations']} open operations, {len(found['needs_human'])} need a person")

@@ -63,6 +63,11 @@ class GameRow:
         return self.verdict.status in TROUBLE
 
     @property
+    def is_own_trouble(self) -> bool:
+        """Tell whether it is this stream's trouble, and not that of ingest, which is named once."""
+        return self.in_trouble and not self.verdict.waits_for_ingest
+
+    @property
     def live(self) -> ReportedStream | None:
         """What was reported, if it still describes the present: rates and latency come only from here."""
         verdict = self.verdict

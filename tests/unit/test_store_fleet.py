@@ -390,6 +390,7 @@ def test_the_command_says_what_waits_in_the_source(store: Engine, tmp_path: Path
     for words in ([], ["--json"]):
         done = CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path), *words])
         assert (done.exit_code, sentence in done.output) == (1, True)
+        assert ("last report: RUNNING" in done.output) is bool(words), "no line for each of 1,000 games"
     told = json.loads(done.output)
     assert told["source"] == {
         "condition": "late", "text": sentence, "backlog_seconds": 70.0, "backlog_rows": 760_000,
