@@ -243,8 +243,11 @@ class Lease:
             )
         free = true() if seen.process.is_dead() else leases.c.expires_at <= store_now()
         as_seen = self._row & (leases.c.token == seen.token) & (leases.c.epoch == seen.epoch)
+        whole = store_now() + self.seconds  # what runs beyond it was renewed before the store's clock was set back
         with writing(self._engine) as connection:
             done = connection.execute(update(leases).where(as_seen, free).values(self._values(seen.epoch + 1)))
+            if not done.rowcount:
+                connection.execute(update(leases).where(as_seen, leases.c.expires_at > whole).values(expires_at=whole))
         if done.rowcount:
             self.epoch = seen.epoch + 1
         return bool(done.rowcount)
