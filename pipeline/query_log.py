@@ -7,12 +7,26 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pipeline.failpoints import effect
+
 
 def batches(folder: Path) -> list[int]:
     """Return the numbers of the batches in one of Spark's logs (`offsets`, `commits`), in order."""
     if not folder.is_dir():
         return []
     return sorted(int(file.name) for file in folder.iterdir() if file.name.isdecimal())
+
+
+def clear_drafts(folder: Path) -> None:
+    """Delete what a write that was cut short, as by a full disk, has left in one of Spark's logs without a batch.
+
+    Spark plans its first batch in an empty folder only.
+    """
+    if not folder.is_dir() or batches(folder):
+        return
+    for draft in folder.glob(".*"):
+        with effect("delete_query"):
+            draft.unlink(missing_ok=True)
 
 
 def lines(file: Path) -> list[dict[str, Any]] | None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 _LIMIT: Final = 500
@@ -32,3 +33,22 @@ def _causes(lines: Sequence[str]) -> Iterator[str]:
             cause = line.partition(": ")[2].strip()
             if ": " in cause:  # a bare class, such as an EOFException below a worker that died, says less
                 yield cause
+
+
+def missing_commit(text: str) -> str | None:
+    """Return what a failure says of a log that has a commit but not one before it, None where it is another one.
+
+    Spark and delta-rs list a log. A listing of one that several writers commit to may show a commit and not yet the
+    one before it: the next listing has both. A commit that is really missing is reported in the same words.
+    """
+    if listed := re.search(r"Versions \(([\d, ]+)\) are not contiguous", text):
+        versions = [int(each) for each in listed[1].split(",")]
+        seen = next((after for before, after in pairwise(versions) if after != before + 1), versions[-1])
+        missing = versions[versions.index(seen) - 1] + 1
+    elif named := re.search(r"cannot resume from version (\d+); transaction log starts at (\d+)", text):
+        missing, seen = int(named[1]), int(named[2])
+    elif found := re.search(r"but found gap: .*?\bversion: (\d+),.* -> .*\bversion: (\d+),", text, re.DOTALL):
+        missing, seen = int(found[1]) + 1, int(found[2])
+    else:
+        return None
+    return f"The log of a Delta table has commit {seen} but not commit {missing}."

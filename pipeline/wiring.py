@@ -12,19 +12,21 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from listeners.listener import Attachment, attach
 from listeners.sample import PassResult
 from pipeline.control.processes.signals import stop_on_signals
-from pipeline.errors import Refused, Transient
+from pipeline.errors import Refused, Transient, first_line
 from pipeline.ingest.backlog import backlog_watched
 from pipeline.ingest.query import Ingest, Landed
 from pipeline.names import is_group_name
-from pipeline.reasons import innermost
+from pipeline.reasons import innermost, missing_commit
 from pipeline.session import spark_session
 from pipeline.settings import Paths, Settings
 from pipeline.store.drivers import beat, start_driver
@@ -42,6 +44,8 @@ _log = logging.getLogger("turnout")
 _LOOP_SECONDS = 0.5
 _RESTARTS = 3  # failures in a row, without any progress, after which the process gives up and its starter decides
 _RESTART_SECONDS = 5.0
+_GAP_SECONDS = 30.0  # for which a log may show a commit but not the one before it, with restarts that are not counted
+_MAY_PASS = (Transient, OSError, SQLAlchemyError, DeltaError)  # as on a full disk
 _IDLE_TRIGGERS = 3  # triggers without a new bronze commit after which everything there counts as passed
 
 
@@ -217,16 +221,24 @@ class _Driver:
         Raises:
             LeaseLost: another process has taken over; the running pass has not ended yet.
         """
-        failures = 0
+        failures, gap_since = 0, None
         while not self._stop.is_set():
             self._duty.require()
             before = frontier()
-            sentence = self._run(start, meanwhile, frontier, once=once)
-            if sentence is None:
+            failure = self._run(start, meanwhile, frontier, once=once)
+            if failure is None:
                 break
-            # A run that got further is no failure in a row: Delta's source, for one, fails now and then for no lasting
-            # reason, when a listing of a busy log shows a commit but not the one before it.
-            failures = 1 if frontier() > before else failures + 1
+            if frontier() > before:  # a run that got further is no failure in a row
+                failures, gap_since = 0, None
+            sentence = missing_commit(failure)
+            if sentence is not None:
+                gap_since = gap_since or time.monotonic()
+                if time.monotonic() - gap_since < _GAP_SECONDS:
+                    _log.warning("the %s query is started again at once: %s", self._duty.kind, sentence)
+                    self._stop.wait(_LOOP_SECONDS)
+                    continue
+            sentence = sentence or innermost(failure)
+            failures += 1
             _log.error("the %s query failed: %s", self._duty.kind, sentence)
             if self._watchdog:
                 self._watchdog.failed(sentence)
@@ -245,24 +257,28 @@ class _Driver:
         *,
         once: bool,
     ) -> str | None:
-        """Run the query until its end or the stop event; return why it failed, None when it did not."""
+        """Run the query until its end or the stop event; return what is said of its failure, None without one."""
         try:
             query = start()
-        except Transient as error:
-            return str(error)
+        except _MAY_PASS as error:
+            return _said(error)
         except (Py4JJavaError, PySparkException) as error:  # a query that fails at its start has failed as any other
-            return innermost(str(error))
+            return str(error)
         if self._watchdog:
             self._watchdog.started()
         while query.isActive and not self._stop.wait(_LOOP_SECONDS):
             self._beat("running", frontier(), active=True)
             if not once:
-                meanwhile()
+                try:
+                    meanwhile()
+                except _MAY_PASS as error:
+                    query.stop()
+                    return _said(error)
         if self._stop.is_set():
             query.stop()
             return None
         failure = query.exception()
-        return None if failure is None else innermost(str(failure))
+        return None if failure is None else str(failure)
 
     def _beat(self, state: str, frontier: int, *, active: bool, error: str | None = None, now: bool = False) -> None:
         self._duty.require()
@@ -307,3 +323,7 @@ def _tell_landed(telling: Telemetry, landed: Landed) -> None:
         committed_at=landed.committed_at,
         clocks=landed.clocks,
     )
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, Transient) else first_line(getattr(error, "orig", None) or error)

@@ -144,6 +144,7 @@ def mend(query: Path, landed: Landed) -> None:
         file = query / "commits" / str(number)
         if query_log.lines(file) is None:
             _put_aside(file, "the batch is repeated, and skipped if bronze has it")
+    query_log.clear_drafts(query / "offsets")
     planned = query_log.batches(query / "offsets")
     if planned:
         _mend_last_offsets(query, planned[-1], landed)
@@ -182,9 +183,12 @@ def _forget_checksum(file: Path) -> None:
 
 def _put_aside(file: Path, reason: str) -> None:
     _forget_checksum(file)
+    aside = file.with_name(f"{file.name}.damaged")
+    if file.name == "0":  # Spark plans its first batch in an empty folder only
+        aside = file.parent.with_name(f"{file.parent.name}-{aside.name}")
     with effect("put_query_aside"):
-        file.replace(file.with_name(f"{file.name}.damaged"))
-    _log.warning("%s is damaged and was put aside as %s.damaged: %s", file, file.name, reason)
+        file.replace(aside)
+    _log.warning("%s is damaged and was put aside as %s: %s", file, aside.name, reason)
 
 
 def _required(file: Path) -> dict[str, Any]:

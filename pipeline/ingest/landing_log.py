@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from pipeline.delta.log import Action, commits_after
+from pipeline.delta.log import Action, commit_file, commits_after
 from pipeline.delta.opening import open_table
 from pipeline.ingest.identity import Commits, LandingSeen
 
@@ -25,12 +25,12 @@ LANDING: Final = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 def observe_landing(landing: Path, position: Commits | None) -> LandingSeen:
     """Describe the table; with a position, also what the commits from there on changed, and which files are gone."""
     table = open_table(landing)
-    first = _first(landing, table.version())
+    first = first_commit(landing, table.version())
     changed: dict[int, str] = {}
     missing: dict[int, str] = {}
     if position is not None and position.version is not None:
         for version, actions in commits_after(landing, max(position.version, first) - 1):
-            if removed := [action["remove"] for action in actions if _changes(action.get("remove"))]:
+            if removed := [action["remove"] for action in actions if changes(action.get("remove"))]:
                 changed[version] = f"({_operation(actions)}) took away {len(removed)} of its files"
             gone = (name for name, file in _added(landing, actions) if name not in position.skip and not file.exists())
             if (name := next(gone, None)) is not None:
@@ -43,7 +43,7 @@ def observe_landing(landing: Path, position: Commits | None) -> LandingSeen:
 
 def files_by_commit(landing: Path) -> Mapping[int, tuple[str, ...]]:
     """Return the names of the files with new rows of each commit that is still in the log; without files is ()."""
-    first = _first(landing, open_table(landing).version())
+    first = first_commit(landing, open_table(landing).version())
     return {
         version: tuple(name for name, _ in _added(landing, actions))
         for version, actions in commits_after(landing, first - 1)
@@ -76,29 +76,38 @@ def former_names(files: Iterable[str]) -> Mapping[str, str]:
     return {last: name for last, name in last_parts if count[last] == 1}
 
 
-def _first(landing: Path, last: int) -> int:
-    """Return the oldest commit from which the log goes on without a gap."""
-    log = landing / "_delta_log"
-    versions = {int(file.stem) for file in log.glob("*.json") if file.stem.isdigit()}
+def appended(actions: Iterable[Action]) -> Iterator[Action]:
+    """Yield what a commit says of each file with new rows."""
+    return (action["add"] for action in actions if changes(action.get("add")))
+
+
+def place(landing: Path, path: str) -> Path | None:
+    """Return where the file of a path in the log is, None elsewhere than on this machine."""
+    if "://" in path and not path.startswith("file:"):
+        return None
+    return landing / unquote(path.removeprefix("file://").removeprefix("file:"))
+
+
+def first_commit(landing: Path, last: int) -> int:
+    """Return the oldest commit from which the log goes on without a gap.
+
+    A listing of a log that is written to may show a commit but not the one before it, so a gap is looked at by name.
+    """
+    versions = {int(file.stem) for file in (landing / "_delta_log").glob("*.json") if file.stem.isdigit()}
     first = last
-    while first - 1 in versions:
+    while first - 1 in versions or (first and commit_file(landing, first - 1).exists()):
         first -= 1
     return first
 
 
 def _added(landing: Path, actions: list[Action]) -> Iterator[tuple[str, Path]]:
     """Yield name and place of each file with new rows; a file elsewhere than on this machine is taken to be there."""
-    for add in (action["add"] for action in actions if _changes(action.get("add"))):
-        if add["path"].startswith("file:") or "://" not in add["path"]:
-            yield (
-                file_name(add["path"], landing),
-                landing / unquote(add["path"].removeprefix("file://").removeprefix("file:")),
-            )
-        else:
-            yield file_name(add["path"], landing), landing
+    for add in appended(actions):
+        yield file_name(add["path"], landing), place(landing, add["path"]) or landing
 
 
-def _changes(action: Action | None) -> bool:
+def changes(action: Action | None) -> bool:
+    """Tell whether an action adds or removes rows, and not just moves them to another file."""
     return action is not None and bool(action.get("dataChange", True))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy import Engine
@@ -85,6 +86,7 @@ class Ingest:
         self._placing = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
         self._attempts = Attempts(self._quarantine, self._bronze, self._batch_app)
         self._snapshot = restored.snapshot_file(paths)
+        self._rows_of: source.RowsOf = source.as_they_come
         self.place: Place | None = None  # how far bronze has the source; None before the first start
         self._read_heads()
 
@@ -109,7 +111,9 @@ class Ingest:
         self._give_up_others()
         self._read_heads()
         record_heads(self._engine, self._heads, *self._placing)
-        frame = source.read(self._spark, self._settings.source, self._settings.ingest, self._paths.landing, begin)
+        frame, self._rows_of = source.read(
+            self._spark, self._settings.source, self._settings.ingest, self._paths.landing, begin
+        )
         writer = (
             frame.writeStream.queryName(StreamId("ingest", "main").query_name)
             .option("checkpointLocation", str(query))
@@ -151,7 +155,7 @@ class Ingest:
         if (expected or 0) != self._heads_seq:
             self._read_heads()  # another source was ingested meanwhile, or we failed between a commit and its report
         job = self._job(batch_id, (expected or 0) + 1)
-        rows = frame.coalesce(1).mapInArrow(partial(land, job=job), "report string").collect()
+        rows = frame.coalesce(1).mapInArrow(partial(_land, job=job, rows_of=self._rows_of), "report string").collect()
         reports = [json.loads(row.report) for row in rows]
         if not reports and done is None:  # a checkpoint lost before the first row landed can begin where it began
             checkpoint.pass_empty(self._checkpoint / "query", self._bronze.table_id, batch_id)
@@ -228,3 +232,8 @@ class Ingest:
         now = time.time()
         refusals, oldest = report["reasons"], report["oldest_source_at"]
         self._tell(Landed(seq, report["rows"], refusals, oldest, now, now - started, report["clocks"]))
+
+
+def _land(batches: Iterator[pa.RecordBatch], job: IngestJob, rows_of: source.RowsOf) -> Iterator[pa.RecordBatch]:
+    """Get the source's rows and land them, in a task."""
+    return land(rows_of(batches), job)

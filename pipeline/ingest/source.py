@@ -1,16 +1,18 @@
 """Where wrappers come from: a Kafka topic or a Delta landing table, read as one streaming DataFrame."""
 
+import json
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from deltalake.schema import Schema
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlalchemy import Engine
 
@@ -20,7 +22,9 @@ from pipeline.errors import Refused
 from pipeline.failpoints import effect
 from pipeline.ingest.bronze_writer import INPUT
 from pipeline.ingest.identity import Commits, Offsets, TopicSeen, offsets_json
+from pipeline.ingest.landing_files import names_in_files, read_files
 from pipeline.ingest.landing_log import LANDING, file_name
+from pipeline.ingest.landing_source import LandingSource
 from pipeline.ingest.source_checks import Begin
 from pipeline.ingest.topic import CHECK_ONLY
 from pipeline.settings import Ingest, Source
@@ -86,36 +90,49 @@ def check(source: Source, landing: Path) -> None:
         _check_landing(landing)
 
 
-def read(spark: SparkSession, source: Source, ingest: Ingest, landing: Path, begin: Begin) -> DataFrame:
-    """Return the source as a stream with the columns of `bronze.INPUT`; without a checkpoint it starts at `begin`."""
+RowsOf = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What a task does to get the columns of `bronze_writer.INPUT` from those of a source's stream."""
+
+
+def as_they_come(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return the rows of a source whose stream has all columns."""
+    return batches
+
+
+def read(spark: SparkSession, source: Source, ingest: Ingest, landing: Path, begin: Begin) -> tuple[DataFrame, RowsOf]:
+    """Return the source as a stream, and how a task gets its rows; without a checkpoint it starts at `begin`.
+
+    Raises:
+        Refused: the landing table has the wrong columns, or deletion vectors where it is read as it is.
+    """
     if source.kind == "kafka":
-        return _read_topic(spark, source, ingest, begin)
-    reader = spark.readStream.format("delta").option("maxBytesPerTrigger", ingest.max_bytes)
+        return _read_topic(spark, source, ingest, begin), as_they_come
+    _check_landing(landing)
+    table = open_table(landing)
     start = begin.position if isinstance(begin.position, Commits) else Commits(0)
-    if start.version is not None and not begin.resumes:
-        # Its commits one by one: cheaper than a snapshot, which stands for what the log no longer tells.
-        reader = reader.option("startingVersion", start.version)
-    frame = reader.option("failOnDataLoss", "true").load(str(landing))
-    frame = frame.select(
-        "key",
-        "value",
-        F.input_file_name().alias("topic"),
-        F.lit(None).cast("int").alias("partition"),
-        F.lit(None).cast("long").alias("offset"),
-        F.lit(None).cast("timestamp").alias("source_time"),
-        F.array().cast(_HEADERS).alias("headers"),
-        F.lit("landing").alias("source_clock"),
-    )
-    if not start.skip:
-        return frame
-    return frame.where(~_file_name(F.col("topic"), landing).isin(sorted(start.skip)))
+    is_starting = start.version is None and not begin.resumes
+    if is_starting and any(batch.num_rows for batch in table.deletion_vectors()):
+        raise Refused(
+            f"The landing table {landing} has deletion vectors, and ingest would read it as it is. Rewrite the files "
+            "that have them (REORG TABLE ... APPLY (PURGE)), then start ingest."
+        )
+    options = {
+        "landing": str(landing),
+        "id": str(table.metadata().id),
+        "version": str(table.version() if start.version is None else start.version),
+        "is_starting": json.dumps(is_starting),
+        "known_to": str(table.version()),
+        "max_bytes": str(_bytes(spark, ingest.max_bytes)),
+    }
+    spark.dataSource.register(LandingSource)
+    frame = spark.readStream.format(LandingSource.name()).options(**options).load()
+    return frame, partial(read_files, landing=landing, columns=names_in_files(table), skip=start.skip)
 
 
-def _file_name(uri: Column, landing: Path) -> Column:
-    """Return a file's name as `landing_log.file_name` does; a plus sign in a file's URI is no space."""
-    whole = F.url_decode(F.replace(uri, F.lit("+"), F.lit("%2B")))
-    inside = F.substring_index(whole, f"{landing}/", -1)
-    return F.when(whole.contains(f"{landing}/"), inside).otherwise(F.element_at(F.split(whole, "/"), -1))
+def _bytes(spark: SparkSession, text: str) -> int:
+    """Return a number of bytes as Spark reads it from a text such as 64m."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - its only way to it
+    return int(jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text))
 
 
 def _read_topic(spark: SparkSession, source: Source, ingest: Ingest, begin: Begin) -> DataFrame:

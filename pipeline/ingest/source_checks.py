@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient
-from pipeline.ingest import checkpoint, identity, landing_log, restored, topic
+from pipeline.ingest import checkpoint, identity, landing_log, landing_source, restored, topic
 from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.identity import Commits, Known, LandingSeen, Offsets, Position, Seen, TopicSeen
 from pipeline.settings import Paths, Settings, Source
@@ -92,14 +92,7 @@ def _begin_at_the_end(query: Path, start: Position | None, seen: Seen | None) ->
     """Let a landing table be read from a commit that does not exist yet, which Spark takes from no option."""
     if not isinstance(start, Commits) or not isinstance(seen, LandingSeen) or (start.version or 0) <= seen.last:
         return False
-    offset = {
-        "sourceVersion": 1,
-        "reservoirId": seen.id,
-        "reservoirVersion": start.version,
-        "index": -1,  # before its first file
-        "isStartingVersion": False,
-    }
-    checkpoint.begin_behind(query, offset)
+    checkpoint.begin_behind(query, landing_source.offset(seen.id, start.version or 0))
     return True
 
 

@@ -28,6 +28,7 @@ def can_resume(query: Path, bronze: CursorTable) -> bool:
     with effect("delete_query"):
         shutil.rmtree(dropped, ignore_errors=True)  # an earlier drop was cut short
     if not any(query_log.batches(query / log) for log in ("offsets", "commits", "pins")):
+        query_log.clear_drafts(query / "offsets")
         return False  # it never planned a batch; another driver may be about to plan its first
     flaw = next(_flaws(query, bronze), None)
     if flaw is None:

@@ -140,9 +140,14 @@ def test_files_of_any_name_are_left_out_of_a_commit_that_landed_in_part(world: A
     table = DeltaTable(folder)
     table.create_write_transaction(adds, mode="append", schema=table.schema())
     begin = Begin(Commits(1, frozenset(names)), None, resumes=False)
-    frame = source.read(world.spark, world.settings.source, world.settings.ingest, folder, begin)
+    frame, rows_of = source.read(world.spark, world.settings.source, world.settings.ingest, folder, begin)
     read: list[bytes] = []
-    query = frame.writeStream.foreachBatch(lambda rows, _: read.extend(row.value for row in rows.collect()))
+
+    def rows(files: Any, _: int) -> None:
+        batch = pa.record_batch({"topic": [row.topic for row in files.collect()]})
+        read.extend(value for each in rows_of(iter([batch])) for value in each["value"].to_pylist())
+
+    query = frame.writeStream.foreachBatch(rows)
     options = query.option("checkpointLocation", str(folder.parent / "names")).trigger(availableNow=True)
     options.start().awaitTermination()
     assert list(map(bytes, read)) == [b"day=1/a b.parquet"]

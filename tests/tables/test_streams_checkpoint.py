@@ -136,3 +136,14 @@ def test_nothing_to_go_on_from_is_no_damage(query: Path, bronze: CursorTable, ca
     shutil.rmtree(query)
     assert not can_resume(query, bronze)
     assert not caplog.records
+
+
+def test_a_first_batch_that_a_full_disk_cut_short_is_planned_again(query: Path, bronze: CursorTable) -> None:
+    """Spark plans its first batch in an empty folder only: a draft left there kept the group from ever starting."""
+    for part in ("offsets", "commits", "pins"):
+        for file in (query / part).iterdir():
+            file.unlink()
+    (query / "offsets" / ".0.6b9f.tmp").write_bytes(b"")
+    assert not can_resume(query, bronze)
+    assert not list((query / "offsets").iterdir())
+    assert (query / "metadata").exists()

@@ -1,11 +1,15 @@
 """How a driver's end is told."""
 
 import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from sqlalchemy import select, text
@@ -13,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 
 from pipeline import wiring
 from pipeline.errors import Refused
+from pipeline.reasons import missing_commit
 from pipeline.settings import load
 from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
@@ -162,3 +167,124 @@ def test_d13_a_query_whose_failure_stays_is_no_hot_loop(tmp_path: Path) -> None:
     with engine.connect() as connection:
         assert connection.scalar(select(drivers.c.error)) == "the old failure"
     engine.dispose()
+
+
+SPARK_GAP = (
+    "[DELTA_VERSIONS_NOT_CONTIGUOUS] Versions (10100, 10101, 10103, 10104) are not contiguous. \nA gap in the delta "
+    "log between versions 10100 and 10104 was detected while trying to load version -1."
+)
+SPARK_END = (
+    "[DELTA_MISSING_FILES_UNEXPECTED_VERSION] Delta stream cannot resume from version 10102; transaction log starts at "
+    "10103. Log files may have been deleted by log retention."
+)
+KERNEL_GAP = (
+    "Kernel error: Generic delta kernel error: Expected contiguous commit files, but found gap: ParsedLogPath { "
+    'filename: "00000000000000010101.json", extension: "json", version: 10101, file_type: Commit } -> ParsedLogPath { '
+    'filename: "00000000000000010103.json", extension: "json", version: 10103, file_type: Commit }'
+)
+GAP = "The log of a Delta table has commit 10103 but not commit 10102."
+
+
+@pytest.mark.parametrize("text", [SPARK_GAP, SPARK_END, KERNEL_GAP])
+def test_a_log_that_seems_to_lack_a_commit_is_known_by_what_its_reader_says(text: str) -> None:
+    """The sentence names the missing commit, whoever reads the log."""
+    assert missing_commit(text) == GAP
+    assert missing_commit(text.replace("not contiguous", "fine").replace("resume", "go").replace("found", "no")) is None
+
+
+@dataclass
+class Supervised:
+    """A driver without Spark, whose clock goes on with what it waits."""
+
+    driver: _Driver
+    stop: CountingStop
+    error: Callable[[], str | None]
+
+
+@pytest.fixture
+def supervised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervised]:
+    settings, paths = load(tmp_path, {})
+    engine = open_store(settings, paths)
+    start_driver(engine, "group", "a", None)
+    stop = CountingStop()
+    clock = SimpleNamespace(monotonic=lambda: 1000.0 + sum(each or 0 for each in stop.waits), time=time.time)
+    monkeypatch.setattr(wiring, "time", clock)
+    telling = Telemetry(settings.metrics, paths, "group", "a")
+    attached: Any = SimpleNamespace(errors=0)
+
+    def error() -> str | None:
+        with engine.connect() as connection:
+            return connection.scalar(select(drivers.c.error))
+
+    yield Supervised(_Driver(settings, _Duty("group", "a", engine, stop, None), telling, attached), stop, error)
+    telling.close()
+    engine.dispose()
+
+
+def ended(text: str | None) -> Any:
+    return SimpleNamespace(isActive=False, exception=lambda: text)
+
+
+def test_a_listing_that_lacks_a_commit_takes_no_restart_of_the_budget(supervised: Supervised) -> None:
+    """Two writers commit while a reader lists: however often that is, the query goes on within a second."""
+    queries = iter([*[ended(each) for each in (SPARK_GAP, SPARK_END, KERNEL_GAP) * 5], ended(None)])
+    assert supervised.driver.supervise(lambda: next(queries), lambda: None, lambda: 0, once=False) == 0
+    assert sum(each or 0 for each in supervised.stop.waits) <= 10
+    assert supervised.error() is None
+
+
+def test_a_commit_that_stays_missing_ends_the_driver_with_its_number(supervised: Supervised) -> None:
+    """What does not pass within half a minute is a failure as any other, and says which commit is missing."""
+    assert supervised.driver.supervise(lambda: ended(SPARK_GAP), lambda: None, lambda: 0, once=False) == 1
+    assert [each for each in supervised.stop.waits if each != 0.5] == [5.0, 10.0, 15.0]
+    assert supervised.stop.waits.count(0.5) <= 60
+    assert supervised.error() == GAP
+
+
+FULL = [
+    OSError(28, "No space left on device"),
+    OperationalError("INSERT", {}, Exception("database or disk is full")),
+    DeltaError("Generic LocalFileSystem error: No space left on device (os error 28)"),
+]
+
+
+@pytest.mark.parametrize("full", FULL)
+@pytest.mark.parametrize("failing", ["start", "meanwhile"])
+def test_a_full_disk_is_waited_for_as_long_as_any_failure(
+    supervised: Supervised, full: Exception, failing: str
+) -> None:
+    """Wherever a driver meets a full disk, it fails four times before it ends, and goes on when there is space."""
+    wrong = [full] * 3
+
+    def fail(*wanted: str) -> None:
+        if failing in wanted and wrong:
+            raise wrong.pop()
+
+    def start() -> Any:
+        fail("start")
+        left = iter([True, False] if failing == "meanwhile" else [False])
+        return Query(left)
+
+    assert supervised.driver.supervise(start, lambda: fail("meanwhile"), lambda: 0, once=False) == 0
+    assert [each for each in supervised.stop.waits if each != 0.5] == [5.0, 10.0, 15.0]
+    wrong += [full] * 4
+    assert supervised.driver.supervise(start, lambda: fail("meanwhile"), lambda: 0, once=False) == 1
+    assert not wrong
+    assert "full" in str(supervised.error()) or "No space" in str(supervised.error())
+
+
+class Query:
+    """A query that is active as often as told, and has not failed."""
+
+    def __init__(self, active: Iterator[bool]) -> None:
+        self._active = active
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        return next(self._active, False)
+
+    def stop(self) -> None:
+        pass
+
+    def exception(self) -> None:
+        return None
