@@ -215,9 +215,9 @@ def verdict_sentence(row: GameRow, fleet: Fleet) -> str:
         words.append(verdict.reason)
     elif row.live is not None:
         words.append(_progress(row, fleet))
-    if row.in_trouble and row.group is not None and not verdict.waits_for_ingest:
+    if row.is_own_trouble and row.group is not None:
         others = [other for other in fleet.rows if other.group == row.group and other.game_key != row.game_key]
-        bad = sum(other.in_trouble for other in others)
+        bad = sum(other.is_own_trouble for other in others)
         if others and not bad:
             words.append(
                 f"the {len(others)} other games of group {row.group} are well: it is this stream, not the group"

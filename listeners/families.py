@@ -282,6 +282,24 @@ def _controller(seen: Oversight) -> Iterator[Metric]:
         (((name,), since) for name, (_, since) in waiting),
     )
     yield _gauge(
+        "maintenance_overdue_seconds",
+        "For how long a round of maintenance should have ended well; 0 where none is due.",
+        (),
+        [((), seen.maintenance_overdue_seconds)],
+    )
+    yield _gauge(
+        "maintenance_last_round_timestamp_seconds",
+        "When the last round of maintenance ended, and the last that ended well.",
+        ("result",),
+        [(("any",), None if seen.last_round is None else seen.last_round[0]), (("ok",), seen.last_good_round_at)],
+    )
+    yield _gauge(
+        "maintenance_last_round_ok",
+        "1 where no table failed in the last round of maintenance, 0 where one did.",
+        (),
+        [((), None if seen.last_round is None else float(seen.last_round[1]))],
+    )
+    yield _gauge(
         "access_drift_findings",
         "Differences between the catalog and what was declared that nobody decided to ignore.",
         ("class",),

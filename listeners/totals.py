@@ -82,6 +82,9 @@ class Oversight:
     oldest_stuck_since: float | None  # that needs a person; None: none does, or it is not known
     evacuations: Mapping[str, tuple[int, float | None]] = field(default_factory=dict)
     """Dead groups with games that cannot go: how many, and since when; None is not known."""
+    maintenance_overdue_seconds: float | None = None  # for which a round should have ended well; None: not known
+    last_round: tuple[float, bool] | None = None  # of maintenance: when it ended, and if well; None: none did
+    last_good_round_at: float | None = None  # the newest that ended well; None: none did
     access_read_at: float | None = None  # when the catalog was last read; None: it never was, or it is not known
     drift: Mapping[str, int] | None = (
         None  # findings of then that nobody ignores, by class, 0 included; None: not known

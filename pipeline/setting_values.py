@@ -165,6 +165,15 @@ def _texts(raw: Any) -> tuple[str, ...]:
     raise ValueError('a list of texts such as ["a", "b"]')
 
 
+def hours_of(text: str) -> tuple[int, int] | None:
+    """Return the first hour and the one before which it ends, all day for an empty text; None where it is no such."""
+    if not text:
+        return 0, 24
+    found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text, re.ASCII)
+    first, end = (int(found[1]), int(found[2])) if found else (0, 0)
+    return (first, end) if first != end and max(first, end) <= 24 else None
+
+
 def kafka_problems(topic: str, isolation_level: str) -> list[str]:
     """Return what is wrong with the settings of a Kafka source, a sentence each."""
     problems = []

@@ -16,6 +16,7 @@ from pipeline.errors import Refused
 from pipeline.names import MAX_NAME_BYTES, is_game_name, is_securable_part
 from pipeline.setting_values import (
     ISOLATION_LEVELS,
+    hours_of,
     kafka_problems,
     may_be_secret,
     number,
@@ -105,6 +106,7 @@ class Placement:
 
     max_games_per_group: int = 1_000  # no group is given more, however little they cost
     evacuate_after_minutes: float = 10.0  # a group that has been dead so long is relieved of its games; 0 is never
+    restart_hung_after_minutes: float = 5.0  # a driver whose process lives and is silent so long is killed; 0 is never
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,9 @@ class Dashboard:
 class Maintenance:
     """How tables are kept small and quick to read."""
 
+    backend: Literal["none", "local"] = "local"  # who runs it: the controller, as a process beside it, or not turnout
     interval_minutes: float = 15.0  # time between two rounds
+    hours: str = ""  # the hours of the day, in UTC, in which tables are worked on, such as `22-6`; empty is all
     small_files: int = 10  # fewest small files of a table that are merged
     bronze_commits: int = 1_000  # fewest bronze commits that are sorted into one run
     bronze_age_minutes: float = 60.0  # younger bronze files are left alone
@@ -350,6 +354,8 @@ def _check(settings: Settings) -> list[str]:
         for leaf in ("catalog_name", "schema_name")
         if not is_securable_part(text := getattr(settings.access, leaf))
     ]
+    if hours_of(settings.maintenance.hours) is None:
+        problems.append(f"maintenance.hours: expected two hours such as '22-6', got {settings.maintenance.hours!r}")
     if "@" in settings.metrics.push_gateway:
         problems.append("metrics.push_gateway: expected an address without a user and a password (not shown)")
     if settings.dashboard.url and not _ADDRESS.fullmatch(settings.dashboard.url):
@@ -372,6 +378,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("store.lease_seconds", 1, 3600),
     ("placement.max_games_per_group", 1, 100_000),
     ("placement.evacuate_after_minutes", 0, 10_080),
+    ("placement.restart_hung_after_minutes", 0, 10_080),
     ("metrics.flush_seconds", 0.5, 3600),
     ("metrics.latency_objective_seconds", 0.1, 86_400),
     ("metrics.heartbeat_seconds", 0.5, 30),

@@ -201,7 +201,7 @@ class _Driver:
         attachment: Attachment,
         watchdog: Watchdog | None = None,
     ) -> None:
-        self._every = settings.metrics.heartbeat_seconds
+        self._every, self._maintenance = settings.metrics.heartbeat_seconds, settings.maintenance
         self._duty, self._stop = duty, duty.stop
         self._telling, self._attachment, self._watchdog = telling, attachment, watchdog
         self._beaten_at = 0.0
@@ -304,8 +304,8 @@ class _Driver:
         """
         try:
             expire_dead(self._duty.engine)
-            judgement = read_fleet(self._duty.engine, heartbeat_seconds=self._every).judgement
-            oversight = read_oversight(self._duty.engine, judgement)
+            fleet = read_fleet(self._duty.engine, heartbeat_seconds=self._every, maintenance=self._maintenance)
+            judgement, oversight = fleet.judgement, read_oversight(self._duty.engine, fleet)
         except Exception as error:  # noqa: BLE001 - a row that makes no sense must not stop ingest; the alert says so
             _log.warning("the fleet is not judged, trying again: %s", error)
             return False

@@ -167,6 +167,8 @@ def draw_ending(access: AccessState) -> None:
         alt="What ends within 14 days, the soonest first.",
         key="ending_table",
     )
+    given = {links.short(each.operation_id): access.game(each.game_key) for each in access.ending}
+    links.offer_operations("ending", {name: f"{name} · {game}" for name, game in given.items()})
     st.caption(
         "The controller ends it by itself. To keep it longer, give it again with a later end. All times are UTC."
     )

@@ -40,6 +40,16 @@ def operation_column(label: str, table: str, width: int) -> Any:
     return _column(label, f"{table}_open_operation", width, ("operations", "operation"))
 
 
+def offer_games(table: str, games: Mapping[str, str]) -> None:
+    """Draw, below a table, a list of its games (key → text) that opens one: no key opens a cell of a table."""
+    _offer(f"{table}_open", "Open a game", games, ("game", "game"))
+
+
+def offer_operations(table: str, operations: Mapping[str, str]) -> None:
+    """Draw, below a table, a list of its operations (`short` → text) that opens one, as `offer_games` does."""
+    _offer(f"{table}_open", "Open an operation", operations, ("operations", "operation"))
+
+
 def short(operation_id: str) -> str:
     """Return an operation's id as people see it, by which its page knows it, too."""
     return operation_id[:8]
@@ -129,9 +139,30 @@ def _column(label: str, key: str, width: int, to: tuple[str, str]) -> Any:
     )
 
 
+def _offer(key: str, what: str, choices: Mapping[str, str], to: tuple[str, str]) -> None:
+    st.selectbox(
+        what,
+        list(choices),
+        key=key,
+        index=None,
+        format_func=lambda each: choices.get(each, each),
+        placeholder=f"{what.lower()}: type, then Enter",
+        label_visibility="collapsed",
+        width=360,
+        on_change=_open_chosen,
+        args=(key, *to),
+    )
+
+
 def _open(key: str, page: str, param: str) -> None:
     """Open what was clicked by what its cell says: its row may hold another one by now."""
     st.switch_page(f"views/{page}.py", query_params={param: st.session_state[key]["label"]})
+
+
+def _open_chosen(key: str, page: str, param: str) -> None:
+    chosen, st.session_state[key] = st.session_state[key], None
+    if chosen is not None:
+        st.switch_page(f"views/{page}.py", query_params={param: chosen})
 
 
 def _some(values: tuple[str, ...]) -> str:

@@ -204,7 +204,8 @@ def _steering(store: str, _environment: Environment) -> ControlState:  # noqa: A
     control_store = engine(_environment)
     with reading():
         heartbeat_seconds = _environment.settings.metrics.heartbeat_seconds
-        seen = read_fleet(control_store, heartbeat_seconds=heartbeat_seconds)
+        maintenance = _environment.settings.maintenance
+        seen = read_fleet(control_store, heartbeat_seconds=heartbeat_seconds, maintenance=maintenance)
         max_games = _environment.settings.placement.max_games_per_group
         ended = ended_runs(control_store, store_time(control_store) - WINDOW_SECONDS)
         return ControlState(

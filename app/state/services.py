@@ -295,7 +295,8 @@ def _warm_up() -> threading.Thread:
 def _fleet(store: str, _environment: Environment) -> Fleet:
     every_seconds = _environment.settings.metrics.heartbeat_seconds
     with reading():
-        return read_fleet(_engine(store, _environment), heartbeat_seconds=every_seconds)
+        wanted = _environment.settings.maintenance
+        return read_fleet(_engine(store, _environment), heartbeat_seconds=every_seconds, maintenance=wanted)
 
 
 @st.cache_data(ttl=10, max_entries=200, show_spinner=False)

@@ -98,6 +98,8 @@ def _draw_log(log: Log) -> None:
         alt="Entries of the audit log, newest first.",
         key="audit_table",
     )
+    asked = dict.fromkeys(links.short(each.operation_id) for each in shown if each.operation_id)
+    links.offer_operations("audit", {name: name for name in asked})
     kept = (
         "" if len(log.entries) == log.matched else f"; the file holds the newest {formatting.count(len(log.entries))}"
     )

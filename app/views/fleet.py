@@ -5,7 +5,7 @@ from collections import Counter
 import streamlit as st
 
 from app import formatting
-from app.components import charts, fleet_table, header
+from app.components import charts, fleet_table, header, links
 from app.state import services
 from app.state.services import Environment
 from listeners.sample import STATUSES
@@ -43,6 +43,7 @@ def _live(environment: Environment) -> None:
         alt="All games that match the filters, worst first. The key links to the game's page.",
         key="games",
     )
+    links.offer_games("fleet", {row.game_key: formatting.game_text(row.game_key, row.game) for row in shown})
     limited = (
         f" The worst {_MOST_ROWS} of them are in the table; filters find the others." if len(rows) > len(shown) else ""
     )

@@ -291,6 +291,7 @@ def _draw_neighbours(fleet: Fleet, row: GameRow) -> None:
         column_config={"page": links.game_column("key (opens its page)", "neighbours", 205)},
         alt="The other games of this group, worst first.",
     )
+    links.offer_games("neighbours", {each.game_key: formatting.game_text(each.game_key, each.game) for each in others})
 
 
 header.keep_drawing(_live)

@@ -77,6 +77,7 @@ def _draw_all(journal: OperationList) -> None:
         alt="Operations, newest first. The id links to the operation's page.",
         key="operations_table",
     )
+    links.offer_operations("operations", {links.short(each.operation_id): _named(each, journal) for each in rows})
     st.caption("All times are UTC.")
 
 
@@ -87,6 +88,11 @@ def _sentence(opened: int, stuck: int) -> str:
         return "1 operation is open" if opened == 1 else f"{opened} operations are open"
     needs = "1 operation needs a person" if stuck == 1 else f"{stuck} operations need a person"
     return f"{needs}, {opened - stuck} more open" if opened > stuck else needs
+
+
+def _named(operation: Operation, journal: OperationList) -> str:
+    about = f"{formatting.shown(operation.kind, 24)} of {formatting.targets_text(operation.targets, journal.names)}"
+    return f"{links.short(operation.operation_id)} · {about}"
 
 
 def _draw_card(operation: Operation, journal: OperationList) -> None:

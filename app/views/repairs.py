@@ -64,7 +64,7 @@ def _live(environment: Environment) -> None:
     steering = header.draw(environment, control_queries.steering, "steering")
     if steering is None:
         return
-    rows = [row for row in steering.fleet.rows if row.in_trouble or _is_stopped(steering, row)]
+    rows = [row for row in steering.fleet.rows if row.is_own_trouble or _is_stopped(steering, row)]
     stopped = sum(_is_stopped(steering, row) for row in rows)
     header.headline(_sentence(len(rows), stopped), trouble=bool(rows))
     if not rows:
@@ -88,6 +88,7 @@ def _draw_table(environment: Environment, steering: ControlState, rows: list[Gam
         alt="Games that failed or are in trouble, worst first. The key links to the game's page.",
         key="repairs_table",
     )
+    links.offer_games("repairs", {row.game_key: formatting.game_text(row.game_key, row.game) for row in rows})
 
 
 def _sentence(troubled: int, stopped: int) -> str:

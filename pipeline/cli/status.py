@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 
 from pipeline.cli.context import CommandContext
 from pipeline.health.judgement import DriverState, Judgement
+from pipeline.settings import Settings
 from pipeline.store.fleet import Fleet, GameRow, read_fleet
 from pipeline.terminal import say, say_json
 
@@ -21,7 +22,7 @@ from pipeline.terminal import say, say_json
 def status(env_dir: Path, show_all: bool, as_json: bool) -> None:
     """Print how drivers, games and operations are; exit code 1 where a person should look."""
     context = CommandContext(env_dir)
-    found = _read(context.engine, context.settings.metrics.heartbeat_seconds)
+    found = _read(context.engine, context.settings)
     if as_json:
         say_json(found)
     else:
@@ -30,10 +31,11 @@ def status(env_dir: Path, show_all: bool, as_json: bool) -> None:
     sys.exit(0 if found["healthy"] else 1)
 
 
-def _read(engine: Engine, heartbeat_seconds: float) -> dict[str, Any]:
+def _read(engine: Engine, settings: Settings) -> dict[str, Any]:
     from pipeline.store.operations import read_open
 
-    fleet = read_fleet(engine, heartbeat_seconds=heartbeat_seconds)
+    heartbeat_seconds, maintenance = settings.metrics.heartbeat_seconds, settings.maintenance
+    fleet = read_fleet(engine, heartbeat_seconds=heartbeat_seconds, maintenance=maintenance)
     with engine.connect() as connection:
         operations = read_open(connection)
     stuck = [asdict(each) for each in operations if each.state == "needs_human"]
@@ -44,12 +46,17 @@ def _read(engine: Engine, heartbeat_seconds: float) -> dict[str, Any]:
             "game_key": row.game_key, "game": row.game, "group": row.group, "status": row.verdict.status,
             "cause": _cause(row), "why": _cause(row),
             "lag_seconds": row.lag_seconds,
-            "in_trouble": row.in_trouble,
+            "in_trouble": row.in_trouble, "waits_for_ingest": row.verdict.waits_for_ingest,
         }
         for row in fleet.rows
     ]  # fmt: skip
     return {
         **describe(judgement), "well": judgement.healthy, "at": fleet.read_at, "drivers": drivers,
+        "maintenance": {
+            "last_round": None if fleet.upkeep.last is None else asdict(fleet.upkeep.last),
+            "last_good_round_at": None if fleet.upkeep.good is None else fleet.upkeep.good.ended_at,
+            "overdue_seconds": fleet.upkeep.overdue_seconds(fleet.read_at),
+        },
         "games": games, "needs_human": stuck, "open_operations": len(operations),
         "newest_bronze_seq": fleet.newest_bronze_seq,
         "source": {
@@ -120,7 +127,7 @@ def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
     lines += [
         f"  {each['status']:<12} {each['game_key']:<54} in group {each['group']}: {each['cause'] or 'none reported'}"
         for each in found["games"]
-        if show_all or each["in_trouble"]
+        if show_all or (each["in_trouble"] and not each["waits_for_ingest"])
     ]
     lines.append(f"latency is measured from {found['latency_measured_from']}")
     lines.append(f"{found['open_operations']} open operations, {len(found['needs_human'])} need a person")

@@ -1,5 +1,6 @@
 """The commands about all tables of an environment: `turnout verify`, `maintain` and `paths`."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import click
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.terminal import say, say_json
+
+_NICE = 10  # maintenance yields to drivers: it runs beside them always
 
 
 @click.command("verify")
@@ -51,11 +54,12 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, sample: i
 @click.option("--once", is_flag=True, help="Look at every table once, then end.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per round, on one line.")
 def maintain(env_dir: Path, once: bool, as_json: bool) -> None:
-    """Merge small files, cut logs and delete old files of all tables, again and again."""
+    """Merge small files, cut logs and delete old files of all tables, again and again; the controller runs it, too."""
     from pipeline.control.processes.signals import stop_on_signals
-    from pipeline.maintenance.run import maintain as run
+    from pipeline.maintenance.process import maintain as run
 
     settings, paths = load(env_dir)
+    os.nice(_NICE)
     sys.exit(run(settings, paths, stop_on_signals(), once=once, as_json_lines=as_json))
 
 

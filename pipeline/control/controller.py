@@ -19,6 +19,7 @@ from pipeline.control.operations import dedupes, groups, isolation, moves, pause
 from pipeline.control.operations.executor import ControlContext, Extension, tick
 from pipeline.control.processes.backends import Local
 from pipeline.control.processes.child_processes import turnout
+from pipeline.control.processes.duties import Duty, upkeep
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
@@ -26,7 +27,6 @@ from pipeline.settings import Paths, Settings
 from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import assign_waiting
-from pipeline.store.groups import Group
 from pipeline.store.leases import leased
 from pipeline.streams import active_games
 from pipeline.streams.outage import tolerate_store_outage
@@ -54,13 +54,13 @@ def run(
     stop: threading.Event | None = None,
     *,
     stop_groups: bool = False,
-    driver: Callable[[Group], Sequence[str]] | None = None,
+    driver: Callable[[Duty], Sequence[str]] | None = None,
 ) -> int:
-    """Run until SIGTERM or SIGINT; return the exit code. The groups it runs go on, or end with it by `stop_groups`.
+    """Run until SIGTERM or SIGINT; return the exit code. What it runs goes on, or ends with it by `stop_groups`.
 
     The code is 1 where they should have ended and go on, since the control store does not answer or one is frozen.
     Its lease keeps a second controller from running for nothing; two would do no harm. `driver` is the command line
-    that drives a group, `turnout groups run` where None.
+    that drives a group or does maintenance, `turnout groups run` and `turnout maintain` where None.
 
     Raises:
         Refused: the store cannot be used, or another controller runs.
@@ -69,7 +69,9 @@ def run(
     engine = open_store(settings, paths)
     context = ControlContext(settings, engine, paths)
     backend = Local(paths.logs, driver or _driver(paths), os.environ)
-    supervisor = Supervisor(engine, {"local": backend}, partial(_in_hand, paths))
+    most_silent = settings.placement.restart_hung_after_minutes * 60 or math.inf
+    others = partial(upkeep, engine, settings.maintenance)
+    supervisor = Supervisor(engine, {"local": backend}, partial(_in_hand, paths), others, most_silent)
     evacuator = Evacuator(engine, settings.placement, settings.metrics.heartbeat_seconds)
     with leased(engine, settings.store, "controller", "main") as lease:
         start_driver(engine, "controller", "main", None)
@@ -114,7 +116,8 @@ def _parts(
         return supervisor.alarms
 
     def evacuate() -> Sequence[str]:
-        evacuator.tick(supervisor.seen, supervisor.mass_failure, supervisor.looked_at)
+        groups_seen = [each for each in supervisor.seen if each.group.kind == "group"]
+        evacuator.tick(groups_seen, supervisor.mass_failure, supervisor.looked_at)
         return evacuator.alarms
 
     def extend(extension: Extension) -> Sequence[str]:
@@ -158,5 +161,9 @@ def _in_hand(paths: Paths, group: str) -> list[str] | None:
     return active_games.read_leftover(paths.checkpoints / "demux" / group)
 
 
-def _driver(paths: Paths) -> Callable[[Group], Sequence[str]]:
-    return lambda group: turnout("groups", "run", group.name, "--env-dir", str(paths.root))
+def _driver(paths: Paths) -> Callable[[Duty], Sequence[str]]:
+    def command(duty: Duty) -> Sequence[str]:
+        what = ("groups", "run", duty.name) if duty.kind == "group" else ("maintain",)
+        return turnout(*what, "--env-dir", str(paths.root))
+
+    return command

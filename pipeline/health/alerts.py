@@ -241,6 +241,17 @@ def _control() -> tuple[Alert, ...]:
             _OPERATIONS_PAGE,
         ),
         Alert(
+            "TurnoutMaintenanceOverdue",
+            "ticket",
+            "max(turnout_maintenance_overdue_seconds) > 0\nor\n"
+            '0 * (absent(turnout_maintenance_overdue_seconds) and on () (count(up{job="turnout"}) > 0))',
+            "15m",
+            "Tables are not maintained",
+            "{{ if eq $value 0.0 }}Whether rounds end well is not known{{ else }}A round that ends well has been due "
+            "for {{ $value | humanizeDuration }}{{ end }}. `turnout status` says more.",
+            _FLEET_PAGE,
+        ),
+        Alert(
             "TurnoutEvacuationWaits",
             "page",
             "max by (cluster_group) (turnout_evacuation_waiting_games) > 0",

@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from listeners.sample import STATUSES
 from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver, DriverFacts, Liveness, heartbeat_limit
+from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
 from pipeline.health.source import LEVEL, NOT_KNOWN, SourceReading, SourceState, judge_source, source_notes
+from pipeline.health.upkeep import UNKNOWN, UpkeepFacts
 
 TROUBLE: Final = frozenset(STATUSES[STATUSES.index("AT_RISK") :])
 """Statuses at which a person should look; UNKNOWN is one of them."""
@@ -23,46 +25,8 @@ FAILING: Final = frozenset({"MISSING", "STALLED", "FAILED", "CRASH_LOOP"})
 _MAX_NAMED: Final = 3
 _NAMES_IN_TROUBLE: Final = ("unknown", "lagging", "at risk")
 
-ProblemKind = Literal["stream", "group", "ingest", "controller", "operation"]
-PROBLEM_KINDS: Final[tuple[ProblemKind, ...]] = ("stream", "group", "ingest", "controller", "operation")
-
-
-@dataclass(frozen=True, slots=True)
-class ReportedStream:
-    """What a group's driver last reported of a stream; None is unknown, times are Unix seconds."""
-
-    group: str
-    lane: str
-    status: str
-    status_since: float
-    cursor_seq: int
-    last_commit_at: float | None
-    backlog_age_seconds: float | None
-    rows_per_second: float | None
-    latency_p95_seconds: float | None
-    rows_total: int
-    rejects_total: int
-    last_error: str | None
-    updated_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class AssignedGame:
-    """One game: the group that should carry it, and what was last reported of its stream."""
-
-    game_key: str
-    group: str | None
-    reported: ReportedStream | None
-    retired_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupIntent:
-    """What is wanted of a group."""
-
-    desired: str  # running | drained | stopped
-    is_supervised: bool  # the controller starts and restarts its driver
-    defect: str | None = None  # why its row cannot be acted on
+ProblemKind = Literal["stream", "group", "ingest", "controller", "maintenance", "operation"]
+PROBLEM_KINDS: Final[tuple[ProblemKind, ...]] = get_args(ProblemKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +41,7 @@ class FleetFacts(DriverFacts):
     unreadable_games: Mapping[str, str] = field(default_factory=dict)  # key → why the game is not among `games`
     unreadable_streams: Mapping[str, str] = field(default_factory=dict)  # key → why nothing reported of it counts
     source: SourceReading | None = None  # None: ingest has never measured what waits in its source
+    upkeep: UpkeepFacts = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +56,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class DriverState:
-    """What ingest, the controller or a group's driver is doing, and whether a person should look."""
+    """What ingest, the controller, maintenance or a group's driver is doing, and whether a person should look."""
 
-    kind: str  # ingest | group | controller
+    kind: str  # ingest | group | controller | maintenance
     name: str
     liveness: Liveness
     is_problem: bool
@@ -112,7 +77,7 @@ class Problem:
 class Judgement:
     """How the fleet is."""
 
-    drivers: tuple[DriverState, ...]  # ingest, the controller, then the groups
+    drivers: tuple[DriverState, ...]  # ingest, the controller, maintenance, then the groups
     games: Mapping[str, Verdict]  # by game key
     problems: tuple[Problem, ...]  # none: the fleet is healthy
     headline: str  # the condition in one sentence
@@ -147,8 +112,7 @@ class Judgement:
 
     def count_problems(self) -> Mapping[str, int]:
         """Return how many problems there are of each kind, 0 included."""
-        counts = Counter(str(each.kind) for each in self.problems)
-        return {kind: counts[kind] for kind in PROBLEM_KINDS}
+        return {kind: sum(each.kind == kind for each in self.problems) for kind in PROBLEM_KINDS}
 
 
 def judge_fleet(facts: FleetFacts) -> Judgement:
@@ -156,14 +120,14 @@ def judge_fleet(facts: FleetFacts) -> Judgement:
 
     Problems are: a stream from AT_RISK on, or a game whose row cannot be read; a group that should run and does not,
     unless it was stopped on purpose, and then its games are PAUSED; ingest that does not run, or of whose source too
-    much waits or nothing is known; a controller that died, or that does not run while operations or groups need it;
-    operations that need a person. That a source is late is one problem, and none of each of its streams.
+    much waits or nothing is known; a controller that died or does not run though it is needed; maintenance that died or
+    is overdue; operations that need a person. That a source is late is one problem, and none of each of its streams.
     """
     members = Counter(each.group for each in facts.games if each.retired_at is None)
     names = {name for kind, name in facts.drivers if kind == "group"} | facts.groups.keys()
     names |= {each.group for each in facts.games if each.group is not None}
     groups = [_judge_group(name, members[name], facts) for name in sorted(names)]
-    drivers = (*_judge_ingest(facts), *_judge_controller(facts), *groups)
+    drivers = (*_judge_ingest(facts), *_judge_controller(facts), *_judge_maintenance(facts), *groups)
     living = {each.name: each.liveness for each in groups}
     ingest = drivers[0]
     source = judge_source(facts.source, ingest.liveness, facts.now, heartbeat_limit(facts.heartbeat_seconds))
@@ -278,6 +242,11 @@ def _judge_controller(facts: FleetFacts) -> list[DriverState]:
     return [DriverState("controller", "main", liveness, bad)]
 
 
+def _judge_maintenance(facts: FleetFacts) -> list[DriverState]:
+    judged = facts.upkeep.judge(facts.judge("maintenance", "main"), facts.now)
+    return [] if judged is None else [DriverState("maintenance", "main", *judged)]
+
+
 def _is_supervised(group: GroupIntent) -> bool:
     return group.is_supervised and group.desired != "stopped"
 
@@ -290,6 +259,8 @@ def _driver_problem(driver: DriverState, facts: FleetFacts) -> Problem:
         alarms = (driver.liveness.reason or "").split("\n") if driver.liveness.is_live else []
         has_more = len(alarms) > 1 or _is_skewed(facts)
         return Problem("controller", driver.name, "\n".join([f"{note}{hint}", *(alarms if has_more else [])]))
+    if driver.kind == "maintenance":
+        return Problem("maintenance", driver.name, facts.upkeep.problem(driver.liveness, facts.now))
     if driver.kind == "ingest":
         return Problem("ingest", driver.name, f"ingest {how}")
     intent = facts.groups.get(driver.name)
@@ -299,9 +270,7 @@ def _driver_problem(driver: DriverState, facts: FleetFacts) -> Problem:
 
 def _operation_problems(facts: FleetFacts) -> list[Problem]:
     """Return what is wrong with open operations; that they wait is the controller's problem."""
-    if not facts.stuck_operations:
-        return []
-    return [Problem("operation", "", _need_person(facts.stuck_operations))]
+    return [Problem("operation", "", _need_person(facts.stuck_operations))] if facts.stuck_operations else []
 
 
 def _headline(
@@ -321,6 +290,8 @@ def _headline(
             notes += source_notes(source, facts.newest_bronze_at, each.liveness, facts.now)
         elif each.kind == "controller" and each.is_problem:
             notes.append(_controller_note(each.liveness, facts))
+        elif each.kind == "maintenance" and each.is_problem:
+            notes.append(facts.upkeep.overdue(facts.now) or f"maintenance {_how(each.liveness)}")
     if facts.stuck_operations:
         notes.append(_need_person(facts.stuck_operations))
     if left_out := sorted(facts.unreadable_games):

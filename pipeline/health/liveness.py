@@ -36,7 +36,7 @@ State = Literal["not_started", "starting", "running", "stopped", "failed", "dead
 class Driver:
     """A process as it last described itself."""
 
-    kind: str  # ingest | group | controller
+    kind: str  # ingest | group | controller | maintenance
     name: str
     host: str
     pid: int
@@ -68,7 +68,7 @@ class HeldLease:
 
 @dataclass(frozen=True, slots=True)
 class ProcessRun:
-    """The newest process that the controller started for a group."""
+    """The newest process that the controller started for a group, or for maintenance."""
 
     process: tuple[str, int] | None  # None: it is being started, or its start failed
     started_at: float
@@ -103,7 +103,7 @@ class DriverFacts:
     now: float  # Unix seconds by the control store's clock
     drivers: Mapping[tuple[str, str], Driver]  # by kind and name, as of the next one
     leases: Mapping[tuple[str, str], HeldLease]
-    runs: Mapping[str, ProcessRun]  # by group
+    runs: Mapping[tuple[str, str], ProcessRun]
     heartbeat_seconds: float = field(default=HEARTBEAT_SECONDS, kw_only=True)
     defects: Mapping[tuple[str, str], str] = field(default_factory=dict, kw_only=True)
     """Why drivers cannot be judged whose lease or run makes no sense."""
@@ -112,8 +112,8 @@ class DriverFacts:
         """Judge one driver; of one that nothing is known of, that it was never started."""
         if (defect := self.defects.get((kind, name))) is not None:
             return Liveness("unknown", None, defect)
-        run = self.runs.get(name) if kind == "group" else None
-        driver, lease = self.drivers.get((kind, name)), self.leases.get((kind, name))
+        key = (kind, name)
+        driver, lease, run = self.drivers.get(key), self.leases.get(key), self.runs.get(key)
         return judge_driver(driver, lease, run, self.now, heartbeat_limit(self.heartbeat_seconds))
 
     def may_live(self, kind: str, name: str) -> bool:

@@ -106,7 +106,9 @@ def _behind(peak: float, age: float, rows: int | None) -> str:
     waits = (
         "an unknown number of rows waits" if rows is None else f"{rows:,} {'row waits' if rows == 1 else 'rows wait'}"
     )
-    return f"ingest is {'up to ' if peak > age else ''}{_span(peak)} behind its source: {waits}"
+    if peak > age:
+        return f"ingest was {_span(peak)} behind its source within the last minute: {waits} now"
+    return f"ingest is {_span(age)} behind its source: {waits}"
 
 
 def _span(seconds: float) -> str:

@@ -25,7 +25,7 @@ from pipeline.store.source_backlog import write_backlog
 _log = logging.getLogger("turnout")
 _PEAK_SECONDS: Final = 60.0
 _BEFORE_START_SECONDS: Final = 0.5
-_CLOSE_SECONDS: Final = 15.0
+_CLOSE_SECONDS: Final = 2.0  # it may wait for a broker, and nothing waits for it then
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.delta.log import Action, commits_after, has_version
+from pipeline.delta.log import Action, commit_file, commits_after, has_version
 from pipeline.ingest.identity import Commits, Position
 from pipeline.ingest.landing_log import file_name
 from pipeline.ingest.waiting import Waiting
@@ -51,6 +51,8 @@ class LandingBacklog:
             self._files.popleft()
         if self._next > 0 and not has_version(self._landing, self._next - 1):
             return Waiting(None, None, f"the landing table's log has no commit {self._next - 1} any more")
+        if self._is_missing(self._next):
+            return Waiting(None, None, f"the landing table's log has commit {self._next + 1}, and none before it")
         waiting = [each for each in self._files if each.name not in start.skip]
         oldest = min((each.added_at for each in waiting if each.version == waiting[0].version), default=None)
         if not is_whole:
@@ -72,6 +74,11 @@ class LandingBacklog:
             self._next = number + 1
             read += 1
         return read < _MOST_COMMITS
+
+    def _is_missing(self, version: int) -> bool:
+        """Tell whether a commit is not there though the next one is; who wrote that has seen it."""
+        after, own = commit_file(self._landing, version + 1), commit_file(self._landing, version)
+        return after.exists() and not own.exists()
 
 
 def _added(landing: Path, version: int, actions: list[Action]) -> list[_File]:

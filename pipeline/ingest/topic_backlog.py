@@ -4,7 +4,9 @@ Asks with one client and one consumer that are kept. Never joins a consumer grou
 """
 
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -33,6 +35,31 @@ _SMALL_FETCH: Final = {
 }
 
 
+_MARKERS: Final = inf
+_LOOKS_KEPT: Final = 1_000
+_CLOCK_SLACK_SECONDS: Final = 10.0
+
+Look = tuple[float, Mapping[int, int]]
+"""When a topic was looked at, and the offset after the last record of each partition then."""
+
+
+def arrived(looks: Sequence[Look], partition: int, offset: int, stamped: float | None, now: float) -> float | None:
+    """Return when a record came that waits now: as its time says, within what was seen; None where nothing tells it.
+
+    Its time may be the clock of a producer, whatever that says: it came after the last look at which it was not there,
+    and before the first at which it was. Without a time that makes sense it is taken to have come as early as possible.
+    """
+    earliest, latest = None, now
+    for at, ends in reversed(looks):
+        if ends.get(partition, 0) <= offset:
+            earliest = at
+            break
+        latest = at
+    if stamped is None or stamped > now + _CLOCK_SLACK_SECONDS:
+        return earliest
+    return min(latest, stamped if earliest is None else max(earliest, stamped))
+
+
 class TopicBacklog:
     """Asks the brokers of one topic."""
 
@@ -41,6 +68,7 @@ class TopicBacklog:
         self._source = source
         self._admin: AdminClient | None = None
         self._consumer: Consumer | None = None
+        self._looks: deque[Look] = deque(maxlen=_LOOKS_KEPT)
 
     def close(self) -> None:
         """Close the connections."""
@@ -75,12 +103,13 @@ class TopicBacklog:
         waiting = {number: passed.get(number, 0) for number, end in ends.items() if end > passed.get(number, 0)}
         rows = sum(ends[number] - at for number, at in waiting.items())
         if not waiting:
+            self._looks.append((time.time(), ends))
             return Waiting(0, None)
         if self._consumer is None:
             self._consumer = Consumer({
                 **connection, **_SMALL_FETCH, "group.id": "turnout-backlog", "enable.auto.commit": False,
                 "enable.partition.eof": True, "auto.offset.reset": "earliest",
-                "isolation.level": self._source.isolation_level,
+                "isolation.level": "read_uncommitted",
             })  # fmt: skip
         places = [TopicPartition(self._source.topic, number, at) for number, at in waiting.items()]
         try:
@@ -89,26 +118,28 @@ class TopicBacklog:
         finally:
             self._consumer.resume(places)  # a partition stays paused when it is given up
             self._consumer.unassign()
-        if len(times) < len(waiting):
+        held = {number: at for number, at in waiting.items() if times.get(number) != _MARKERS}
+        now = time.time()
+        came = [arrived(self._looks, number, at, times.get(number), now) for number, at in held.items()]
+        self._looks.append((now, ends))
+        known = [at for at in came if at is not None]
+        if len(known) < len(came):
             return Waiting(rows, None, f"the oldest record was not read within {_OLDEST_SECONDS:.0f} s, or has no time")
-        known = [at for at in times.values() if at is not None]
         return Waiting(rows, min(known)) if known else Waiting(0, None)
 
     def _ends(self, admin: AdminClient) -> dict[int, int]:
-        """Return the offset after the last one that may be read, of each partition."""
+        """Return the offset after the last one of each partition: what an open transaction holds up waits, too."""
         topic = self._source.topic
         described = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
         places = [TopicPartition(topic, part.id) for part in described.partitions]
-        committed = self._source.isolation_level == "read_committed"
-        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        return list_offsets(admin, places, OffsetSpec.latest(), level)
+        return list_offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
-    def _times(self, consumer: Consumer, partitions: int) -> dict[int, float | None]:
-        """Return when the first record of what is assigned came, by partition; None where there are only markers.
+    def _times(self, consumer: Consumer, partitions: int) -> dict[int, float]:
+        """Return the time of the first record of what is assigned, by partition, or that there are only markers.
 
         A partition that has not answered in time is left out, and so is a record without a time.
         """
-        found: dict[int, float | None] = {}
+        found: dict[int, float] = {}
         until = time.monotonic() + _OLDEST_SECONDS
         answered: set[int] = set()
         while len(answered) < partitions and time.monotonic() < until:
@@ -123,7 +154,7 @@ class TopicBacklog:
             consumer.pause([TopicPartition(self._source.topic, number)])
             kind, at = message.timestamp()
             if error is not None:
-                found[number] = None
+                found[number] = _MARKERS
             elif kind != TIMESTAMP_NOT_AVAILABLE:
                 found[number] = at / 1000
         return found

@@ -15,6 +15,7 @@ class TableReport:
     """What was done to one table; filled as it happens."""
 
     table: str
+    version: int | None = None  # before anything was done; None: it was not looked at, as it had not changed
     files_before: int | None = None  # None: the table could not be opened
     files_after: int | None = None
     bytes: int | None = None  # of the files it has afterwards
@@ -41,6 +42,7 @@ class Round:
 
     tables: Sequence[TableReport]
     seconds: float
+    is_whole: bool = True  # every table was looked at
 
     @property
     def ok(self) -> bool:

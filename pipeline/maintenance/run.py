@@ -1,15 +1,12 @@
-"""`turnout maintain`: looks at every table of an environment again and again, and keeps it small.
+"""A round of maintenance: every table of an environment is looked at once, and kept small.
 
-A process of its own, without Spark. Nothing in it is needed for correctness; it may be killed at any point.
+Nothing in it is needed for correctness; it may be killed at any point.
 """
 
-import fcntl
 import math
-import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +17,6 @@ from pipeline import names
 from pipeline.delta.log import is_plain
 from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
-from pipeline.errors import Refused
 from pipeline.maintenance import retain
 from pipeline.maintenance.compact import (
     GAME,
@@ -30,65 +26,26 @@ from pipeline.maintenance.compact import (
     merge_quarantine,
 )
 from pipeline.maintenance.readers import passed_seq, readers
-from pipeline.maintenance.report import Round, TableReport, as_json, render_round
+from pipeline.maintenance.report import Round, TableReport
+from pipeline.maintenance.unchanged import Unchanged
 from pipeline.repair import stale_quarantine
 from pipeline.settings import Maintenance, Paths, Settings
 from pipeline.store.game_lookup import Game
-from pipeline.terminal import say_lines
 
-_THOROUGH_SECONDS: Final = 24 * 3600.0  # between two looks at all of quarantine
 _QUIET_READER_SECONDS: Final = 3600.0  # a reader that holds bronze back for so long is reported
 
 Merge = Callable[[TableReport], None]
 
 
-def maintain(settings: Settings, paths: Paths, stop: threading.Event, *, once: bool, as_json_lines: bool) -> int:
-    """Do a round every so often until a signal to stop, or one with `once`; print each and return the exit code.
-
-    Raises:
-        Refused: there is no such environment, or another maintainer works on it.
-    """
-    if not paths.root.is_dir():
-        raise Refused(f"There is nothing to maintain: {paths.root} does not exist. Give the --env-dir of a system.")
-    with alone(paths.root):
-        thorough_at = -math.inf
-        while True:
-            now = time.time()
-            thorough = now - thorough_at >= _THOROUGH_SECONDS
-            done = one_round(settings, paths, now, thorough=thorough)
-            thorough_at = now if thorough else thorough_at
-            say_lines(as_json(done) if as_json_lines else render_round(done))
-            if once:
-                return 0 if done.ok else 1
-            if stop.wait(settings.maintenance.interval_minutes * 60):
-                return 0
-
-
-@contextmanager
-def alone(root: Path) -> Iterator[None]:
-    """Be the only maintainer of an environment; the lock ends with its process.
-
-    It saves work only: of two merges of the same files, one is refused by the table.
-
-    Raises:
-        Refused: there is another one.
-    """
-    with (root / "maintenance.lock").open("a+", encoding="utf-8") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            handle.seek(0)
-            other = handle.read().strip() or "unknown"
-            raise Refused(
-                f"Another maintainer works on {root} (process {other}). Let it work, or stop it first."
-            ) from error
-        handle.truncate(0)
-        handle.write(str(os.getpid()))
-        handle.flush()
-        yield
-
-
-def one_round(settings: Settings, paths: Paths, now: float, *, thorough: bool) -> Round:
+def one_round(
+    settings: Settings,
+    paths: Paths,
+    now: float,
+    *,
+    thorough: bool,
+    unchanged: Unchanged | None = None,
+    goes_on: Callable[[], bool] = lambda: True,
+) -> Round:
     """Look at every table once; a table that fails is reported, and the others go on.
 
     Args:
@@ -96,31 +53,51 @@ def one_round(settings: Settings, paths: Paths, now: float, *, thorough: bool) -
         paths: where its tables are.
         now: the time by which ages are counted, Unix seconds.
         thorough: look at all of quarantine for copies and for rows that are in their game's table.
+        unchanged: the tables that rounds before had nothing to do to; this one adds to them.
+        goes_on: asked before each table; the round ends early where it says no.
     """
-    started = time.monotonic()
-    wanted = settings.maintenance
-    reports = [
-        _tend(paths.quarantine, "quarantine", now, wanted, _quarantine(settings, paths, thorough=thorough)),
-        _tend(paths.bronze, "bronze", now, wanted, _bronze(settings, paths, now)),
-    ]
-    games = sorted(paths.tables.iterdir()) if paths.tables.is_dir() else []
-    small: list[tuple[str, Path, Sequence[str]]] = [("tables", folder, GAME) for folder in games]
-    small += [("metrics", paths.metrics / table.name, ()) for table in TABLES]
-    reports += [
-        _tend(folder, f"{place}/{folder.name}", now, wanted, _small(folder, order, wanted))
-        for place, folder, order in small
-    ]
-    return Round([report for report in reports if report is not None], time.monotonic() - started)
+    started, wanted = time.monotonic(), settings.maintenance
+    reports: list[TableReport] = []
+    unchanged = Unchanged() if unchanged is None else unchanged
+    for job in _jobs(settings, paths, now, thorough=thorough):
+        if not goes_on():
+            return Round(reports, time.monotonic() - started, is_whole=False)
+        report = (unchanged.report(job.path, job.name, now) if job.is_skipped else None) or _tend(job, now, wanted)
+        if report is not None:
+            unchanged.keep(job.path, now, report)
+            reports.append(report)
+    return Round(reports, time.monotonic() - started)
 
 
-def _tend(path: Path, name: str, now: float, wanted: Maintenance, merge: Merge) -> TableReport | None:
+@dataclass(frozen=True, slots=True)
+class _Job:
+    path: Path
+    name: str
+    merge: Merge
+    is_skipped: bool  # where nothing has changed
+
+
+def _jobs(settings: Settings, paths: Paths, now: float, *, thorough: bool) -> Iterator[_Job]:
+    """Yield what a round does; what there is to merge of quarantine and bronze depends on the time as well."""
+    yield _Job(paths.quarantine, "quarantine", _quarantine(settings, paths, thorough=thorough), is_skipped=False)
+    yield _Job(paths.bronze, "bronze", _bronze(settings, paths, now), is_skipped=False)
+    for folder in sorted(paths.tables.iterdir()) if paths.tables.is_dir() else []:
+        yield _Job(folder, f"tables/{folder.name}", _small(folder, GAME, settings.maintenance), is_skipped=True)
+    for table in TABLES:
+        folder = paths.metrics / table.name
+        yield _Job(folder, f"metrics/{table.name}", _small(folder, (), settings.maintenance), is_skipped=True)
+
+
+def _tend(job: _Job, now: float, wanted: Maintenance) -> TableReport | None:
+    path = job.path
     if not DeltaTable.is_deltatable(str(path)):
         return None
-    report = TableReport(name)
+    report = TableReport(job.name)
     try:
-        report.files_before = len(table_files(open_table(path)))
+        table = open_table(path)
+        report.version, report.files_before = table.version(), len(table_files(table))
         retain.keep_transactions(path, report)
-        merge(report)
+        job.merge(report)
         retain.checkpoint(path, now, report)
         retain.clean_files(path, now, wanted.file_retention_hours * 3600, report)
         retain.clean_log(path, now, wanted, report)  # after the look through it for files that have left

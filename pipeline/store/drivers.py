@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Engine, delete, func, select, update
@@ -62,6 +62,31 @@ def beat(engine: Engine, kind: Kind, name: str, state: str, frontier_seq: int | 
             state, error = "skewed", f"{skew}\n{error}" if error else skew
         values = {"heartbeat_at": store_now(), "state": state, "frontier_seq": frontier_seq, "error": error}
         connection.execute(update(drivers).where(_is_of(kind, name), _is_ours()).values(values))
+
+
+@dataclass(frozen=True, slots=True)
+class LastBeat:
+    """The last heartbeat of a driver."""
+
+    host: str
+    pid: int
+    at: float  # by the store's clock
+    state: str
+
+
+def last_beats(engine: Engine) -> dict[tuple[str, str], LastBeat]:
+    """Return the last heartbeat of each driver by kind and name; of one whose row makes no sense none is known."""
+    columns = (drivers.c[name] for name in ("kind", "name", "host", "pid", "heartbeat_at", "state"))
+    with engine.connect() as connection:
+        rows = connection.execute(select(*columns).where(well_typed(connection, drivers)))
+        return {(kind, name): LastBeat(*rest) for kind, name, *rest in rows}
+
+
+def record_hung(engine: Engine, kind: str, name: str, beat: LastBeat, why: str) -> None:
+    """Write that a driver was killed for another one, if it is still the one that beat."""
+    same = (drivers.c.pid == beat.pid) & (drivers.c.host == beat.host)
+    with writing(engine) as connection:
+        connection.execute(update(drivers).where(_is_of(kind, name), same).values(state="failed", error=why))
 
 
 def read_driver(row: Mapping[str, Any]) -> Driver:

@@ -10,20 +10,21 @@ from listeners.sample import STATUSES
 from pipeline.errors import Refused
 from pipeline.health.judgement import (
     TROUBLE,
-    AssignedGame,
     DriverState,
     FleetFacts,
-    GroupIntent,
     Judgement,
-    ReportedStream,
     Verdict,
     judge_fleet,
 )
 from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver
+from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
+from pipeline.health.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
+from pipeline.settings import Maintenance
 from pipeline.store.drivers import is_time
 from pipeline.store.groups import Group, groups_in
 from pipeline.store.liveness import drivers_in
 from pipeline.store.operations import read_open
+from pipeline.store.rounds import ingested_since, newest_rounds
 from pipeline.store.row_types import mistyped_rows, well_typed
 from pipeline.store.source_backlog import backlog_in
 from pipeline.store.sources import newest_clock
@@ -62,6 +63,11 @@ class GameRow:
         return self.verdict.status in TROUBLE
 
     @property
+    def is_own_trouble(self) -> bool:
+        """Tell whether it is this stream's trouble, and not that of ingest, which is named once."""
+        return self.in_trouble and not self.verdict.waits_for_ingest
+
+    @property
     def live(self) -> ReportedStream | None:
         """What was reported, if it still describes the present: rates and latency come only from here."""
         verdict = self.verdict
@@ -80,6 +86,7 @@ class Fleet:
     newest_bronze_seq: int | None
     newest_bronze_at: float | None
     read_at: float  # Unix seconds by the store's clock
+    upkeep: UpkeepFacts = UNKNOWN
     source_clock: str | None = None  # whose time the source's records have; None: not known
 
     @property
@@ -113,17 +120,23 @@ class SchemaVersion:
     created_at: float | None  # None: its row has no time there
 
 
-def read_fleet(engine: Engine, now: float | None = None, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Fleet:
+def read_fleet(
+    engine: Engine,
+    now: float | None = None,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    maintenance: Maintenance = Maintenance(),  # noqa: B008 - it is frozen
+) -> Fleet:
     """Read every game, driver and group, and judge them; `now` is Unix seconds, by default the store's time.
 
-    `heartbeat_seconds` is the setting metrics.heartbeat_seconds, by which missed heartbeats are counted.
+    `heartbeat_seconds` is the setting metrics.heartbeat_seconds, by which missed heartbeats are counted; by
+    `maintenance` it is known whether a round is overdue.
 
     Raises:
         Refused: the control store cannot be read.
     """
     try:
         with engine.connect() as connection:
-            return _read(connection, now, heartbeat_seconds)
+            return _read(connection, now, heartbeat_seconds, maintenance)
     except SQLAlchemyError as error:
         raise _unreadable(error) from error
 
@@ -158,7 +171,7 @@ def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
         raise _unreadable(error) from error
 
 
-def _read(connection: Connection, now: float | None, heartbeat_seconds: float) -> Fleet:
+def _read(connection: Connection, now: float | None, heartbeat_seconds: float, maintenance: Maintenance) -> Fleet:
     known = drivers_in(connection, heartbeat_seconds, now)
     reported = (streams.c.game_key == games.c.game_key) & well_typed(connection, streams)
     columns = (column.label(f"reported_{column.name}") for column in streams.c)
@@ -183,6 +196,7 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float) -
         heartbeat_seconds=heartbeat_seconds,
         defects=known.defects,
         source=backlog_in(connection),
+        upkeep=UpkeepFacts(limit_seconds(maintenance), ingested_since(connection), *newest_rounds(connection)),
     )
     judgement = judge_fleet(facts)
     registered = connection.execute(select(func.count(registrations.c.game_key.distinct()))).scalar_one()
@@ -196,6 +210,7 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float) -
         newest_bronze_seq=newest.seq if newest is not None else None,
         newest_bronze_at=facts.newest_bronze_at,
         read_at=known.now,
+        upkeep=facts.upkeep,
         source_clock=newest_clock(connection),
     )
 

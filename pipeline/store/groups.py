@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, get_args
 
-from sqlalchemy import Connection, Engine, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
@@ -51,6 +51,11 @@ class Group:
     priority: str = "normal"  # the games it is for
     spark_master: str | None = None  # None: the setting's
     version: int = 1
+
+    @property
+    def kind(self) -> str:
+        """What the controller runs for it: see `pipeline.control.supervision.duties.Duty`."""
+        return "group"
 
     @property
     def defect(self) -> str | None:
@@ -204,7 +209,7 @@ def remove(engine: Engine, seen: Group, actor: str, reason: str, heartbeat_secon
         if not connection.execute(delete(groups).where(as_seen)).rowcount:
             raise Refused(f"Group {name} was changed after you looked at it. Look again and retry.")
         _require_unused(connection, name, heartbeat_seconds)
-        connection.execute(delete(group_runs).where(group_runs.c.group_name == name))
+        connection.execute(delete(group_runs).where(_runs_of("group", name)))
         connection.execute(delete(waiting_evacuations).where(waiting_evacuations.c.group_name == name))
         connection.execute(delete(drivers).where(drivers.c.kind == "group", drivers.c.name == name))
         connection.execute(delete(leases).where(leases.c.kind == "group", leases.c.name == name))
@@ -215,7 +220,7 @@ def _require_unused(connection: Connection, name: str, heartbeat_seconds: float)
     carried = connection.scalar(select(func.count()).select_from(games).where(games.c.group_name == name))
     if carried:
         raise Refused(f"Group {name} still has {carried} games. Move them with `turnout groups drain {name}` first.")
-    is_open = (group_runs.c.group_name == name) & group_runs.c.ended_at.is_(None)
+    is_open = _runs_of("group", name) & group_runs.c.ended_at.is_(None)
     is_held = (leases.c.kind == "group") & (leases.c.name == name) & (leases.c.expires_at > store_now())
     runs = connection.scalar(select(group_runs.c.run_id).where(is_open).limit(1))
     if runs is not None or connection.scalar(select(leases.c.token).where(is_held)) is not None:
@@ -257,30 +262,31 @@ def set_desired_state(connection: Connection, name: str, version: int, desired: 
         raise Refused(f"Nothing was done: group {name} was changed meanwhile. Review it and try again.")
 
 
-def active_drivers(engine: Engine) -> dict[str, Driving]:
-    """Return who drives each group under a lease that runs."""
-    reported = (drivers.c.kind == "group") & (drivers.c.name == leases.c.name) & (drivers.c.pid == leases.c.pid)
+def active_drivers(engine: Engine, kind: str = "group") -> dict[str, Driving]:
+    """Return who drives each group, or what else has this kind, under a lease that runs."""
+    reported = (drivers.c.kind == kind) & (drivers.c.name == leases.c.name) & (drivers.c.pid == leases.c.pid)
     process = (leases.c[name] for name in Process.__slots__)
     query = (
         select(leases.c.name, *process, leases.c.since, drivers.c.state)
         .select_from(leases.outerjoin(drivers, reported))
-        .where(leases.c.kind == "group", leases.c.expires_at > store_now())
+        .where(leases.c.kind == kind, leases.c.expires_at > store_now())
     )
     with engine.connect() as connection:
         return {name: Driving(Process(*rest[:4]), *rest[4:]) for name, *rest in connection.execute(query)}
 
 
-def open_runs(engine: Engine) -> dict[str, Run]:
-    """Return the run of each group that has not ended."""
+def open_runs(engine: Engine, kind: str = "group") -> dict[str, Run]:
+    """Return the run of each group, or of what else has this kind, that has not ended."""
     with engine.connect() as connection:
-        is_open = group_runs.c.ended_at.is_(None)
+        is_open = (group_runs.c.kind == kind) & group_runs.c.ended_at.is_(None)
         rows = connection.execute(select(*RUN_COLUMNS).where(is_open).order_by(group_runs.c.run_id))
         return {row.group_name: Run(*row) for row in rows}
 
 
-def ended_runs(engine: Engine, since: float) -> dict[str, list[Run]]:
-    """Return the runs of each group that ended after `since`, the newest first."""
-    query = select(*RUN_COLUMNS).where(group_runs.c.ended_at > since).order_by(group_runs.c.run_id.desc())
+def ended_runs(engine: Engine, since: float, kind: str = "group") -> dict[str, list[Run]]:
+    """Return the runs of each group, or of what else has this kind, that ended after `since`, the newest first."""
+    has_ended = (group_runs.c.kind == kind) & (group_runs.c.ended_at > since)
+    query = select(*RUN_COLUMNS).where(has_ended).order_by(group_runs.c.run_id.desc())
     runs_by_group: dict[str, list[Run]] = {}
     with engine.connect() as connection:
         for row in connection.execute(query):
@@ -297,19 +303,19 @@ def last_lived(engine: Engine, seconds: float) -> dict[str, float]:
     newest = func.max(case((lived, group_runs.c.ended_at)))
     query = select(group_runs.c.group_name, func.coalesce(newest, func.min(group_runs.c.started_at)))
     with engine.connect() as connection:
-        rows = connection.execute(query.group_by(group_runs.c.group_name))
+        rows = connection.execute(query.where(group_runs.c.kind == "group").group_by(group_runs.c.group_name))
         return {name: float(at) for name, at in rows if is_sound(at, (float, int))}  # else edited by hand
 
 
-def begin_run(engine: Engine, name: str, reference: str | None = None) -> int | None:
-    """Write that a process of a group begins, before it does; None where one is written already."""
+def begin_run(engine: Engine, name: str, reference: str | None = None, kind: str = "group") -> int | None:
+    """Write that a process of a group, or another kind, begins, before it does; None where one is written already."""
     with engine.begin() as connection:
         # The group's row is held first, so of two controllers the second sees what the first has written.
         connection.execute(update(groups).where(groups.c.name == name).values(name=name))
-        is_open = (group_runs.c.group_name == name) & group_runs.c.ended_at.is_(None)
+        is_open = _runs_of(kind, name) & group_runs.c.ended_at.is_(None)
         if connection.scalar(select(group_runs.c.run_id).where(is_open)) is not None:
             return None
-        row = {"group_name": name, "reference": reference, "started_at": store_now(), "died": 0}
+        row = {"kind": kind, "group_name": name, "reference": reference, "started_at": store_now(), "died": 0}
         run_id: int = connection.execute(insert(group_runs).values(row).returning(group_runs.c.run_id)).scalar_one()
         return run_id
 
@@ -326,6 +332,11 @@ def ask_to_stop(engine: Engine, run_id: int) -> None:
         connection.execute(update(group_runs).where(own_row).values(stop_requested_at=store_now()))
 
 
+def note_ending(engine: Engine, run_id: int, why: str) -> None:
+    """Write why a run will end, before it is made to."""
+    _change_run(engine, run_id, exit_message=why)
+
+
 def end_run(
     engine: Engine, run_id: int, exit_message: str, *, died: bool, active_games: Sequence[str] | None = None
 ) -> None:
@@ -337,7 +348,11 @@ def end_run(
 def reset_restart_budget(engine: Engine, name: str) -> None:
     """Let the deaths of a group count no longer: a person has dealt with it."""
     with engine.begin() as connection:
-        connection.execute(update(group_runs).where(group_runs.c.group_name == name).values(died=0))
+        connection.execute(update(group_runs).where(_runs_of("group", name)).values(died=0))
+
+
+def _runs_of(kind: str, name: str) -> ColumnElement[bool]:
+    return (group_runs.c.kind == kind) & (group_runs.c.group_name == name)
 
 
 def _change_run(engine: Engine, run_id: int, **values: Any) -> None:

@@ -26,7 +26,7 @@ from pipeline.settings import Store
 from pipeline.store.tables import leases
 from pipeline.store.writing import writing
 
-Kind = Literal["ingest", "group", "controller"]
+Kind = Literal["ingest", "group", "controller", "maintenance"]
 
 _log = logging.getLogger("turnout")
 _RENEWALS: Final = 3  # within the time of one lease, so that one or two may fail
@@ -243,8 +243,11 @@ class Lease:
             )
         free = true() if seen.process.is_dead() else leases.c.expires_at <= store_now()
         as_seen = self._row & (leases.c.token == seen.token) & (leases.c.epoch == seen.epoch)
+        whole = store_now() + self.seconds  # what runs beyond it was renewed before the store's clock was set back
         with writing(self._engine) as connection:
             done = connection.execute(update(leases).where(as_seen, free).values(self._values(seen.epoch + 1)))
+            if not done.rowcount:
+                connection.execute(update(leases).where(as_seen, leases.c.expires_at > whole).values(expires_at=whole))
         if done.rowcount:
             self.epoch = seen.epoch + 1
         return bool(done.rowcount)
@@ -252,6 +255,14 @@ class Lease:
     def _values(self, epoch: int) -> dict[str, Any]:
         times = {"since": store_now(), "expires_at": store_now() + self.seconds}
         return {**asdict(self._process), "token": self._token, "epoch": epoch, **times}
+
+
+def held_by(engine: Engine, kind: str, name: str) -> Process | None:
+    """Return which process had a lease last, whether it runs or not; None where none ever did."""
+    query = select(*(leases.c[each] for each in Process.__slots__)).where(leases.c.kind == kind, leases.c.name == name)
+    with engine.connect() as connection:
+        row = connection.execute(query).one_or_none()
+    return None if row is None else Process(*row)
 
 
 @contextmanager

@@ -59,16 +59,16 @@ def _leases(connection: Connection) -> tuple[dict[tuple[str, str], HeldLease], d
     return held, broken
 
 
-def _runs(connection: Connection) -> tuple[dict[str, ProcessRun], dict[tuple[str, str], str]]:
-    """Return the newest run of each group that the controller ever started a process for, and the invalid ones."""
-    newest = select(func.max(group_runs.c.run_id)).group_by(group_runs.c.group_name)
+def _runs(connection: Connection) -> tuple[dict[tuple[str, str], ProcessRun], dict[tuple[str, str], str]]:
+    """Return the newest run of all that the controller ever started a process for, and the invalid ones."""
+    newest = select(func.max(group_runs.c.run_id)).group_by(group_runs.c.kind, group_runs.c.group_name)
     found, broken = {}, {}
     for run in runs_in(connection, group_runs.c.run_id.in_(newest)):
         if run.defect is not None:
-            broken["group", run.group_name] = f"cannot be judged: {run.defect}"
+            broken[run.kind, run.group_name] = f"cannot be judged: {run.defect}"
             continue
         process = _process(run.reference)
-        found[run.group_name] = ProcessRun(process, run.started_at, run.ended_at, run.died, run.exit_message)
+        found[run.kind, run.group_name] = ProcessRun(process, run.started_at, run.ended_at, run.died, run.exit_message)
     return found, broken
 
 

@@ -263,15 +263,15 @@ def list_operations(engine: Engine, *, only_open: bool = False, limit: int = 100
     return sorted(listed, key=lambda each: (each.state != "needs_human", not each.is_open))
 
 
-def unattended(engine: Engine) -> list[str]:
-    """Return the ids of the open operations that can go on without a person, the oldest first."""
-    query = select(operations.c.operation_id).where(operations.c.state.in_(OPEN), operations.c.state != "needs_human")
+def open_ids(engine: Engine) -> list[str]:
+    """Return the ids of the open operations, the oldest first."""
+    query = select(operations.c.operation_id).where(operations.c.state.in_(OPEN))
     with engine.connect() as connection:
         return list(connection.scalars(query.order_by(operations.c.requested_at, operations.c.operation_id)))
 
 
 def with_journals(engine: Engine, operation_ids: Sequence[str]) -> list[tuple[Operation, list[Step]]]:
-    """Return those of these operations that can go on without a person, in this order, with their journals."""
+    """Return those of these operations that are open, in this order, with their journals."""
     own_steps = operation_steps.c.operation_id.in_(operation_ids)
     columns = [operation_steps.c[name] for name in Step.__slots__]
     query = select(operation_steps.c.operation_id, *columns).where(own_steps).order_by(operation_steps.c.number)
@@ -282,9 +282,7 @@ def with_journals(engine: Engine, operation_ids: Sequence[str]) -> list[tuple[Op
         for operation_id, *step in connection.execute(query):
             journals.setdefault(operation_id, []).append(Step(*step))
     known = (by_id[each] for each in operation_ids if each in by_id)
-    return [
-        (each, journals.get(each.operation_id, [])) for each in known if each.is_open and each.state != "needs_human"
-    ]
+    return [(each, journals.get(each.operation_id, [])) for each in known if each.is_open]
 
 
 def steps(engine: Engine, operation_id: str) -> list[Step]:

@@ -11,20 +11,21 @@ from typing import Final
 from sqlalchemy import Connection, Engine, select
 
 from listeners.totals import Oversight
-from pipeline.health.judgement import Judgement
 from pipeline.store.drivers import is_time
 from pipeline.store.evacuations import waiting_in
+from pipeline.store.fleet import Fleet
 from pipeline.store.operations import OPEN, read_open
 from pipeline.store.tables import catalog_snapshots
 
 _MAX_COUNT: Final = 1 << 53  # what a number of Prometheus holds exactly
 
 
-def read_oversight(engine: Engine, judgement: Judgement) -> Oversight:
-    """Read what alerts on the controller need, beside the judgement of the fleet, which says whether one runs.
+def read_oversight(engine: Engine, fleet: Fleet) -> Oversight:
+    """Read what alerts on the controller need, beside the judged fleet, which says whether one runs.
 
     Where the control store cannot be read this raises, and nothing is known: the caller exports nothing then.
     """
+    judgement, upkeep = fleet.judgement, fleet.upkeep
     is_running = judgement.controller_runs
     with engine.connect() as connection:
         read_at, drift = _access(connection)
@@ -42,6 +43,9 @@ def read_oversight(engine: Engine, judgement: Judgement) -> Oversight:
         evacuations=evacuations,
         source_age_seconds=judgement.source.age_seconds,
         source_rows=judgement.source.rows,
+        maintenance_overdue_seconds=upkeep.overdue_seconds(fleet.read_at),
+        last_round=None if upkeep.last is None else (upkeep.last.ended_at, bool(upkeep.last.ok)),
+        last_good_round_at=None if upkeep.good is None else upkeep.good.ended_at,
     )
 
 

@@ -1,4 +1,4 @@
-"""One process that the controller has started for a group, as its row in the control store tells; never writes.
+"""One process that the controller has started for a group or for maintenance, as its row tells; never writes.
 
 What may be done to the rows is in `groups`.
 """
@@ -15,7 +15,7 @@ from pipeline.store.tables import group_runs
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One process of a group; times are Unix seconds by the store's clock."""
+    """One process of a group, or of maintenance; times are Unix seconds by the store's clock."""
 
     run_id: int
     group_name: str
@@ -26,6 +26,7 @@ class Run:
     died: bool  # it ended without having been asked to
     exit_message: str | None
     active_games: str | None = None  # JSON: the games it was at work on when it died; None: nobody knows
+    kind: str = "group"
 
     @property
     def defect(self) -> str | None:

@@ -61,7 +61,7 @@ groups = Table(  # cluster groups that may carry games
     Column("version", Integer, nullable=False, server_default="1"),  # grows with every change of what is wanted of it
 )
 
-group_runs = Table(  # processes that the controller has started for groups
+group_runs = Table(  # processes that the controller has started: drivers of groups, and maintenance
     "group_runs",
     metadata,
     Column("run_id", Integer, primary_key=True),
@@ -73,6 +73,7 @@ group_runs = Table(  # processes that the controller has started for groups
     Column("died", Integer, nullable=False, server_default="0"),  # 1: it ended without having been asked to
     Column("exit_message", Text),  # how it ended
     Column("active_games", Text),  # JSON: the games it was at work on when it died; null: nobody knows
+    Column("kind", String(16), nullable=False, server_default="group"),  # group | maintenance, whose name is main
 )
 
 waiting_evacuations = Table(  # dead groups with games that cannot go
@@ -85,7 +86,7 @@ waiting_evacuations = Table(  # dead groups with games that cannot go
 drivers = Table(  # running processes and their heartbeats
     "drivers",
     metadata,
-    Column("kind", String(16), primary_key=True),  # ingest | group
+    Column("kind", String(16), primary_key=True),  # ingest | group | controller | maintenance
     Column("name", String(40), primary_key=True),
     Column("pid", Integer, nullable=False),
     Column("host", String(255), nullable=False),
@@ -100,7 +101,7 @@ drivers = Table(  # running processes and their heartbeats
 leases = Table(  # which process should be each driver; its times are of the store's clock
     "leases",
     metadata,
-    Column("kind", String(16), primary_key=True),  # ingest | group | controller
+    Column("kind", String(16), primary_key=True),  # ingest | group | controller | maintenance
     Column("name", String(40), primary_key=True),
     Column("host", String(255), nullable=False),
     Column("pid_namespace", String(128)),  # where its pid means this process; null: nobody knows
@@ -390,11 +391,10 @@ audit = Table(  # who did what; append-only, each entry bound to the one before 
 )
 
 audit_head = Table(  # one row: the newest entry; the writer of the next one holds it
-    "audit_head",
-    metadata,
+    "audit_head", metadata,
     Column("head_id", Integer, primary_key=True, autoincrement=False),
     Column("day", String(10), nullable=False),
     Column("number", Integer, nullable=False),
     Column("at", Float, nullable=False),
     Column("hash", String(64), nullable=False),
-)
+)  # fmt: skip

@@ -37,6 +37,7 @@ class CatchUp:
         driver.roster.is_cut_short = self._is_cut_short  # a pass has another schema set for these rows (law L5)
         self._gate = threading.Lock()  # held during a chunk
         self._furthest_waits = False  # the last chunk left out the stream that is furthest behind
+        self._failed = False  # the last chunk failed as a whole
 
     def step(self, due_of: SeqOf, reach_of: SeqOf) -> bool:
         """Read one chunk for the streams that are behind; tell whether there was anything to read.
@@ -54,10 +55,12 @@ class CatchUp:
             chunk = self._driver.roster.for_chunk(chunk)
             if not chunk:  # a pass was first to claim them
                 return False
+            self._failed = True
             try:
                 self._read(chunk, low, high, version)
             finally:
                 self._driver.roster.end_chunk()
+            self._failed = False
             return True
 
     def close(self) -> None:
@@ -69,12 +72,18 @@ class CatchUp:
         return self._pin.find(stream.game_key, stream.complete_through) is not None
 
     def _next(self, behind: Sequence[Stream], head: int) -> tuple[dict[str, Stream], int, int, int]:
-        """Choose streams, the seqs (low, high] and the schema set; what was cut short is repeated with its own set."""
+        """Choose streams, the seqs (low, high] and the schema set; what was cut short is repeated with its own set.
+
+        It is repeated first, but not twice in a row: others do not wait for what cannot be read (law L16).
+        """
         pins = [(stream, self._pin.find(stream.game_key, stream.complete_through)) for stream in behind]
-        unfinished = [(stream, pinned) for stream, pinned in pins if pinned is not None]
+        others = [stream for stream, pinned in pins if pinned is None]
+        unfinished = [
+            (stream, pinned) for stream, pinned in pins if pinned is not None and not (self._failed and others)
+        ]
         version = unfinished[0][1].version if unfinished else self._driver.schemas.latest_version()
         alike = [(stream, pinned) for stream, pinned in unfinished if pinned.version == version]
-        streams = [stream for stream, _ in alike] or behind
+        streams = [stream for stream, _ in alike] or others
         end = min((pinned.high for _, pinned in alike), default=head)
         through: dict[str, int] = {stream.game_key: stream.complete_through for stream in streams}
         most = self._driver.settings.demux.catchup_seqs

@@ -1,8 +1,9 @@
 """Whose turn catch-up's next chunk is (law L16). Pure.
 
-A game that is nearly level goes first, with all that are as near: one read serves them. The furthest behind, where that
-left it out, has the next chunk, with all that it reaches. So nobody waits for a backlog of others, the furthest gets at
-least every other chunk, and games that are equally far behind share each read.
+Games that one chunk makes level go first. Where there are none, the nearest goes with all that have at most twice its
+way: it waits for them, so that they share each read. The furthest, where that left it out, has the next chunk, with all
+that it reaches. So nobody waits for more than twice its own backlog, the furthest gets at least every other chunk, and
+after an outage each seq is read once for all games.
 """
 
 from collections.abc import Mapping
@@ -35,9 +36,9 @@ def next_turn(behind: Mapping[str, int], head: int, most: int, *, furthest_waits
     if furthest_waits:
         first = furthest
     elif nearest >= head - most:
-        first = head - most  # one chunk makes these level
+        first = head - most
     else:
-        first = nearest - most // 2  # those close together are read together, and get half a chunk further at least
+        first = head - 2 * (head - nearest)
     low = min(through for through in lacking.values() if through >= first)
     high = min(low + most, head)
     games = frozenset(game for game, through in lacking.items() if low <= through < high)

@@ -53,6 +53,7 @@ class Watchdog:
     def evaluate(self, *, active: bool) -> None:
         """Judge every stream now; `active` says whether the group's query is running."""
         now = time.time()
+        self._started_at = min(self._started_at, now)  # the clock may have been set back
         while self._failures and self._failures[0] < now - _FAILURE_WINDOW_SECONDS:
             self._failures.popleft()
         results = [self._results.popleft() for _ in range(len(self._results))]

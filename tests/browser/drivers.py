@@ -9,16 +9,17 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from sqlalchemy import Engine, update
 
 from pipeline.control import controller
+from pipeline.control.processes.duties import Duty
 from pipeline.settings import Paths, Settings
 from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import carried, let_go
-from pipeline.store.groups import Group
 from pipeline.store.leases import Lease, leased
 from pipeline.store.stream_control import StreamControl, decided
 from pipeline.store.tables import streams
@@ -53,10 +54,11 @@ def steered(folder: Path, groups: Sequence[str] = ("a", "b"), settings: Settings
 
 
 def _control(settings: Settings, paths: Paths, stop: threading.Event) -> None:
-    controller.run(settings, paths, stop, stop_groups=True, driver=lambda group: _command(group, paths))
+    alone = replace(settings, maintenance=replace(settings.maintenance, backend="none"))
+    controller.run(alone, paths, stop, stop_groups=True, driver=lambda group: _command(group, paths))
 
 
-def _command(group: Group, paths: Paths) -> list[str]:
+def _command(group: Duty, paths: Paths) -> list[str]:
     return [sys.executable, "-m", "tests.browser.drivers", group.name, str(paths.root)]
 
 

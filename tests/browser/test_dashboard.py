@@ -105,6 +105,16 @@ def test_a_row_opens_its_game_in_place(page: Page) -> None:
     assert len(page.context.pages) == 1
 
 
+def test_the_keyboard_alone_opens_a_game_of_the_table(page: Page) -> None:
+    """Whoever uses no pointer types a name below the table and presses Enter; the game's page opens in place."""
+    page.goto("/")
+    page.get_by_role("combobox", name="Open a game").press_sequentially("harbor quest", timeout=30_000)
+    expect(page.get_by_role("option").first).to_be_visible(timeout=15_000)
+    page.keyboard.press("Enter")
+    expect(page.get_by_text(f"key {game_key('Harbor quest')}")).to_be_visible(timeout=30_000)
+    assert len(page.context.pages) == 1
+
+
 def test_hostile_names_do_nothing(page: Page) -> None:
     """A name made of script, HTML and Markdown is shown letter by letter and runs nowhere."""
     page.goto(f"/game?game={game_key(HOSTILE[0])}")

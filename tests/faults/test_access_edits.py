@@ -92,6 +92,7 @@ def env(tmp_path: Path) -> Path:
     folder = tmp_path / "env"
     folder.mkdir()
     (folder / "turnout.toml").write_text(
+        '[maintenance]\nbackend = "none"\n'
         f"[store]\nlease_seconds = 2\n[access]\nport = {free_port()}\nrefresh_seconds = 5\n"
     )
     return folder

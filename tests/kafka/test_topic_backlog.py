@@ -13,10 +13,11 @@ from pipeline.demo.broker import Broker
 from pipeline.demo.producer import ensure_topic
 from pipeline.ingest import topic_backlog
 from pipeline.ingest.identity import Offsets
+from pipeline.ingest.topic import observe_topic
 from pipeline.ingest.topic_backlog import TopicBacklog
 from pipeline.settings import Source
 
-FIRST_MS, SECOND_MS = 1_700_000_000_000, 1_700_000_060_000
+FIRST_MS, SECOND_MS, ABORTED_MS = 1_700_000_000_000, 1_700_000_060_000, 1_700_000_090_000
 
 
 @pytest.fixture
@@ -32,10 +33,14 @@ def topic(broker: Broker) -> Source:
     aborted = Producer({"bootstrap.servers": broker.address, "transactional.id": name})
     aborted.init_transactions(30)
     aborted.begin_transaction()
-    aborted.produce(name, b"y", partition=0)
+    aborted.produce(name, b"y", partition=0, timestamp=ABORTED_MS)
     assert aborted.flush(30) == 0
     aborted.abort_transaction(30)
-    return Source(kind="kafka", bootstrap_servers=broker.address, topic=name)
+    source = Source(kind="kafka", bootstrap_servers=broker.address, topic=name)
+    deadline = time.monotonic() + 30
+    while (seen := observe_topic(source)) is None or seen.readable is None or seen.readable[0] < 5:
+        assert time.monotonic() < deadline, "the marker of the transaction is not written"
+    return source
 
 
 @pytest.fixture
@@ -58,12 +63,25 @@ def test_a_broker_tells_how_much_waits_and_since_when(topic: Source, backlog: To
         (passed(topic, 3, 2), 3, SECOND_MS + 2_000),
         (passed(topic, 5), 3, SECOND_MS),  # a partition that was added begins at its first record
         (passed(topic, 5, 3), 0, None),
-        (passed(topic, 3, 3), 0, None),
+        (passed(topic, 3, 3), 2, ABORTED_MS),  # until ingest has passed its marker
+        (passed(topic, 4, 3), 0, None),
     ):
         found = backlog.look(place, None)
         assert (found.rows, found.oldest_at, found.reason) == (rows, oldest_ms and oldest_ms / 1000, None), place
     assert backlog.look(None, Offsets({0: 1, 1: 3})).oldest_at == FIRST_MS / 1000 + 1
     assert backlog.look(passed(topic, 5, 3), None).age(time.time()) == 0.0
+
+
+def test_what_an_open_transaction_holds_up_waits(topic: Source, backlog: TopicBacklog) -> None:
+    """A producer that hangs in a transaction stops its partition: what is behind it may not be read."""
+    producer = Producer({"bootstrap.servers": topic.bootstrap_servers, "transactional.id": f"{topic.topic}-open"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic.topic, b"z", partition=1, timestamp=SECOND_MS)
+    assert producer.flush(30) == 0
+    found = backlog.look(passed(topic, 5, 3), None)
+    assert (found.rows, found.oldest_at) == (1, SECOND_MS / 1000)
+    producer.abort_transaction(30)
 
 
 def test_a_broker_that_cannot_be_asked_is_unknown(topic: Source, monkeypatch: pytest.MonkeyPatch) -> None:

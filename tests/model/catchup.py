@@ -22,25 +22,32 @@ def choose(world: World, state: State) -> Next:
         pins = [each for each in state.checkpoints[index].chunk if each.game in behind]
         pins = [each for each in pins if behind[each.game].through < each.high]
         first = min(pins, key=lambda each: behind[each.game].through, default=None)
-        pins = [each for each in pins if first is not None and each.version == first.version]
-        chosen = {each.game: behind[each.game] for each in pins} or behind
-        head = len(state.bronze)
-        end = min(each.high for each in pins or (Pinned(0, 0, head),))
-        version = first.version if first is not None and world.rules.schema_pin else state.schemas
-        through = {str(game): stream.through for game, stream in chosen.items()}
-        most = world.scenario.chunk_seqs
-        turns = {next_turn(through, end, most, furthest_waits=waits) for waits in (False, True)}  # whose turn it was
-        for turn in sorted(filter(None, turns), key=lambda each: each.low):
-            low, high = turn.low, turn.high
-            items = tuple(
-                Item(game, stream.generation, stream.cursor, "chosen")
-                for game, stream in chosen.items()
-                if str(game) in turn.games
-            )
-            work = Work("chosen", version, low, high, head, (), items)
-            games = ", ".join(f"game {item.game} at cursor {item.cursor}" for item in items)
-            sentence = f"driver {index} chooses seqs {low + 1} to {high} for a chunk: {games}"
-            yield sentence, replaced(state, index, with_work(driver, CHUNK, work))
+        others = {game: stream for game, stream in behind.items() if game not in {each.game for each in pins}}
+        if first is not None:
+            alike = [each for each in pins if each.version == first.version]
+            pinned = {each.game: behind[each.game] for each in alike}
+            version = first.version if world.rules.schema_pin else state.schemas
+            yield from _turns(world, state, index, driver, pinned, min(each.high for each in alike), version)
+        if others:  # before them only where the last chunk failed
+            yield from _turns(world, state, index, driver, others, len(state.bronze), state.schemas)
+
+
+def _turns(
+    world: World, state: State, index: int, driver: Driver, chosen: Mapping[Game, Stream], end: int, version: int
+) -> Next:
+    """Choose a chunk, whoever had the one before."""
+    through = {str(game): stream.through for game, stream in chosen.items()}
+    turns = {next_turn(through, end, world.scenario.chunk_seqs, furthest_waits=waits) for waits in (False, True)}
+    for turn in sorted(filter(None, turns), key=lambda each: each.low):
+        items = tuple(
+            Item(game, stream.generation, stream.cursor, "chosen")
+            for game, stream in chosen.items()
+            if str(game) in turn.games
+        )
+        work = Work("chosen", version, turn.low, turn.high, len(state.bronze), (), items)
+        games = ", ".join(f"game {item.game} at cursor {item.cursor}" for item in items)
+        sentence = f"driver {index} chooses seqs {turn.low + 1} to {turn.high} for a chunk: {games}"
+        yield sentence, replaced(state, index, with_work(driver, CHUNK, work))
 
 
 def _behind(world: World, state: State, driver: Driver) -> tuple[Driver, dict[Game, Stream]]:

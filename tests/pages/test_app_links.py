@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from app.components import confirm, links
 from pipeline.store.games import register_group
 from pipeline.store.groups import Group, create
-from pipeline.store.operations import Intent, list_operations
+from pipeline.store.operations import Intent, ask, list_operations
 from tests.browser.seed import HOSTILE
 from tests.tables.repair_world import CHESS, GO, World, broken, early, good, make_world
 from tests.unit.app_world import KEY, ROOT, Opening, again, choose, drawn_alive, four_games, pages_of, texts
@@ -238,15 +238,49 @@ def test_links_of_tables_open_in_place() -> None:
     assert opening == []
 
 
-@pytest.mark.parametrize(("page", "table"), [("fleet", "fleet"), ("repairs", "repairs")])
+@pytest.fixture
+def went(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, str]]]:
+    """Return where the pages lead: a page that Streamlit runs here knows no other one before it is drawn."""
+    places: list[tuple[str, dict[str, str]]] = []
+    monkeypatch.setattr(st, "switch_page", lambda page, query_params: places.append((page, query_params)))
+    return places
+
+
+@pytest.mark.parametrize("table", ["fleet", "repairs"])
 def test_a_key_in_a_table_opens_its_game(
-    store: Engine, opening: Opening, monkeypatch: pytest.MonkeyPatch, page: str, table: str
+    store: Engine,
+    opening: Opening,
+    went: list[tuple[str, dict[str, str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    table: str,
 ) -> None:
     """A click opens the game that the clicked cell names, whichever row holds it by now."""
-    app, went = opening(page), []
+    app = opening(table)
     assert list(app.dataframe[0].proto.button_click_widgets) == ["page"]
     column = links.game_column("Key", table, 200)
     monkeypatch.setattr(st, "session_state", {column.key: {"row": 0, "label": KEY["Risk"]}})
-    monkeypatch.setattr(st, "switch_page", lambda *args, **kwargs: went.append((args, kwargs)))
     column.on_click(*column.args)
-    assert went == [(("views/game.py",), {"query_params": {"game": KEY["Risk"]}})]
+    assert went == [("views/game.py", {"game": KEY["Risk"]})]
+
+
+@pytest.mark.parametrize(("page", "table"), [("fleet", "fleet"), ("repairs", "repairs"), ("game", "neighbours")])
+def test_a_name_below_a_table_opens_its_game(
+    store: Engine, opening: Opening, went: list[tuple[str, dict[str, str]]], page: str, table: str
+) -> None:
+    """A game of the table that is chosen by its name opens in place, and nothing stays chosen behind it."""
+    app = opening(page, **({"game": KEY["Ludo"]} if page == "game" else {}))
+    app.selectbox(key=f"{table}_open").set_value(KEY["Risk"]).run()
+    assert not app.exception
+    assert went == [("views/game.py", {"game": KEY["Risk"]})]
+    assert app.selectbox(key=f"{table}_open").value is None
+
+
+def test_the_id_below_a_table_opens_its_operation(
+    store: Engine, opening: Opening, went: list[tuple[str, dict[str, str]]]
+) -> None:
+    """An operation that is chosen among those of the audit log opens in place, by the id that people see."""
+    asked = ask(store, Intent("pause", (f"game:{KEY['Go']}",), "ann", "to look at it"))
+    app = opening("audit")
+    app.selectbox(key="audit_open").set_value(asked.operation_id[:8]).run()
+    assert went == [("views/operations.py", {"operation": asked.operation_id[:8]})]
+    assert "Pause of Go" in texts(opening("operations", operation=asked.operation_id[:8]))

@@ -20,7 +20,9 @@ from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import tables
+from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
+from pipeline.store.rounds import record_round
 from pipeline.store.source_backlog import source_backlog
 from tests.browser.seed import HOSTILE, Seeded, fleet_of_forty, seed
 from tests.unit.app_world import sign_in, started_app
@@ -65,6 +67,19 @@ def test_a_healthy_fleet_says_so(tmp_path: Path, opening: Opening) -> None:
     assert "● group a: running" in texts(app)
     assert list(app.dataframe[0].value["status"]) == ["● running"] * 6
     assert "data as of" in app.markdown[-1].value + "".join(element.value for element in app.markdown)
+
+
+def test_maintenance_has_a_tile_with_its_last_round(tmp_path: Path, opening: Opening) -> None:
+    """Whether tables are maintained is seen beside the drivers: the process, and how its last round went."""
+    seed(tmp_path, [Seeded("Chess", "a", {})], now=time.time(), history=False)
+    store = open_store(Settings(), Paths(tmp_path))
+    start_driver(store, "maintenance", "main", None)
+    beat(store, "maintenance", "main", "running", None)
+    record_round(store, 1.0, ["tables/chess: OSError: no space"], tables=3, files_before=9, files_after=9)
+    store.dispose()
+    said = texts(opening())
+    assert "maintenance: running" in said
+    assert "and failed in 1 of 3 tables (tables/chess: OSError: no space)" in said
 
 
 def test_a_failed_stream_comes_first(tmp_path: Path, opening: Opening) -> None:

@@ -107,6 +107,10 @@ def waiting_games(values: str, group: str = "a") -> tuple[str, str]:
     return f'turnout_evacuation_waiting_games{{cluster_group="{group}",kind="ingest",instance="i:1"}}', values
 
 
+def overdue(values: str) -> tuple[str, str]:
+    return 'turnout_maintenance_overdue_seconds{kind="ingest",instance="i:1"}', values
+
+
 def drifted(values: str, kind: str = "extra") -> tuple[str, str]:
     return f'turnout_access_drift_findings{{class="{kind}",kind="ingest",instance="i:1"}}', values
 
@@ -147,7 +151,13 @@ LATE_SOURCE, BLIND_SOURCE = _fired("TurnoutSourceBacklog"), _fired("TurnoutSourc
 EVACUATION = _fired("TurnoutEvacuationWaits", cluster_group="a")
 DRIFT, ACCESS_UNKNOWN = _fired("TurnoutAccessDrift", "ticket"), _fired("TurnoutAccessUnknown", "ticket")
 NO_CONTROLLER, STUCK = _fired("TurnoutControllerDown", "ticket"), _fired("TurnoutOperationNeedsPerson", "ticket")
+UNTENDED = _fired("TurnoutMaintenanceOverdue", "ticket")
 SCENARIOS = [
+    Scenario(
+        "maintenance that is overdue for 15 minutes fires until a round ended well; what is not known is not well",
+        [up(flat(1, HOUR), "ingest"), overdue(f"{flat(0, 300)} {grows(1, 1_500)} {flat(0, 300)} {gone(1_500)}")],
+        {1_170: [], 1_260: [UNTENDED], 1_785: [UNTENDED], 1_860: [], 3_240: [UNTENDED]},
+    ),
     Scenario(
         "a failed stream fires after 2 minutes and clears",
         [info(flat(1, HOUR)), status("FAILED", f"{flat(0, 300)} {flat(1, 600)} {flat(0, 900)}")],
@@ -483,7 +493,8 @@ def test_alerts_fire_when_they_should_and_only_then(scenario: Scenario, tmp_path
     unknown_ingest = not any(name == INGESTED[0] for name, _ in scenario.series)
     unjudged = not any("turnout_fleet_judged" in name for name, _ in scenario.series)
     unmeasured = not any(name.startswith("turnout_source") for name, _ in scenario.series)
-    ignored = "TurnoutWatchdog" + "|TurnoutSourceUnknown" * unmeasured
+    untold = not any("turnout_maintenance" in name for name, _ in scenario.series)
+    ignored = "TurnoutWatchdog" + "|TurnoutSourceUnknown" * unmeasured + "|TurnoutMaintenanceOverdue" * untold
     ignored += "|TurnoutIngestStalled" * unknown_ingest + "|TurnoutFleetUnhealthy" * unjudged
     run_rules(
         tmp_path,
@@ -566,6 +577,11 @@ OLDEST = "turnout_operations_needs_human_since_timestamp_seconds"
             "4 games stand still in it, for 19m 0s. `turnout status` says what they wait for.",
         ),
         (
+            "TurnoutMaintenanceOverdue",
+            [overdue(flat(7_200, HOUR))],
+            "A round that ends well has been due for 2h 0m 0s. `turnout status` says more.",
+        ),
+        (
             "TurnoutAccessDrift",
             [drifted(flat(2, HOUR)), drifted(flat(0, HOUR), "gone")],
             "2 of class extra; 2 in all. `turnout grants drift` names them.",
@@ -620,6 +636,7 @@ def test_an_alert_says_whether_status_may_be_healthy_meanwhile() -> None:
     judged = {
         "TurnoutStreamDown", "TurnoutStreamStalled", "TurnoutFleetUnhealthy", "TurnoutControllerDown",
         "TurnoutOperationNeedsPerson", "TurnoutEvacuationWaits", "TurnoutSourceBacklog", "TurnoutSourceUnknown",
+        "TurnoutMaintenanceOverdue",
     }  # fmt: skip
     _, *sections = (REPOSITORY / "docs" / "alerts.md").read_text("utf-8").split("\n## ")
     says = {each.partition("\n")[0] for each in sections if "Fires while `turnout status` is healthy" in each}

@@ -17,18 +17,21 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations.executor import ControlContext as Steered
 from pipeline.control.operations.executor import tick
 from pipeline.control.processes.backends import Local, process_of
+from pipeline.control.processes.duties import Duty
 from pipeline.control.supervision.evacuation import Dead, dead
 from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import load
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
+from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create, open_runs, read_groups
 from pipeline.store.leases import store_time
 from pipeline.store.liveness import read_drivers
 from pipeline.store.operations import list_operations
+from pipeline.store.source_backlog import write_backlog
 from pipeline.store.tables import group_runs, groups
 from pipeline.streams.active_games import read_leftover
 
@@ -115,11 +118,11 @@ class World:
         return read_leftover(self.env / "checkpoints" / "demux" / group)
 
     def backend(self) -> Local:
-        def command(group: Group) -> list[str]:
+        def command(duty: Duty) -> list[str]:
             if self.mode == "dies":
                 return [sys.executable, "-c", "raise SystemExit(3)"]
             driver = CARRIER if self.mode == "carries" else DRIVER
-            return [sys.executable, "-c", driver, group.name, str(self.env), self.mode]
+            return [sys.executable, "-c", driver, duty.name, str(self.env), self.mode]
 
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         self.backends.append(Local(self.env / "logs", command, environ))
@@ -210,7 +213,10 @@ def test_a_killed_driver_is_dead_in_status_after_the_next_look(world: World) -> 
     create(world.engine, Group("a", backend="local"), "ann", "")
     record_seen(world.engine, {"calm_0": "CALM_0"}, 3)
 
+    start_driver(world.engine, "ingest", "main", None)
+
     def status() -> tuple[int, tuple[str, str | None], str]:
+        write_backlog(world.engine, age_seconds=0.0, peak_seconds=0.0, rows=0, limit_seconds=60.0, reason=None)
         shown = CliRunner().invoke(cli, ["status", "--json", "--env-dir", str(world.env)], catch_exceptions=False)
         answer = json.loads(shown.stdout)
         (group,) = (each for each in answer["drivers"] if each["kind"] == "group")

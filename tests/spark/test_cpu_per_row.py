@@ -1,11 +1,12 @@
-"""What rows cost that Spark hands to Python tasks: processor time of this process, its JVM and its workers."""
+"""What rows cost that Spark hands to Python tasks: processor time of this process, its JVM and its workers; memory."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
@@ -28,6 +29,15 @@ FEW, MANY = 10_000, 40_000
 SIZES = (FEW, MANY)
 MOST = 5.0  # times the processor time, for four times the rows
 ROUNDS = 3  # of each the cheapest counts: a first one, and whatever else the JVM does, is dearer
+
+RECORD = pa.schema(
+    [
+        *(("key", pa.binary()), ("value", pa.binary()), ("topic", pa.string()), ("partition", pa.int32())),
+        *(("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC")), ("timestampType", pa.int32())),
+        BRONZE.field("headers"),
+    ]
+)
+"""A record of a topic, as Spark gives it."""
 
 Act = Callable[[], object]
 
@@ -67,20 +77,13 @@ def frame(world: World, rows: pa.Table) -> DataFrame:
 
 def test_ingest_from_a_topic_is_linear_in_the_rows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A larger micro-batch costs no more per record, or ingest that is a little behind never comes back."""
-    record = pa.schema(
-        [
-            *(("key", pa.binary()), ("value", pa.binary()), ("topic", pa.string()), ("partition", pa.int32())),
-            *(("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC")), ("timestampType", pa.int32())),
-            BRONZE.field("headers"),
-        ]
-    )
     monkeypatch.setattr(source, "check", lambda *_: None)  # no broker is there
     world.settings = replace(world.settings, source=Source(kind="kafka"))
     value, cost = wrapper(world), dict[int, float]()
     ingest, batch_ids = world.ingest_query(), iter(range(100))
     for rows in SIZES:
         given = {"value": value, "topic": "t", "partition": 0, "offset": pa.array(range(rows)), "timestampType": 1}
-        records = source.of_topic(frame(world, table(rows, record, timestamp=pa.scalar(0), **given)))
+        records = source.of_topic(frame(world, table(rows, RECORD, timestamp=pa.scalar(0), **given)))
         cost[rows] = cpu_seconds(lambda records=records: ingest._batch(records, next(batch_ids)))  # type: ignore[misc]
     require_linear(cost)
 
@@ -114,3 +117,20 @@ def test_a_pass_is_linear_in_the_rows(world: World) -> None:
         bronze = FrameRows(frame(world, table(rows, BRONZE, pos=pa.array(range(rows)), **given)))
         cost[rows] = cpu_seconds(lambda bronze=bronze: bronze.split(job))  # type: ignore[misc]
     require_linear(cost)
+
+
+def bytes_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict(
+            {"bytes": [batch.nbytes], "largest": [pc.max(pc.binary_length(batch["value"]))]}
+        )
+
+
+def test_a_task_never_gets_much_more_than_the_limit_at_once(world: World) -> None:
+    """Law L1: rows that are large, also among small ones, are cut by their bytes: an Arrow column ends at 2 GiB."""
+    limit = 64 * 1024 * 1024
+    values = pa.array([bytes(9_000_000 if number % 40 == 7 else 30) for number in range(1_000)])
+    records = source.of_topic(frame(world, table(len(values), RECORD, value=values)))
+    given = records.coalesce(1).mapInArrow(bytes_of, "bytes long, largest int").collect()
+    assert sum(each.bytes for each in given) > 3 * limit
+    assert all(each.bytes < limit + each.largest for each in given)

@@ -1,6 +1,5 @@
 import shutil
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,30 +62,35 @@ def test_what_arrives_is_kept_byte_for_byte_in_its_order(world: Any) -> None:
     assert world.verify().complete
 
 
+def _waited(world: Any, monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """Ingest all there is in one batch; return how many rows waited in the source while it ran, and after it."""
+    ingest = world.ingest_query()
+    watch = BacklogWatch(world.settings, world.paths, world.engine, lambda: ingest.place)
+    seen: list[int | None] = []
+    make = ingest._job
+
+    def look() -> None:
+        watch.measure()
+        with world.engine.connect() as connection:
+            found = backlog_in(connection)
+        seen.append(None if found is None else found.rows)
+
+    def job(*given: Any) -> IngestJob:
+        look()
+        made: IngestJob = make(*given)
+        return made
+
+    monkeypatch.setattr(ingest, "_job", job)
+    ingest.start(once=True).awaitTermination()
+    look()
+    return seen
+
+
 def test_what_a_running_batch_has_taken_waits_until_bronze_has_it(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that takes long is seen while it runs, and a restart goes on where bronze is."""
     for rows in (3, 2):
         _land(world, [b"x"] * rows)
-        ingest = world.ingest_query()
-        watch = BacklogWatch(world.settings, world.paths, world.engine, lambda ingest=ingest: ingest.place)
-        seen: list[int | None] = []
-
-        def look(watch: BacklogWatch = watch, seen: list[int | None] = seen) -> None:
-            watch.measure()
-            with world.engine.connect() as connection:
-                found = backlog_in(connection)
-            seen.append(None if found is None else found.rows)
-
-        def job(
-            *given: Any, look: Callable[[], None] = look, make: Callable[..., IngestJob] = ingest._job
-        ) -> IngestJob:
-            look()
-            return make(*given)
-
-        monkeypatch.setattr(ingest, "_job", job)
-        ingest.start(once=True).awaitTermination()
-        look()
-        assert seen == [rows, 0]
+        assert _waited(world, monkeypatch) == [rows, 0]
 
 
 def test_one_games_rows_of_one_seq_lie_in_one_file(world: Any) -> None:

@@ -20,6 +20,9 @@ from pipeline.store.games import register_group
 QUICK_START = """[spark.conf]
 "spark.driver.extraJavaOptions" = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
+[maintenance]
+backend = "none"
+
 [metrics]
 heartbeat_seconds = 1
 """  # a JVM that lives for a minute is not worth compiling well, and steps wait for the word of drivers

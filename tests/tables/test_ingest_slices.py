@@ -201,7 +201,7 @@ def test_readers_of_a_commit_of_several_seqs_lose_nothing(tmp_path: Path) -> Non
 
 
 def test_no_headers_are_null_in_bronze(tmp_path: Path) -> None:
-    """Law L1: what a source hands over as an empty list, as a null costs too much there, is a record without headers."""
+    """Law L1: an empty list, which a source hands over as a null costs too much there, is a record without headers."""
     batch = batch_of([("chess", 9)] * 4, 0)
     one = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]
     headers = pa.array([[], one, None, []], batch.schema.field("headers").type)

@@ -1,6 +1,5 @@
 import json
 import os
-import threading
 import time
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from deltalake import DeltaTable
 from pipeline.delta.checkpoint import write_checkpoint
 from pipeline.delta.rewrite import table_files
 from pipeline.delta.table import write_file
-from pipeline.errors import Refused
 from pipeline.maintenance import plan, retain, run
 from pipeline.maintenance.compact import GAME, merge_by_age
 from pipeline.maintenance.report import TableReport, as_json, render_round
@@ -224,31 +222,3 @@ def test_a_second_round_finds_nothing_to_do(tmp_path: Path) -> None:
     assert any(report.touched for report in tend(paths).tables)
     assert not any(report.touched for report in tend(paths).tables)
     assert before == contents(paths)
-
-
-def test_one_maintainer_at_a_time(tmp_path: Path) -> None:
-    """A second one is refused with the process that holds the lock, and the lock ends with its holder."""
-    with run.alone(tmp_path), pytest.raises(Refused, match=str(os.getpid())), run.alone(tmp_path):
-        pass
-    with run.alone(tmp_path):
-        pass
-
-
-def test_it_goes_on_until_told_to_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without --once rounds follow each other, each one line of JSON, until the stop event."""
-    paths = Paths(tmp_path)
-    game_table(paths.table(CHESS), 5)
-
-    class Twice(threading.Event):
-        waits = 0
-
-        def wait(self, timeout: float | None = None) -> bool:
-            assert timeout == SETTINGS.maintenance.interval_minutes * 60
-            self.waits += 1
-            return self.waits == 2
-
-    assert run.maintain(SETTINGS, paths, Twice(), once=False, as_json_lines=True) == 0
-    rounds = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [each["tables"][0]["files_merged"] for each in rounds] == [5, 0]
-    with pytest.raises(Refused, match="does not exist"):
-        run.maintain(SETTINGS, Paths(tmp_path / "no"), threading.Event(), once=True, as_json_lines=False)

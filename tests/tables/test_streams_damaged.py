@@ -147,6 +147,19 @@ def test_a_game_whose_commits_fail_is_failing_from_the_first_on(world: World, ca
     assert told[CHESS.key].status != "FAILED"
 
 
+def test_a_clock_that_is_set_back_makes_no_stream_start_for_an_hour(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D9: a driver that began before goes on to judge its streams by what is seen of them now."""
+    roster, told = roster_of(world), list[StreamState]()
+    group: Any = SimpleNamespace(name="a", streams=roster.streams, frontier_seq=9, pass_since=None)
+    watchdog = Watchdog(Settings(), world.engine, group, lambda states, _changes, _sample: told.extend(states))
+    real = time.time
+    monkeypatch.setattr("time.time", lambda: real() - 3600.0)
+    watchdog.evaluate(active=True)
+    assert {state.status for state in told} == {"RUNNING"}
+
+
 def test_half_a_commit_in_one_games_log_stops_that_game_alone(world: World) -> None:
     """Law L6: what another writer left half written fails its game in the pass, with the name of the file."""
     roster = roster_of(world)

@@ -378,3 +378,38 @@ def test_a_nearly_level_game_does_not_wait_for_one_that_is_far_behind(
         assert chess.cursor == cursor
     assert not catch_up.step(lambda _: 9, lambda _: 9)
     assert world.verify().ok
+
+
+def test_a_chunk_that_cannot_be_read_keeps_no_other_game(
+    world: World, passes: Callable[[str], Passes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L16: a nearly level game lands though the chunk of one that is far behind fails as a whole each time."""
+    world.register(GO)
+    for number in range(1, 9):
+        world.ingest(good(number))
+    world.ingest(good(9), good(1, game=GO))
+    roster = roster_over(world)
+    chess, go = roster.streams[KEY], roster.streams[str(GO.key)]
+    catch_up = local_catch_up(world, roster, passes, [], seqs=2)
+    rows = LocalCatchUp._rows
+
+    def unreadable(self: LocalCatchUp, streams: Sequence[Stream], low: int, high: int) -> Rows:
+        if low == 0:
+            raise OSError(5, "Input/output error", "bronze")
+        return rows(self, streams, low, high)
+
+    monkeypatch.setattr(LocalCatchUp, "_rows", unreadable)
+    chess.behind = True
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output error"):
+            catch_up.step(lambda _: 9, lambda _: 9)
+    go.behind, go.complete_through = True, 8
+    assert catch_up.step(lambda _: 9, lambda _: 9)
+    assert go.cursor == 9
+    with pytest.raises(OSError, match="Input/output error"):
+        catch_up.step(lambda _: 9, lambda _: 9)
+    monkeypatch.setattr(LocalCatchUp, "_rows", rows)
+    while catch_up.step(lambda _: 9, lambda _: 9):
+        pass
+    assert chess.cursor == 9
+    assert world.verify().ok

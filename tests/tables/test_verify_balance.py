@@ -304,9 +304,9 @@ def test_nothing_ingested(tmp_path: Path) -> None:
 
 
 def test_empty_bronze(tmp_path: Path) -> None:
-    """A bronze table without rows balances with nothing."""
+    """A bronze table without rows and without a commit of ingest balances with nothing, and proves nothing."""
     balance = check(World(), tmp_path)
-    assert balance.complete
+    assert (balance.ok, balance.complete) == (True, False)
     assert Counts() == balance.totals
 
 

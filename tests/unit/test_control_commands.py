@@ -25,6 +25,8 @@ from pipeline.store.source_backlog import write_backlog
 from pipeline.store.sources import Identity, record_identity
 from pipeline.store.tables import groups
 
+NO_MAINTENANCE = {"TURNOUT_MAINTENANCE__BACKEND": "none"}  # its process would outlive the test
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> ControlContext:
@@ -338,7 +340,7 @@ def test_the_controller_gives_waiting_games_a_group_when_there_is_room(world: Co
     want(world, "b", capacity_cores=1.0)
     once = threading.Event()
     once.set()
-    assert run(*load(tmp_path, {}), once) == 0
+    assert run(*load(tmp_path, NO_MAINTENANCE), once) == 0
     assert read_assignments(world.engine)["tetris_1"].group == "b"
 
 
@@ -360,7 +362,7 @@ def test_a_controller_ends_in_order_while_its_store_is_away(
     world: ControlContext, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It says what becomes of its groups and of itself; the exit code tells that groups go on which should not."""
-    assert run(*load(tmp_path, {}), StoreGoesAway(world), stop_groups=True) == 1
+    assert run(*load(tmp_path, NO_MAINTENANCE), StoreGoesAway(world), stop_groups=True) == 1
     said = [each.getMessage() for each in caplog.records if "does not answer" in each.getMessage()]
     assert [each.rpartition(": ")[2] for each in said] == [
         "the groups that this controller runs go on",

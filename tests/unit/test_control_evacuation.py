@@ -41,6 +41,7 @@ from tests.unit.test_control_drains import beating
 
 NOW = 1_000_000.0
 DIED_AT = NOW - 700
+NO_MAINTENANCE = {"TURNOUT_MAINTENANCE__BACKEND": "none"}  # its process would outlive the test
 FOREIGN = GroupObservation(Group("a"), run=None, is_alive=None, holds=False, holder=None, is_reported=False)
 OURS = replace(FOREIGN, group=Group("a", backend="local"))
 
@@ -150,7 +151,7 @@ def test_a_try_hides_no_failure_of_most_groups(desired: str) -> None:
     known = facts({"a": driver("a", "failed", 100.0), "b": driver("b", "failed", 100.0), "c": driver("c", ago=1.0)})
     lived = dict.fromkeys("ab", DIED_AT)
     other = replace(OURS, group=Group("b", "local"), ended=tries())
-    trying = replace(TRYING, group=replace(TRYING.group, desired=desired))
+    trying = replace(TRYING, group=Group("a", "local", desired))
     idle = replace(trying, run=None)
     assert dead([idle, other, lives("c")], known, lived, 10.0) is None
     assert dead([trying, other, lives("c")], known, lived, 10.0) is None
@@ -412,7 +413,7 @@ def test_nothing_is_relieved_in_a_mass_failure(engine: Engine) -> None:
 def test_a_group_that_lived_again_or_was_stopped_is_not_dead_at_its_next_start(engine: Engine) -> None:
     """An ordinary restart evacuates nobody, whatever became of the group before."""
     trying = replace(OURS, run=replace(tries(1)[0], started_at=NOW + 65, ended_at=None))
-    stopped = replace(OURS, group=replace(OURS.group, desired="stopped"))
+    stopped = replace(OURS, group=Group("a", "local", "stopped"))
     for between in (replace(trying, is_reported=True), stopped):
         evacuator = Evacuator(engine, Placement(), _dead={"a": BROKEN})
         for at in range(0, 70, 5):
@@ -575,13 +576,13 @@ def test_the_controller_looks_after_dead_groups(
     once = threading.Event()
     once.set()
 
-    assert run(*load(tmp_path, {}), once) == 0
+    assert run(*load(tmp_path, NO_MAINTENANCE), once) == 0
     alarms = [each for each in caplog.messages if each.startswith("group a is dead")]
     assert "1 of its 1 games fit nowhere and stay: g1" in alarms[0]
     assert list_operations(engine) == []
     with engine.begin() as connection:
         connection.execute(update(groups_table).values(capacity_cores=None))
-    assert run(*load(tmp_path, {}), once) == 0
+    assert run(*load(tmp_path, NO_MAINTENANCE), once) == 0
     assert [(each.kind, each.actor) for each in list_operations(engine)] == [("move", CONTROLLER)]
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import Engine, text
 
 from pipeline.control import controller
 from pipeline.control.processes.backends import Local, process_of, reference_of
+from pipeline.control.processes.duties import Duty
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import load
 from pipeline.store.engine import open_store
@@ -26,8 +27,8 @@ class Started:
     def __init__(self) -> None:
         self.groups: list[str] = []
 
-    def start(self, group: Group) -> str:
-        self.groups.append(group.name)
+    def start(self, duty: Duty) -> str:
+        self.groups.append(duty.name)
         return reference_of(Process("h", "elsewhere", 7, 7))
 
     def is_alive(self, _reference: str) -> bool | None:
@@ -125,7 +126,7 @@ def test_a_process_of_another_user_freezes_its_group_alone(
             assert said in supervisor.alarms[0]
         while not supervisor.stop_all():
             time.sleep(0.05)
-        assert set(supervisor.frozen) == {"a"}
+        assert set(supervisor.frozen) == {("group", "a")}
     assert "b" in ended_runs(store, 0.0)
 
 
@@ -133,7 +134,7 @@ def test_a_driver_that_cannot_even_be_started_rests_like_one_that_died(store: En
     """What the system refuses is kept as an end of that run, so it is tried again later and later, not each second."""
     write(store, "UPDATE groups SET backend = 'none' WHERE name = 'b'")
 
-    def command(_group: Group) -> Sequence[str]:
+    def command(_duty: Duty) -> Sequence[str]:
         return ["true", "\0"]
 
     supervisor = Supervisor(store, {"local": Local(tmp_path, command, os.environ)}, lambda _: None)
@@ -163,14 +164,14 @@ def test_a_reference_of_no_process_is_of_none(pid: object) -> None:
 def test_a_controller_starts_and_looks_whatever_a_group_is_made_of(
     store: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The whole loop: games are placed, the other group is started, and the alarm is logged."""
+    """The whole loop: games are placed, the other group and maintenance are started, and the alarm is logged."""
     write(store, "UPDATE groups SET capacity_cores = 'many', desired = 'purple' WHERE name = 'a'")
     record_seen(store, {"g1": "One"}, 9)
     once, backend = threading.Event(), Started()
     once.set()
     monkeypatch.setattr(controller, "Local", lambda *_: backend)
     assert controller.run(*load(tmp_path), once) == 0
-    assert backend.groups == ["b"]
+    assert backend.groups == ["b", "main"]
     assert [each.game_key for each in assigned(store, "b")] == ["g1"]
     alarms = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert len(alarms) == 1

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.control.processes.duties import Upkeep
 from pipeline.control.supervision import restart_policy
 from pipeline.control.supervision.restart_policy import Action, GroupObservation, mass_failure, pause_after, plan
 from pipeline.store.groups import Group
@@ -91,6 +92,35 @@ CASES = {
 def test_what_is_done(seen: GroupObservation, expected: str | None) -> None:
     """Each case is its own sentence."""
     assert [action.what for action in planned([seen])] == ([expected] if expected else [])
+
+
+def test_what_lives_and_is_silent_for_too_long_is_killed_and_has_died_of_it() -> None:
+    """Only where its process is here and should run; the reason stands in its row until it has ended."""
+    silent = replace(RUNNING, silent_seconds=301.0)
+    for seen, expected in (
+        (silent, ["kill"]),
+        (replace(silent, silent_seconds=299.0), []),
+        (replace(silent, is_alive=None), ["wait"]),
+        (replace(silent, group=replace(GROUP, desired="stopped")), ["stop"]),
+    ):
+        assert [each.what for each in plan([seen], None, NOW, 300.0)] == expected
+    assert planned([silent]) == [], "where it is turned off nothing hangs"
+    (kill,) = plan([silent], None, NOW, 300.0)
+    assert kill.died
+    noted = replace(silent, is_alive=False, holds=False, run=replace(RUN, exit_message=kill.about))
+    (ended,) = plan([noted], None, NOW, 300.0)
+    assert (ended.what, ended.about, ended.died) == ("ended", "killed, as it hung: it was silent for 301 s", True)
+
+
+def test_maintenance_is_a_duty_beside_the_groups() -> None:
+    """It is started, stopped and kept by the same rules; it is no group in a failure of many, nor is its budget."""
+    upkeep = replace(IDLE, group=Upkeep("local"))
+    assert [each.key for each in planned([upkeep, IDLE])] == [("group", "a"), ("maintenance", "main")]
+    ended = tuple(died(400 + each, run_id=each) for each in range(30))
+    (wait,) = planned([replace(upkeep, ended=ended)])
+    assert (wait.what, wait.about) == ("wait", "it died 30 times within an hour. Read its log")
+    dead = [replace(IDLE, group=Group(name, "local"), ended=(died(1.0),)) for name in "ab"]
+    assert mass_failure([*dead, replace(upkeep, ended=(died(1.0),))], NOW) is None
 
 
 def test_a_run_that_was_asked_to_end_has_not_died() -> None:

@@ -95,22 +95,22 @@ def test_what_has_drifted_is_counted_beside_each_picture(house: House) -> None:
     house.make_table(CHESS)
     house.rounds()
     engine = house.world.engine
-    first = read_oversight(engine, read_fleet(engine).judgement)
+    first = read_oversight(engine, read_fleet(engine))
     assert first.drift == dict.fromkeys(CLASSES, 0)
     house.catalog.change(Change(Securable((*house.schema.path, CHESS)), ANN, add=("SELECT",)))
     house.rounds()
-    second = read_oversight(engine, read_fleet(engine).judgement)
+    second = read_oversight(engine, read_fleet(engine))
     assert second.drift is not None
     assert second.drift["extra"] == 1
     assert (second.access_read_at or 0.0) > (first.access_read_at or 0.0)
     (found,) = drift_store.read_drift(engine, house.catalog, house.world.settings.access).findings
     drift_store.ignore(engine, house.world.settings, [found], "carl", "known")
     house.rounds()
-    third = read_oversight(engine, read_fleet(engine).judgement)
+    third = read_oversight(engine, read_fleet(engine))
     assert third.drift == first.drift
     house.server.kill()
     house.rounds()
-    away = read_oversight(engine, read_fleet(engine).judgement)
+    away = read_oversight(engine, read_fleet(engine))
     assert (away.drift, away.access_read_at) == (third.drift, third.access_read_at)
 
 
@@ -303,9 +303,7 @@ def test_an_executor_that_may_see_too_little_is_told_of(house: House) -> None:
     house.rounds()
     assert "sees its own grants only" in (snapshot.read(house.world.engine).problem or "")
     engine = house.world.engine
-    assert read_oversight(engine, read_fleet(engine).judgement).drift is None, (
-        "what it does not see is not without drift"
-    )
+    assert read_oversight(engine, read_fleet(engine)).drift is None, "what it does not see is not without drift"
     house.catalog.change(Change(house.schema, "turnout-executor", add=("MANAGE",)))
     house.rounds()
     assert snapshot.read(house.world.engine).problem is None

@@ -15,14 +15,12 @@ from listeners.sample import STATUSES
 from pipeline.cli.status import describe
 from pipeline.health.judgement import (
     TROUBLE,
-    AssignedGame,
     FleetFacts,
-    GroupIntent,
     Judgement,
-    ReportedStream,
     judge_fleet,
 )
 from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver, DriverFacts, HeldLease, ProcessRun
+from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
 from pipeline.health.source import SourceReading
 
 NOW = 1_800_000_000.0
@@ -62,7 +60,7 @@ class Given:
                 now=NOW,
                 drivers=drivers,
                 leases={("group", "a"): self.lease} if self.lease is not None else {},
-                runs={"a": self.run} if self.run is not None else {},
+                runs={("group", "a"): self.run} if self.run is not None else {},
                 groups={"a": self.intent} if self.intent is not None else {},
                 games=[game] * self.games,
                 waiting_operations=self.waiting,
@@ -310,7 +308,7 @@ def fleets(draw: st.DrawFn) -> FleetFacts:
         now=NOW,
         drivers={key: each for key, each in found.items() if each is not None},
         leases={key: each for key, each in held.items() if each is not None},
-        runs={key: each for key, each in started.items() if each is not None},
+        runs={("group", key): each for key, each in started.items() if each is not None},
         groups={key: each for key, each in wanted.items() if each is not None},
         games=[AssignedGame(f"g{number}", *game) for number, game in enumerate(carried)],
         waiting_operations=draw(st.integers(0, 2)) if "waiting" in hit else 0,

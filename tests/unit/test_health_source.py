@@ -21,9 +21,9 @@ LATE = SourceReading(NOW - 2, 70.0, 75.0, 760_000, 60.0)
          "ingest is 2 s behind its source: 1 row waits"),
         (replace(LATE, age_seconds=38.0, peak_seconds=38.0), "behind",
          "ingest is 38 s behind its source: 760,000 rows wait"),
-        (LATE, "late", "ingest is up to 75 s behind its source: 760,000 rows wait"),
+        (LATE, "late", "ingest was 75 s behind its source within the last minute: 760,000 rows wait now"),
         (replace(LATE, age_seconds=0.0, peak_seconds=61.0, rows=0), "late",
-         "ingest is up to 61 s behind its source: 0 rows wait"),
+         "ingest was 61 s behind its source within the last minute: 0 rows wait now"),
         (replace(LATE, age_seconds=9_000.0, peak_seconds=None, rows=None), "late",
          "ingest is 2 h behind its source: an unknown number of rows waits"),
         (replace(LATE, age_seconds=None, reason="the broker is away"), "unknown",
@@ -72,7 +72,7 @@ def test_a_late_source_is_one_problem_and_no_stream_is_healthy(status: str, show
     assert [each.text for each in found.problems if each.kind == "ingest"] == [found.source.sentence]
     assert len([each for each in found.problems if each.kind == "stream"]) == (status in TROUBLE and status == shown)
     assert "healthy" not in found.headline
-    assert found.headline.endswith("; ingest is up to 75 s behind its source: 760,000 rows wait")
+    assert found.headline.endswith("; ingest was 75 s behind its source within the last minute: 760,000 rows wait now")
 
 
 def test_with_ingest_dead_no_game_runs() -> None:

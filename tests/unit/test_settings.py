@@ -226,3 +226,11 @@ def test_a_setting_under_both_names_is_refused(tmp_path: Path) -> None:
     (tmp_path / "turnout.toml").write_text("[placement]\nmost_games = 7\nmax_games_per_group = 8\n")
     with pytest.raises(Refused, match=r"placement\.most_games is called placement\.max_games_per_group now"):
         load(tmp_path, {})
+
+
+@pytest.mark.parametrize("hours", ["22", "22-25", "6-6", "a-b", "-1-3", "22-6-8", "\u0662-6"])
+def test_hours_that_are_none_are_refused(tmp_path: Path, hours: str) -> None:
+    """The hours of maintenance are two different hours of a day; what is taken for all day would run by day."""
+    with pytest.raises(Refused, match=r"maintenance\.hours: expected two hours such as '22-6'"):
+        load(tmp_path, {"TURNOUT_MAINTENANCE__HOURS": hours})
+    assert load(tmp_path, {"TURNOUT_MAINTENANCE__HOURS": "22-6"})[0].maintenance.hours == "22-6"

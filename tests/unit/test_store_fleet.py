@@ -379,7 +379,7 @@ def test_an_operation_whose_row_makes_no_sense_needs_a_person_everywhere(store: 
     assert listed.state == "needs_human"
     judgement = read_fleet(store).judgement
     assert (judgement.healthy, judgement.headline) == (False, "1 stream healthy; 1 operation needs a person")
-    assert read_oversight(store, judgement).open_operations["needs_human"] == 1
+    assert read_oversight(store, read_fleet(store)).open_operations["needs_human"] == 1
 
 
 def test_the_command_says_what_waits_in_the_source(store: Engine, tmp_path: Path) -> None:
@@ -390,15 +390,16 @@ def test_the_command_says_what_waits_in_the_source(store: Engine, tmp_path: Path
     for words in ([], ["--json"]):
         done = CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path), *words])
         assert (done.exit_code, sentence in done.output) == (1, True)
+        assert ("last report: RUNNING" in done.output) is bool(words), "no line for each of 1,000 games"
     told = json.loads(done.output)
     assert told["source"] == {
         "condition": "late", "text": sentence, "backlog_seconds": 70.0, "backlog_rows": 760_000,
     }  # fmt: skip
     assert [(each["status"], each["lag_seconds"]) for each in told["games"]] == [("LAGGING", 70.0)]
-    assert read_oversight(store, read_fleet(store).judgement).source_rows == 760_000
+    assert read_oversight(store, read_fleet(store)).source_rows == 760_000
     write(age_seconds=None, peak_seconds=70.0, rows=None, reason="the broker is away")
     done = CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path), "--json"])
     told = json.loads(done.output)
     assert (told["source"]["backlog_seconds"], told["games"][0]["lag_seconds"]) == (None, None)
     assert told["headline"] == "1 stream level with bronze; what waits in the source is unknown: the broker is away"
-    assert read_oversight(store, read_fleet(store).judgement).source_age_seconds is None
+    assert read_oversight(store, read_fleet(store)).source_age_seconds is None

@@ -73,6 +73,26 @@ def test_a_lease_that_was_given_back_or_ran_out_is_free(engine: Engine, clock: S
     assert [first.epoch, second.epoch, third.epoch] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_clock_that_is_set_back_makes_a_lease_last_for_its_own_time_only(
+    engine: Engine, clock: StoreClock, lives: bool
+) -> None:
+    """D9: who died before has the lease for its whole time from the next claim on; a driver that lives renews it."""
+    holder = group_lease(engine, "a", 1)
+    clock.now -= 3600.0
+    with pytest.raises(Refused, match="Another process drives group a"):
+        group_lease(engine, "a", 2)
+    clock.now += SECONDS / 2
+    if lives:
+        holder.renew()
+    clock.now += SECONDS / 2 + 0.1
+    if lives:
+        with pytest.raises(Refused, match="Another process drives group a"):
+            group_lease(engine, "a", 2)
+    else:
+        assert group_lease(engine, "a", 2).epoch == 2
+
+
 @pytest.mark.parametrize("epoch", [(1 << 31) - 1, -1])
 def test_an_epoch_after_which_none_comes_is_named(engine: Engine, clock: StoreClock, epoch: int) -> None:
     """The next holder's would be no larger, or no number that the database keeps: a hand has put it there."""

@@ -22,6 +22,7 @@ from pipeline.store import migrate
 from pipeline.store.engine import open_store, require_store
 from pipeline.store.games import assigned, register_group
 from pipeline.store.migrations.versions import m0001_before_migrations as first
+from pipeline.store.rounds import maintenance_rounds
 from pipeline.store.tables import groups, metadata, stream_control
 from tests.postgres import Postgres
 
@@ -40,6 +41,7 @@ _OLD_DECISION = (
 
 def test_migrations_make_what_the_tables_say(engine: Engine) -> None:
     """A store that was migrated has the very tables, columns and indexes that the code names, no more and no fewer."""
+    assert maintenance_rounds.name in metadata.tables, "which stands in a module of its own"
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []

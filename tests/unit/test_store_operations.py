@@ -20,9 +20,9 @@ from pipeline.store.operations import (
     end_step,
     hash_of,
     list_operations,
+    open_ids,
     operation,
     steps,
-    unattended,
 )
 
 MOVE = Intent("move", ("game:chess", "game:go"), "ann", "too busy", {"to": "b"}, {"moves": 2}, "key-1")
@@ -168,4 +168,4 @@ def test_no_limit_hides_who_needs_a_person(engine: Engine) -> None:
         change(engine, ask(engine, Intent("pause", ("game:c",), "ann")), "failed")
     assert [each.operation_id for each in list_operations(engine, limit=1)] == [stuck.operation_id]
     assert [each.operation_id for each in list_operations(engine, limit=2)] == [stuck.operation_id, waits.operation_id]
-    assert unattended(engine) == [waits.operation_id]
+    assert open_ids(engine) == [stuck.operation_id, waits.operation_id]

@@ -17,7 +17,7 @@ from pipeline.store.tables import catalog_snapshots, drivers, operations
 
 
 def seen(engine: Engine) -> Oversight:
-    return read_oversight(engine, read_fleet(engine).judgement)
+    return read_oversight(engine, read_fleet(engine))
 
 
 def test_a_dead_controller_is_known_to_those_who_live(engine: Engine) -> None:

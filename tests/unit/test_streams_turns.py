@@ -85,17 +85,28 @@ def test_everybody_is_level_in_twice_the_chunks_of_the_longest_way(
     assert len(chunks) <= 2 * math.ceil((HEAD - min(places)) / most) + 1
 
 
-@given(st.integers(0, HEAD // 2), MOST, st.data(), st.booleans())
+@given(st.integers(0, HEAD - 1), MOST, st.data(), st.booleans())
 def test_games_that_are_equally_far_behind_share_each_read(
     place: int, most: int, data: st.DataObject, waits: bool
 ) -> None:
-    """After an outage each seq of bronze is read once for all games, as though there were no turns."""
-    near = st.integers(place, place + most // 2)
+    """After an outage each seq of bronze is read once for all games, though some were quiet for long before it."""
+    way = HEAD - place
+    near = st.integers(place, place + way // 2 if way > 2 * most else place)
     places = [place, *data.draw(st.lists(near, min_size=1, max_size=20))]
     chunks = turns(games(places), most, waits)
     assert len(chunks) == math.ceil((HEAD - place) / most)
-    assert all(len(turn.games) == len(places) for turn in chunks)
     assert [turn.low for turn in chunks] == list(range(place, HEAD, most))
+
+
+@given(PLACES, MOST, st.booleans(), st.data())
+def test_a_game_waits_for_no_more_than_twice_its_own_way(
+    places: list[int], most: int, waits: bool, data: st.DataObject
+) -> None:
+    """Law L16: whatever else is behind, the nearest game is level after four times the chunks of its own way."""
+    nearest = data.draw(st.integers(max(places), HEAD - 1))
+    own = {"nearest": nearest}
+    chunks = turns(own, most, waits, lambda step: {} if step else games(places))
+    assert len(chunks) <= 4 * math.ceil((HEAD - nearest) / most) + 2
 
 
 def test_a_game_is_level_within_seconds_though_another_one_is_a_week_behind() -> None:

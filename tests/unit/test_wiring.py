@@ -96,7 +96,7 @@ def test_d13_a_query_that_fails_at_its_start_is_started_again(
     assert starts == [0, 1]
     exported = telling.exposition.snapshot().fleet
     assert exported is not None, "ingest exports the judgement for the alerts"
-    assert exported.counts == {"stream": 0, "group": 0, "ingest": 1, "controller": 0, "operation": 0}
+    assert exported.counts == {"stream": 0, "group": 0, "ingest": 1, "controller": 0, "maintenance": 0, "operation": 0}
     assert telling.exposition.snapshot().oversight is not None, "and what the alerts on the controller need"
     assert f"the ingest query failed: {sentence}" in caplog.messages
 

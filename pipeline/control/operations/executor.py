@@ -1,13 +1,14 @@
 """Brings operations on, step by step: each step is repeated until it is done, so a killed controller loses nothing.
 
 A step does its work or waits for an effect; both may be done again at any time, by this process or another one. However
-many wait, a tick takes them in turn, and looks whether they still wait with as many statements as for one of them.
+many wait, a tick takes them in turn, and looks whether they still wait with as many statements as for one of them. One
+that waited too long needs a person, and goes on by itself should its effect come after all.
 """
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -29,13 +30,14 @@ from pipeline.store.operations import (
     end_step,
     hash_of,
     note_waits,
+    open_ids,
     steps,
-    unattended,
     with_journals,
 )
 from pipeline.store.operations import operation as find
 
 T = TypeVar("T")
+Act: TypeAlias = Callable[["ControlContext", Operation], "StepResult"]
 _log = logging.getLogger("turnout")
 _NOW: Final = ""  # among the turns: the number of this tick
 _MAX_LOOKED_AT: Final = 1_000  # operations in one tick; the next one begins with those after them
@@ -83,11 +85,12 @@ class StepDefinition:
     """One step of a kind of operation."""
 
     name: str
-    act: Callable[[ControlContext, Operation], StepResult]
+    act: Act
     seconds: float  # it may wait so long before a person is asked
     verifies: bool = False  # it only looks whether what was done has its effect
     looks: bool = False  # it changes nothing and reads by `ControlContext.read`
     tells: bool = False  # its last message stands in the outcome
+    seen: Act | None = None  # changes nothing and tells whether its effect is there, where `act` does more than look
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +155,11 @@ def tick(context: ControlContext, kinds: Mapping[str, OperationDefinition]) -> i
     """Bring operations on that can go on by themselves, in turn; return how many of those are still open."""
     still_open = advanced = 0
     journals = with_journals(context.engine, _next_in_turn(context))
-    waiting = _still_waiting(context, kinds, journals)
+    waiting, arrived = _look(context, kinds, journals)
     for operation, _ in journals:
-        if operation.operation_id in waiting:
+        if operation.state == "needs_human" and operation.operation_id not in arrived:
+            pass  # it is a person's
+        elif operation.operation_id in waiting:
             still_open += 1
         elif advanced < _MAX_ADVANCED:
             advanced += 1
@@ -169,48 +174,60 @@ def tick(context: ControlContext, kinds: Mapping[str, OperationDefinition]) -> i
 def _next_in_turn(context: ControlContext) -> list[str]:
     """Return the operations to look at: those first that were never looked at, then those that waited longest."""
     turns = context.turns
-    open_ids = unattended(context.engine)
-    for gone in turns.keys() - set(open_ids) - {_NOW}:
+    there = open_ids(context.engine)
+    for gone in turns.keys() - set(there) - {_NOW}:
         del turns[gone]
     turns[_NOW] = turns.get(_NOW, 0) + 1
-    return sorted(open_ids, key=lambda each: turns.get(each, 0))[:_MAX_LOOKED_AT]
+    return sorted(there, key=lambda each: turns.get(each, 0))[:_MAX_LOOKED_AT]
 
 
-def _still_waiting(
+def _look(
     context: ControlContext,
     kinds: Mapping[str, OperationDefinition],
     journals: Sequence[tuple[Operation, Sequence[Step]]],
-) -> set[str]:
-    """Return which operations wait for what they have waited for, and are in their time: nothing is to do for those.
+) -> tuple[set[str], set[str]]:
+    """Return which operations wait and are in their time, and which need a person though their effect has come.
 
-    All share what is read, which may be older than a write of one of them. So only that an operation still waits is
-    believed; one that may go on looks for itself.
+    Nothing is to do for the first. All share what is read, which may be older than a write of one of them. So only that
+    an operation still waits is believed; one that may go on looks for itself.
     """
-    looking = []
-    for operation, journal in journals:
-        done = {each.name for each in journal if each.state == "done"}
-        kind = kinds.get(operation.kind)
-        step = None if kind is None else next((each for each in kind.steps if each.name not in done), None)
-        running = next((each for each in journal if step and each.name == step.name and each.state == "running"), None)
-        if step is not None and step.looks and running is not None:
-            looking.append((operation, step, running))
+    waiting, arrived, notes = set[str](), set[str](), []
+    found = [(operation, _unseen(kinds, operation, journal)) for operation, journal in journals]
+    looking = [(operation, *unseen) for operation, unseen in found if unseen is not None]
     if not looking:
-        return set()
-    now, together, waiting, notes = store_time(context.engine), replace(context, shared={}), set(), []
-    for operation, step, running in looking:
-        progress = _attempt_look(together, step, operation)
-        if progress is None or progress.state != "waiting" or now - running.started_at > step.seconds:
-            continue
-        waiting.add(operation.operation_id)
-        if progress.message != running.detail:
-            notes.append((operation.operation_id, running.number, progress.message))
+        return waiting, arrived
+    now, together = store_time(context.engine), replace(context, shared={})
+    for operation, line, seconds, look in looking:
+        progress = _attempt_look(together, look, operation)
+        if operation.state == "needs_human":
+            arrived |= {operation.operation_id} if progress is not None and progress.state == "done" else set()
+        elif progress is not None and progress.state == "waiting" and now - line.started_at <= seconds:
+            waiting.add(operation.operation_id)
+            if progress.message != line.detail:
+                notes.append((operation.operation_id, line.number, progress.message))
     note_waits(context.engine, notes)
-    return waiting
+    return waiting, arrived
 
 
-def _attempt_look(context: ControlContext, step: StepDefinition, operation: Operation) -> StepResult | None:
+def _unseen(
+    kinds: Mapping[str, OperationDefinition], operation: Operation, journal: Sequence[Step]
+) -> tuple[Step, float, Act] | None:
+    """Return the line in which an operation waits, or has waited too long, its time, and what looks for its effect."""
+    done = {each.name for each in journal if each.state == "done"}
+    kind = kinds.get(operation.kind)
+    step = None if kind is None else next((each for each in kind.steps if each.name not in done), None)
+    line = next((each for each in reversed(journal) if step is not None and each.name == step.name), None)
+    if step is None or line is None or not operation.targets:  # a row of nonsense has no targets
+        return None
+    is_late = operation.state == "needs_human"
+    look = step.act if step.looks else step.seen if is_late else None
+    # Where its time is over the step has failed; where it broke it still runs, and a person is to look why.
+    return None if look is None or line.state != ("failed" if is_late else "running") else (line, step.seconds, look)
+
+
+def _attempt_look(context: ControlContext, look: Act, operation: Operation) -> StepResult | None:
     try:
-        return step.act(context, operation)
+        return look(context, operation)
     except SQLAlchemyError:
         raise
     except Exception:  # noqa: BLE001 - whatever is wrong with it is found, and reported, when it looks for itself
@@ -224,6 +241,8 @@ def _advance_one(context: ControlContext, kinds: Mapping[str, OperationDefinitio
         if kind is None:
             change(context.engine, operation, "failed", f"This version knows no operation {operation.kind!r}.")
             return False
+        if operation.state == "needs_human":
+            operation = resume(context.engine, operation, roles.CONTROLLER, "What it waited for is there after all.")
         return advance(context, kind, operation).is_open
     except OperationConflict:
         return True  # another controller has it

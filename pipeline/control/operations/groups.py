@@ -96,24 +96,35 @@ def _end(context: ControlContext, operation: Operation) -> StepResult:
     """Ask the drivers to end that began before the operation was requested; the supervisor sees to it."""
     for name in operation.preview:
         reset_restart_budget(context.engine, name)
-    old = _end_old(context, operation)
+    _end_old(context, operation)
+    return _see_ended(context, operation)
+
+
+def _see_ended(context: ControlContext, operation: Operation) -> StepResult:
+    old = _old_drivers(context, operation)
     if old:
-        return StepResult("waiting", f"Still to end: {join_limited(old)}.")
+        return StepResult("waiting", f"Still to end: {join_limited(list(old))}.")
     return StepResult("done", "Their drivers have ended.")
 
 
-def _end_old(context: ControlContext, operation: Operation) -> list[str]:
-    """Ask old drivers to end; return their groups. One that nobody has started here can be asked once it is found."""
+def _end_old(context: ControlContext, operation: Operation) -> None:
+    """Ask old drivers to end. One that nobody has started here can be asked once it is found."""
+    for run_id in _old_drivers(context, operation).values():
+        if run_id is not None:
+            ask_to_stop(context.engine, run_id)
+
+
+def _old_drivers(context: ControlContext, operation: Operation) -> dict[str, int | None]:
+    """Return the groups that still have a driver of before the operation, and its run where it can be asked to end."""
     runs, drivers = context.read(open_runs), context.read(active_drivers)
-    old = []
+    old: dict[str, int | None] = {}
     for name in operation.preview:
         run, driver = runs.get(name), drivers.get(name)
         holder = driver.process if driver is not None and driver.since <= operation.requested_at else None
         is_old = run is not None and run.started_at <= operation.requested_at
         if is_old or holder is not None:
-            old.append(name)
-        if run is not None and (is_old or (holder is not None and run.reference == reference_of(holder))):
-            ask_to_stop(context.engine, run.run_id)
+            asked = run is not None and (is_old or (holder is not None and run.reference == reference_of(holder)))
+            old[name] = run.run_id if run is not None and asked else None
     return old
 
 
@@ -130,8 +141,6 @@ def _see_stopped(context: ControlContext, operation: Operation) -> StepResult:
 
 
 def _see_running(context: ControlContext, operation: Operation) -> StepResult:
-    if operation.kind == "restart":
-        _end_old(context, operation)  # one whose lease had run out may have come back
     drivers, registered, runs = context.read(active_drivers), context.read(read_groups), context.read(open_runs)
     left = []
     for name in operation.preview:
@@ -147,13 +156,18 @@ def _see_running(context: ControlContext, operation: Operation) -> StepResult:
     return StepResult("done", "Their drivers report that they run.")
 
 
+def _end_old_and_see_running(context: ControlContext, operation: Operation) -> StepResult:
+    _end_old(context, operation)  # one whose lease had run out may have come back
+    return _see_running(context, operation)
+
+
 def _done(operation: Operation) -> str:
     verbs = {"start": "Started and seen", "stop": "Stopped and seen", "restart": "Restarted and seen"}
     return f"{verbs[operation.kind]}: {join_limited(operation.parameters['groups'])}."
 
 
 _RUNS: Final = StepDefinition("verify", _see_running, _RUNS_SECONDS, verifies=True, looks=True)
-_RUNS_AGAIN: Final = replace(_RUNS, looks=False)  # it asks old drivers to end that have come back
+_RUNS_AGAIN: Final = replace(_RUNS, act=_end_old_and_see_running, looks=False, seen=_see_running)
 KINDS: Final = {
     "start": OperationDefinition("start", (StepDefinition("decide", _decide, 30.0), _RUNS), _facts, _done),
     "stop": OperationDefinition(
@@ -166,6 +180,6 @@ KINDS: Final = {
         _done,
     ),
     "restart": OperationDefinition(
-        "restart", (StepDefinition("end", _end, _STOPPED_SECONDS), _RUNS_AGAIN), _facts, _done
+        "restart", (StepDefinition("end", _end, _STOPPED_SECONDS, seen=_see_ended), _RUNS_AGAIN), _facts, _done
     ),
 }

@@ -381,7 +381,7 @@ KINDS: Final = {
         "rebuild",
         (
             StepDefinition("rebuild", _rebuild, _WORK_SECONDS, tells=True),
-            StepDefinition("verify", _see_rebuilt, _SEEN_SECONDS, verifies=True, tells=True),
+            StepDefinition("verify", _see_rebuilt, _SEEN_SECONDS, verifies=True, tells=True, seen=_see_rebuilt),
         ),
         _facts,
         partial(_done, "Rebuilt"),

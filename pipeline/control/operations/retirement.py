@@ -100,8 +100,7 @@ def _verify(context: ControlContext, operation: Operation) -> StepResult:
     homeless = [
         key for key in operation.preview if assignments[key].group is None and assignments[key].retired_at is None
     ]
-    if homeless:
-        _give_groups(context)
+    if homeless:  # the controller gives it one at each look, where there is room
         return StepResult("waiting", f"There is no group yet for {len(homeless)}: {join_limited(homeless)}.")
     unseen = [key for key in operation.preview if not _is_back(assignments[key], operation)]
     if unseen:
@@ -132,7 +131,10 @@ KINDS: Final = {
     ),
     "restore": OperationDefinition(
         "restore",
-        (StepDefinition("restore", _restore, 30.0), StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True)),
+        (
+            StepDefinition("restore", _restore, 30.0),
+            StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, looks=True),
+        ),
         _facts,
         partial(_done, "Restored"),
     ),

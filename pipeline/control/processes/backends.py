@@ -1,4 +1,4 @@
-"""What starts and ends the drivers of cluster groups, each of one kind: `local` runs them as processes beside us.
+"""What starts and ends drivers of cluster groups, and maintenance. Each is of a kind: `local` runs processes beside us.
 
 A backend keeps nothing that a controller which follows this one needs: all of that is in the reference it gives.
 """
@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Protocol
 
 from pipeline import private_files
+from pipeline.control.processes.duties import Duty, described
 from pipeline.errors import Refused, Transient
-from pipeline.store.groups import Group
 from pipeline.store.leases import Process
 
 
 class Backend(Protocol):
-    """Starts and ends runs of groups. Each call returns at once; its result is seen by observing again."""
+    """Starts and ends runs of duties. Each call returns at once; its result is seen by observing again."""
 
-    def start(self, group: Group) -> str:
-        """Start a group's driver; return by what it is found again.
+    def start(self, duty: Duty) -> str:
+        """Start a process that does it; return by what it is found again.
 
         Raises:
             Transient: it cannot be started now.
@@ -50,25 +50,25 @@ class Backend(Protocol):
 
 
 class Local:
-    """Drivers as processes on this machine, which go on when their controller ends."""
+    """Processes on this machine, which go on when their controller ends."""
 
-    def __init__(self, logs: Path, command: Callable[[Group], Sequence[str]], environ: Mapping[str, str]) -> None:
-        """Start `command` of a group with these variables; its output goes to `logs/group-NAME.log`."""
+    def __init__(self, logs: Path, command: Callable[[Duty], Sequence[str]], environ: Mapping[str, str]) -> None:
+        """Start `command` of a duty with these variables; its output goes to `logs/group-NAME.log` or the like."""
         self._logs, self._command, self._environ = logs, command, environ
         self._children: dict[str, subprocess.Popen[bytes]] = {}  # ours, of whose end the system tells only us
 
-    def start(self, group: Group) -> str:
+    def start(self, duty: Duty) -> str:
         """Start a process in a session of its own; see `Backend`."""
         private_files.make_folder(self._logs)
-        master = {} if group.spark_master is None else {"TURNOUT_SPARK__MASTER": group.spark_master}
+        master = {} if duty.spark_master is None else {"TURNOUT_SPARK__MASTER": duty.spark_master}
         try:
-            with (self._logs / f"group-{group.name}.log").open("ab") as log:
+            with (self._logs / f"{described(duty.kind, duty.name).replace(' ', '-')}.log").open("ab") as log:
                 child = subprocess.Popen(
-                    self._command(group), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    self._command(duty), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                     env={**self._environ, **master}, start_new_session=True,
                 )  # fmt: skip
         except OSError as error:
-            raise Transient(f"the driver of group {group.name} cannot be started: {error}") from error
+            raise Transient(f"the process of {described(duty.kind, duty.name)} cannot be started: {error}") from error
         reference = reference_of(Process.of(child.pid))
         self._children[reference] = child
         return reference

@@ -1,4 +1,4 @@
-"""Decides what to do about the processes of cluster groups: pure, from what was seen of them.
+"""Decides what to do about the processes of duties, such as groups: pure, from what was seen of them.
 
 What died is started again later and later, and seldom enough; where many die at once, one is tried at a time.
 """
@@ -6,11 +6,11 @@ What died is started again later and later, and seldom enough; where many die at
 import math
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from pipeline.control.processes.duties import Duty
 from pipeline.control.processes.signals import STOP_SECONDS
-from pipeline.store.groups import Group
 from pipeline.store.runs import Run
 
 WINDOW_SECONDS: Final = 3600.0
@@ -31,15 +31,16 @@ _PROBE_SECONDS: Final = 30.0  # between two tries in a mass failure
 
 @dataclass(frozen=True, slots=True)
 class GroupObservation:
-    """One group as it is; times are Unix seconds by the store's clock."""
+    """One group as it is, or another duty; times are Unix seconds by the store's clock."""
 
-    group: Group
+    group: Duty
     run: Run | None  # the one that has not ended
     is_alive: bool | None  # its process; None: there is none, or it cannot be known from here
     holds: bool  # the run's process holds the group's lease
     holder: str | None  # the reference of another process that does
     is_reported: bool  # the holder of its lease has reported that it runs
     ended: tuple[Run, ...] = ()  # within the window, the newest first
+    silent_seconds: float = 0.0  # since the run's process gave its last sign of life, as far as we have watched it
     unreadable: str | None = None  # why its runs or its driver cannot be known; then none of the above is
 
     @property
@@ -57,13 +58,25 @@ class Action:
     about: str
     run_id: int | None = None
     reference: str | None = None
-    died: bool = False
+    died: bool = False  # of a run that ended, or of one that is killed for it
     until: float | None = None  # of a wait: when it is over, where that is known
+    kind: str = "group"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return kind and name of what it is about."""
+        return self.kind, self.group
 
 
-def plan(groups: Sequence[GroupObservation], alarm: str | None, now: float) -> list[Action]:
-    """Return what to do now; doing it and planning again gives only waits. `alarm` is what `mass_failure` says."""
-    actions = [action for seen in groups if (action := _of_run(seen, now)) is not None]
+def plan(
+    groups: Sequence[GroupObservation], alarm: str | None, now: float, most_silent: float = math.inf
+) -> list[Action]:
+    """Return what to do now; doing it and planning again gives only waits. `alarm` is what `mass_failure` says.
+
+    A process that lives and has been silent for more than `most_silent` seconds hangs: it is killed.
+    """
+    planned = ((seen, _of_run(seen, now, most_silent)) for seen in groups)
+    actions = [replace(action, kind=seen.group.kind) for seen, action in planned if action is not None]
     starting = sum(_is_starting(seen, now) for seen in groups)
     for seen in sorted(
         groups, key=lambda each: (each.ended[0].ended_at or 0.0 if each.ended else 0.0, each.group.name)
@@ -72,13 +85,13 @@ def plan(groups: Sequence[GroupObservation], alarm: str | None, now: float) -> l
             continue
         action = _start(seen, now, starting, alarm, groups)
         starting += action.what == "start"
-        actions.append(action)
+        actions.append(replace(action, kind=seen.group.kind))
     return actions
 
 
 def mass_failure(groups: Iterable[GroupObservation], now: float) -> str | None:
     """Say that many groups died at once, which no group alone is to blame for; None where they did not."""
-    ours = [seen for seen in groups if seen.group.backend != "none"]
+    ours = [seen for seen in groups if seen.group.kind == "group" and seen.group.backend != "none"]
     died = sorted(seen.group.name for seen in ours if any(_died_within(seen, _MASS_SECONDS, now)))
     if len(died) < max(_MASS_LEAST, _MASS_SHARE * len(ours)):
         return None
@@ -109,7 +122,7 @@ def is_within(since: float, seconds: float, now: float) -> bool:
     return abs(now - since) < seconds
 
 
-def _of_run(seen: GroupObservation, now: float) -> Action | None:
+def _of_run(seen: GroupObservation, now: float, most_silent: float) -> Action | None:
     """Return what to do about a group's process, None where it may go on."""
     group, run = seen.group, seen.run
     if seen.defect is not None:
@@ -126,17 +139,23 @@ def _of_run(seen: GroupObservation, now: float) -> Action | None:
         reason = "what started it ended before its process was known"
         return Action("ended", group.name, reason, run.run_id)
     if seen.is_alive is False or (seen.is_alive is None and not seen.holds):
-        return Action("ended", group.name, "", run.run_id, run.reference, died=run.stop_requested_at is None)
+        why = run.exit_message or ""  # of one that was killed
+        return Action("ended", group.name, why, run.run_id, run.reference, died=run.stop_requested_at is None)
     if seen.is_alive is None:
         return Action("wait", group.name, "its process is on another machine: look there")
     if run.stop_requested_at is None:
         if group.desired != "stopped":
-            return None
+            return None if seen.silent_seconds <= most_silent else _kill(seen, run)
         return Action("stop", group.name, f"it is set to {group.desired}", run.run_id, run.reference)
     if is_within(run.stop_requested_at, STOP_SECONDS, now):
         return Action("stop", group.name, "it was asked to end", run.run_id, run.reference)
     reason = f"it has not ended {STOP_SECONDS:.0f} s after it was asked to"
     return Action("kill", group.name, reason, run.run_id, run.reference)
+
+
+def _kill(seen: GroupObservation, run: Run) -> Action:
+    reason = f"killed, as it hung: it was silent for {seen.silent_seconds:.0f} s"
+    return Action("kill", seen.group.name, reason, run.run_id, run.reference, died=True)
 
 
 def _wants_start(seen: GroupObservation) -> bool:
@@ -151,7 +170,8 @@ def _start(
     """Return a start, or what it has to wait for."""
     name = seen.group.name
     if sum(1 for _ in _died_within(seen, WINDOW_SECONDS, now)) >= _BUDGET:
-        reason = f"it died {_BUDGET} times within an hour. Read its log, then `turnout groups restart {name}`"
+        hint = f", then `turnout groups restart {name}`" if seen.group.kind == "group" else ""
+        reason = f"it died {_BUDGET} times within an hour. Read its log{hint}"
         return Action("wait", name, reason)
     if seen.ended:
         ended_at, pause = seen.ended[0].ended_at or now, pause_after(seen.ended)
@@ -163,7 +183,7 @@ def _start(
         if starting or recent:
             return Action("wait", name, alarm, until=max(recent) + _PROBE_SECONDS if recent else None)
     if starting >= _AT_ONCE:
-        return Action("wait", name, f"{starting} groups are starting")
+        return Action("wait", name, f"{starting} others are starting")
     return Action("start", name, f"it is set to {seen.group.desired}")
 
 

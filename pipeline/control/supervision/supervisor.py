@@ -1,11 +1,12 @@
-"""Keeps the processes of cluster groups as they should be: looks, asks `restart_policy.plan`, does it, writes it down.
+"""Keeps processes as they should be, of groups and others: looks, asks `restart_policy.plan`, does it, writes it down.
 
 It keeps nothing in memory that counts: a controller that follows finds the runs in the store and goes on with them.
 """
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from sqlalchemy import Engine
@@ -13,61 +14,82 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.control.operations import isolation
 from pipeline.control.processes.backends import Backend, process_of, reference_of
+from pipeline.control.processes.duties import Duty, described
 from pipeline.control.processes.signals import STOP_SECONDS
-from pipeline.control.supervision import restart_policy
+from pipeline.control.supervision import hung, restart_policy
 from pipeline.control.supervision.restart_policy import Action, GroupObservation
 from pipeline.errors import Refused, Transient
 from pipeline.health.liveness import RUNS
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
+from pipeline.store.drivers import LastBeat, last_beats
 from pipeline.store.groups import Driving, Group
 from pipeline.store.leases import expire_dead, store_time
 from pipeline.store.operations import ask
 from pipeline.store.runs import Run
 
 _log = logging.getLogger("turnout")
+_GAP_SECONDS = 30.0  # between two looks, after which watching begins again: others could not beat either
 
 
 @dataclass(slots=True)
 class Supervisor:
-    """Starts, watches, restarts and stops the drivers of groups that have a backend."""
+    """Starts, watches, restarts and stops the drivers of groups that have a backend, and other duties.
+
+    What hangs is ended, also what others have started on this machine: see `hung`.
+    """
 
     engine: Engine
     backends: Mapping[str, Backend]
     active_games: Callable[[str], list[str] | None]  # the games that a group's driver had in hand when it died
+    others: Callable[[], Sequence[Duty]] = tuple  # what is to be kept running beside the groups
+    most_silent: float = math.inf  # seconds without a heartbeat after which a process hangs
     mass_failure: str | None = None  # why nothing but one group is tried at a time
-    frozen: Mapping[str, str] = field(default_factory=dict)  # groups that are left alone: name → why
+    frozen: Mapping[tuple[str, str], str] = field(default_factory=dict)  # what is left alone: kind, name → why
     seen: Sequence[GroupObservation] = ()  # at the last look
     looked_at: float = 0.0  # when that was, by the store's clock
     _signalled: set[int] = field(default_factory=set)  # runs that this process has sent a signal
-    _last_logged: dict[str, str] = field(default_factory=dict)  # the last line of the log about each group
+    _last_logged: dict[tuple[str, str], str] = field(default_factory=dict)  # the last line of the log about each
+    _watched_since: float = 0.0
 
     @property
     def alarms(self) -> tuple[str, ...]:
         """What a person should know, as of the last look."""
         shared = () if self.mass_failure is None else (self.mass_failure,)
-        return (*shared, *(f"Group {name} is frozen: {why}" for name, why in sorted(self.frozen.items())))
+        return (*shared, *(f"{_titled(*key)} is frozen: {why}" for key, why in sorted(self.frozen.items())))
 
     def tick(self) -> list[Action]:
         """Do what is to be done now; return it."""
         self.seen = ()  # nobody judges by an old look where this one breaks
         expire_dead(self.engine)
         now = store_time(self.engine)
-        seen = observe(self.engine, self.backends, now)
+        if abs(now - self.looked_at) > _GAP_SECONDS:
+            self._watched_since = now
+        seen = observe(self.engine, self.backends, now, self.others(), self._watched_since)
         self.seen, self.looked_at = seen, now
         self.mass_failure = restart_policy.mass_failure(seen, now)
-        actions = restart_policy.plan(seen, self.mass_failure, now)
+        actions = restart_policy.plan(seen, self.mass_failure, now, self.most_silent)
         self._log_changes(actions)
-        by_name = {each.group.name: each.group for each in seen}
-        frozen = {each.group.name: each.defect for each in seen if each.defect is not None}
+        by_key = {_key(each): each.group for each in seen}
+        frozen = _defects(seen)
         for action in actions:
-            why = self._guarded(action.group, partial(self._apply, action, by_name[action.group], now))
-            frozen |= {} if why is None else {action.group: why}
-        self.frozen = frozen
+            why = self._guarded(action.key, partial(self._apply, action, by_key[action.key], now))
+            frozen |= {} if why is None else {action.key: why}
+        self.frozen = frozen | self._end_hung(seen, now)
         return actions
 
-    def _guarded(self, group: str, act: Callable[[], None]) -> str | None:
-        """Do something about one group; return why it cannot be done, so that the others go on."""
+    def _end_hung(self, seen: Sequence[GroupObservation], now: float) -> dict[tuple[str, str], str]:
+        """End what hangs and has no run; return why, where it cannot be done."""
+        local, supervised = self.backends.get("local"), {_key(each) for each in seen if each.run is not None}
+        frozen: dict[tuple[str, str], str] = {}
+        for key, beat in hung.find(self.engine, now, self._watched_since, self.most_silent):
+            if local is not None and key not in supervised:
+                why = self._guarded(key, partial(hung.end, self.engine, local, key, beat, now))
+                frozen |= {} if why is None else {key: why}
+        return frozen
+
+    def _guarded(self, key: tuple[str, str], act: Callable[[], None]) -> str | None:
+        """Do something about one duty; return why it cannot be done, so that the others go on."""
         try:
             act()
         except SQLAlchemyError:
@@ -75,8 +97,8 @@ class Supervisor:
         except (Refused, Transient) as error:
             return str(error)
         except Exception as error:  # noqa: BLE001 - see above
-            if group not in self.frozen:
-                _log.exception("group %s cannot be supervised", group)
+            if key not in self.frozen:
+                _log.exception("%s cannot be supervised", described(*key))
             return f"{type(error).__name__}: {error}. The controller's log has the traceback."
         return None
 
@@ -86,14 +108,14 @@ class Supervisor:
         Called again and again until they have, it kills what hangs.
         """
         now = store_time(self.engine)
-        seen = observe(self.engine, self.backends, now)
-        frozen = {each.group.name: each.defect for each in seen if each.defect is not None}
+        seen = observe(self.engine, self.backends, now, self.others())
+        frozen = _defects(seen)
         running = [each for each in seen if each.run is not None and each.defect is None]
         for each in running:
-            why = self._guarded(each.group.name, partial(self._stop_one, each, now))
-            frozen |= {} if why is None else {each.group.name: why}
+            why = self._guarded(_key(each), partial(self._stop_one, each, now))
+            frozen |= {} if why is None else {_key(each): why}
         self.frozen = frozen
-        return all(each.group.name in frozen for each in running)
+        return all(_key(each) in frozen for each in running)
 
     def _stop_one(self, seen: GroupObservation, now: float) -> None:
         backend, run = self.backends.get(seen.group.backend), seen.run
@@ -106,31 +128,34 @@ class Supervisor:
         else:
             self._stop(run.run_id, run.reference, backend)
 
-    def _apply(self, action: Action, group: store.Group, now: float) -> None:
-        backend, run_id, reference = self.backends.get(group.backend), action.run_id, action.reference or ""
+    def _apply(self, action: Action, duty: Duty, now: float) -> None:
+        backend, run_id, reference = self.backends.get(duty.backend), action.run_id, action.reference or ""
         if action.what == "ended" and run_id is not None:
             ending = action.about or (backend.ending(reference) if backend else "")
-            active_games = self.active_games(group.name) if action.died else None
+            group = duty if isinstance(duty, Group) and action.died else None
+            active_games = None if group is None else self.active_games(group.name)
             store.end_run(self.engine, run_id, ending, died=action.died, active_games=active_games)
-            if action.died:
+            if group is not None:
                 self._isolate(group, now)
         if backend is None:
             return
         if action.what == "start":
-            self._start(group, backend)
+            self._start(duty, backend)
         elif action.what == "adopt":
-            store.begin_run(self.engine, group.name, reference)
+            store.begin_run(self.engine, duty.name, reference, duty.kind)
         elif action.what == "stop" and run_id is not None:
             self._stop(run_id, reference, backend)
-        elif action.what == "kill":
+        elif action.what == "kill" and run_id is not None:
+            if action.died:
+                store.note_ending(self.engine, run_id, action.about)
             backend.kill(reference)
 
-    def _start(self, group: store.Group, backend: Backend) -> None:
-        run_id = store.begin_run(self.engine, group.name)
+    def _start(self, duty: Duty, backend: Backend) -> None:
+        run_id = store.begin_run(self.engine, duty.name, kind=duty.kind)
         if run_id is None:
             return  # another controller was first
         try:
-            reference = backend.start(group)
+            reference = backend.start(duty)
         except Transient as error:
             store.end_run(self.engine, run_id, str(error), died=True)
             return
@@ -139,7 +164,7 @@ class Supervisor:
             raise
         store.record_process(self.engine, run_id, reference)
 
-    def _isolate(self, group: store.Group, now: float) -> None:
+    def _isolate(self, group: Group, now: float) -> None:
         """Ask for what a group's death asks for: that its suspects get a group of their own."""
         ended = store.ended_runs(self.engine, now - restart_policy.WINDOW_SECONDS)[group.name]
         intent = isolation.intent(
@@ -162,25 +187,49 @@ class Supervisor:
         """Log what changes, once."""
         for action in actions:
             line = f"{action.what}: {action.about}"
-            if self._last_logged.get(action.group) != line:
-                _log.info("group %s: %s", action.group, line)
-            self._last_logged[action.group] = line
+            if self._last_logged.get(action.key) != line:
+                _log.info("%s: %s", described(*action.key), line)
+            self._last_logged[action.key] = line
 
 
-def observe(engine: Engine, backends: Mapping[str, Backend], now: float) -> list[GroupObservation]:
-    """Look at every group, its process and who holds its lease; `now` is the store's time."""
-    runs, ended = store.open_runs(engine), store.ended_runs(engine, now - restart_policy.WINDOW_SECONDS)
-    driving = store.active_drivers(engine)
-    return [
-        _observe_one(group, runs.get(name), ended.get(name, ()), driving.get(name), backends.get(group.backend))
-        for name, group in sorted(store.read_groups(engine).items())
-    ]
+def observe(
+    engine: Engine,
+    backends: Mapping[str, Backend],
+    now: float,
+    others: Sequence[Duty] = (),
+    watched_since: float = -math.inf,
+) -> list[GroupObservation]:
+    """Look at every group and the others, their processes and who holds their leases; `now` is the store's time.
+
+    How long a process has been silent is reckoned from when it was watched: before, it could not beat perhaps.
+    """
+    duties = [*(group for _, group in sorted(store.read_groups(engine).items())), *others]
+    beats, observed = last_beats(engine), []
+    for kind in dict.fromkeys(duty.kind for duty in duties):
+        runs, driving = store.open_runs(engine, kind), store.active_drivers(engine, kind)
+        ended = store.ended_runs(engine, now - restart_policy.WINDOW_SECONDS, kind)
+        for duty in duties:
+            if duty.kind == kind:
+                run, backend = runs.get(duty.name), backends.get(duty.backend)
+                seen = _observe_one(duty, run, ended.get(duty.name, ()), driving.get(duty.name), backend)
+                since = max(watched_since, _last_sign(run, beats.get((kind, duty.name)), now))
+                observed.append(replace(seen, silent_seconds=now - since))
+    return observed
+
+
+def _last_sign(run: Run | None, beat: LastBeat | None, now: float) -> float:
+    """Return when a run's process gave its last sign of life."""
+    process = None if run is None else process_of(run.reference or "")
+    if run is None or process is None or run.defect is not None:
+        return now
+    is_its_own = beat is not None and (beat.host, beat.pid) == (process.host, process.pid)
+    return max(run.started_at, beat.at) if beat is not None and is_its_own else run.started_at
 
 
 def _observe_one(
-    group: Group, run: Run | None, ended: Sequence[Run], driver: Driving | None, backend: Backend | None
+    group: Duty, run: Run | None, ended: Sequence[Run], driver: Driving | None, backend: Backend | None
 ) -> GroupObservation:
-    """Look at one group; what hands have written into its rows is a reason to leave it alone, and no other one."""
+    """Look at one duty; what hands have written into its rows is a reason to leave it alone, and no other one."""
     unreadable = next((each.defect for each in (*((run,) if run else ()), *ended) if each.defect is not None), None)
     if driver is not None and not driver.process.makes_sense:
         unreadable = f"Its lease in the control store makes no sense: {driver.process}. It runs out by itself."
@@ -198,3 +247,16 @@ def _observe_one(
         is_reported=is_its_own and driver is not None and driver.state in RUNS,
         ended=tuple(ended),
     )
+
+
+def _key(seen: GroupObservation) -> tuple[str, str]:
+    return seen.group.kind, seen.group.name
+
+
+def _titled(kind: str, name: str) -> str:
+    title = described(kind, name)
+    return title[0].upper() + title[1:]
+
+
+def _defects(seen: Sequence[GroupObservation]) -> dict[tuple[str, str], str]:
+    return {_key(each): each.defect for each in seen if each.defect is not None}

@@ -1,0 +1,61 @@
+"""What the controller keeps running: the driver of each group that has a backend, and maintenance."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlalchemy import Engine
+
+from pipeline.settings import Maintenance
+from pipeline.store.groups import open_runs
+
+
+class Duty(Protocol):
+    """One thing that a backend can run; a `Group` is one. No two have the same kind and name."""
+
+    @property
+    def kind(self) -> str:
+        """Return `group` or `maintenance`: of its lease, its heartbeats and its runs."""
+
+    @property
+    def name(self) -> str:
+        """Return which one of its kind."""
+
+    @property
+    def backend(self) -> str:
+        """Return who starts it; `none`: not turnout."""
+
+    @property
+    def desired(self) -> str:
+        """Return `stopped` where it should not run."""
+
+    @property
+    def spark_master(self) -> str | None:
+        """Return its own Spark master, None where it has none."""
+
+    @property
+    def defect(self) -> str | None:
+        """Return why nobody acts on it, None where one does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """Maintenance of all tables, of which there is one."""
+
+    backend: str
+    desired: str = "running"
+    kind: str = "maintenance"
+    name: str = "main"
+    spark_master: str | None = None
+    defect: str | None = None
+
+
+def upkeep(engine: Engine, wanted: Maintenance) -> list[Duty]:
+    """Return maintenance where the controller should run it, or end what one has started before it was turned off."""
+    if wanted.backend != "none":
+        return [Upkeep(wanted.backend)]
+    return [Upkeep("local", "stopped")] if open_runs(engine, "maintenance") else []
+
+
+def described(kind: str, name: str) -> str:
+    """Return the name of a duty for people."""
+    return f"group {name}" if kind == "group" else kind

@@ -1,0 +1,41 @@
+"""What the control store has of games and groups, as the judgement takes it: reported, assigned, wanted."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedStream:
+    """What a group's driver last reported of a stream; None is unknown, times are Unix seconds."""
+
+    group: str
+    lane: str
+    status: str
+    status_since: float
+    cursor_seq: int
+    last_commit_at: float | None
+    backlog_age_seconds: float | None
+    rows_per_second: float | None
+    latency_p95_seconds: float | None
+    rows_total: int
+    rejects_total: int
+    last_error: str | None
+    updated_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedGame:
+    """One game: the group that should carry it, and what was last reported of its stream."""
+
+    game_key: str
+    group: str | None
+    reported: ReportedStream | None
+    retired_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupIntent:
+    """What is wanted of a group."""
+
+    desired: str  # running | drained | stopped
+    is_supervised: bool  # the controller starts and restarts its driver
+    defect: str | None = None  # why its row cannot be acted on

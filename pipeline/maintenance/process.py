@@ -1,0 +1,127 @@
+"""`turnout maintain`: round after round, within the hours that are set, and each written down in the control store.
+
+A process of its own, without Spark, that the controller starts; started by hand it is the same. A lease keeps a second
+one from working for nothing. While the control store is away the rounds go on.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Engine
+
+from pipeline.errors import Refused
+from pipeline.health.upkeep import in_hours
+from pipeline.maintenance.report import Round, as_json, render_round
+from pipeline.maintenance.run import one_round
+from pipeline.maintenance.unchanged import Unchanged
+from pipeline.setting_values import hours_of
+from pipeline.settings import Paths, Settings
+from pipeline.store.drivers import beat, start_driver
+from pipeline.store.engine import open_store
+from pipeline.store.leases import leased
+from pipeline.store.rounds import record_round
+from pipeline.streams.outage import tolerate_store_outage
+from pipeline.terminal import say_lines
+
+_THOROUGH_SECONDS = 24 * 3600.0  # between two looks at all of quarantine
+_HOURS_SECONDS = 30.0  # between two looks whether the hours have begun
+
+
+def maintain(settings: Settings, paths: Paths, stop: threading.Event, *, once: bool, as_json_lines: bool) -> int:
+    """Do a round every so often until a signal to stop, or one with `once`; print each and return the exit code.
+
+    With `once` the hours that are set do not count: a person wants it now.
+
+    Raises:
+        Refused: there is no such environment, the store cannot be used, or another process does maintenance.
+    """
+    if not paths.root.is_dir():
+        raise Refused(f"There is nothing to maintain: {paths.root} does not exist. Give the --env-dir of a system.")
+    engine = open_store(settings, paths)
+    hours = (0, 24) if once else hours_of(settings.maintenance.hours) or (0, 24)
+    with leased(engine, settings.store, "maintenance", "main") as lease:
+
+        def goes_on() -> bool:
+            if not paths.root.is_dir():
+                raise Refused(f"There is nothing to maintain any more: {paths.root} is gone.")
+            if lease is not None:
+                lease.check()
+            while not in_hours(hours, time.time()):
+                if stop.wait(_HOURS_SECONDS):
+                    return False
+            return not stop.is_set()
+
+        with _beating(engine, settings.metrics.heartbeat_seconds):
+            return _rounds(settings, paths, engine, stop, goes_on, once=once, as_json_lines=as_json_lines)
+
+
+def _rounds(
+    settings: Settings,
+    paths: Paths,
+    engine: Engine,
+    stop: threading.Event,
+    goes_on: Callable[[], bool],
+    *,
+    once: bool,
+    as_json_lines: bool,
+) -> int:
+    thorough_at, unchanged = -math.inf, Unchanged()
+    while goes_on():
+        now = time.time()
+        thorough = now - thorough_at >= _THOROUGH_SECONDS
+        done = one_round(settings, paths, now, thorough=thorough, unchanged=unchanged, goes_on=goes_on)
+        if not done.is_whole:
+            break
+        thorough_at = now if thorough else thorough_at
+        _record(engine, done)
+        say_lines(as_json(done) if as_json_lines else render_round(done))
+        if once:
+            return 0 if done.ok else 1
+        if stop.wait(settings.maintenance.interval_minutes * 60):
+            break
+    return 0
+
+
+def _record(engine: Engine, done: Round) -> None:
+    failed = [f"{table.table}: {table.error}" for table in done.tables if table.error is not None]
+    with tolerate_store_outage("how this round of maintenance went is not kept"):
+        record_round(
+            engine,
+            done.seconds,
+            failed,
+            tables=len(done.tables),
+            files_before=sum(table.files_before or 0 for table in done.tables),
+            files_after=sum(table.files_after or 0 for table in done.tables),
+        )
+
+
+@contextmanager
+def _beating(engine: Engine, every_seconds: float) -> Iterator[None]:
+    """Beat while the block runs, however long a table takes, and tell at its end how it ended."""
+    start_driver(engine, "maintenance", "main", None)
+    ended = threading.Event()
+    beater = threading.Thread(target=_beat, args=(engine, every_seconds, ended), name="heartbeat", daemon=True)
+    beater.start()
+    state, error = "failed", None
+    try:
+        yield
+        state = "stopped"
+    except Exception as raised:
+        error = f"{type(raised).__name__}: {raised}"[:500]
+        raise
+    finally:
+        ended.set()
+        beater.join()
+        with tolerate_store_outage("how maintenance has ended is not kept"):
+            beat(engine, "maintenance", "main", state, None, error)
+
+
+def _beat(engine: Engine, every_seconds: float, ended: threading.Event) -> None:
+    while True:
+        with tolerate_store_outage("this heartbeat is not written"):
+            beat(engine, "maintenance", "main", "running", None)
+        if ended.wait(every_seconds):
+            return
