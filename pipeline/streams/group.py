@@ -22,6 +22,7 @@ from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
 from pipeline.reasons import innermost
+from pipeline.reasons import missing_commit
 from pipeline.settings import Paths, Settings
 from pipeline.store.leases import Lease
 from pipeline.store.sources import bronze_id
@@ -133,6 +134,11 @@ class Group:
                 continue
             if demux is not None and demux.query is not None and (error := demux.query.exception()) is not None:
                 del self._own[key]
+                if (
+                    gap := missing_commit(str(error))
+                ) is not None:  # the game has no part in that; the next call starts it
+                    _log.warning("%s's own query is started again: %s", key, gap)
+                    continue
                 with tolerate_store_outage("failures are not recorded"):
                     self.roster.settle({key: Failure("transient", f"its own query ended: {error}"[:500])}, (), 1)
             elif lanes.may_run(stream.decision, time.time()):

@@ -130,3 +130,19 @@ def test_a_query_that_is_turned_on_again_in_a_long_pass_is_begun_anew(
     assert group._own[CHESS].query is not None
     assert not group._own[CHESS].is_stopping
     assert not in_shared_pass(group)
+
+
+@pytest.mark.parametrize(
+    ("text", "failures"),
+    [("Versions (3, 5) are not contiguous. A gap was detected", 0), ("the disk is broken", 1)],
+)
+def test_a_listing_that_lacks_a_commit_is_charged_to_no_game(
+    group: Group, own: Demux, text: str, failures: int
+) -> None:
+    """What a listing of bronze's busy log shows ends a game's own query, and says nothing about the game."""
+    query: Any = SimpleNamespace(isActive=False, exception=lambda: text)
+    own.query = query
+    group.tend()
+    assert group.streams[CHESS].decision.failures == failures
+    group.tend()
+    assert (CHESS in group._own) == (failures == 0), "what failed waits for its next try"
