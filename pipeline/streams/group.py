@@ -21,8 +21,7 @@ from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused
 from pipeline.failpoints import effect
-from pipeline.reasons import innermost
-from pipeline.reasons import missing_commit
+from pipeline.reasons import innermost, missing_commit
 from pipeline.settings import Paths, Settings
 from pipeline.store.leases import Lease
 from pipeline.store.sources import bronze_id
