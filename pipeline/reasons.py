@@ -51,4 +51,4 @@ def missing_commit(text: str) -> str | None:
         missing, seen = int(found[1]) + 1, int(found[2])
     else:
         return None
-    return f"The log of a Delta table has commit {seen} but not commit {missing}."
+    return f"The log of a Delta table has commit {seen} but not commit {missing}"

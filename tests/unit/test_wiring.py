@@ -182,7 +182,7 @@ KERNEL_GAP = (
     'filename: "00000000000000010101.json", extension: "json", version: 10101, file_type: Commit } -> ParsedLogPath { '
     'filename: "00000000000000010103.json", extension: "json", version: 10103, file_type: Commit }'
 )
-GAP = "The log of a Delta table has commit 10103 but not commit 10102."
+GAP = "The log of a Delta table has commit 10103 but not commit 10102"
 
 
 @pytest.mark.parametrize("text", [SPARK_GAP, SPARK_END, KERNEL_GAP])
