@@ -161,6 +161,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
             "ingest": {"trigger_seconds": options.ingest_trigger},
             "demux": {"trigger_seconds": options.trigger},
             "spark": {"driver_memory": options.driver_memory, "master": options.master},
+            "maintenance": {"backend": "none"},  # what is measured is beside it, and it would outlive the run
         },
     )
     ids = register_samples(open_store(settings, paths), Plan(options.games, _VERSIONS))

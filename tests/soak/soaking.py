@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -19,6 +19,7 @@ from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.engine import open_store
 from pipeline.store.groups import Group, create, open_runs, reset_restart_budget
 from pipeline.store.operations import list_operations
+from pipeline.store.runs import Run
 from pipeline.store.stream_control import ask, ask_retry
 from tests.faults.oracle import ProducerLog
 from tests.faults.test_owners import bronze_rows
@@ -63,7 +64,6 @@ class Soak:
         commands = {
             "ingest": turnout("ingest", "run", *at),
             "controller": turnout("controller", "run", "--stop-groups", *at),
-            "maintain": turnout("maintain", *at),
         }
         self.processes = {name: self.children.start(name, command) for name, command in commands.items()}
         for name, arguments in self.producers.items():
@@ -123,8 +123,11 @@ class Soak:
         self._turnout("groups", "restart", self.draw.choice(GROUPS), *ASKED)
 
     def kill_child(self) -> None:
-        """Kill ingest, the controller or maintenance; a controller that dies leaves its groups running."""
-        name = self.draw.choice(["ingest", "controller", "maintain"])
+        """Kill ingest, the controller or maintenance; a controller that dies leaves what it runs running."""
+        name = self.draw.choice(["ingest", "controller", "maintenance"])
+        if name == "maintenance":
+            self._signal_run(open_runs(self.store, name), "main", signal.SIGKILL)
+            return
         process = self.processes[name].process
         if process is None:
             return
@@ -169,8 +172,9 @@ class Soak:
             self.paused.difference_update(keys)
 
     def _signal_group(self, number: signal.Signals) -> None:
-        runs = open_runs(self.store)
-        name = self.draw.choice(GROUPS)
+        self._signal_run(open_runs(self.store), self.draw.choice(GROUPS), number)
+
+    def _signal_run(self, runs: Mapping[str, Run], name: str, number: signal.Signals) -> None:
         process = process_of(runs[name].reference or "") if name in runs else None
         if process is None or process.is_dead():
             return
@@ -193,8 +197,8 @@ class Soak:
 
     def close(self) -> None:
         """Kill what the controller has started, should it still be there; nothing is to outlive a test that failed."""
-        self.children.end("controller", 100)  # with its groups, and so that it starts none again
-        for run in open_runs(self.store).values():
+        self.children.end("controller", 100)  # with what it runs, and so that it starts none again
+        for run in [*open_runs(self.store).values(), *open_runs(self.store, "maintenance").values()]:
             process = process_of(run.reference or "")
             if process is not None and not process.is_dead():
                 os.killpg(process.pid, signal.SIGKILL)

@@ -86,16 +86,16 @@ class WorkingDay(Soak):
         """Kill the next driver in turn: ingest, which `tend` starts again, or a group, which the controller does."""
         name = self._victims[sum(self.killed.values()) % len(self._victims)]
         if name == "ingest":
-            process = self.processes[name].process
-            assert process is not None
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            child = self.processes[name].process
+            assert child is not None
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
         else:
-            runs = open_runs(self.store)
-            process_id = process_of(runs[name].reference or "") if name in runs else None
-            assert process_id is not None, f"group {name} does not run a minute after the last kill"
-            assert not process_id.is_dead(), f"group {name} does not run a minute after the last kill"
-            os.killpg(process_id.pid, signal.SIGKILL)
+            run = open_runs(self.store).get(name)
+            process = None if run is None else process_of(run.reference or "")
+            assert process is not None, f"group {name} does not run a minute after the last kill"
+            assert not process.is_dead(), f"group {name} has died a minute after the last kill"
+            os.killpg(process.pid, signal.SIGKILL)
         self.killed[name] += 1
 
     def tend(self) -> None:
@@ -108,7 +108,7 @@ class WorkingDay(Soak):
             self.children.start(child.name, child.command)
 
     def deaths(self) -> int:
-        """Return how many drivers of groups have died."""
+        """Return how many processes that the controller runs have died, drivers of groups and maintenance."""
         with self.store.connect() as connection:
             return connection.execute(select(func.count()).where(group_runs.c.died == 1)).scalar_one()
 

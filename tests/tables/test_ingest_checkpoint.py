@@ -123,7 +123,7 @@ def test_damaged_last_offsets_are_put_aside_only_if_nothing_came_of_them(tmp_pat
 
 @pytest.mark.parametrize("left", [".0.6b9f.tmp", "..0.6b9f.tmp.crc", "0"])
 def test_a_first_batch_that_a_full_disk_cut_short_is_planned_again(tmp_path: Path, left: str) -> None:
-    """A13: Spark plans its first batch in an empty folder only; what was left in it kept ingest from starting."""
+    """A13: Spark plans its first batch in an empty folder only: what was left in it kept ingest from ever starting."""
     query = checkpoint_of(tmp_path / "query", -1, -1)
     (query / "offsets" / left).write_bytes(b"")
     assert passed(query, None) is None
