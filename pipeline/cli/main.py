@@ -182,7 +182,7 @@ _COMMANDS: Final = (
     LazyCommand(
         "maintain",
         "pipeline.cli.tables:maintain",
-        "Merge small files, cut logs and delete old files of all tables, again and again.",
+        "Merge small files, cut logs and delete old files of all tables, again and again; the controller runs it, too.",
     ),
     LazyCommand("paths", "pipeline.cli.tables:paths", "Print where the tables of an environment are."),
     LazyCommand(

@@ -39,6 +39,8 @@ from pipeline.store.drivers import record_commit
 from pipeline.store.games import record_heads, record_seen
 from pipeline.store.sources import generations, open_generation
 
+Batches = Iterator[pa.RecordBatch]
+
 _SNAPSHOT_EVERY = 100  # batches between two snapshots of the heads
 
 
@@ -155,7 +157,8 @@ class Ingest:
         if (expected or 0) != self._heads_seq:
             self._read_heads()  # another source was ingested meanwhile, or we failed between a commit and its report
         job = self._job(batch_id, (expected or 0) + 1)
-        rows = frame.coalesce(1).mapInArrow(partial(_land, job=job, rows_of=self._rows_of), "report string").collect()
+        task = partial(_landed, rows_of=self._rows_of, task=partial(land, job=job))
+        rows = frame.coalesce(1).mapInArrow(task, "report string").collect()
         reports = [json.loads(row.report) for row in rows]
         if not reports and done is None:  # a checkpoint lost before the first row landed can begin where it began
             checkpoint.pass_empty(self._checkpoint / "query", self._bronze.table_id, batch_id)
@@ -234,6 +237,6 @@ class Ingest:
         self._tell(Landed(seq, report["rows"], refusals, oldest, now, now - started, report["clocks"]))
 
 
-def _land(batches: Iterator[pa.RecordBatch], job: IngestJob, rows_of: source.RowsOf) -> Iterator[pa.RecordBatch]:
-    """Get the source's rows and land them, in a task."""
-    return land(rows_of(batches), job)
+def _landed(batches: Batches, rows_of: source.RowsOf, task: Callable[[Batches], Batches]) -> Batches:
+    """Get the source's rows and land them."""
+    return task(rows_of(batches))
