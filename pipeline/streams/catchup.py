@@ -37,7 +37,7 @@ class CatchUp:
         driver.roster.is_cut_short = self._is_cut_short  # a pass has another schema set for these rows (law L5)
         self._gate = threading.Lock()  # held during a chunk
         self._furthest_waits = False  # the last chunk left out the stream that is furthest behind
-        self._failed = False  # the last chunk failed as a whole
+        self._failed = set[str]()  # games of the chunks that failed as a whole since the last one that did not
 
     def step(self, due_of: SeqOf, reach_of: SeqOf) -> bool:
         """Read one chunk for the streams that are behind; tell whether there was anything to read.
@@ -55,12 +55,12 @@ class CatchUp:
             chunk = self._driver.roster.for_chunk(chunk)
             if not chunk:  # a pass was first to claim them
                 return False
-            self._failed = True
+            self._failed |= chunk.keys()
             try:
                 self._read(chunk, low, high, version)
             finally:
                 self._driver.roster.end_chunk()
-            self._failed = False
+            self._failed.clear()
             return True
 
     def close(self) -> None:
@@ -74,17 +74,20 @@ class CatchUp:
     def _next(self, behind: Sequence[Stream], head: int) -> tuple[dict[str, Stream], int, int, int]:
         """Choose streams, the seqs (low, high] and the schema set; what was cut short is repeated with its own set.
 
-        It is repeated first, but not twice in a row: others do not wait for what cannot be read (law L16).
+        It is repeated first, each such chunk apart; one that has failed comes after all others (law L16).
         """
-        pins = [(stream, self._pin.find(stream.game_key, stream.complete_through)) for stream in behind]
-        others = [stream for stream, pinned in pins if pinned is None]
-        unfinished = [
-            (stream, pinned) for stream, pinned in pins if pinned is not None and not (self._failed and others)
-        ]
-        version = unfinished[0][1].version if unfinished else self._driver.schemas.latest_version()
-        alike = [(stream, pinned) for stream, pinned in unfinished if pinned.version == version]
-        streams = [stream for stream, _ in alike] or others
-        end = min((pinned.high for _, pinned in alike), default=head)
+        pins = {each.game_key: self._pin.find(each.game_key, each.complete_through) for each in behind}
+        streams = [each for each in behind if pins[each.game_key] is None]
+        unfinished = [each for each in behind if pins[each.game_key] and each.game_key not in self._failed]
+        if not unfinished and not streams:
+            self._failed.clear()
+            unfinished = list(behind)
+        first = pins[unfinished[0].game_key] if unfinished else None
+        if first is None:
+            end, version = head, self._driver.schemas.latest_version()
+        else:
+            end, version = first.high, first.version
+            streams = [each for each in unfinished if pins[each.game_key] == first]
         through: dict[str, int] = {stream.game_key: stream.complete_through for stream in streams}
         most = self._driver.settings.demux.catchup_seqs
         turn = next_turn(through, end, most, furthest_waits=self._furthest_waits)

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -408,6 +408,53 @@ def test_a_chunk_that_cannot_be_read_keeps_no_other_game(
     assert go.cursor == 9
     with pytest.raises(OSError, match="Input/output error"):
         catch_up.step(lambda _: 9, lambda _: 9)
+    monkeypatch.setattr(LocalCatchUp, "_rows", rows)
+    while catch_up.step(lambda _: 9, lambda _: 9):
+        pass
+    assert chess.cursor == 9
+    assert world.verify().ok
+
+
+def test_of_two_chunks_that_were_cut_short_one_cannot_keep_the_other(
+    world: World, passes: Callable[[str], Passes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L16: each is repeated with its own seqs, so one whose part of bronze cannot be read waits alone."""
+    world.register(GO)
+    for number in range(1, 9):
+        world.ingest(good(number))
+    world.ingest(good(9), good(1, game=GO))
+    rows = LocalCatchUp._rows
+
+    def unreadable(self: LocalCatchUp, streams: Sequence[Stream], low: int, high: int) -> Rows:
+        if low == 0:
+            raise OSError(5, "Input/output error", "bronze")
+        return rows(self, streams, low, high)
+
+    def killed(*_: object) -> Rows:
+        raise KeyboardInterrupt
+
+    def begun() -> tuple[LocalCatchUp, Stream, Stream]:
+        roster = roster_over(world)
+        chess, go = roster.streams[KEY], roster.streams[str(GO.key)]
+        chess.behind, go.behind, go.complete_through = True, True, 8
+        return local_catch_up(world, roster, passes, [], seqs=2), chess, go
+
+    catch_up, _, go = begun()
+    monkeypatch.setattr(LocalCatchUp, "_rows", killed)
+    with pytest.raises(KeyboardInterrupt):  # in the chunk of the game that is nearly level
+        catch_up.step(lambda _: 9, lambda _: 9)
+    catch_up, _, go = begun()
+    go.behind, go.complete_through = False, 9  # its turn is not yet
+    monkeypatch.setattr(LocalCatchUp, "_rows", unreadable)
+    with pytest.raises(OSError, match="Input/output error"):
+        catch_up.step(lambda _: 9, lambda _: 9)
+    catch_up, chess, go = begun()  # now both have a chunk to repeat
+    tries = 0
+    while go.cursor != 9 and tries < 3:
+        tries += 1
+        with suppress(OSError):
+            catch_up.step(lambda _: 9, lambda _: 9)
+    assert go.cursor == 9
     monkeypatch.setattr(LocalCatchUp, "_rows", rows)
     while catch_up.step(lambda _: 9, lambda _: 9):
         pass
