@@ -75,6 +75,7 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: int | None = None  # the last commit to read, of a bounded run
         self._snapshot: Sequence[_File] | None = None
         self._looked_at = time.monotonic()
+        self._read_last: tuple[int, tuple[int, int]] | None = None  # the last commit that was read, and its file
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Return where a query without a checkpoint begins."""
@@ -89,12 +90,17 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             Transient: a commit is not there though later ones are, or the table has changed in another way.
+            DeltaError: another table has been put in its place, and cannot be read yet.
         """
         if self._is_bounded and self._last is None:
             self._last = self._last_commit(start["reservoirVersion"] + start["isStartingVersion"])
+        self._require_same_table(start)
         files, end = self._next(start, self._last, self._max_bytes)
         if end == start:
             self._require_next(start["reservoirVersion"])
+        file = self._file(end["reservoirVersion"] - 1)
+        self._require_same_table(start)  # what was read meanwhile is of the same log
+        self._read_last = file and (end["reservoirVersion"] - 1, file)
         return iter([(file.path,) for file in files]), end
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[tuple[str]]:  # noqa: N802 - Spark's name
@@ -143,7 +149,33 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         if actions is None:
             return None
         self._require_appended(version, actions)
-        return [_File(add["path"], int(add["size"])) for add in appended(actions)]
+        added = list(appended(actions))
+        if any(add.get("deletionVector") for add in added):
+            raise Transient(
+                f"Commit {version} of the landing table {self._landing} adds files with deletion vectors, which ingest "
+                "does not read. Let it read a copy without them (CREATE TABLE ... AS SELECT)."
+            )
+        return [_File(add["path"], int(add["size"])) for add in added]
+
+    def _require_same_table(self, start: Offset) -> None:
+        """Go on only in the log that was read: another table in its place has commits of the same numbers."""
+        if self._read_last is None or self._read_last == (self._read_last[0], self._file(self._read_last[0])):
+            return
+        found = str(
+            open_table(self._landing).metadata().id
+        )  # log cleanup, or a copy that was put back, is no other one
+        if found != start["reservoirId"]:
+            raise Transient(
+                f"The landing table {self._landing} was replaced by another one, {found}, while it was read."
+            )
+
+    def _file(self, version: int) -> tuple[int, int] | None:
+        """Return what tells a commit's file from one that is put in its place, None when it is not there."""
+        try:
+            found = commit_file(self._landing, version).stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     def _require_appended(self, version: int, actions: Sequence[Action]) -> None:
         """Go on only over commits that add rows: of any other a start of the query says what is to be done."""

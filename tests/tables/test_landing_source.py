@@ -1,6 +1,7 @@
 """The landing table as ingest reads it: commit by commit, each by its name."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction
 
 from pipeline.delta.log import commit_file
@@ -186,3 +188,57 @@ def test_a_file_without_a_column_has_null_there(tmp_path: Path) -> None:
         [b"v"],
         ["landing"],
     )
+
+
+def test_a_table_that_is_put_in_its_place_is_not_read_on(tmp_path: Path) -> None:
+    """Law L1: of another table in the same folder nothing is read from the middle of its log on."""
+    for number in range(3):
+        append(tmp_path, b"%d" % number)
+    source = reader(tmp_path, offset(str(DeltaTable(tmp_path).metadata().id), 0))
+    _, end = source.read(source.initialOffset())
+    shutil.copytree(tmp_path, tmp_path.with_name("copy"))
+    shutil.rmtree(tmp_path)
+    with pytest.raises(TableNotFoundError):
+        source.read(end)
+    shutil.copytree(tmp_path.with_name("copy"), tmp_path)
+    assert source.read(end)[1] == end, "a copy that was put back is the same table"
+    shutil.rmtree(tmp_path)
+    for number in range(5):
+        append(tmp_path, b"new %d" % number)
+    with pytest.raises(Transient, match="was replaced by another one"):
+        source.read(end)
+
+
+def test_log_cleanup_beside_ingest_is_no_other_table(tmp_path: Path) -> None:
+    """The last commit that was read may leave the log: its owner cleans it up."""
+    for number in range(3):
+        append(tmp_path, b"%d" % number)
+    table = DeltaTable(tmp_path)
+    source = reader(tmp_path, offset(str(table.metadata().id), 0))
+    _, end = source.read(source.initialOffset())
+    append(tmp_path, b"3")
+    table.update_incremental()
+    table.create_checkpoint()
+    for version in range(3):
+        commit_file(tmp_path, version).unlink()
+    files, end = source.read(end)
+    assert rows(tmp_path, files) == [b"3"]
+
+
+def test_a_file_with_a_deletion_vector_is_refused(tmp_path: Path) -> None:
+    """Law L1: rows that the landing table has deleted, as a clone of another table may have, reach no bronze."""
+    append(tmp_path, b"1")
+    file = commit_file(tmp_path, 0)
+    actions = [json.loads(line) for line in file.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            action["add"]["deletionVector"] = {
+                "storageType": "u",
+                "pathOrInlineDv": "x",
+                "sizeInBytes": 1,
+                "cardinality": 1,
+            }
+    source = reader(tmp_path)
+    file.write_text("\n".join(json.dumps(action) for action in actions))
+    with pytest.raises(Transient, match=r"Commit 0 .* adds files with deletion vectors"):
+        source.read(source.initialOffset())
