@@ -8,6 +8,9 @@ import time
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy import Engine
@@ -19,7 +22,7 @@ from pipeline.delta.bronze import BRONZE
 from pipeline.delta.environment import require_own
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused
+from pipeline.errors import Refused, Transient
 from pipeline.failpoints import effect
 from pipeline.reasons import innermost, missing_commit
 from pipeline.settings import Paths, Settings
@@ -30,7 +33,7 @@ from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.bronze_seqs import BronzeSeqs
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.demux import Demux, DemuxContext, Tell
-from pipeline.streams.lanes import Failure
+from pipeline.streams.lanes import Failure, failure_of
 from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.streams.passes import Passes
 from pipeline.streams.roster import Roster
@@ -41,6 +44,7 @@ _log = logging.getLogger("turnout")
 _COMMIT_THREADS = 4  # commits wait for storage, not for processors
 _REST_SECONDS = 0.5  # between two looks for streams that are behind
 _HEAR_SECONDS = 2.0  # catch-up asks the store no more often; each time costs 10 ms of processor time at 1,000 games
+_START_FAILS = (DeltaError, OSError, Py4JJavaError, PySparkException, Transient)  # a query's start does, on a full disk
 _TROUBLE_SECONDS = 10.0  # after a chunk that failed for a reason all streams share
 
 
@@ -141,7 +145,12 @@ class Group:
                 with tolerate_store_outage("failures are not recorded"):
                     self.roster.settle({key: Failure("transient", f"its own query ended: {error}"[:500])}, (), 1)
             elif lanes.may_run(stream.decision, time.time()):
-                self._start_own(key)
+                try:
+                    self._start_own(key)
+                except _START_FAILS as error:  # law L6: it is this game's failure
+                    self._own.pop(key, None)
+                    with tolerate_store_outage("failures are not recorded"):
+                        self.roster.settle({key: failure_of(error)}, (), 1)
 
     def bronze_head(self) -> int:
         """Return the last seq in bronze now."""

@@ -1,6 +1,7 @@
 """A game's own query is turned off and on while its pass goes on for longer than anybody waits."""
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -146,3 +147,24 @@ def test_a_listing_that_lacks_a_commit_is_charged_to_no_game(
     assert group.streams[CHESS].decision.failures == failures
     group.tend()
     assert (CHESS in group._own) == (failures == 0), "what failed waits for its next try"
+
+
+def test_a_query_that_cannot_start_is_its_games_failure(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law L6: where the start of a game's own query fails, as on a full disk, the driver of all games goes on."""
+    group._own.clear()
+    starts = iter([OSError(28, "No space left on device"), None])
+
+    def start(self: Demux, *, once: bool) -> None:
+        if error := next(starts):
+            raise error
+        query: Any = Query()
+        self.query = query
+
+    monkeypatch.setattr(Demux, "start", start)
+    group.tend()
+    assert group._own == {}
+    stream = group.streams[CHESS]
+    assert "No space left on device" in str(stream.decision.evidence)
+    monkeypatch.setattr(time, "time", lambda: stream.decision.retry_at + 1.0)
+    group.tend()
+    assert group._own[CHESS].query is not None
