@@ -1,6 +1,7 @@
 """What waits in a landing table: the commits after the last one in bronze, read by name, each of them once."""
 
 import json
+import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ class _File:
     index: int  # among the new files of its commit
     name: str
     rows: int | None
-    added_at: float  # Unix seconds
+    came_at: float  # Unix seconds
 
 
 class LandingBacklog:
@@ -33,6 +34,7 @@ class LandingBacklog:
         self._landing = landing
         self._files: deque[_File] = deque()  # that wait, of the commits from `_first` to before `_next`, in order
         self._first = self._next = -1
+        self._ended_at: float | None = None  # when commit `_next` was looked for and not there
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
@@ -54,7 +56,7 @@ class LandingBacklog:
         if self._is_missing(self._next):
             return Waiting(None, None, f"the landing table's log has commit {self._next + 1}, and none before it")
         waiting = [each for each in self._files if each.name not in start.skip]
-        oldest = min((each.added_at for each in waiting if each.version == waiting[0].version), default=None)
+        oldest = min((each.came_at for each in waiting if each.version == waiting[0].version), default=None)
         if not is_whole:
             return Waiting(None, oldest, "more commits wait than are counted yet")
         rows = [each.rows for each in waiting]
@@ -67,13 +69,26 @@ class LandingBacklog:
         """Read the commits that came, or all from this one on where it was not read; tell whether these were all."""
         if not self._first <= version <= self._next:
             self._files.clear()
-            self._next = version
-        read = 0
+            self._next, self._ended_at = version, None
+        read, now = 0, time.time()
         for number, actions in islice(commits_after(self._landing, self._next - 1), _MOST_COMMITS):
-            self._files.extend(_added(self._landing, number, actions))
+            self._files.extend(_added(self._landing, number, actions, self._came_at(number, now)))
             self._next = number + 1
             read += 1
-        return read < _MOST_COMMITS
+        is_whole = read < _MOST_COMMITS
+        self._ended_at = now if is_whole else None
+        return is_whole
+
+    def _came_at(self, version: int, now: float) -> float:
+        """Return when a commit came that is there now: as its file says, within what was seen.
+
+        Its writer is not asked: its clock may be wrong, and files may have been written long before their commit.
+        """
+        try:
+            written = commit_file(self._landing, version).stat().st_mtime
+        except FileNotFoundError:  # cut from the log meanwhile
+            written = now
+        return min(now, max(written, self._ended_at or written))
 
     def _is_missing(self, version: int) -> bool:
         """Tell whether a commit is not there though the next one is; who wrote that has seen it."""
@@ -81,11 +96,10 @@ class LandingBacklog:
         return after.exists() and not own.exists()
 
 
-def _added(landing: Path, version: int, actions: list[Action]) -> list[_File]:
+def _added(landing: Path, version: int, actions: list[Action], came_at: float) -> list[_File]:
     adds = [action["add"] for action in actions if "add" in action and action["add"].get("dataChange", True)]
     return [
-        _File(version, index, file_name(add["path"], landing), _rows(add), add["modificationTime"] / 1000)
-        for index, add in enumerate(adds)
+        _File(version, index, file_name(add["path"], landing), _rows(add), came_at) for index, add in enumerate(adds)
     ]
 
 

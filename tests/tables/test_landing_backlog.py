@@ -1,6 +1,7 @@
 """What waits in a real landing table, as ingest measures it while it runs."""
 
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from deltalake import DeltaTable
 from deltalake.writer import write_deltalake
 from sqlalchemy import Engine
 
+from pipeline.delta.log import commit_file
 from pipeline.health.source import SourceReading
 from pipeline.ingest import landing_backlog
 from pipeline.ingest.backlog import BacklogWatch, Place, backlog_watched
@@ -27,13 +29,11 @@ BEGIN = Commits(0)
 
 
 def land(landing: Path, rows: int) -> float:
-    """Append one commit; return when its file was added, in Unix seconds."""
+    """Append one commit; return when it was written, in Unix seconds."""
     values = pa.array([b"x"] * rows, pa.binary())
     write_deltalake(landing, pa.table({"key": values, "value": values}), mode="append")
     newest = DeltaTable(landing).version()
-    lines = (landing / "_delta_log" / f"{newest:020}.json").read_text("utf-8").splitlines()
-    (added,) = [json.loads(line)["add"] for line in lines if '"add"' in line]
-    return float(added["modificationTime"]) / 1000
+    return commit_file(landing, newest).stat().st_mtime
 
 
 def offset(version: int, index: int = -1, *, snapshot: bool = False) -> dict[str, Any]:
@@ -142,3 +142,27 @@ def test_a_backlog_is_seen_while_a_batch_runs(world: tuple[Settings, Paths, Engi
                 break
             seen.wait(0.05)
     assert seen.is_set()
+
+
+def test_the_age_of_what_waits_holds_whatever_the_producers_clock_says(tmp_path: Path) -> None:
+    """Files of a long job, or of a machine whose clock is wrong, make no source late, and hide nothing that waits."""
+    land(tmp_path, 1)
+    backlog = LandingBacklog(tmp_path)
+    backlog.look(offset(1), BEGIN)
+    for ahead in (-1200.0, 3600.0):
+        before = time.time()
+        version = DeltaTable(tmp_path).version() + 1
+        land(tmp_path, 2)
+        file = commit_file(tmp_path, version)
+        actions = [json.loads(line) for line in file.read_text().splitlines()]
+        for action in actions:
+            if "add" in action:
+                action["add"]["modificationTime"] = int((before + ahead) * 1000)
+        file.write_text("\n".join(json.dumps(action) for action in actions))
+        os.utime(file, (before + ahead, before + ahead))  # as where the file system has that clock
+        found = backlog.look(offset(version), BEGIN)
+        assert found.rows == 2
+        assert found.oldest_at is not None
+        assert before - 5.0 <= found.oldest_at <= time.time()
+        assert (found.age(before + 1800.0) or 0.0) > 1790.0, "it waits on"
+        assert backlog.look(offset(version + 1), BEGIN).rows == 0
