@@ -90,7 +90,6 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             Transient: a commit is not there though later ones are, or the table has changed in another way.
-            DeltaError: another table has been put in its place, and cannot be read yet.
         """
         if self._is_bounded and self._last is None:
             self._last = self._last_commit(start["reservoirVersion"] + start["isStartingVersion"])
