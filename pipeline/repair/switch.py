@@ -120,6 +120,8 @@ def _require_unchanged(folder: Path, switch: Switch, version_of: VersionOf) -> N
         raise TableConflict(f"{folder.name}: another process repaired it meanwhile")
     if not switch.holds(version_of):
         raise TableConflict(f"{folder.name}: a schema was registered for it, or a gap accepted, meanwhile")
+    if not all((folder / file.path).exists() for file in switch.files):  # as maintenance does after its retention
+        raise TableConflict(f"{folder.name}: files of this rebuild were deleted meanwhile")
 
 
 def _commit(table: DeltaTable, switch: Switch) -> None:

@@ -217,6 +217,25 @@ def test_rows_of_a_schema_that_is_registered_during_a_rebuild_stay_in_the_table(
     assert len(looked) == 3, "before the first switch, which is not made, and around the second"
 
 
+def test_a_rebuild_that_slept_through_the_retention_of_its_files_reads_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L12: files that maintenance has deleted meanwhile, as on a machine that was asleep, enter no table."""
+
+    def meanwhile(_point: str) -> None:
+        monkeypatch.undo()
+        folder = world.paths.table(CHESS.key)
+        known = {Path(uri).name for uri in DeltaTable(folder).file_uris()}
+        for file in folder.glob("*.parquet"):
+            if file.name not in known:
+                file.unlink()
+
+    monkeypatch.setattr(rebuilds, "hit", meanwhile)
+    assert run(world).generation == 2
+    assert world.contents()
+    assert is_clean(world.verify(), landed=4, quarantined=3, pending=0)
+
+
 def test_a_registration_of_another_game_makes_no_rebuild_read_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
