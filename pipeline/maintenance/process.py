@@ -1,14 +1,14 @@
 """`turnout maintain`: round after round, within the hours that are set, and each written down in the control store.
 
-A process of its own, without Spark, that the controller starts; started by hand it is the same. A lease keeps a second
-one from working for nothing. While the control store is away the rounds go on.
+A process of its own, without Spark, that the controller starts; started by hand it is the same, and no controller ends
+it. A lease keeps a second one from working for nothing. While the control store is away the rounds go on.
 """
 
 import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from sqlalchemy import Engine
 
@@ -18,10 +18,11 @@ from pipeline.maintenance.report import Round, as_json, render_round
 from pipeline.maintenance.run import one_round
 from pipeline.maintenance.unchanged import Unchanged
 from pipeline.setting_values import hours_of
-from pipeline.settings import Paths, Settings
+from pipeline.settings import Paths, Settings, Store
 from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
-from pipeline.store.leases import leased
+from pipeline.store.leases import Lease, held_by, leased
+from pipeline.store.liveness import read_drivers
 from pipeline.store.rounds import record_round
 from pipeline.streams.outage import tolerate_store_outage
 from pipeline.terminal import say_lines
@@ -42,7 +43,8 @@ def maintain(settings: Settings, paths: Paths, stop: threading.Event, *, once: b
         raise Refused(f"There is nothing to maintain: {paths.root} does not exist. Give the --env-dir of a system.")
     engine = open_store(settings, paths)
     hours = (0, 24) if once else hours_of(settings.maintenance.hours) or (0, 24)
-    with leased(engine, settings.store, "maintenance", "main") as lease:
+    with ExitStack() as held:
+        lease = _take(engine, settings.store, held)
 
         def goes_on() -> bool:
             if not paths.root.is_dir():
@@ -56,6 +58,25 @@ def maintain(settings: Settings, paths: Paths, stop: threading.Event, *, once: b
 
         with _beating(engine, settings.metrics.heartbeat_seconds):
             return _rounds(settings, paths, engine, stop, goes_on, once=once, as_json_lines=as_json_lines)
+
+
+def _take(engine: Engine, wanted: Store, held: ExitStack) -> Lease | None:
+    """Hold the lease on maintenance until `held` ends; see `leased`.
+
+    Raises:
+        Refused: another process has it. The controller's would be started again where a person ended it.
+    """
+    try:
+        return held.enter_context(leased(engine, wanted, "maintenance", "main"))
+    except Refused:
+        holder, run = held_by(engine, "maintenance", "main"), read_drivers(engine).runs.get(("maintenance", "main"))
+        if holder is None or run is None or run.ended_at is not None or run.process != (holder.host, holder.pid):
+            raise
+        raise Refused(
+            f"The controller runs maintenance, as process {holder.pid} on {holder.host}. Wait for its next round, "
+            "which `turnout status` shows. To run it yourself, set maintenance.backend to none and start the "
+            "controller again, which ends its process."
+        ) from None
 
 
 def _rounds(

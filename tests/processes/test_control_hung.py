@@ -186,3 +186,20 @@ def test_the_controller_runs_maintenance_as_it_runs_groups(world: World) -> None
     process = process_of(newest.reference or "")
     assert process is not None
     assert (process.pid, newest.died, newest.exit_message) == (second, False, "exit code 0")
+
+
+def test_maintenance_of_somebody_else_is_never_ended(world: World) -> None:
+    """A person's or a service's process goes on with the controller and without; killed where it hangs, as others."""
+    own = world.start("maintenance", "main")
+    world.tick_until(lambda: world.beats("maintenance", "main"))  # where none is wanted, so none is started before it
+    world.wanted, world.supervisor = Maintenance(), world.another(most_silent=600.0)
+    assert [each.what for each in world.supervisor.tick()] == ["wait"]
+    assert world.supervisor.stop_all(), "--stop-groups has nothing of it to end"
+    world.wanted, world.supervisor = Maintenance(backend="none"), world.another(most_silent=600.0)
+    assert world.supervisor.tick() == []
+    assert (open_runs(world.engine, "maintenance"), own.poll()) == ({}, None)
+    world.wanted, world.supervisor = Maintenance(), world.another()
+    os.kill(own.pid, signal.SIGSTOP)
+    world.tick_until(lambda: own.poll() is not None)
+    assert own.returncode == -signal.SIGKILL
+    world.tick_until(lambda: world.pid("maintenance", "main") not in {-1, own.pid})

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, select
 
+from pipeline.control.processes.backends import reference_of
 from pipeline.delta.table import write_file
 from pipeline.errors import Refused
 from pipeline.maintenance import process, run
 from pipeline.maintenance.unchanged import Unchanged
 from pipeline.settings import Maintenance, Paths, Settings
 from pipeline.store.engine import open_store
-from pipeline.store.leases import Lease
+from pipeline.store.groups import begin_run, end_run
+from pipeline.store.leases import Lease, Process
 from pipeline.store.liveness import read_drivers
 from pipeline.store.rounds import newest_rounds
 from pipeline.store.tables import drivers
@@ -93,6 +95,18 @@ def test_one_maintainer_at_a_time(paths: Paths, store: Engine) -> None:
     assert maintain(paths, threading.Event(), once=True) == 0
     with pytest.raises(Refused, match="does not exist"):
         maintain(Paths(paths.root / "no"), threading.Event(), once=True)
+
+
+def test_beside_the_controllers_process_a_person_is_told_what_to_do(paths: Paths, store: Engine) -> None:
+    """Whoever ended that one would only see it started again; once its run has ended it is as any other process."""
+    Lease(store, "maintenance", "main", 30.0).acquire()
+    run_id = begin_run(store, "main", reference_of(Process.this()), "maintenance")
+    assert run_id is not None
+    with pytest.raises(Refused, match=r"The controller runs maintenance, as process .* maintenance\.backend to none"):
+        maintain(paths, threading.Event(), once=True)
+    end_run(store, run_id, "exit code 0", died=False)
+    with pytest.raises(Refused, match="Another process drives maintenance: "):
+        maintain(paths, threading.Event(), once=True)
 
 
 def test_outside_its_hours_no_table_is_touched(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,6 +123,19 @@ def test_maintenance_is_a_duty_beside_the_groups() -> None:
     assert mass_failure([*dead, replace(upkeep, ended=(died(1.0),))], NOW) is None
 
 
+@pytest.mark.parametrize("desired", ["running", "stopped"])
+def test_maintenance_that_others_have_started_is_left_to_them(desired: str) -> None:
+    """The controller waits as long as it runs and takes no run for it, so never ends it; then it starts its own."""
+    upkeep = replace(IDLE, group=Upkeep("local", desired))
+    (wait,) = planned([replace(upkeep, holder="q")])
+    assert (wait.what, wait.kind, wait.about) == (
+        "wait",
+        "maintenance",
+        "a process does it that no controller has started",
+    )
+    assert [each.what for each in planned([upkeep])] == (["start"] if desired == "running" else [])
+
+
 def test_a_run_that_was_asked_to_end_has_not_died() -> None:
     """Only deaths that nobody asked for count against a group's budget."""
     gone = replace(RUNNING, is_alive=False, holds=False)

@@ -50,7 +50,10 @@ class Upkeep:
 
 
 def upkeep(engine: Engine, wanted: Maintenance) -> list[Duty]:
-    """Return maintenance where the controller should run it, or end what one has started before it was turned off."""
+    """Return maintenance where the controller should run it, or end what one has started before it was turned off.
+
+    A process that others have started has no run: it is never ended, and where it does maintenance none is started.
+    """
     if wanted.backend != "none":
         return [Upkeep(wanted.backend)]
     return [Upkeep("local", "stopped")] if open_runs(engine, "maintenance") else []

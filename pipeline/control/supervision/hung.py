@@ -1,7 +1,8 @@
-"""Ends what hangs though the controller has not started it: ingest, and drivers of groups that have no backend.
+"""Ends what hangs though no controller has started it: ingest, maintenance, and drivers of groups without a backend.
 
 What started such a process starts it again when it has ended, and cannot know that it hangs: a service manager and
-`turnout demo` look at the process alone. Only processes of this machine are ended; law L4 makes a late one harmless.
+`turnout demo` look at the process alone. Where the controller is to run maintenance it starts its own then. Only
+processes of this machine are ended; law L4 makes a late one harmless.
 """
 
 import logging
@@ -16,7 +17,7 @@ from pipeline.store.leases import held_by
 
 _log = logging.getLogger("turnout")
 _Key = tuple[str, str]  # kind and name
-_KINDS = frozenset({"ingest", "group"})
+_KINDS = frozenset({"ingest", "group", "maintenance"})
 
 
 def find(engine: Engine, now: float, watched_since: float, most_silent: float) -> list[tuple[_Key, LastBeat]]:

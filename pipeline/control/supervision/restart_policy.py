@@ -130,7 +130,7 @@ def _of_run(seen: GroupObservation, now: float, most_silent: float) -> Action | 
     if group.backend == "none" and run is None:
         return None
     if run is None:
-        return None if seen.holder is None else Action("adopt", group.name, "found running", reference=seen.holder)
+        return None if seen.holder is None else _of_other(seen, seen.holder)
     if group.backend == "none":
         return Action("ended", group.name, "turnout does not run it: the group has no backend", run.run_id)
     if run.reference is None:
@@ -151,6 +151,13 @@ def _of_run(seen: GroupObservation, now: float, most_silent: float) -> Action | 
         return Action("stop", group.name, "it was asked to end", run.run_id, run.reference)
     reason = f"it has not ended {STOP_SECONDS:.0f} s after it was asked to"
     return Action("kill", group.name, reason, run.run_id, run.reference)
+
+
+def _of_other(seen: GroupObservation, holder: str) -> Action:
+    """Return what to do about a process that no controller has written down: a group's belongs to the controller."""
+    if seen.group.kind == "group":
+        return Action("adopt", seen.group.name, "found running", reference=holder)
+    return Action("wait", seen.group.name, "a process does it that no controller has started")
 
 
 def _kill(seen: GroupObservation, run: Run) -> Action:
