@@ -33,6 +33,8 @@ KINDS: Final[Mapping[PrincipalKind, str]] = {
     "service_principal": "service principal",
     "user": "user",
 }
+_NOT_ACTIVE: Final = ", not active"
+_KIND_WIDTH: Final = max(map(len, KINDS.values())) + len(_NOT_ACTIVE)
 _SOON: Final = 14 * 86_400.0  # seconds
 _MOST_OPEN: Final = 1_000
 
@@ -47,9 +49,14 @@ class PrincipalChoice:
 
     @property
     def label(self) -> str:
-        """It for a list to choose from."""
+        """It for a list to choose from.
+
+        What follows the name is of one length, in spaces that no browser draws: of the labels that a typed text fits
+        equally well, Streamlit takes the shortest, which has to be the one with the shortest name.
+        """
         kind = "not in the directory" if self.kind is None else KINDS[self.kind]
-        return f"{formatting.principal_text(self.name)} · {kind}{'' if self.active else ', not active'}"
+        state = f"{kind}{'' if self.active else _NOT_ACTIVE}"
+        return f"{formatting.principal_text(self.name)} · {state:<{_KIND_WIDTH}}"
 
 
 @dataclass(frozen=True)
