@@ -81,6 +81,7 @@ def spark_session(settings: Settings, paths: Paths, app_name: str, *, light: boo
     }
     if settings.spark.master.startswith("local"):
         ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        ours |= {"spark.authenticate": "true"}  # its ports would obey any user of the machine; Spark makes the secret
     else:
         ours |= {"spark.jars": ",".join(str(jar) for jar in jars), "spark.executor.extraClassPath": class_path}
     _start_jvm(ours, settings.spark.conf)

@@ -1,7 +1,8 @@
-"""Guards the server by which the JVM calls back into Python against other users of the machine."""
+"""Guards the ports of a driver against other users of the machine: Python's, py4j's and Spark's own."""
 
 import json
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,20 +17,21 @@ port, packets = json.load(sys.stdin)
 replies = []
 for packet in packets:
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
-        connection.sendall(packet.encode())
+        connection.sendall(bytes.fromhex(packet))
         try:
-            replies.append(connection.recv(1000).decode())
+            replies.append(connection.recv(1000).decode(errors="replace"))
         except ConnectionResetError:
             replies.append("")
 print(json.dumps(replies))
 """
 
 
-def replies_to_a_stranger(port: int, packets: Sequence[str]) -> list[str]:
+def replies_to_a_stranger(port: int, packets: Sequence[str | bytes]) -> list[str]:
     """Send each packet on a connection of its own, as another user where this one may become another."""
     command = [sys.executable, "-I", "-S", "-c", STRANGER]
+    sent = [packet.encode().hex() if isinstance(packet, str) else packet.hex() for packet in packets]
     asked: dict[str, Any] = {
-        "input": json.dumps([port, packets]),
+        "input": json.dumps([port, sent]),
         "capture_output": True,
         "text": True,
         "timeout": 60,
@@ -89,3 +91,22 @@ def test_another_user_commands_no_jvm(spark: SparkSession) -> None:
     (unasked, guessed) = replies_to_a_stranger(gateway.java_parameters.port, [ask, f"A\nguess\ne\n{ask}"])
     assert not unasked.startswith("!y")
     assert not guessed.startswith("!y")
+
+
+def test_another_user_commands_no_spark(spark: SparkSession) -> None:
+    """Spark's own port obeys its own session alone: a stranger's message that ends all tasks is not taken."""
+    jvm: Any = spark._jvm
+    message = jvm.java.lang.Class.forName("org.apache.spark.scheduler.local.StopExecutor$").getDeclaredField("MODULE$")
+    message.setAccessible(True)
+    written = jvm.java.io.ByteArrayOutputStream()
+    stream = jvm.java.io.ObjectOutputStream(written)
+    stream.writeObject(message.get(None))
+    stream.flush()
+    port = int(spark.sparkContext.getConf().get("spark.driver.port") or 0)
+    to = struct.pack(">H", 9) + b"127.0.0.1" + struct.pack(">i", port)
+    end = b"LocalSchedulerBackendEndpoint"
+    body = b"\0\1" + to + struct.pack(">H", len(end)) + end + bytes(written.toByteArray())
+    head = b"\3" + struct.pack(">qi", 1, len(body))  # a request to an endpoint
+    (reply,) = replies_to_a_stranger(port, [struct.pack(">q", 8 + len(head) + len(body)) + head + body])
+    assert spark.sparkContext.parallelize([1, 2], 1).count() == 2
+    assert reply == "" or "Sasl" in reply or "uthenticat" in reply or "Expected" in reply, reply
