@@ -237,6 +237,16 @@ class LocalCatchUp(CatchUp):
         return BronzeRows(self.world, low=low, high=high)
 
 
+_ROWS = LocalCatchUp._rows
+
+
+def unreadable(self: LocalCatchUp, streams: Sequence[Stream], low: int, high: int) -> Rows:
+    """Read a chunk where the beginning of bronze cannot be read."""
+    if low == 0:
+        raise OSError(5, "Input/output error", "bronze")
+    return _ROWS(self, streams, low, high)
+
+
 def local_catch_up(
     world: World, roster: Roster, passes: Callable[[str], Passes], used: list[int], seqs: int = 100
 ) -> LocalCatchUp:
@@ -391,13 +401,6 @@ def test_a_chunk_that_cannot_be_read_keeps_no_other_game(
     roster = roster_over(world)
     chess, go = roster.streams[KEY], roster.streams[str(GO.key)]
     catch_up = local_catch_up(world, roster, passes, [], seqs=2)
-    rows = LocalCatchUp._rows
-
-    def unreadable(self: LocalCatchUp, streams: Sequence[Stream], low: int, high: int) -> Rows:
-        if low == 0:
-            raise OSError(5, "Input/output error", "bronze")
-        return rows(self, streams, low, high)
-
     monkeypatch.setattr(LocalCatchUp, "_rows", unreadable)
     chess.behind = True
     for _ in range(2):
@@ -408,7 +411,7 @@ def test_a_chunk_that_cannot_be_read_keeps_no_other_game(
     assert go.cursor == 9
     with pytest.raises(OSError, match="Input/output error"):
         catch_up.step(lambda _: 9, lambda _: 9)
-    monkeypatch.setattr(LocalCatchUp, "_rows", rows)
+    monkeypatch.setattr(LocalCatchUp, "_rows", _ROWS)
     while catch_up.step(lambda _: 9, lambda _: 9):
         pass
     assert chess.cursor == 9
@@ -423,12 +426,6 @@ def test_of_two_chunks_that_were_cut_short_one_cannot_keep_the_other(
     for number in range(1, 9):
         world.ingest(good(number))
     world.ingest(good(9), good(1, game=GO))
-    rows = LocalCatchUp._rows
-
-    def unreadable(self: LocalCatchUp, streams: Sequence[Stream], low: int, high: int) -> Rows:
-        if low == 0:
-            raise OSError(5, "Input/output error", "bronze")
-        return rows(self, streams, low, high)
 
     def killed(*_: object) -> Rows:
         raise KeyboardInterrupt
@@ -455,7 +452,7 @@ def test_of_two_chunks_that_were_cut_short_one_cannot_keep_the_other(
         with suppress(OSError):
             catch_up.step(lambda _: 9, lambda _: 9)
     assert go.cursor == 9
-    monkeypatch.setattr(LocalCatchUp, "_rows", rows)
+    monkeypatch.setattr(LocalCatchUp, "_rows", _ROWS)
     while catch_up.step(lambda _: 9, lambda _: 9):
         pass
     assert chess.cursor == 9
