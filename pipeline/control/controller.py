@@ -19,7 +19,7 @@ from pipeline.control.operations import dedupes, groups, isolation, moves, pause
 from pipeline.control.operations.executor import ControlContext, Extension, tick
 from pipeline.control.processes.backends import Local
 from pipeline.control.processes.child_processes import turnout
-from pipeline.control.processes.duties import Duty, upkeep
+from pipeline.control.processes.duties import Duty, arguments, upkeep
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
@@ -162,8 +162,4 @@ def _in_hand(paths: Paths, group: str) -> list[str] | None:
 
 
 def _driver(paths: Paths) -> Callable[[Duty], Sequence[str]]:
-    def command(duty: Duty) -> Sequence[str]:
-        what = ("groups", "run", duty.name) if duty.kind == "group" else ("maintain",)
-        return turnout(*what, "--env-dir", str(paths.root))
-
-    return command
+    return lambda duty: turnout(*arguments(duty), "--env-dir", str(paths.root))

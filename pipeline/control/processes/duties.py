@@ -62,3 +62,8 @@ def upkeep(engine: Engine, wanted: Maintenance) -> list[Duty]:
 def described(kind: str, name: str) -> str:
     """Return the name of a duty for people."""
     return f"group {name}" if kind == "group" else kind
+
+
+def arguments(duty: Duty) -> tuple[str, ...]:
+    """Return the words of the turnout command that does it."""
+    return ("groups", "run", duty.name) if duty.kind == "group" else ("maintain",)

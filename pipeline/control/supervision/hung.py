@@ -22,12 +22,14 @@ _KINDS = frozenset({"ingest", "group", "maintenance"})
 
 def find(engine: Engine, now: float, watched_since: float, most_silent: float) -> list[tuple[_Key, LastBeat]]:
     """Return those that may hang: they have not said that they end, and are silent for so long while we watched."""
-    silent = [
+    return [
         (key, beat)
         for key, beat in last_beats(engine).items()
-        if key[0] in _KINDS and beat.state != "stopped" and now - max(beat.at, watched_since) > most_silent
+        if key[0] in _KINDS
+        and beat.state != "stopped"
+        and beat.pid != os.getpid()
+        and now - max(beat.at, watched_since) > most_silent
     ]
-    return [(key, beat) for key, beat in silent if beat.pid != os.getpid()]
 
 
 def end(engine: Engine, backend: Backend, key: _Key, beat: LastBeat, now: float) -> None:

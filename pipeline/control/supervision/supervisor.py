@@ -222,8 +222,9 @@ def _last_sign(run: Run | None, beat: LastBeat | None, now: float) -> float:
     process = None if run is None else process_of(run.reference or "")
     if run is None or process is None or run.defect is not None:
         return now
-    is_its_own = beat is not None and (beat.host, beat.pid) == (process.host, process.pid)
-    return max(run.started_at, beat.at) if beat is not None and is_its_own else run.started_at
+    if beat is None or (beat.host, beat.pid) != (process.host, process.pid):
+        return run.started_at
+    return max(run.started_at, beat.at)
 
 
 def _observe_one(
