@@ -137,9 +137,8 @@ class Group:
                 continue
             if demux is not None and demux.query is not None and (error := demux.query.exception()) is not None:
                 del self._own[key]
-                if (
-                    gap := missing_commit(str(error))
-                ) is not None:  # the game has no part in that; the next call starts it
+                gap = missing_commit(str(error))
+                if gap is not None:  # the game has no part in that; the next call starts it
                     _log.warning("%s's own query is started again: %s", key, gap)
                     continue
                 with tolerate_store_outage("failures are not recorded"):
