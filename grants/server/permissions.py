@@ -10,7 +10,6 @@ from grants.server.paging import page
 from grants.server.rights import chain_of, find, require_administration, standing, type_of
 from grants.server.securables import principal_named
 
-_UNKNOWN: Final = "READ_SOMETHING_NEW"
 _ONLY_ON: Final = {
     USE_CATALOG: {"catalog"},
     USE_SCHEMA: {"catalog", "schema"},
@@ -82,39 +81,32 @@ def _told(call: Call, *, inherited: bool) -> Mapping[str, Any]:
     for place in places:
         for principal_id, privilege in _held(call, place):
             if everything or principal_id == call.caller["id"]:
-                source = {} if place is securable else _source(call, place)
-                entry = {"privilege": _cased(call, privilege), **source} if inherited else _cased(call, privilege)
-                held.setdefault(principal_id, []).append(entry)
+                source = {} if place is securable else _source(place)
+                held.setdefault(principal_id, []).append({"privilege": privilege, **source} if inherited else privilege)
     names = {principal_id: _name(call.rows, principal_id) for principal_id in held}
     wanted = call.query.get("principal")
     keys = sorted(key for key in held if wanted is None or folded(names[key]) == folded(wanted))
     shown, more = page(call, keys)
-    listed = [{"principal": _cased(call, names[key]), "privileges": held[key]} for key in shown]
+    listed = [{"principal": names[key], "privileges": held[key]} for key in shown]
     return {**({"privilege_assignments": listed} if listed else {}), **more}
 
 
 def _held(call: Call, securable: sqlite3.Row) -> list[tuple[str, str]]:
-    """Return (principal id, privilege) of all grants on a securable, as they were when a late read looks."""
-    moment = now() - call.state.troubles.lag_seconds
+    """Return (principal id, privilege) of all grants on a securable."""
+    moment = now()
     rows = call.rows.execute(
         "SELECT DISTINCT principal_id, privilege FROM grants"
         " WHERE securable_id = ? AND since <= ? AND (until IS NULL OR until > ?) ORDER BY principal_id, privilege",
         (securable["id"], moment, moment),
     )
-    held = [(row["principal_id"], row["privilege"]) for row in rows]
-    new = {principal_id: _UNKNOWN for principal_id, _ in held} if call.state.troubles.unknown_privileges else {}
-    return [*held, *new.items()]
+    return [(row["principal_id"], row["privilege"]) for row in rows]
 
 
-def _source(call: Call, place: sqlite3.Row) -> dict[str, str]:
-    return {"inherited_from_type": _cased(call, type_of(place).upper()), "inherited_from_name": place["full_name"]}
+def _source(place: sqlite3.Row) -> dict[str, str]:
+    return {"inherited_from_type": type_of(place).upper(), "inherited_from_name": place["full_name"]}
 
 
 def _name(rows: sqlite3.Connection, principal_id: str) -> str:
     """Return a principal's name; empty of one that was deleted."""
     row = rows.execute("SELECT name FROM principals WHERE id = ?", (principal_id,)).fetchone()
     return row["name"] if row else ""
-
-
-def _cased(call: Call, text: str) -> str:
-    return text.swapcase() if call.state.troubles.other_casing else text
