@@ -10,7 +10,6 @@ import click
 
 from pipeline.cli.environments import environment
 from pipeline.errors import Refused
-from pipeline.terminal import say
 
 
 class LazyCommand(click.Command):
@@ -62,22 +61,6 @@ def _naming_mistyped(callback: Callable[..., Any]) -> Callable[..., Any]:
             raise Refused(sentence) from error
 
     return called
-
-
-class OldName(LazyCommand):
-    """A command under its name of version 0.1: it is not listed, does the same, and says what it is called now."""
-
-    def __init__(self, name: str, place: str, called: str) -> None:
-        super().__init__(name, place, f"Called `turnout {called}` now.")
-        self.hidden, self.called = True, called
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        """Return the context of the command itself, after the sentence that says its name."""
-        if not extra.get("resilient_parsing"):  # of completion
-            say(f"turnout: this command is called `turnout {self.called}` now.", err=True)
-        return super().make_context(info_name, args, parent, **extra)
 
 
 def group(name: str, help_text: str, *commands: click.Command) -> click.Group:
