@@ -196,7 +196,7 @@ def _topic_position(bronze: Path, known: sources.Identity, start: Position | Non
     written = {number for number, end in seen.latest.items() if end > begun.get(number, 0)}
     wanted = written if same else set(range(known.partitions or 0))
     last = bronze_progress.last_offsets(bronze, seen.name, known.since_seq, wanted)
-    if start is None and same:  # from before starts were recorded: what bronze has nothing of begins where it can
+    if start is None and same:  # its start is not known: what bronze has nothing of begins where it can
         begun = dict(seen.earliest)
     return Offsets({**begun, **{number: offset + 1 for number, offset in last.items()}})
 
