@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from grants.model import KNOWN, USE_CATALOG, USE_SCHEMA, folded, spelled
-from grants.server.calls import Call, as_list, as_text, invalid, now
+from grants.server.calls import Call, as_list, as_text, invalid
 from grants.server.paging import page
 from grants.server.rights import chain_of, find, require_administration, standing, type_of
 from grants.server.securables import principal_named
@@ -59,14 +59,13 @@ def _privileges(names: Iterable[str], securable_type: str) -> set[str]:
 
 
 def _apply(rows: sqlite3.Connection, securable_id: str, principal_id: str, add: set[str], remove: set[str]) -> None:
-    moment = now()
-    rows.executemany(  # what is held already stays as it is
-        "INSERT INTO grants VALUES (?, ?, ?, ?, NULL) ON CONFLICT DO NOTHING",
-        [(securable_id, principal_id, privilege, moment) for privilege in sorted(add)],
+    rows.executemany(
+        "INSERT INTO grants VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+        [(securable_id, principal_id, privilege) for privilege in sorted(add)],
     )
     rows.executemany(
-        "UPDATE grants SET until = ? WHERE securable_id = ? AND principal_id = ? AND privilege = ? AND until IS NULL",
-        [(moment, securable_id, principal_id, privilege) for privilege in sorted(remove)],
+        "DELETE FROM grants WHERE securable_id = ? AND principal_id = ? AND privilege = ?",
+        [(securable_id, principal_id, privilege) for privilege in sorted(remove)],
     )
 
 
@@ -93,13 +92,8 @@ def _told(call: Call, *, inherited: bool) -> Mapping[str, Any]:
 
 def _held(call: Call, securable: sqlite3.Row) -> list[tuple[str, str]]:
     """Return (principal id, privilege) of all grants on a securable."""
-    moment = now()
-    rows = call.rows.execute(
-        "SELECT DISTINCT principal_id, privilege FROM grants"
-        " WHERE securable_id = ? AND since <= ? AND (until IS NULL OR until > ?) ORDER BY principal_id, privilege",
-        (securable["id"], moment, moment),
-    )
-    return [(row["principal_id"], row["privilege"]) for row in rows]
+    query = "SELECT principal_id, privilege FROM grants WHERE securable_id = ? ORDER BY principal_id, privilege"
+    return [(row["principal_id"], row["privilege"]) for row in call.rows.execute(query, (securable["id"],))]
 
 
 def _source(place: sqlite3.Row) -> dict[str, str]:

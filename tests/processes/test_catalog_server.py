@@ -287,7 +287,7 @@ def test_random_worlds_are_enforced_as_a_plain_model_says() -> None:
                 )
                 for _ in range(pick.randrange(12))
             }
-            rows.executemany("INSERT INTO grants VALUES (?, ?, ?, 0.0, NULL)", grants)
+            rows.executemany("INSERT INTO grants VALUES (?, ?, ?)", grants)
             rows.execute("COMMIT")
             table = find(rows, "table", "c.s.t")
             for each in people:
