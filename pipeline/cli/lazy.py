@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from pipeline.cli.environments import environment
-from pipeline.terminal import say
 
 
 class LazyCommand(click.Command):
@@ -36,22 +35,6 @@ class LazyCommand(click.Command):
 def _loaded(place: str) -> click.Command:
     command: click.Command = resolve_name(place)
     return environment(command)
-
-
-class OldName(LazyCommand):
-    """A command under its name of version 0.1: it is not listed, does the same, and says what it is called now."""
-
-    def __init__(self, name: str, place: str, called: str) -> None:
-        super().__init__(name, place, f"Called `turnout {called}` now.")
-        self.hidden, self.called = True, called
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        """Return the context of the command itself, after the sentence that says its name."""
-        if not extra.get("resilient_parsing"):  # of completion
-            say(f"turnout: this command is called `turnout {self.called}` now.", err=True)
-        return super().make_context(info_name, args, parent, **extra)
 
 
 def group(name: str, help_text: str, *commands: click.Command) -> click.Group:
