@@ -47,11 +47,6 @@ def commands() -> Sequence[click.Command]:
                 "Print what turnout gave and what holds, as a policy, as SQL or as Terraform.",
             ),
             LazyCommand(
-                "import",
-                "grants.cli.access:import_",
-                "Make what FILE says so, additively; nobody loses anything by it.",
-            ),
-            LazyCommand(
                 "drift",
                 "grants.cli.drift:drift",
                 "Show where the catalog differs right now from what turnout gave; or adopt, revert or ignore findings.",

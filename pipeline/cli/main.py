@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 import click
 
 from pipeline.cli.environments import before, list_without_verb
-from pipeline.cli.lazy import LazyCommand, OldName, group
+from pipeline.cli.lazy import LazyCommand, group
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.extensions import COMMANDS, registered
 from pipeline.names import is_utf8
@@ -138,7 +138,6 @@ _COMMANDS: Final = (
             "pipeline.cli.repairs:restore",
             "Give retired GAMES a group again; they catch up from their tables' cursors.",
         ),
-        OldName("refuse", "pipeline.cli.games:reject_game", "games reject"),
     ),
     group(
         "ingest",
@@ -299,9 +298,6 @@ _COMMANDS: Final = (
             "pipeline.cli.repairs:rebuild",
             "Rebuild the tables of GAMES (names or keys) from bronze, each in one atomic switch.",
         ),
-        OldName("options", "pipeline.cli.repairs:actions", "repair actions"),
-        OldName("retire", "pipeline.cli.repairs:retire", "games retire"),
-        OldName("restore", "pipeline.cli.repairs:restore", "games restore"),
     ),
     group(
         "ops",
