@@ -24,7 +24,8 @@ from pipeline.control.proposals import (
     undo,
 )
 from pipeline.control.repair_proposals import RepairPlanner
-from pipeline.errors import Refused
+from pipeline.errors import Refused, first_line
+from pipeline.lists import first_lines
 from pipeline.placement.planner import lines_of
 from pipeline.store import operations
 from pipeline.store.assignments import GameAssignment, read_assignments
@@ -287,9 +288,8 @@ def writing() -> Iterator[None]:
     except OperationConflict as stale:
         raise Refused("This operation was changed after you opened it. Reload it.") from stale
     except SQLAlchemyError as error:
-        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         raise Refused(
-            f"The control store did not answer: {reason}. Try again. Confirming twice submits one operation."
+            f"The control store did not answer: {first_line(error)}. Try again. Confirming twice submits one operation."
         ) from error
 
 

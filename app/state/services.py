@@ -32,7 +32,7 @@ from listeners import history
 from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from pipeline import settings as settings_of
 from pipeline.control.roles import current, may, require, role_of, roles_of
-from pipeline.errors import Refused
+from pipeline.errors import Refused, first_line
 from pipeline.settings import Paths, Roles, Settings
 from pipeline.store.engine import open_store, require_store
 from pipeline.store.fleet import Fleet, SchemaVersion, read_fleet, read_schemas
@@ -233,9 +233,9 @@ def reading() -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         raise Refused(
-            f"The control store cannot be read: {reason}. Check the setting store.url and that the store is up."
+            f"The control store cannot be read: {first_line(error)}. "
+            "Check the setting store.url and that the store is up."
         ) from error
     except (ValueError, TypeError, AttributeError) as error:  # a column that is no JSON, or of a wrong type
         _log.warning("the control store contains an invalid row", exc_info=error)
@@ -325,5 +325,6 @@ def _reading(folder: Path, table: MetricsTable) -> Iterator[None]:
     try:
         yield
     except (DeltaError, pa.ArrowException, duckdb.Error, OSError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise Refused(f"The history cannot be read: {reason}. Streams are not touched; check {folder}.") from error
+        raise Refused(
+            f"The history cannot be read: {first_line(error)}. Streams are not touched; check {folder}."
+        ) from error
