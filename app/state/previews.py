@@ -161,8 +161,8 @@ def preview_decision(environment: Environment, kind: str, keys: Sequence[str]) -
         proposal = decision(store, assignments, kind, keys, services.actor())
     left = [f"{key} {_UNCHANGED[kind]}" for key in proposal.unchanged(keys)]
     if not proposal.intent.targets:
-        raise Refused(f"Nothing to {kind}: {'; '.join(left[: formatting.LINES_SHOWN]) or 'no game is chosen'}.")
-    lines = [*proposal.lines, *(f"left out: {each}" for each in formatting.first_lines(left))]
+        raise Refused(f"Nothing to {kind}: {'; '.join(first_lines(left)) or 'no game is chosen'}.")
+    lines = [*proposal.lines, *(f"left out: {each}" for each in first_lines(left))]
     return _preview(proposal.intent, lines, assignments)
 
 
@@ -185,7 +185,7 @@ def preview_repair(
         with _naming(assignments):
             planner = RepairPlanner(environment.settings, environment.paths, store, briefly=True)
             proposal = planner.plan(kind, keys, services.actor(), choice=choice)
-    left = [f"left out: {_named(each, assignments)}" for each in formatting.first_lines(proposal.left_out)]
+    left = [f"left out: {_named(each, assignments)}" for each in first_lines(proposal.left_out)]
     preview = _preview(proposal.intent, [*proposal.lines, *left], assignments)
     if not proposal.intent.targets:
         is_empty = keys is None and not left
@@ -201,7 +201,7 @@ def _naming(assignments: Mapping[str, GameAssignment]) -> Iterator[None]:
         yield
     except Refused as refused:
         title, *lines = str(refused).splitlines()
-        named = [_named(each, assignments) for each in formatting.first_lines(lines)]
+        named = [_named(each, assignments) for each in first_lines(lines)]
         raise Refused("\n".join([title, *named])) from refused
 
 

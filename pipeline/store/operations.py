@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, get_args
 from sqlalchemy import Connection, Engine, Row, bindparam, case, delete, func, insert, select, update
 
 from pipeline.errors import Conflict, Refused
+from pipeline.lists import join_limited
 from pipeline.moments import is_moment
 from pipeline.store import audit
 from pipeline.store.leases import store_now
@@ -322,10 +323,9 @@ def last_durations(engine: Engine, target: str) -> dict[str, float]:
 def _require_free(connection: Connection, targets: Sequence[str]) -> None:
     busy = connection.execute(select(operation_targets).where(operation_targets.c.target.in_(targets))).all()
     if busy:
-        others = ", ".join(f"{row.target} to {row.operation_id[:8]}" for row in busy[:3])
-        more = f" and {len(busy) - 3} more" if len(busy) > 3 else ""
+        others = join_limited(busy, 3, lambda row: f"{row.target} to {row.operation_id[:8]}")
         raise Refused(
-            f"{len(busy)} of {len(targets)} targets belong to another operation now: {others}{more}. "
+            f"{len(busy)} of {len(targets)} targets belong to another operation now: {others}. "
             "Wait for it, or see `turnout ops show`."
         )
 
