@@ -17,6 +17,7 @@ from pipeline.errors import Conflict, Refused
 from pipeline.lists import join_limited
 from pipeline.moments import is_moment
 from pipeline.store import audit
+from pipeline.store.id_prefix import read_by_prefix
 from pipeline.store.leases import store_now
 from pipeline.store.tables import operation_steps, operation_targets, operations
 
@@ -28,7 +29,6 @@ StepState = Literal["running", "done", "failed"]
 OPEN: Final[tuple[State, ...]] = get_args(State)[:4]
 """The states in which an operation may still act; its targets belong to it."""
 
-_LONGER_THAN_ANY_ID: Final = 64
 _PLAIN: Final[Mapping[str, tuple[type, ...]]] = {
     "operation_id": (str,), "kind": (str,), "state": (str,), "actor": (str,), "reason": (str,), "preview_hash": (str,),
     "undoes": (str, type(None)), "outcome": (str, type(None)), "requested_at": (float, int),
@@ -226,15 +226,8 @@ def operation(engine: Engine, operation_id: str) -> Operation:
     Raises:
         Refused: there is none, or there are several.
     """
-    operation_id = operation_id[:_LONGER_THAN_ANY_ID]  # a database takes no pattern of any length
-    query = select(operations).where(operations.c.operation_id.startswith(operation_id, autoescape=True))
-    with engine.connect() as connection:
-        rows = connection.execute(query.limit(2)).all()
-    if not rows or not operation_id:
-        raise Refused(f"There is no operation {operation_id!r}. `turnout ops list` shows the latest.")
-    if len(rows) > 1:
-        raise Refused(f"Several operations begin with {operation_id!r}: give more of it.")
-    return _operation(rows[0])
+    hint = "`turnout ops list` shows the latest."
+    return _operation(read_by_prefix(engine, operations.c.operation_id, operation_id, "operation", hint))
 
 
 def read_open(connection: Connection) -> list[Operation]:
