@@ -17,6 +17,14 @@ from pipeline.store import migrate
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SECRET = r" hunter2 = \u0041\ canary: #!é😀 "
+HEAP_MB = 1_200
+_SESSION = f"""[spark.conf]
+"spark.driver.memory" = "{HEAP_MB}m"
+"spark.hadoop.secret.key" = '{SECRET}'
+"""
+"""Settings of the tests' session, which `tests/spark/test_session.py` finds in it."""
+
 
 # How long an example takes says how busy the machine is, and no test asserts it.
 hypothesis.settings.register_profile("turnout", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -36,7 +44,9 @@ def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def spark(tmp_path_factory: pytest.TempPathFactory, failpoints: Path) -> Iterator["SparkSession"]:
     from pipeline.session import spark_session  # not for those who need none: it takes a second
 
-    settings, paths = load(tmp_path_factory.mktemp("session"), {})
+    folder = tmp_path_factory.mktemp("session")
+    (folder / "turnout.toml").write_text(_SESSION, "utf-8")
+    settings, paths = load(folder, {})
     session = spark_session(settings, paths, "turnout-tests", light=True)
     yield session
     session.stop()
