@@ -15,7 +15,7 @@ class Stopped(Exception):
 
 
 def test_the_settings_conf_is_on_no_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every user of a machine reads command lines, so what `spark.conf` holds goes by a file, of mode 0600 and removed."""
+    """Every user reads command lines, so what `spark.conf` holds goes by a file of mode 0600, which is removed."""
     seen: list[tuple[list[str], dict[str, str], str, int, Path]] = []
 
     def popen(command: list[str], *_: Any, env: dict[str, str], **__: Any) -> None:
