@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from pipeline.delta.log import Action, commit_file, commits_after
+from pipeline.delta.log import Action, appended, changes, commit_file, commits_after
 from pipeline.delta.opening import open_table
 from pipeline.ingest.identity import Commits, LandingSeen
 
@@ -96,11 +96,6 @@ def _added(landing: Path, actions: list[Action]) -> Iterator[tuple[str, Path]]:
     """Yield name and place of each file with new rows; a file elsewhere than on this machine is taken to be there."""
     for add in appended(actions):
         yield file_name(add["path"], landing), place(landing, add["path"]) or landing
-
-
-def changes(action: Action | None) -> bool:
-    """Tell whether an action adds or removes rows, and not just moves them to another file."""
-    return action is not None and bool(action.get("dataChange", True))
 
 
 def _operation(actions: list[Action]) -> str:
