@@ -4,7 +4,7 @@ Asked before ingest reads, and by `adopt`. Compaction (`dataChange: false`) is n
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -66,11 +66,6 @@ def file_name(path: str, landing: Path | None) -> str:
     if separator:
         return inside
     return whole.rsplit("/", 1)[-1] if _ABSOLUTE.match(whole) else whole
-
-
-def appended(actions: Iterable[Action]) -> Iterator[Action]:
-    """Yield what a commit says of each file with new rows."""
-    return (action["add"] for action in actions if changes(action.get("add")))
 
 
 def place(landing: Path, path: str) -> Path | None:
