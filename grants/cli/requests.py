@@ -7,12 +7,13 @@ import click
 
 from grants.applying import proposals as desk
 from grants.applying.approvals import approval, approved
-from grants.applying.requests import Request, State, decide, list_requests
+from grants.applying.requests import Request, decide, list_requests
 from grants.applying.requests import request as find
 from grants.cli.options import AccessContext
 from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
 from pipeline.control.proposals import OperationProposal
 from pipeline.moments import in_utc
+from pipeline.store.states import AccessRequestState
 from pipeline.terminal import say, say_json
 
 
@@ -58,7 +59,7 @@ def withdraw(env_dir: Path, request: str) -> None:
     _decided(AccessContext(env_dir), request, "withdrawn", "")
 
 
-def _decided(context: AccessContext, request: str, state: State, reason: str) -> None:
+def _decided(context: AccessContext, request: str, state: AccessRequestState, reason: str) -> None:
     say(_line(decide(context.engine, find(context.engine, request), state, context.actor, reason)))
 
 
