@@ -140,5 +140,7 @@ def test_a_checkpoint_that_cannot_be_read_is_one_sentence(tmp_path: Path, left: 
     DeltaTable(table.path).create_checkpoint()
     (checkpoint,) = (table.path / "_delta_log").glob("*.checkpoint.parquet")
     checkpoint.write_bytes(checkpoint.read_bytes()[: int(checkpoint.stat().st_size * left)])
-    with pytest.raises(Refused, match=f"{checkpoint.name} cannot be read, so nobody knows whose bronze this is"):
+    with pytest.raises(
+        Refused, match=f"{checkpoint.name} cannot be read, so the environment of this bronze is unknown"
+    ):
         require_own(table.path, "a")

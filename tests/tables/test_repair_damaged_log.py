@@ -339,7 +339,7 @@ def test_a_log_without_damage_is_not_replaced(world: World, monkeypatch: pytest.
     assert log.read_text("utf-8") == "no log"
     folder(world).rename(folder(world).with_suffix(".before"))
     folder(world).write_text("no table", "utf-8")
-    with pytest.raises(Refused, match="Move what is there away"):
+    with pytest.raises(Refused, match="Move it away"):
         run(world)
 
 

@@ -138,10 +138,10 @@ def test_offsets_in_order_ask_nobody(world: ValueWorld) -> None:
     assert as_dict(balance)["behind_source"] == 0
     balance = check(world, offsets(8, None))
     assert as_dict(balance)["behind_source"] is None
-    assert "the broker cannot be asked" in render_balance(balance)
+    assert "the broker cannot be queried" in render_balance(balance)
 
 
-@pytest.mark.parametrize(("most", "said"), [(2, "2 of 3 looked at"), (3, None)])
+@pytest.mark.parametrize(("most", "said"), [(2, "2 of 3 checked"), (3, None)])
 def test_holes_that_nobody_asked_about_are_told_of(
     world: ValueWorld, monkeypatch: pytest.MonkeyPatch, most: int, said: str | None
 ) -> None:
@@ -196,7 +196,7 @@ def test_landing_files_that_ingest_has_passed_and_bronze_lacks(
     shutil.rmtree(world.paths.landing)
     gone = check(world, landing(3))
     assert as_dict(gone)["behind_source"] is None
-    assert "cannot be looked at" in render_balance(gone)
+    assert "cannot be read" in render_balance(gone)
 
 
 def _query(world: ValueWorld) -> Path:
@@ -258,7 +258,7 @@ def test_what_a_checkpoint_or_a_log_says_in_another_form_stops_nothing(
         (world.paths.landing / "_delta_log" / f"{1:020}.json").write_text(json.dumps({"add": add}) + "\n")
     balance = check(world, observe(Settings(), world.paths, world.engine))
     assert as_dict(balance)["behind_source"] is None
-    assert "The source cannot be looked at: " in render_balance(balance)
+    assert "The source cannot be read: " in render_balance(balance)
 
 
 def test_a_broker_that_cannot_even_be_asked_is_unknown() -> None:
@@ -293,7 +293,7 @@ def test_a_landing_table_made_anew_is_not_compared(world: ValueWorld, landing: C
     write_deltalake(world.paths.landing, pa.table({"value": pa.array([b"x"])}))
     balance = check(world, landing(3))
     assert as_dict(balance)["behind_source"] is None
-    assert "not the one that ingest has read" in render_balance(balance)
+    assert "not the one that ingest has been reading" in render_balance(balance)
 
 
 def test_a_landing_file_of_which_bronze_has_a_part(world: ValueWorld, landing: Callable[[int], Sources]) -> None:
