@@ -66,7 +66,7 @@ def test_a_pinned_set_that_the_store_lacks_stops_no_game(tmp_path: Path, caplog:
     known = CachedRegistry(LocalRegistry(engine))
     assert known.snapshot(99).version == known.latest_version() == 1
     engine.dispose()
-    assert "begun with schema set 99 are split with the newest" in caplog.text
+    assert "schema set 99 is missing; its rows are split with the newest" in caplog.text
 
 
 def test_b3_only_a_store_that_does_not_answer_is_gone_on_without(caplog: pytest.LogCaptureFixture) -> None:
