@@ -89,7 +89,10 @@ def test_a_broker_that_cannot_be_asked_is_unknown(topic: Source, monkeypatch: py
     monkeypatch.setattr(topic_backlog, "_ANSWER_SECONDS", 1.0)
     away = TopicBacklog(replace(topic, bootstrap_servers="127.0.0.1:9"))
     jks = TopicBacklog(replace(topic, kafka_options={"kafka.ssl.truststore.location": "/trust.jks"}))
-    for backlog, named in ((away, "the Kafka broker does not say what waits"), (jks, "no counterpart for ssl.trust")):
+    for backlog, named in (
+        (away, "the Kafka broker does not report the backlog"),
+        (jks, "no counterpart for ssl.trust"),
+    ):
         found = backlog.look(passed(topic, 0, 0), None)
         assert (found.rows, found.age(time.time())) == (None, None)
         assert named in str(found.reason)

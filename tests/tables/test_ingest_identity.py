@@ -74,7 +74,7 @@ def test_gap_and_rest_are_all_there_was_to_read(ends: list[list[int]], read: dic
         ),
         (
             Known("new", 2), {0: 5, 1: 25}, "truncated",
-            "ingest has read partition 1 offsets 10 to 24, which it no longer has", (Gap(1, 10, 24),),
+            "no longer has partition 1 offsets 10 to 24, which ingest has read", (Gap(1, 10, 24),),
         ),
     ],
 )  # fmt: skip
@@ -101,18 +101,18 @@ def test_a_topic_that_changed_is_named_exactly(
         (Commits(6), LandingSeen("L", "other", 0, 5), "recreated", "its id is other, ingest has read id", Commits(0)),
         (Commits(6), LandingSeen("L", "other", 2, 5), "recreated", "commits from 6 on", Commits(None)),
         (Commits(8), LandingSeen("L", "id", 0, 5), "truncated", "ends at commit 5, but .* commits 6 to 7", Commits(6)),
-        (Commits(2), LandingSeen("L", "id", 4, 5), "retention", "not read yet: commits 2 to 3", Commits(4)),
+        (Commits(2), LandingSeen("L", "id", 4, 5), "retention", "unread commits: commits 2 to 3", Commits(4)),
         (
-            Commits(2), LandingSeen("L", "id", 0, 5, {3: "(DELETE) took away 1 of its files"}), "rewritten",
-            r"commit 3 \(DELETE\) took away 1 of its files\. To leave out: commits 2 to 3", Commits(4),
+            Commits(2), LandingSeen("L", "id", 0, 5, {3: "(DELETE) removed 1 of its files"}), "rewritten",
+            r"commit 3 \(DELETE\) removed 1 of its files\. To skip: commits 2 to 3", Commits(4),
         ),
         (
             Commits(None, frozenset("a")), LandingSeen("L", "id", 3, 5, replaced="a"), "rewritten",
-            "a is no longer in it. To leave out: commits 0 to 5", Commits(6),
+            "a is no longer in it. To skip: commits 0 to 5", Commits(6),
         ),
         (
             Commits(2), LandingSeen("L", "id", 0, 5, {}, {2: "a.parquet"}), "retention",
-            "commit 2 added a.parquet. To leave out: commit 2", Commits(3),
+            "commit 2 added a.parquet. To skip: commit 2", Commits(3),
         ),
     ],
 )  # fmt: skip
@@ -341,7 +341,7 @@ def test_compaction_is_no_change_and_a_deletion_is_one(tmp_path: Path) -> None:
     DeltaTable(tmp_path).delete()
     land(tmp_path)
     seen = landing_log.observe_landing(tmp_path, Commits(0))
-    assert seen.changed == {4: "(DELETE) took away 1 of its files"}
+    assert seen.changed == {4: "(DELETE) removed 1 of its files"}
     assert not landing_log.observe_landing(tmp_path, Commits(5)).changed
     assert (seen.first, seen.last) == (0, 5)
 

@@ -163,7 +163,7 @@ def test_moved_rows_are_no_new_rows_and_changed_ones_end_the_query(tmp_path: Pat
     files, end = source.read(offset("id", 3))
     assert (list(files), end) == ([], offset("id", 4))
     table.delete("value = X'31'")
-    with pytest.raises(Transient, match=r"Commit 4 .* took rows away"):
+    with pytest.raises(Transient, match=r"Commit 4 .* removed or changed rows"):
         source.read(end)
 
 
