@@ -86,7 +86,7 @@ def test_a_registration_does_exactly_what_its_plan_shows(registry: LocalRegistry
         f"plan {shown.hash}",
     ]
     registry.register("chess", "t.M", retyped("bool"), SIDE)
-    with pytest.raises(Refused, match=r"Look at the plan again"):
+    with pytest.raises(Refused, match=r"Review the plan again"):
         registry.register_many([replace(checked, plan_hash=shown.hash)])
     again = registry.plan(checked)
     assert again.placement == Placement((("a", "a__v3"),))

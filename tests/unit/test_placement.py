@@ -305,7 +305,7 @@ def test_what_fits_nowhere_stays_and_says_so() -> None:
     found = place(world({"g": ("a", 0.5), "h": ("b", 0.9)}, alive("a", desired="stopped"), alive("b", 1.0)))
     assert found.placements == ()
     assert [each.why for each in found.unplaced] == [
-        "group a is stopped; it stays, because its 0.5 cores fit nowhere: most room has b, 0.1 cores."
+        "group a is stopped; it stays, because its 0.5 cores fit nowhere: most room: b, 0.1 cores."
     ]
     (alone,) = place(world({"g": ("a", 2.0)}, alive("a", 1.0))).unplaced
     assert alone.why.endswith("it stays, because its 2 cores fit nowhere: no other group takes games.")
