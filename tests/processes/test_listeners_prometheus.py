@@ -341,7 +341,7 @@ def test_no_password_of_a_push_gateway_is_in_the_log(
     pusher = push(metrics.registry, address, "turnout", {}, every_seconds=60, timeout_seconds=1)
     pusher.stop()
     assert pusher.failures == 2
-    assert "the push of metrics to" in caplog.text
+    assert "pushing metrics to" in caplog.text
     assert ("http://127.0.0.1:1 failed" in caplog.text) is ("@" not in address and "[" not in address)
     assert "canary" not in caplog.text
 
