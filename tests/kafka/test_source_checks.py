@@ -121,7 +121,7 @@ def gaps(stage: Stage) -> list[tuple[int | None, int, int | None, str]]:
 
 
 def test_a_broker_tells_id_partitions_and_ends(stage: Stage) -> None:
-    """What ingest compares is what the broker says: a new id for a topic made anew, and where each partition ends."""
+    """Ingest compares with the broker's answers: a new id of a recreated topic, and the end of each partition."""
     stage.send(3, 0)
     before = topic.observe_topic(stage.settings.source)
     assert before is not None
@@ -217,7 +217,7 @@ def test_added_partitions_are_read_from_their_beginning(stage: Stage) -> None:
 
 
 def test_a_lost_checkpoint_is_adopted_from_the_offsets_in_bronze(stage: Stage) -> None:
-    """A9: each partition goes on behind its last row in bronze, also one that was quiet for long or never had any."""
+    """A9: each partition continues after its last row in bronze, also a partition that was quiet for long or always."""
     stage.send(4, 1)
     stage.ingest()
     for _ in range(3):
@@ -250,7 +250,7 @@ def test_two_topics_of_one_name_are_not_told_apart_by_offsets(stage: Stage) -> N
 
 
 def test_a_first_start_at_the_end_keeps_its_beginning(stage: Stage) -> None:
-    """What comes after a first start at `latest` is read, although its checkpoint was lost before anything landed."""
+    """Records after a first start at `latest` are read, although the checkpoint was lost before any landed."""
     stage.settings = replace(stage.settings, source=replace(stage.settings.source, starting_offsets="latest"))
     stage.send(5, 0, 1)
     stage.ingest()

@@ -55,7 +55,7 @@ def passed(topic: Source, *offsets: int) -> dict[str, Any]:
 
 
 def test_a_broker_tells_how_much_waits_and_since_when(topic: Source, backlog: TopicBacklog) -> None:
-    """The oldest record of all partitions counts, by its own time; what only markers follow has nothing that waits."""
+    """The oldest record of all partitions counts, by its own time; a partition with only markers has no backlog."""
     for place, rows, oldest_ms in (
         (passed(topic, 0, 0), 8, FIRST_MS),
         (passed(topic, 2, 0), 6, FIRST_MS + 2_000),

@@ -264,7 +264,7 @@ def test_a_rewritten_landing_table_is_refused_and_compaction_is_not(world: Any) 
 
 
 def test_a_table_that_was_rewritten_before_the_first_start_begins_as_it_is(world: Any) -> None:
-    """What was deleted before anybody read is no loss: a first start takes the table as it is."""
+    """Rows deleted before any reading are no loss: a first start reads the table's snapshot."""
     land(world, wrappers(0))
     DeltaTable(world.paths.landing).delete()
     land(world, wrappers(10))

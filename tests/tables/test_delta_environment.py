@@ -47,7 +47,7 @@ def check(world: World) -> None:
 
 
 def state(world: World) -> tuple[object, ...]:
-    """What a wrong name must leave as it is: the tables' versions, the checkpoint, and what is known of sources."""
+    """State that a wrong name must not change: the tables' versions, the checkpoint, and the records of sources."""
     files = sorted(str(each) for each in world.paths.checkpoints.rglob("*"))
     versions = tuple(DeltaTable(each).version() for each in (world.paths.bronze, world.paths.quarantine))
     return versions, files, sources.generations(world.engine), sources.identity(world.engine, 1)

@@ -1,4 +1,4 @@
-"""What waits in a real landing table, as ingest measures it while it runs."""
+"""The backlog of a real landing table, as ingest measures it while it runs."""
 
 import json
 import os

@@ -292,7 +292,7 @@ def test_a_metrics_table_is_merged_within_its_days(tmp_path: Path) -> None:
 
 
 def test_the_dashboard_reads_the_same_from_merged_metrics(tmp_path: Path) -> None:
-    """What the dashboard reads of passes and of status changes is the same before and after a round."""
+    """The dashboard's history of passes and status changes is the same before and after a round."""
     paths = Paths(tmp_path)
     writer = MetricsTables(paths.metrics, "a")
     buckets = (5, *[0] * len(LATENCY_EDGES_SECONDS))

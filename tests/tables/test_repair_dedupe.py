@@ -220,7 +220,7 @@ def test_of_copies_that_differ_the_one_that_bronze_gives_stays(world: World) -> 
 
 
 def test_where_no_copy_is_right_nothing_is_done(world: World) -> None:
-    """Of two wrong copies none is kept for right: a rebuild is asked for, and the table stays as it is."""
+    """Of two wrong copies neither counts as right: dedupe asks for a rebuild, and the table stays unchanged."""
     doubled(world)
     compacted(world)
     _spoil(world, (1, 0), copies=2)
@@ -448,7 +448,7 @@ def test_it_is_an_operation(world: World) -> None:
 
 
 def test_a_table_that_was_repaired_meanwhile_is_looked_at_again_first(world: World) -> None:
-    """What was shown is not done to a table that another repair has changed since."""
+    """Dedupe does not apply to a table that another repair has changed since it was shown."""
     doubled(world)
     env = ["--env-dir", str(world.paths.root)]
     asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])
@@ -459,7 +459,7 @@ def test_a_table_that_was_repaired_meanwhile_is_looked_at_again_first(world: Wor
 
 
 def test_more_second_copies_than_were_shown_are_not_removed(world: World) -> None:
-    """A person agreed to a number of rows: with another one by then the table stays, and it is to be reviewed again."""
+    """A confirmation covers a number of rows: with another number the table stays, and needs another review."""
     doubled(world)
     env = ["--env-dir", str(world.paths.root)]
     asked = CliRunner().invoke(cli, ["repair", "dedupe", "Chess", "--reason", "doubled", "--no-wait", "--json", *env])

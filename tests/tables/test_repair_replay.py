@@ -47,7 +47,7 @@ from tests.tables.repair_world import (
 
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Chess has two rows of a schema nobody registered yet, and one that is broken for ever."""
+    """Chess has two rows of an unregistered schema, and one that is broken for ever."""
     made = make_world(tmp_path_factory.mktemp("replay"))
     made.ingest(good(1), early(2), broken(), good(3))
     made.ingest(early(4), good(5))

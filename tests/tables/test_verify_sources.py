@@ -1,4 +1,4 @@
-"""Bronze is compared with its source: what was read twice or never is named; what cannot be compared is said so."""
+"""Bronze is compared with its source: records read twice or never are named, and so are uncomparable parts."""
 
 import json
 import shutil
@@ -81,7 +81,7 @@ def test_a_landing_file_that_was_read_twice_is_named(world: ValueWorld) -> None:
 
 
 def test_topics_of_one_name_on_several_clusters_are_not_compared(world: ValueWorld) -> None:
-    """Where it is not known which cluster a record is of, nobody is accused, and that is said."""
+    """If the cluster of a record is unknown, no record counts as doubled, and the report says so."""
     arrive(world, 2)
     arrive(world, 2, offset=0)
     balance = check(world, known(OLD, NEW, mixed=frozenset({"events"})))
@@ -145,7 +145,7 @@ def test_offsets_in_order_ask_nobody(world: ValueWorld) -> None:
 def test_holes_that_nobody_asked_about_are_told_of(
     world: ValueWorld, monkeypatch: pytest.MonkeyPatch, most: int, said: str | None
 ) -> None:
-    """Law L1: where bronze has more holes than the broker is asked about, the output says of how many it speaks."""
+    """Law L1: with more holes in bronze than the broker is asked about, the output gives both numbers."""
     monkeypatch.setattr(sources, "_MAX_RANGES", most)
     for offset in (0, 2, 4, 7):
         arrive(world, 1, offset=offset)
@@ -206,7 +206,7 @@ def _query(world: ValueWorld) -> Path:
 def test_without_a_checkpoint_nothing_is_said_of_what_ingest_has_passed(
     world: ValueWorld, landing: Callable[[int], Sources]
 ) -> None:
-    """Unknown is not zero: only the checkpoint tells how far ingest is, and it may have passed anything."""
+    """Unknown is not zero: only the checkpoint has ingest's position, and ingest may have passed anything."""
     landing(3)
     shutil.rmtree(_query(world))
     balance = check(world, observe(Settings(), world.paths, world.engine))
@@ -246,7 +246,7 @@ def test_what_a_checkpoint_or_a_log_says_in_another_form_stops_nothing(
     start: str | None,
     stats: str | None,
 ) -> None:
-    """Of a damaged checkpoint, row or log entry one sentence is said, and all the rest is verified."""
+    """A damaged checkpoint, row or log entry is reported in one sentence, and all the rest is verified."""
     landing(3)
     if offset is not None:
         (_query(world) / "offsets" / "0").write_text(f"v1\n{{}}\n{offset}\n")

@@ -177,7 +177,7 @@ def test_names_are_data(registry: LocalRegistry, game: str) -> None:
 
 
 def test_a_schema_set_is_a_pure_function_of_its_version(registry: LocalRegistry, engine: Engine) -> None:
-    """What a pass pinned by number never changes, whatever is registered later and whoever asks."""
+    """A set pinned by number never changes, whatever is registered later, for every reader."""
     registry.register("chess", "t.M", definition())
     pinned = registry.snapshot()
     registry.register("chess", "t.M", definition("b"))

@@ -1,4 +1,4 @@
-"""Who becomes a game, and that a name that does not costs nothing that grows."""
+"""Which names become games, and that other names cost nothing that grows."""
 
 import json
 from collections import Counter
@@ -214,7 +214,7 @@ def test_a_registered_game_is_not_starved_by_a_flood(engine: Engine) -> None:
 
 
 def test_a_name_that_was_refused_waits_for_an_approval(engine: Engine) -> None:
-    """A refusal holds against schema, name and prefix, and is taken back by approving the name, which says by whom."""
+    """A refusal outranks schema, name and prefix; approving the name undoes it, with the approver recorded."""
     pending.reject(engine, "spam", "ann", "no such game", NOW)
     _register(engine, "spam")
     limits = Limits(names=("spam",), prefixes=("sp",))

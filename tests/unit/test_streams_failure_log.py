@@ -35,7 +35,7 @@ def test_each_game_is_logged_on_its_own(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_another_owner_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
-    """Who lost a race for a commit has nothing to say."""
+    """Losing a race for a commit is not logged."""
     FailureLog().note({"chess": Failure("expected", "the table is at seq 3")}, (), (), 0.0)
     assert not caplog.messages
 
@@ -47,7 +47,7 @@ def test_a_game_that_is_parked_is_logged_as_such(caplog: pytest.LogCaptureFixtur
 
 
 def test_no_value_of_a_row_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """What a task says of rows may quote one: the log has the class of the error alone."""
+    """A task's error may quote a row: the log has only the error's class."""
     FailureLog().note({"chess": Failure("poison", "ArrowInvalid: bad 'secret'\nsecret", may_quote=True)}, (), (), 0.0)
     (line,) = caplog.messages
     assert "secret" not in line

@@ -21,7 +21,7 @@ from tests.unit.test_contracts_messages import bundle, define
 
 @contextmanager
 def away(engine: Engine) -> Iterator[list[str]]:
-    """Let the control store answer nothing; yields what it was asked."""
+    """Make the control store unavailable; yields the attempted requests."""
     asked: list[str] = []
 
     def refuse(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
@@ -40,7 +40,7 @@ def register(registry: LocalRegistry, game: str) -> None:
 
 
 def test_b3_the_last_schema_set_stays_in_use_until_the_store_answers_again(tmp_path: Path) -> None:
-    """B3: with the store away a pass gets the set its driver last heard of; what came meanwhile is heard later."""
+    """B3: without the store a pass gets the set that its driver last read; it reads newer ones later."""
     engine = open_store(*load(tmp_path / "env", {}))
     registry = LocalRegistry(engine)
     register(registry, "chess")
