@@ -44,6 +44,7 @@ def landing_world(env: Path) -> World:
 
 
 @pytest.mark.parametrize("named_by_path", [False, True])
+@pytest.mark.proves("G12")
 def test_an_environment_that_was_moved_goes_on_with_its_generation(tmp_path: Path, named_by_path: bool) -> None:
     """Law L1: the place of the folder is no part of the source, also where an earlier version recorded it as one."""
     world = landing_world(tmp_path / "env")
@@ -56,6 +57,7 @@ def test_an_environment_that_was_moved_goes_on_with_its_generation(tmp_path: Pat
     assert [text for _, text, _ in sources.generations(moved.engine)] == ["landing table"]
 
 
+@pytest.mark.proves("G12")
 def test_of_several_paths_this_one_counts_then_the_tables_id(tmp_path: Path) -> None:
     """Law L1: an environment that was moved by an earlier version has several generations; the one in use goes on."""
     world = landing_world(tmp_path / "env")
@@ -72,6 +74,7 @@ def test_of_several_paths_this_one_counts_then_the_tables_id(tmp_path: Path) -> 
     assert world.ingest()._generation == 3
 
 
+@pytest.mark.proves("G12")
 def test_one_table_under_two_names_is_compared(tmp_path: Path) -> None:
     """Verify sees rows that a move has doubled: the table's id is the source, not the name."""
     world = landing_world(tmp_path / "env")
@@ -83,6 +86,7 @@ def test_one_table_under_two_names_is_compared(tmp_path: Path) -> None:
     assert not verified.observe(world.settings, world.paths, world.engine).mixed
 
 
+@pytest.mark.proves("G12")
 def test_a_topic_at_another_address_is_refused_until_it_is_adopted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

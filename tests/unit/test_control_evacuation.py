@@ -120,6 +120,7 @@ def test_what_is_dead(seen: GroupObservation, told: Driver | None) -> None:
 
 
 @pytest.mark.parametrize(("seen", "told"), NOT_DEAD.values(), ids=NOT_DEAD.keys())
+@pytest.mark.proves("G100")
 def test_what_is_not_dead(seen: GroupObservation, told: Driver | None) -> None:
     """Each case is its own sentence."""
     assert found(seen, told) == []
@@ -159,6 +160,7 @@ def test_a_try_hides_no_failure_of_most_groups(desired: str) -> None:
     assert [each.group for each in dead([ordinary, other, lives("c")], known, lived, 10.0) or ()] == ["b"]
 
 
+@pytest.mark.proves("G100")
 def test_where_most_groups_are_down_nobody_is_dead() -> None:
     """More than half of them share a cause, and who seems to live may be next: nothing is moved."""
     down = replace(FOREIGN, group=Group("b"))
@@ -222,6 +224,7 @@ def test_a_relief_is_the_drain_a_person_would_ask_for() -> None:
     assert only.intent.reason == "Group a is dead: its driver has failed."
 
 
+@pytest.mark.proves("D22")
 def test_what_fits_nowhere_stays_and_is_told_of() -> None:
     """D22: no group is filled over its capacity for a dead one; without any room there is nothing to ask for."""
     (some,) = planned(0.25)
@@ -292,6 +295,7 @@ def test_a_game_is_asked_for_once() -> None:
     assert later.staying == {"g1", "g2", "g3"}
 
 
+@pytest.mark.proves("D22")
 def test_a_stuck_operation_keeps_only_its_own_games() -> None:
     """What can go goes; of what belongs to another operation the alarm says for which one it waits."""
     stuck = an_operation("needs_human", "g2", kind="pause")
@@ -382,6 +386,7 @@ class Dying:
         return operation(self.store, list_operations(self.store)[0].operation_id)
 
 
+@pytest.mark.proves("D22", "G100")
 def test_a_dead_group_is_relieved_once_and_it_can_be_undone(engine: Engine) -> None:
     """D22: watched long enough it is asked for, done, never asked for again, and taken back once the driver lives."""
     world = Dying(engine)
@@ -403,6 +408,7 @@ def test_a_dead_group_is_relieved_once_and_it_can_be_undone(engine: Engine) -> N
     assert set(proposal.intent.parameters["assignments"]) == mine
 
 
+@pytest.mark.proves("D22")
 def test_nothing_is_relieved_in_a_mass_failure(engine: Engine) -> None:
     """D22: a failure of many groups is no time for moves."""
     world = Dying(engine)
@@ -462,6 +468,7 @@ def test_a_break_in_looking_begins_the_watch_anew(engine: Engine) -> None:
     assert len(world.look()) == 1
 
 
+@pytest.mark.proves("D9")
 def test_a_clock_that_was_set_back_delays_a_relief_by_its_own_minutes_only(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize(("statement", "said"), ROWS.values(), ids=ROWS.keys())
+@pytest.mark.proves("D18", "G101")
 def test_a_row_that_makes_no_sense_freezes_its_group_alone(store: Engine, statement: str, said: str) -> None:
     """D18: each case is its own sentence; the alarm names the group and the value, and the other group is started."""
     died(store)
@@ -105,6 +106,7 @@ def test_a_row_that_is_corrected_is_frozen_no_more(store: Engine) -> None:
     assert (sorted(backend.groups), supervisor.alarms) == (["a", "b"], ())
 
 
+@pytest.mark.proves("D18")
 def test_a_process_of_another_user_freezes_its_group_alone(
     store: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def falls_silent(store: Engine) -> None:
         (falls_silent, 30.0, "running"),
     ],
 )
+@pytest.mark.proves("G132")
 def test_steering_asks_who_lives_as_status_does(
     store: Engine, happens: Callable[[Engine], None], heartbeat_seconds: float, state: str
 ) -> None:
@@ -105,6 +106,7 @@ def test_a_measured_number_that_is_infinite_is_not_known(store: Engine) -> None:
     assert [each.load.rows_per_second for each in read_loads(store).games] == [None]
 
 
+@pytest.mark.proves("G132")
 def test_nobody_leaves_a_group_whose_driver_may_be_back_in_a_moment(store: Engine) -> None:
     """It takes no games at once, but its own stay for two minutes: a driver that is restarted is back by then."""
     ends(store)

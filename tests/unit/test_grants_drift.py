@@ -51,6 +51,7 @@ def without(observed: Observed, who: str) -> Observed:
     return replace(observed, directory=replace(observed.directory, principals=principals))
 
 
+@pytest.mark.proves("G126")
 def test_what_turnout_did_has_not_drifted() -> None:
     """A catalog as plans left it has no finding, whoever was given what."""
     assert found(*kept(picture(), chess(), chess(NOW + 5))).findings == ()

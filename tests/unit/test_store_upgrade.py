@@ -69,6 +69,7 @@ def test_what_people_and_failures_decided_is_kept(upgraded: Engine) -> None:
     assert (process.pid, process.pid_namespace) == (4194309, "112f7103-33d9-4328-b722-8f111266464d pid:[4026531836]")
 
 
+@pytest.mark.proves("D20")
 def test_an_operation_that_was_open_ends(upgraded: Engine, paths: Paths) -> None:
     """A move that waited under its old step's name goes on where it was, and is done once."""
     clock = StoreClock(upgraded)
