@@ -73,7 +73,7 @@ def _settings() -> str:
     for section, cls in [("", Settings), *((each.name, each.type) for each in tables)]:
         assert isinstance(cls, type)
         if section:
-            blocks.append(f"## Section `{section}`\n\n{_prose(inspect.getdoc(cls) or '')}")
+            blocks.append(f"## Of {section}\n\n{_prose(inspect.getdoc(cls) or '')}")
         hints, ranges, texts, default = get_type_hints(cls), dict(ranges_of(cls)), _field_docs(cls), cls()
         for name in (name for name in hints if not is_dataclass(hints[name])):
             value = getattr(default, name)
