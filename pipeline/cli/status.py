@@ -24,7 +24,7 @@ def status(env_dir: Path, show_all: bool, as_json: bool) -> None:
 
     Exit code 0: healthy; 1: a person should look, also if something is unknown; 2: no such environment, or its control
     store is not readable. The Fleet page and the alert TurnoutFleetUnhealthy show the same judgement: see
-    docs/steering.md#what-is-a-problem. JSON: `healthy`; `headline`; `problems` without those of single games; `drivers`
+    docs/commands.md#what-is-a-problem. JSON: `healthy`; `headline`; `problems` without those of single games; `drivers`
     with `kind`, `name`, `state` (`not_started`, `starting`, `running`, `stopped`, `failed`, `dead` or `unknown`) and
     `reason`; `games`, every one with `game_key`, `status`, `cause` and `lag_seconds`; and `source` with `condition`
     (`level`, `behind`, `late` or `unknown`), `text`, `backlog_seconds` and `backlog_rows`. Unknown values are null.
