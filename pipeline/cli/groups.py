@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 _wanted = combine_options(
     click.option(
-        "--backend", type=click.Choice(["none", "local"]), help="Who starts its driver: the controller, or not turnout."
+        "--backend",
+        type=click.Choice(["none", "local"]),
+        help="Starter of its driver: the controller (`local`) or not turnout (`none`).",
     ),
     click.option("--cores", type=Finite(0, 10_000, min_open=True), help="Its capacity in processor cores."),
     click.option("--unlimited", is_flag=True, help="Remove the limit on cores."),

@@ -42,9 +42,9 @@ CEILINGS: Final = {
     "docs/decisions": 13,
     "docs/runbooks": 6,
     "app": 29,
-    "grants": 34,
+    "grants": 33,
     "listeners": 3,
-    "pipeline": 94,
+    "pipeline": 89,
     "tests": 689,
 }
 """Sentences of each room that still have this grammar. A number may only fall; at 0 it goes."""
