@@ -24,7 +24,7 @@ _wanted = combine_options(
     click.option(
         "--backend",
         type=click.Choice(["none", "local"]),
-        help="Starter of its driver: the controller (`local`) or not turnout (`none`).",
+        help="Starter of its driver: not turnout, or the controller.",
     ),
     click.option("--cores", type=Finite(0, 10_000, min_open=True), help="Its capacity in processor cores."),
     click.option("--unlimited", is_flag=True, help="Remove the limit on cores."),
