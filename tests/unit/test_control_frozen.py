@@ -106,7 +106,7 @@ def test_a_row_that_is_corrected_is_frozen_no_more(store: Engine) -> None:
     assert (sorted(backend.groups), supervisor.alarms) == (["a", "b"], ())
 
 
-@pytest.mark.proves("D18")
+@pytest.mark.proves("D18", "G101")
 def test_a_process_of_another_user_freezes_its_group_alone(
     store: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -180,6 +180,7 @@ def _holder(engine: Engine) -> "subprocess.Popen[str]":
     return process
 
 
+@pytest.mark.proves("G90")
 def test_after_a_kill_the_next_driver_starts_at_once(engine: Engine) -> None:
     """A restart after SIGKILL does not wait: of this machine's processes it is known that they ended, reaped or not."""
     heir = Lease(engine, "ingest", "main", SECONDS)

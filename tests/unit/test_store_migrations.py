@@ -141,7 +141,7 @@ def test_a_database_without_our_tables_is_no_control_store_to_what_looks(postgre
     require_store(settings, paths)
 
 
-@pytest.mark.proves("G181")
+@pytest.mark.proves("D20", "G181")
 def test_a_migration_that_fails_leaves_nothing(engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A migration is there whole or not at all, on SQLite too: the next start tries it again."""
     (tmp_path / "m").mkdir()
