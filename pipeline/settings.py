@@ -25,7 +25,6 @@ from pipeline.setting_values import (
     ranges_of,
     read_toml,
     shape,
-    take_over_old_names,
     typed,
 )
 
@@ -169,7 +168,9 @@ class Store:
     PostgreSQL: `postgresql+psycopg://USER@HOST/DATABASE`, with the password in `PGPASSWORD` or a password file.
     Another SQLite file: `sqlite:////folder/control.db`; turnout refuses one in memory or with a URI (`file:`). The
     first process of a newer turnout migrates the store in one transaction, so the URL's user must be allowed to
-    create tables. turnout refuses a store that a newer version has migrated."""
+    create tables. turnout refuses the store of a newer version or of a build before version 0.1. SQLite must be
+    3.37 or newer. The database refuses values of a wrong type or an unknown state; each process refuses, at its
+    start, an SQLite file with such a value from another tool, and names the row."""
 
     leases: bool = True
     """Whether a lease keeps a second process of the same driver, and a second owner of a game, from starting. Rows
@@ -479,9 +480,7 @@ def load(env_dir: Path, environ: Mapping[str, str] | None = None) -> tuple[Setti
             f"{paths.root} cannot be an environment: what reads tables takes {sign.group()} in a path for another "
             "sign. Name another folder with --env-dir."
         )
-    problems += take_over_old_names(tree)  # before the environment, which wins over the file under either name
     overlay(tree, os.environ if environ is None else environ, problems)
-    problems += take_over_old_names(tree)
     settings = _build(Settings, tree, "", problems)
     if not problems:
         problems = _check(settings)

@@ -20,7 +20,6 @@ def commands() -> Sequence[click.Command]:
             LazyCommand("undo", "grants.cli.access:undo"),
             LazyCommand("expire", "grants.cli.access:expire"),
             LazyCommand("export", "grants.cli.access:export"),
-            LazyCommand("import", "grants.cli.access:import_"),
             LazyCommand("drift", "grants.cli.drift:drift"),
             LazyCommand("requests", "grants.cli.requests:requests"),
             LazyCommand("approve", "grants.cli.requests:approve"),

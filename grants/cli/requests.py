@@ -2,21 +2,19 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
 
 import click
 
 from grants.applying import proposals as desk
 from grants.applying.approvals import approval, approved
-from grants.applying.requests import Request, State, decide, list_requests
+from grants.applying.requests import Request, decide, list_requests
 from grants.applying.requests import request as find
 from grants.cli.options import AccessContext
-from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait, with_old_names
+from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
 from pipeline.control.proposals import OperationProposal
 from pipeline.moments import in_utc
+from pipeline.store.states import AccessRequestState
 from pipeline.terminal import say, say_json
-
-_OLD_NAMES: Final = {"intents": "wishes", "requested_at": "asked_at", "decision_reason": "said"}
 
 
 @click.command("requests")
@@ -25,7 +23,7 @@ def requests(env_dir: Path, as_json: bool) -> None:
     """List requests for access: those that wait for a decision first, oldest on top."""
     listed = list_requests(AccessContext(env_dir).engine)
     if as_json:
-        say_json([as_dict(each) for each in listed])
+        say_json([asdict(each) for each in listed])
         return
     for each in listed:
         say(_line(each))
@@ -61,12 +59,7 @@ def withdraw(env_dir: Path, request: str) -> None:
     _decided(AccessContext(env_dir), request, "withdrawn", "")
 
 
-def as_dict(request: Request) -> dict[str, Any]:
-    """Return a request for scripts."""
-    return with_old_names(asdict(request), _OLD_NAMES)
-
-
-def _decided(context: AccessContext, request: str, state: State, reason: str) -> None:
+def _decided(context: AccessContext, request: str, state: AccessRequestState, reason: str) -> None:
     say(_line(decide(context.engine, find(context.engine, request), state, context.actor, reason)))
 
 

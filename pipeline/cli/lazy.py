@@ -1,9 +1,7 @@
 """Commands whose modules are imported when they run: help, completion and other commands do without them."""
 
 import ast
-import sys
-from collections.abc import Callable
-from functools import cache, cached_property, wraps
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
@@ -12,8 +10,6 @@ from typing import Any
 import click
 
 from pipeline.cli.environments import environment
-from pipeline.errors import Refused
-from pipeline.terminal import say
 
 
 class LazyCommand(click.Command):
@@ -66,46 +62,7 @@ def _statements(module: str) -> list[ast.stmt]:
 @cache
 def _loaded(place: str) -> click.Command:
     command: click.Command = resolve_name(place)
-    if command.callback is not None:
-        command.callback = _naming_mistyped(command.callback)
     return environment(command)
-
-
-def _naming_mistyped(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command that fails of a row with a value of a wrong type name it; every other failure is a bug's."""
-
-    @wraps(callback)
-    def called(*arguments: Any, **options: Any) -> Any:
-        try:
-            return callback(*arguments, **options)
-        except (TypeError, AttributeError, ValueError) as error:
-            if isinstance(error, Refused) or "pipeline.store.engine" not in sys.modules:
-                raise
-            from pipeline.cli.context import CommandContext
-            from pipeline.store.row_types import describe_mistyped
-
-            sentence = describe_mistyped(CommandContext(options["env_dir"]).engine)
-            if sentence is None:
-                raise
-            raise Refused(sentence) from error
-
-    return called
-
-
-class OldName(LazyCommand):
-    """A command under its name of version 0.1: it is not listed, does the same, and says what it is called now."""
-
-    def __init__(self, name: str, place: str, called: str) -> None:
-        super().__init__(name, place)
-        self.hidden, self.called = True, called
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        """Return the context of the command itself, after the sentence that says its name."""
-        if not extra.get("resilient_parsing"):  # of completion
-            say(f"turnout: this command is called `turnout {self.called}` now.", err=True)
-        return super().make_context(info_name, args, parent, **extra)
 
 
 def group(name: str, help_text: str, *commands: click.Command) -> click.Group:

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 import click
 
 from pipeline.cli.environments import before, list_without_verb
-from pipeline.cli.lazy import LazyCommand, OldName, group
+from pipeline.cli.lazy import LazyCommand, group
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.extensions import COMMANDS, registered
 from pipeline.names import is_utf8
@@ -100,7 +100,6 @@ _COMMANDS: Final = (
         LazyCommand("priority", "pipeline.cli.placement:priority"),
         LazyCommand("retire", "pipeline.cli.repairs:retire"),
         LazyCommand("restore", "pipeline.cli.repairs:restore"),
-        OldName("refuse", "pipeline.cli.games:reject_game", "games reject"),
     ),
     group(
         "ingest",
@@ -157,9 +156,6 @@ _COMMANDS: Final = (
         LazyCommand("replay", "pipeline.cli.repairs:replay"),
         LazyCommand("dedupe", "pipeline.cli.repairs:dedupe"),
         LazyCommand("rebuild", "pipeline.cli.repairs:rebuild"),
-        OldName("options", "pipeline.cli.repairs:actions", "repair actions"),
-        OldName("retire", "pipeline.cli.repairs:retire", "games retire"),
-        OldName("restore", "pipeline.cli.repairs:restore", "games restore"),
     ),
     group(
         "ops",

@@ -85,7 +85,6 @@ rebuild = _repairing(
 @click.command("replay")
 @click.argument("games", nargs=-1)
 @click.option(
-    "--refused-for",
     "--quarantine-reason",
     "refused_for",
     metavar="REASON",

@@ -61,7 +61,8 @@ def simulate(
 
 def register_samples(engine: Engine, plan: Plan) -> dict[tuple[str, int], int]:
     """Register the sample schemas of the plan's games and return the id of each (game, version)."""
-    pairs = list(itertools.product(game_names(plan.games, plan.seed), range(1, plan.versions + 1)))
+    names = game_names(plan.games, plan.seed, hostile=plan.hostile)
+    pairs = list(itertools.product(names, range(1, plan.versions + 1)))
     wishes = [Registration(game, *payload_schema(family(game), version)) for game, version in pairs]
     registered = LocalRegistry(engine).register_many(wishes)
     return {pair: each.schema_id for pair, each in zip(pairs, registered, strict=True)}

@@ -10,7 +10,7 @@ import pytest
 def test_the_bounded_run_through_a_real_broker_loses_nothing(tmp_path: Path) -> None:
     """The same promise through Kafka: what the broker confirmed is in the tables or in quarantine, once."""
     command = [sys.executable, "-m", "pipeline", "demo", "--once", "--json", "--source", "kafka"]
-    options = ["--env-dir", str(tmp_path / "env"), "--events", "15000", "--games", "40", "--versions", "5"]
+    options = ["--env-dir", str(tmp_path / "env"), "--events", "15000", "--games", "40", "--versions", "5", "--hostile"]
     done = subprocess.run([*command, *options], check=False, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])

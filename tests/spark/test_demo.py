@@ -26,7 +26,7 @@ def last_line(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     env = tmp_path_factory.mktemp("demo") / "env with a space"
-    options = ("--events", str(EVENTS), "--games", "40", "--versions", "5", "--bad-share", "0.01")
+    options = ("--events", str(EVENTS), "--games", "40", "--versions", "5", "--bad-share", "0.01", "--hostile")
     done = turnout("demo", "--once", "--json", "--env-dir", str(env), *options)
     assert done.returncode == 0, done.stderr
     return env, last_line(done)
@@ -50,7 +50,8 @@ def test_a_second_bounded_run_adds_only_the_new_events(first: tuple[Path, dict[s
     """Everything goes on where it stopped: nothing is read twice, and sequence numbers continue."""
     env, before = first
     done = turnout(
-        "demo", "--once", "--json", "--env-dir", str(env), "--events", "5000", "--games", "40", "--versions", "6"
+        *("demo", "--once", "--json", "--env-dir", str(env)),
+        *("--events", "5000", "--games", "40", "--versions", "6", "--hostile"),
     )
     assert done.returncode == 0, done.stderr
     after = last_line(done)

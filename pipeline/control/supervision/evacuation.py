@@ -202,7 +202,7 @@ class Evacuator:
         groups = read_group_drivers(self.engine, self.heartbeat_seconds, now)
         alarms: list[str] = []
         waiting: dict[str, int] = {}
-        facts = Facts(submitted, taken, assignments, groups, loads, is_complete=not assignments.spoilt)
+        facts = Facts(submitted, taken, assignments, groups, loads)
         for each in plan(dead_groups, facts):
             alarms += each.alarms
             staying = len(each.staying)
