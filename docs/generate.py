@@ -184,7 +184,7 @@ def _proofs(proofs: Mapping[str, list[str]], letters: str) -> str:
 
 def _prose(text: str, indent: str = "") -> str:
     """Return a help text or docstring as paragraphs of Markdown, with links to the documents that it names."""
-    linked = re.sub(r"docs/([\w/.-]+\.md(?:#[\w-]+)?)", r"[\1](\1)", inspect.cleandoc(text))
+    linked = re.sub(r"docs/([\w/.-]+\.md)(#[\w-]+)?", r"[\1](\1\2)", inspect.cleandoc(text))
     whole = re.sub(r"`[^`]*`|\[[^\]]*\]", lambda span: span[0].replace(" ", "\0"), linked)  # code stays on one line
     wrap = textwrap.TextWrapper(118, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return "\n\n".join(map(wrap.fill, re.split(r"\n\s*\n", whole))).replace("\0", " ")

@@ -192,7 +192,8 @@ class Placement:
 
     evacuate_after_minutes: Annotated[float, Range(0, 10_080)] = 10.0
     """After this time without a driver, despite tries to start one or where turnout starts none, the controller
-    evacuates a group once: it moves the games to groups with room. 0 means never. See docs/steering.md."""
+    evacuates a group once: it moves the games to groups with room. 0 means never. See
+    docs/steering.md#evacuation-of-a-dead-group."""
 
     restart_hung_after_minutes: Annotated[float, Range(0, 10_080)] = 5.0
     """After this time without a heartbeat the controller kills a driver whose process still lives, and restarts it

@@ -12,6 +12,7 @@ from grants.applying.requests import request as find
 from grants.cli.options import AccessContext
 from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
 from pipeline.control.proposals import OperationProposal
+from pipeline.lists import join_limited
 from pipeline.moments import in_utc
 from pipeline.store.states import AccessRequestState
 from pipeline.terminal import say, say_json
@@ -64,13 +65,12 @@ def _decided(context: AccessContext, request: str, state: AccessRequestState, re
 
 
 def _line(request: Request) -> str:
-    some = [
-        f"{each['principal']} {'reads' if each['read'] else 'no longer reads'} {each['key']}"
-        for each in request.intents[:3]
-    ]
-    more = f" and {len(request.intents) - 3} more" if len(request.intents) > 3 else ""
+    some = join_limited(
+        request.intents, 3,
+        lambda each: f"{each['principal']} {'reads' if each['read'] else 'no longer reads'} {each['key']}",
+    )  # fmt: skip
     decided = f" by {request.decided_by}: {request.decision_reason}" if request.decided_by else ""
     return (
         f"{request.request_id[:8]}  {in_utc(request.requested_at)}  {request.state}{decided}  "
-        f"{request.requester}: {', '.join(some)}{more} ({request.reason})"
+        f"{request.requester}: {some} ({request.reason})"
     )

@@ -41,7 +41,7 @@ def main() -> None:
     except (Refused, Transient) as error:
         _end(str(error), 2 if isinstance(error, Refused) else 1)
     except _store_errors() as error:
-        reason = first_line(getattr(error, "orig", None) or error)  # below it are the statement and its parameters
+        reason = first_line(error)
         _end(f"The control store does not do its work: {reason}. Try again; if it stays so, check the store.", 1)
     sys.exit(code if isinstance(code, int) else 0)  # click's own: 0 for help, what it was ended with
 

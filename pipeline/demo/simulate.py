@@ -15,6 +15,7 @@ from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.producer import ensure_topic, write_kafka, write_landing
 from pipeline.demo.simulator import Plan, Simulator, family, game_names, payload_schema
 from pipeline.errors import Refused, Transient
+from pipeline.private_files import PUBLIC, write_file
 from pipeline.settings import Paths, Settings
 
 PARTITIONS = 4  # of a topic the simulator creates
@@ -80,6 +81,4 @@ def _next_sequence(state: Path) -> dict[str, int]:
 
 def _keep(state: Path, numbers: dict[str, int]) -> None:
     state.parent.mkdir(parents=True, exist_ok=True)
-    draft = state.with_suffix(".draft")
-    draft.write_text(json.dumps(numbers, ensure_ascii=True), "utf-8")
-    draft.replace(state)
+    write_file(state, json.dumps(numbers, ensure_ascii=True), PUBLIC)

@@ -21,6 +21,7 @@ from pipeline import query_log
 from pipeline.delta.log import commit_file, commits_after
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, Transient, first_line
+from pipeline.lists import first_lines
 from pipeline.settings import Paths, Settings
 from pipeline.store import sources as store
 from pipeline.verify import readings
@@ -282,7 +283,7 @@ def _behind_offsets(
         elif has_records is None:
             unknown.append(text)
     if unknown:
-        offsets = "; ".join(unknown[:_MAX_NAMED])
+        offsets = "; ".join(first_lines(unknown, _MAX_NAMED))
         notes = (
             *notes,
             f"Bronze lacks {offsets} of {passed.topic!r}; whether there were records, the broker does not tell.",

@@ -69,7 +69,7 @@ def test_a_command_that_reads_the_store_imports_no_library_of_tables(name: str, 
 
 @pytest.mark.parametrize("command", list(lazy(cli.commands)), ids=lambda command: str(command.place))
 def test_the_help_of_a_group_says_what_the_command_says(command: LazyCommand) -> None:
-    """A group reads the first sentence of a command from its source, as the imported command has it; likewise its name."""
+    """A group reads the name and first sentence of a command from its source; the imported command has the same."""
     for width in (45, 1_000):
         assert command.get_short_help_str(width) == command.command.get_short_help_str(width)
     assert command.command.name == command.name
