@@ -137,7 +137,7 @@ def test_a_page_keeps_what_it_had_when_the_store_goes_away(page: str, store: Eng
     app.run()
     assert not app.exception
     assert "no such table" in app.error[0].value
-    assert "the last that could be read" in app.error[0].value
+    assert "The page shows the last reading." in app.error[0].value
     assert [str(frame.value) for frame in app.dataframe] == before
     assert "Operations (–)" in links(app)
 
