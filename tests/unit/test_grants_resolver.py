@@ -87,8 +87,8 @@ def test_every_way_that_is_shown_is_there() -> None:
          "ann@x does not read chess: it lacks USE_CATALOG on catalog main."),
         ({table_of("chess"): {"ann@x": {"READ_DREAMS"}}}, {},
          ("ann@x does not read chess: it lacks SELECT on table main.games.chess and USE_SCHEMA on schema main.games "
-         "and USE_CATALOG on catalog main. ann@x holds READ_DREAMS on table main.games.chess; what that allows is "
-         "not known here.")),
+         "and USE_CATALOG on catalog main. ann@x holds READ_DREAMS on table main.games.chess, whose effect is "
+         "unknown here.")),
     ],
 )  # fmt: skip
 def test_a_verdict_is_a_sentence(direct: dict, groups: dict, sentence: str) -> None:  # type: ignore[type-arg]  # cases
