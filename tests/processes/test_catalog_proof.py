@@ -106,7 +106,9 @@ def test_a_program_that_takes_the_port_gets_no_token(answer: str, tmp_path: Path
         settings, paths = environment(tmp_path, squatter.port)
         paths.catalog.mkdir()
         (paths.catalog / "token").write_text(TOKEN)
-        with pytest.raises(CatalogUnavailable, match=rf"The server at 127.0.0.1:{squatter.port} is not this environment"):
+        with pytest.raises(
+            CatalogUnavailable, match=rf"The server at 127.0.0.1:{squatter.port} is not this environment"
+        ):
             embedded(settings.access, paths).directory()
         assert squatter.got.startswith(b"GET /turnout/proof/")
         assert TOKEN.encode() not in squatter.got
