@@ -6,9 +6,9 @@ Times of processes and of what they report are the store's clock's, whatever the
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
@@ -22,12 +22,6 @@ from pipeline.store.writing import writing
 
 _COMMITS_KEPT = 5_000
 _STATE = {"group_name" if each.name == "group" else each.name: each.name for each in fields(StreamState)}
-_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "host": (str,), "pid": (int,), "started_at": (float, int), "heartbeat_at": (float, int), "state": (str,),
-    "error": (str, type(None)), "frontier_seq": (int, type(None)),
-}  # fmt: skip
-DRIVER_COLUMNS: Final = ("kind", "name", *_TYPES)
-"""The columns of table `drivers` of which `read_driver` makes a driver."""
 
 
 def start_driver(engine: Engine, kind: Kind, name: str, metrics_address: str | None) -> None:
@@ -64,46 +58,12 @@ def beat(engine: Engine, kind: Kind, name: str, state: str, frontier_seq: int | 
         connection.execute(update(drivers).where(_is_of(kind, name), _is_ours()).values(values))
 
 
-@dataclass(frozen=True, slots=True)
-class LastBeat:
-    """The last heartbeat of a driver."""
-
-    host: str
-    pid: int
-    at: float  # by the store's clock
-    state: str
-
-
-def last_beats(engine: Engine) -> dict[tuple[str, str], LastBeat]:
-    """Return the last heartbeat of each driver by kind and name; of one whose row makes no sense none is known."""
-    columns = (drivers.c[name] for name in ("kind", "name", "host", "pid", "heartbeat_at", "state"))
-    with engine.connect() as connection:
-        rows = connection.execute(select(*columns).where(well_typed(connection, drivers)))
-        return {(kind, name): LastBeat(*rest) for kind, name, *rest in rows}
-
-
-def record_hung(engine: Engine, kind: str, name: str, beat: LastBeat, why: str) -> None:
+def record_hung(engine: Engine, driver: Driver, why: str) -> None:
     """Write that a driver was killed for another one, if it is still the one that beat."""
-    same = (drivers.c.pid == beat.pid) & (drivers.c.host == beat.host)
+    same = (drivers.c.pid == driver.pid) & (drivers.c.host == driver.host)
+    values = {"state": "failed", "error": why}
     with writing(engine) as connection:
-        connection.execute(update(drivers).where(_is_of(kind, name), same).values(state="failed", error=why))
-
-
-def read_driver(row: Mapping[str, Any]) -> Driver:
-    """Return a driver as its row of the table describes it.
-
-    SQLite takes anything in any column: a row that was edited to nonsense is that driver's defect, and no error.
-    """
-    wrong = [column for column, types in _TYPES.items() if not is_sound(row[column], types)]
-    values = {column: types[0]() if column in wrong else row[column] for column, types in _TYPES.items()}
-    if "frontier_seq" in wrong:
-        values["frontier_seq"] = None
-    return Driver(row["kind"], row["name"], **values, defect=_defect(row, wrong) if wrong else None)
-
-
-def _defect(row: Mapping[str, Any], wrong: list[str]) -> str:
-    values = ", ".join(f"{column} {row[column]!r:.80}" for column in wrong)
-    return f"has an invalid row in table drivers of the control store: {values}. Correct it, or restart the driver"
+        connection.execute(update(drivers).where(_is_of(driver.kind, driver.name), same).values(values))
 
 
 def is_time(value: object) -> bool:

@@ -17,15 +17,14 @@ from pipeline.health.judgement import (
     judge_fleet,
 )
 from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver
-from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
+from pipeline.health.reported import AssignedGame, ReportedStream
 from pipeline.health.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
 from pipeline.settings import Maintenance
 from pipeline.store.drivers import is_time
-from pipeline.store.groups import Group, groups_in
 from pipeline.store.liveness import drivers_in
 from pipeline.store.operations import read_open
 from pipeline.store.rounds import ingested_since, newest_rounds
-from pipeline.store.row_types import mistyped_rows, well_typed
+from pipeline.store.row_types import well_typed
 from pipeline.store.source_backlog import backlog_in
 from pipeline.store.sources import newest_clock
 from pipeline.store.tables import (
@@ -186,15 +185,14 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float, m
         drivers=known.drivers,
         leases=known.leases,
         runs=known.runs,
-        groups={name: _intent(group) for name, group in groups_in(connection).items()},
+        ended=known.ended,
+        lived=known.lived,
+        groups=known.groups,
         games=[_assigned(row) for row in rows],
         waiting_operations=waiting,
         stuck_operations=stuck,
-        unreadable_games=mistyped_rows(connection, games),
-        unreadable_streams=mistyped_rows(connection, streams),
         newest_bronze_at=newest.committed_at if newest is not None and is_time(newest.committed_at) else None,
         heartbeat_seconds=heartbeat_seconds,
-        defects=known.defects,
         source=backlog_in(connection),
         upkeep=UpkeepFacts(limit_seconds(maintenance), ingested_since(connection), *newest_rounds(connection)),
     )
@@ -213,10 +211,6 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float, m
         upkeep=facts.upkeep,
         source_clock=newest_clock(connection),
     )
-
-
-def _intent(group: Group) -> GroupIntent:
-    return GroupIntent(group.desired, is_supervised=group.backend != "none", defect=group.defect)
 
 
 def _open_operations(connection: Connection) -> tuple[int, int]:

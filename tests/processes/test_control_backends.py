@@ -19,8 +19,8 @@ from pipeline.control.operations.executor import tick
 from pipeline.control.processes.backends import Local, process_of
 from pipeline.control.processes.duties import Duty
 from pipeline.control.supervision.evacuation import Dead, dead
-from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.control.supervision.supervisor import Supervisor
+from pipeline.health.condition import judge_groups
 from pipeline.settings import load
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
@@ -32,11 +32,12 @@ from pipeline.store.leases import store_time
 from pipeline.store.liveness import read_drivers
 from pipeline.store.operations import list_operations
 from pipeline.store.source_backlog import write_backlog
-from pipeline.store.tables import group_runs, groups
+from pipeline.store.tables import group_runs
 from pipeline.streams.active_games import read_leftover
 
 DRIVER = """
 import pathlib, signal, sys, threading
+from pipeline.health.condition import judge_groups
 from pipeline.settings import load
 from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
@@ -57,6 +58,7 @@ with leased(engine, settings.store, "group", name):
 
 CARRIER = """
 import os, pathlib, signal, sys, time
+from pipeline.health.condition import judge_groups
 from pipeline.settings import load
 from pipeline.store.drivers import beat, start_driver, write_streams
 from pipeline.store.engine import open_store
@@ -312,14 +314,7 @@ def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_w
         world.tick_until(three_more)
         with world.engine.begin() as connection:  # a rest was written as an end before the beginning
             connection.execute(update(group_runs).values(ended_at=group_runs.c.started_at + 1))
-        now = store_time(world.engine) + 600
-        seen = [each for each in world.supervisor.seen if each.group.name != "a"]
-        died = tuple(store.ended_runs(world.engine, 0)["a"])
-        mine = GroupObservation(
-            Group("a", backend="local"), None, None, holds=False, holder=None, is_reported=False, ended=died
-        )
-        lived = store.last_lived(world.engine, 120.0)
-        return dead([mine, *seen], read_drivers(world.engine, now=now), lived, 10.0) or []
+        return dead(judge_groups(read_drivers(world.engine, now=store_time(world.engine) + 600)), 10.0)
 
     assert dies() == [], "its drivers run and are killed"
     world.mode = "dies"
@@ -334,17 +329,6 @@ def test_two_controllers_start_one_driver(world: World) -> None:
     other.tick()
     assert len(open_runs(world.engine)) == 1
     assert store.begin_run(world.engine, "a") is None
-
-
-def test_a_row_that_makes_no_sense_freezes_its_group_only(world: World) -> None:
-    """D18: a hand-edited row is left alone with a sentence, the others run."""
-    create(world.engine, Group("a", backend="local"), "ann", "")
-    create(world.engine, Group("b", backend="local"), "ann", "")
-    with world.engine.begin() as connection:
-        connection.execute(update(groups).where(groups.c.name == "b").values(desired="purple"))
-    actions = {action.group: action for action in world.supervisor.tick()}
-    assert (actions["a"].what, actions["b"].what) == ("start", "wait")
-    assert "makes no sense: desired 'purple'" in actions["b"].about
 
 
 def test_a_game_that_kills_its_group_gets_one_of_its_own(world: World) -> None:

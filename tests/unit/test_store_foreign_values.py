@@ -129,19 +129,6 @@ def test_a_capacity_that_is_no_number_is_a_defect_of_its_group(tmp_path: Path, v
     assert read_groups(engine)["a"].defect is None
 
 
-def test_a_group_whose_name_is_no_text_is_left_alone_and_named(tmp_path: Path) -> None:
-    """The others are supervised and judged."""
-    engine, _ = filled(tmp_path)
-    register_group(engine, "b")
-    edit(engine, "groups.name", "CASE name WHEN 'b' THEN x'ff00' ELSE name END")
-    found = read_groups(engine)
-    assert sorted(found) == ["a", "b'\\xff\\x00'"]
-    assert "name b'\\xff\\x00'" in (found["b'\\xff\\x00'"].defect or "")
-    done = turnout(tmp_path, "status")
-    assert (done.exit_code, done.exception.__class__) == (1, SystemExit)
-    assert "makes no sense" in done.output
-
-
 def test_what_a_hand_has_put_in_a_text_or_a_number_is_shown() -> None:
     """A page that draws it does not end."""
     assert formatting.shown(b"\xff") == "b'\\xff'"
