@@ -126,12 +126,13 @@ def judge_fleet(facts: FleetFacts) -> Judgement:
     names = {name for kind, name in facts.drivers if kind == "group"}
     names |= {each.group for each in facts.games if each.group is not None}
     conditions = judge_groups(facts)
-    judged_groups = {**{name: judge_group(facts, name) for name in names}, **conditions.groups}
-    groups = [_judge_group(each, members[name]) for name, each in sorted(judged_groups.items())]
+    unregistered = {name: judge_group(facts, name) for name in names - conditions.groups.keys()}
+    known = {**conditions.groups, **unregistered}
+    groups = [_judge_group(each, members[name]) for name, each in sorted(known.items())]
     drivers = (*_judge_ingest(facts), *_judge_controller(facts), *_judge_maintenance(facts), *groups)
     ingest = drivers[0]
     source = judge_source(facts.source, ingest.liveness, facts.now, heartbeat_limit(facts.heartbeat_seconds))
-    verdicts = {each.game_key: judge_game(each, judged_groups.get(each.group or ""), facts) for each in facts.games}
+    verdicts = {each.game_key: judge_game(each, known.get(each.group or ""), facts) for each in facts.games}
     games = {key: _behind_source(each, source) for key, each in verdicts.items()}
     problems = (
         *(_driver_problem(each, facts) for each in drivers if each.is_problem),

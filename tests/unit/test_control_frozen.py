@@ -13,8 +13,9 @@ from sqlalchemy import Engine, text
 from pipeline.control import controller
 from pipeline.control.processes.backends import Local, process_of, reference_of
 from pipeline.control.processes.duties import Duty
+from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
-from pipeline.settings import load
+from pipeline.settings import Placement, Settings, load
 from pipeline.store.engine import open_store
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.groups import Group, begin_run, create, ended_runs, open_runs
@@ -83,6 +84,23 @@ def test_a_process_of_another_user_freezes_its_group_alone(
             time.sleep(0.05)
         assert set(supervisor.frozen) == {("group", "a")}
     assert "b" in ended_runs(store, 0.0)
+
+
+def test_a_look_that_breaks_leaves_nothing_to_judge_by(store: Engine) -> None:
+    """What was seen before it is no reason to move games: evacuation does nothing until a look is whole again."""
+
+    def others() -> Sequence[Duty]:
+        raise ValueError("no such setting")
+
+    supervisor = Supervisor(store, {}, lambda _: None)
+    evacuator = Evacuator(store, Placement(), alarms=("group a is dead",))
+    supervisor.tick()
+    assert supervisor.conditions is not None
+    supervisor.others = others
+    with pytest.raises(ValueError, match="no such setting"):
+        supervisor.tick()
+    parts = controller._parts(store, Settings(), supervisor, evacuator, [])
+    assert (supervisor.conditions, parts["Evacuation"](), evacuator._looked_at) == (None, (), float("-inf"))
 
 
 def test_a_driver_that_cannot_even_be_started_rests_like_one_that_died(store: Engine, tmp_path: Path) -> None:
