@@ -152,6 +152,6 @@ def _mass_failure(groups: Iterable[GroupCondition]) -> str | None:
         return None
     named = ", ".join(lost[:5]) + (", …" if len(lost) > 5 else "")
     return (
-        f"{len(lost)} of {len(enabled)} groups that should run have lost their driver ({named}): look for what they share, "
-        "such as storage, the store or memory. One is started at a time, and no group is evacuated."
+        f"{len(lost)} of {len(enabled)} groups that should run have lost their driver ({named}): look for what "
+        "they share, such as storage, the store or memory. One is started at a time, and no group is evacuated."
     )
