@@ -141,12 +141,9 @@ def status_text(status: str) -> str:
     return f"{STATUS_STYLES[status].glyph} {STATUS_STYLES[status].word}"
 
 
-def shown(text: object, longest: int = _LONGEST_TEXT) -> str:
-    """Return a foreign text on one line without invisible, control and direction-changing characters, cut to fit.
-
-    What a hand has put in a text's place, as bytes, is shown as Python writes it.
-    """
-    visible = "".join(" " if character.isspace() else character for character in str(text))
+def shown(text: str, longest: int = _LONGEST_TEXT) -> str:
+    """Return a foreign text on one line without invisible, control and direction-changing characters, cut to fit."""
+    visible = "".join(" " if character.isspace() else character for character in text)
     visible = "".join(character for character in visible if unicodedata.category(character) not in _INVISIBLE)
     visible = visible.strip() or "(nothing visible)"
     return visible if len(visible) <= longest else f"{visible[: longest - 1]}…"

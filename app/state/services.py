@@ -5,7 +5,6 @@ what the steering pages read is in `app/state/control_queries.py`, what people a
 """
 
 import importlib
-import logging
 import os
 import sys
 import threading
@@ -37,7 +36,6 @@ from pipeline.settings import Paths, Roles, Settings
 from pipeline.store.engine import open_store, require_store
 from pipeline.store.fleet import Fleet, SchemaVersion, read_fleet, read_schemas
 
-_log = logging.getLogger("turnout")
 _MOST_TRANSITIONS = 5_000  # of the whole fleet; beyond it the oldest are left out
 _PATIENCE_MS: Final = 3_000  # a page waits so long for a lock in the control store
 _HOW_TO_START: Final = {"embedded": " Start it with `turnout catalog serve`."}
@@ -236,11 +234,6 @@ def reading() -> Iterator[None]:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         raise Refused(
             f"The control store cannot be read: {reason}. Check the setting store.url and that the store is up."
-        ) from error
-    except (ValueError, TypeError, AttributeError) as error:  # a column that is no JSON, or of a wrong type
-        _log.warning("the control store contains an invalid row", exc_info=error)
-        raise Refused(
-            f"The control store contains an invalid row: {error}. Look with `turnout audit verify`."
         ) from error
 
 

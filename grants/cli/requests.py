@@ -8,12 +8,13 @@ import click
 
 from grants.applying import proposals as desk
 from grants.applying.approvals import approval, approved
-from grants.applying.requests import Request, State, decide, list_requests
+from grants.applying.requests import Request, decide, list_requests
 from grants.applying.requests import request as find
 from grants.cli.options import AccessContext
 from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait, with_old_names
 from pipeline.control.proposals import OperationProposal
 from pipeline.moments import in_utc
+from pipeline.store.states import AccessRequestState
 from pipeline.terminal import say, say_json
 
 _OLD_NAMES: Final = {"intents": "wishes", "requested_at": "asked_at", "decision_reason": "said"}
@@ -66,7 +67,7 @@ def as_dict(request: Request) -> dict[str, Any]:
     return with_old_names(asdict(request), _OLD_NAMES)
 
 
-def _decided(context: AccessContext, request: str, state: State, reason: str) -> None:
+def _decided(context: AccessContext, request: str, state: AccessRequestState, reason: str) -> None:
     say(_line(decide(context.engine, find(context.engine, request), state, context.actor, reason)))
 
 

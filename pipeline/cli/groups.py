@@ -50,8 +50,6 @@ def list_groups(env_dir: Path, as_json: bool) -> None:
             f"{row['name']!s:<20} {row['desired']!s:<8} {row['driver'] or 'no driver'!s:<10} {row['games']:>5} games  "
             f"{cores}, {row['priority']} priority, {backend}{deaths}"
         )
-        if row["defect"]:
-            say(f"  {row['defect']}")
 
 
 @click.command("create")
@@ -158,7 +156,6 @@ def _rows(engine: Engine, heartbeat_seconds: float) -> list[dict[str, Any]]:
         condition = judge_group(facts, name)
         state, deaths = condition.liveness.state, condition.deaths
         told = {
-            "defect": group.defect,
             "games": counts[name],
             "driver": None if state == "not_started" else state,
             "deaths": len(deaths),

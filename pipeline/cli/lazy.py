@@ -1,15 +1,12 @@
 """Commands whose modules are imported when they run: help, completion and other commands do without them."""
 
-import sys
-from collections.abc import Callable
-from functools import cache, cached_property, wraps
+from functools import cache, cached_property
 from pkgutil import resolve_name
 from typing import Any
 
 import click
 
 from pipeline.cli.environments import environment
-from pipeline.errors import Refused
 from pipeline.terminal import say
 
 
@@ -38,30 +35,7 @@ class LazyCommand(click.Command):
 @cache
 def _loaded(place: str) -> click.Command:
     command: click.Command = resolve_name(place)
-    if command.callback is not None:
-        command.callback = _naming_mistyped(command.callback)
     return environment(command)
-
-
-def _naming_mistyped(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command that fails of a row with a value of a wrong type name it; every other failure is a bug's."""
-
-    @wraps(callback)
-    def called(*arguments: Any, **options: Any) -> Any:
-        try:
-            return callback(*arguments, **options)
-        except (TypeError, AttributeError, ValueError) as error:
-            if isinstance(error, Refused) or "pipeline.store.engine" not in sys.modules:
-                raise
-            from pipeline.cli.context import CommandContext
-            from pipeline.store.row_types import describe_mistyped
-
-            sentence = describe_mistyped(CommandContext(options["env_dir"]).engine)
-            if sentence is None:
-                raise
-            raise Refused(sentence) from error
-
-    return called
 
 
 class OldName(LazyCommand):

@@ -15,8 +15,8 @@ from sqlalchemy.exc import IntegrityError
 
 from listeners.sample import StreamState
 from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver
-from pipeline.store.leases import Kind, store_now
-from pipeline.store.row_types import is_sound, well_typed
+from pipeline.store.leases import store_now
+from pipeline.store.states import ProcessKind, ProcessState
 from pipeline.store.tables import bronze_commits, drivers, streams
 from pipeline.store.writing import writing
 
@@ -24,7 +24,7 @@ _COMMITS_KEPT = 5_000
 _STATE = {"group_name" if each.name == "group" else each.name: each.name for each in fields(StreamState)}
 
 
-def start_driver(engine: Engine, kind: Kind, name: str, metrics_address: str | None) -> None:
+def start_driver(engine: Engine, kind: ProcessKind, name: str, metrics_address: str | None) -> None:
     """Note that this process now drives the ingest or the group; its predecessor's row is taken over."""
     row: dict[str, Any] = {
         "pid": os.getpid(),
@@ -43,7 +43,14 @@ def start_driver(engine: Engine, kind: Kind, name: str, metrics_address: str | N
         connection.execute(drivers.insert().values(kind=kind, name=name, **row))
 
 
-def beat(engine: Engine, kind: Kind, name: str, state: str, frontier_seq: int | None, error: str | None = None) -> None:
+def beat(
+    engine: Engine,
+    kind: ProcessKind,
+    name: str,
+    state: ProcessState,
+    frontier_seq: int | None,
+    error: str | None = None,
+) -> None:
     """Write a heartbeat; a process that was taken over by another no longer beats.
 
     A running driver whose own clock differs from the store's reports that first: the ages that it measures are wrong.
@@ -64,11 +71,6 @@ def record_hung(engine: Engine, driver: Driver, why: str) -> None:
     values = {"state": "failed", "error": why}
     with writing(engine) as connection:
         connection.execute(update(drivers).where(_is_of(driver.kind, driver.name), same).values(values))
-
-
-def is_time(value: object) -> bool:
-    """Tell whether a value of a column for times is one: SQLite takes anything in any column."""
-    return is_sound(value, (float, int))
 
 
 def write_streams(engine: Engine, states: Sequence[StreamState]) -> None:
@@ -121,8 +123,7 @@ def record_commit(engine: Engine, seq: int, rows: int, refused: int, oldest_sour
 def last_commit(engine: Engine) -> int:
     """Return the last bronze commit that ingest reported, 0 for none."""
     with engine.connect() as connection:
-        newest = select(func.max(bronze_commits.c.seq)).where(well_typed(connection, bronze_commits))
-        return int(connection.scalar(newest) or 0)
+        return connection.scalar(select(func.max(bronze_commits.c.seq))) or 0
 
 
 def forget_commits(engine: Engine, after: int) -> None:
@@ -132,11 +133,7 @@ def forget_commits(engine: Engine, after: int) -> None:
 
 
 def commits_since(engine: Engine, seq: int) -> list[tuple[int, float]]:
-    """Return (seq, committed at) of the remembered bronze commits from `seq` on, in order.
-
-    One whose row a hand has spoilt is left out: the age of what waits since it is unknown.
-    """
+    """Return (seq, committed at) of the remembered bronze commits from `seq` on, in order."""
     query = select(bronze_commits.c.seq, bronze_commits.c.committed_at).where(bronze_commits.c.seq >= seq)
     with engine.connect() as connection:
-        sound = query.where(well_typed(connection, bronze_commits)).order_by(bronze_commits.c.seq)
-        return [(row.seq, row.committed_at) for row in connection.execute(sound)]
+        return [(row.seq, row.committed_at) for row in connection.execute(query.order_by(bronze_commits.c.seq))]

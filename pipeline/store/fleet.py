@@ -20,11 +20,9 @@ from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver
 from pipeline.health.reported import AssignedGame, ReportedStream
 from pipeline.health.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
 from pipeline.settings import Maintenance
-from pipeline.store.drivers import is_time
 from pipeline.store.liveness import drivers_in
 from pipeline.store.operations import read_open
 from pipeline.store.rounds import ingested_since, newest_rounds
-from pipeline.store.row_types import well_typed
 from pipeline.store.source_backlog import backlog_in
 from pipeline.store.sources import newest_clock
 from pipeline.store.tables import (
@@ -116,7 +114,7 @@ class SchemaVersion:
     format: str
     message: str
     fingerprint: str
-    created_at: float | None  # None: its row has no time there
+    created_at: float
 
 
 def read_fleet(
@@ -162,7 +160,7 @@ def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
                     format=row["format"],
                     message=row["message"],
                     fingerprint=row["fingerprint"],
-                    created_at=row["created_at"] if is_time(row["created_at"]) else None,
+                    created_at=row["created_at"],
                 )
                 for row in connection.execute(query).mappings()
             )
@@ -172,10 +170,9 @@ def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
 
 def _read(connection: Connection, now: float | None, heartbeat_seconds: float, maintenance: Maintenance) -> Fleet:
     known = drivers_in(connection, heartbeat_seconds, now)
-    reported = (streams.c.game_key == games.c.game_key) & well_typed(connection, streams)
     columns = (column.label(f"reported_{column.name}") for column in streams.c)
-    joined = select(games, *columns).select_from(games.outerjoin(streams, reported))
-    rows = connection.execute(joined.where(well_typed(connection, games))).mappings().all()
+    joined = games.outerjoin(streams, streams.c.game_key == games.c.game_key)
+    rows = connection.execute(select(games, *columns).select_from(joined)).mappings().all()
     waiting, stuck = _open_operations(connection)
     newest = connection.execute(
         select(bronze_commits.c.seq, bronze_commits.c.committed_at).order_by(bronze_commits.c.seq.desc()).limit(1)
@@ -191,7 +188,7 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float, m
         games=[_assigned(row) for row in rows],
         waiting_operations=waiting,
         stuck_operations=stuck,
-        newest_bronze_at=newest.committed_at if newest is not None and is_time(newest.committed_at) else None,
+        newest_bronze_at=newest.committed_at if newest is not None else None,
         heartbeat_seconds=heartbeat_seconds,
         source=backlog_in(connection),
         upkeep=UpkeepFacts(limit_seconds(maintenance), ingested_since(connection), *newest_rounds(connection)),

@@ -29,7 +29,8 @@ from pipeline.store.evacuations import keep_waiting, waiting_in
 from pipeline.store.games import assigned, record_seen, register_group
 from pipeline.store.groups import Group, begin_run, create, end_run, read_groups, reset_restart_budget
 from pipeline.store.liveness import read_drivers
-from pipeline.store.operations import Intent, Operation, State, ask, change, list_operations, operation
+from pipeline.store.operations import Intent, Operation, ask, change, list_operations, operation
+from pipeline.store.states import OperationState
 from pipeline.store.tables import drivers as drivers_table
 from pipeline.store.tables import group_runs
 from pipeline.store.tables import groups as groups_table
@@ -104,7 +105,7 @@ SEATS = {name: GroupCondition(name, Liveness("running", NOW, None)) for name in 
 }
 
 
-def an_operation(state: State, *games: str, kind: str = "move") -> Operation:
+def an_operation(state: OperationState, *games: str, kind: str = "move") -> Operation:
     """Return an operation that assigns games of the dead group to b, as they were seen there."""
     preview = {key: ["a", "b", 4] for key in games}
     targets = tuple(f"game:{key}" for key in games)
@@ -382,7 +383,7 @@ def test_a_game_of_another_operation_waits_and_the_others_go(engine: Engine) -> 
     assert (second.kind, second.actor) == ("move", CONTROLLER)
 
 
-def waiting(engine: Engine) -> dict[str, tuple[int, float | None]]:
+def waiting(engine: Engine) -> dict[str, tuple[int, float]]:
     with engine.connect() as connection:
         return waiting_in(connection)
 

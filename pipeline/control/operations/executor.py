@@ -217,7 +217,7 @@ def _unseen(
     kind = kinds.get(operation.kind)
     step = None if kind is None else next((each for each in kind.steps if each.name not in done), None)
     line = next((each for each in reversed(journal) if step is not None and each.name == step.name), None)
-    if step is None or line is None or not operation.targets:  # a row of nonsense has no targets
+    if step is None or line is None or not operation.targets:  # its preview was edited
         return None
     is_late = operation.state == "needs_human"
     look = step.act if step.looks else step.seen if is_late else None
@@ -354,7 +354,7 @@ def _require_waiting(operation: Operation) -> None:
 
 
 def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> None:
-    """Set an operation aside that makes no sense, or meets a bug of ours, so that the others go on."""
+    """Set an operation aside that meets a bug of ours, so that the others go on."""
     problem = f"It cannot go on: {type(error).__name__}: {error}"[:_MAX_MESSAGE]
     try:
         change(engine, find(engine, operation.operation_id), "needs_human", problem)

@@ -91,8 +91,5 @@ KIND: Final = OperationDefinition(
 
 
 def _in_hand(run: Run) -> list[str]:
-    try:
-        active = json.loads(run.active_games or "[]")
-    except ValueError:
-        return []  # a row edited by hand
-    return active if isinstance(active, list) else []
+    active: list[str] = json.loads(run.active_games or "[]")
+    return active
