@@ -329,4 +329,4 @@ def _tell_landed(telling: Telemetry, landed: Landed) -> None:
 
 
 def _said(error: Exception) -> str:
-    return str(error) if isinstance(error, Transient) else first_line(getattr(error, "orig", None) or error)
+    return str(error) if isinstance(error, Transient) else first_line(error)

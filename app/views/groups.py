@@ -14,6 +14,7 @@ from app.state.services import Environment
 from listeners.sample import STATUSES
 from pipeline.control.group_changes import STARTED_BY
 from pipeline.health.judgement import DriverState
+from pipeline.lists import join_limited
 from pipeline.placement.capacity import Loads
 from pipeline.store.fleet import Fleet
 
@@ -92,8 +93,7 @@ def _sentence(fleet: Fleet) -> str:
     if not enabled:
         return "All groups are stopped (as configured)"
     if starting:
-        more = f" and {len(starting) - 3} more" if len(starting) > 3 else ""
-        return f"{len(starting)} of {len(enabled)} groups' drivers starting: {', '.join(starting[:3])}{more}"
+        return f"{len(starting)} of {len(enabled)} groups' drivers starting: {join_limited(starting, 3)}"
     if len(enabled) == 1:
         return "The only enabled group has a live driver" if stopped else "The only group's driver is alive"
     some = f"All {len(enabled)}"

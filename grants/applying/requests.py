@@ -13,11 +13,11 @@ from pipeline.control.roles import same_person
 from pipeline.errors import Conflict, Refused
 from pipeline.names import is_said
 from pipeline.store import audit, audit_access
+from pipeline.store.id_prefix import read_by_prefix
 from pipeline.store.leases import store_now
 from pipeline.store.states import AccessRequestState
 from pipeline.store.tables import access_requests
 
-_LONGER_THAN_ANY_ID: Final = 64
 _MOST_OPEN: Final = 50  # of one requester, so that nobody buries the others'
 _HOW: Final = ("adopt", "revert")
 
@@ -133,15 +133,8 @@ def request(engine: Engine, request_id: str) -> Request:
     Raises:
         Refused: there is none, or there are several.
     """
-    request_id = request_id[:_LONGER_THAN_ANY_ID]  # a database takes no pattern of any length
-    query = select(access_requests).where(access_requests.c.request_id.startswith(request_id, autoescape=True))
-    with engine.connect() as connection:
-        rows = connection.execute(query.limit(2)).all()
-    if not rows or not request_id:
-        raise Refused(f"There is no request {request_id!r}. `turnout grants requests` shows those there are.")
-    if len(rows) > 1:
-        raise Refused(f"Several requests begin with {request_id!r}: give more of it.")
-    return _read(rows[0])
+    hint = "`turnout grants requests` shows those there are."
+    return _read(read_by_prefix(engine, access_requests.c.request_id, request_id, "request", hint))
 
 
 def list_requests(engine: Engine, limit: int = 100) -> list[Request]:

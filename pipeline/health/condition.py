@@ -9,6 +9,7 @@ from typing import Final
 
 from pipeline.health.liveness import RUNS, START_LIMIT_SECONDS, DriverFacts, Liveness, ProcessRun, heartbeat_limit
 from pipeline.health.reported import GroupIntent
+from pipeline.lists import join_limited
 
 WINDOW_SECONDS: Final = 3600.0
 """Deaths older than this are forgotten."""
@@ -150,8 +151,7 @@ def _mass_failure(groups: Iterable[GroupCondition]) -> str | None:
     lost = sorted(each.name for each in enabled if each.is_lost)
     if len(lost) < _MASS_LEAST or len(lost) <= MASS_SHARE * len(enabled):
         return None
-    named = ", ".join(lost[:5]) + (", …" if len(lost) > 5 else "")
     return (
-        f"{len(lost)} of {len(enabled)} groups that should run have lost their driver ({named}): look for what "
-        "they share, such as storage, the store or memory. One is started at a time, and no group is evacuated."
+        f"{len(lost)} of {len(enabled)} groups that should run have lost their driver ({join_limited(lost)}): look for "
+        "what they share, such as storage, the store or memory. One is started at a time, and no group is evacuated."
     )

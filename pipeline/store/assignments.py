@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, select, update
 from pipeline.errors import Conflict, Refused
 from pipeline.health.condition import GroupCondition, judge_groups
 from pipeline.health.liveness import HEARTBEAT_SECONDS
+from pipeline.lists import join_limited
 from pipeline.store.games import holding
 from pipeline.store.leases import store_now
 from pipeline.store.liveness import drivers_in
@@ -69,9 +70,8 @@ def require_carried(keys: Iterable[str], assignments: Mapping[str, GameAssignmen
     """
     retired = sorted(key for key in keys if assignments[key].retired_at is not None)
     if retired:
-        first = retired[0]
-        who = f"{first} and {len(retired) - 1} more are" if len(retired) > 1 else f"{first} is"
-        raise Refused(f"{who} retired: no group carries such a game. Run `turnout games restore {first}` first.")
+        who = f"{join_limited(retired, 1)} {'are' if len(retired) > 1 else 'is'} retired"
+        raise Refused(f"{who}: no group carries such a game. Run `turnout games restore {retired[0]}` first.")
 
 
 def reassign(

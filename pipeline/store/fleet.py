@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Engine, RowMapping, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from listeners.sample import STATUSES
-from pipeline.errors import Refused
+from pipeline.errors import Refused, first_line
 from pipeline.health.judgement import (
     TROUBLE,
     DriverState,
@@ -261,5 +261,6 @@ def _reported(row: RowMapping) -> ReportedStream:
 
 
 def _unreadable(error: SQLAlchemyError) -> Refused:
-    reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-    return Refused(f"The control store cannot be read: {reason}. Check the setting store.url and that the store is up.")
+    return Refused(
+        f"The control store cannot be read: {first_line(error)}. Check the setting store.url and that the store is up."
+    )

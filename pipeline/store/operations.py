@@ -14,15 +14,15 @@ from typing import Any, Final, get_args
 from sqlalchemy import Connection, Engine, Row, bindparam, case, delete, func, insert, select, update
 
 from pipeline.errors import Conflict, Refused
+from pipeline.lists import join_limited
 from pipeline.store import audit
+from pipeline.store.id_prefix import read_by_prefix
 from pipeline.store.leases import store_now
 from pipeline.store.states import OperationState, StepState
 from pipeline.store.tables import operation_steps, operation_targets, operations
 
 OPEN: Final[tuple[OperationState, ...]] = get_args(OperationState)[:4]
 """The states in which an operation may still act; its targets belong to it."""
-
-_LONGER_THAN_ANY_ID: Final = 64
 
 
 class OperationConflict(Conflict):
@@ -215,15 +215,8 @@ def operation(engine: Engine, operation_id: str) -> Operation:
     Raises:
         Refused: there is none, or there are several.
     """
-    operation_id = operation_id[:_LONGER_THAN_ANY_ID]  # a database takes no pattern of any length
-    query = select(operations).where(operations.c.operation_id.startswith(operation_id, autoescape=True))
-    with engine.connect() as connection:
-        rows = connection.execute(query.limit(2)).all()
-    if not rows or not operation_id:
-        raise Refused(f"There is no operation {operation_id!r}. `turnout ops list` shows the latest.")
-    if len(rows) > 1:
-        raise Refused(f"Several operations begin with {operation_id!r}: give more of it.")
-    return _operation(rows[0])
+    hint = "`turnout ops list` shows the latest."
+    return _operation(read_by_prefix(engine, operations.c.operation_id, operation_id, "operation", hint))
 
 
 def read_open(connection: Connection) -> list[Operation]:
@@ -314,10 +307,9 @@ def last_durations(engine: Engine, target: str) -> dict[str, float]:
 def _require_free(connection: Connection, targets: Sequence[str]) -> None:
     busy = connection.execute(select(operation_targets).where(operation_targets.c.target.in_(targets))).all()
     if busy:
-        others = ", ".join(f"{row.target} to {row.operation_id[:8]}" for row in busy[:3])
-        more = f" and {len(busy) - 3} more" if len(busy) > 3 else ""
+        others = join_limited(busy, 3, lambda row: f"{row.target} to {row.operation_id[:8]}")
         raise Refused(
-            f"{len(busy)} of {len(targets)} targets belong to another operation now: {others}{more}. "
+            f"{len(busy)} of {len(targets)} targets belong to another operation now: {others}. "
             "Wait for it, or see `turnout ops show`."
         )
 

@@ -188,5 +188,5 @@ def test_a_mass_failure_names_the_groups() -> None:
     said = fleet(*(DEAD,) * 6, living=1)
     assert said is not None
     assert said.startswith(
-        "6 of 7 groups that should run have lost their driver (dead-0, dead-1, dead-2, dead-3, dead-4, …):"
+        "6 of 7 groups that should run have lost their driver (dead-0, dead-1, dead-2, dead-3, dead-4 and 1 more):"
     )

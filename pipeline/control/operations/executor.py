@@ -46,7 +46,6 @@ _UNDOABLE: Final = frozenset({"move", "pause", "resume", "start", "stop", "retir
 _ELSEWHERE: Final = {roles.ACCESS: "turnout grants undo"}
 _UNDO_HOURS: Final = 24
 _MAX_MESSAGE: Final = 500  # characters of an error that are kept
-_SHOWN: Final = 5  # of many, in one sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +114,6 @@ class Extension(Protocol):
 
     def stop(self) -> None:
         """Begin nothing any more."""
-
-
-def join_limited(keys: Sequence[str]) -> str:
-    """Name a few of many for a sentence."""
-    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-    return ", ".join(keys[:_SHOWN]) + more
 
 
 def advance(context: ControlContext, kind: OperationDefinition, operation: Operation) -> Operation:

@@ -9,12 +9,12 @@ from pipeline.control.operations.executor import (
     OperationDefinition,
     StepDefinition,
     StepResult,
-    join_limited,
 )
 from pipeline.control.processes.backends import reference_of
 from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.errors import Refused
 from pipeline.health.liveness import RUNS
+from pipeline.lists import join_limited
 from pipeline.store.groups import (
     Group,
     active_drivers,

@@ -14,9 +14,9 @@ from pipeline.control.operations.executor import (
     OperationDefinition,
     StepDefinition,
     StepResult,
-    join_limited,
 )
 from pipeline.control.roles import CONTROLLER
+from pipeline.lists import join_limited
 from pipeline.store.assignments import GameAssignment
 from pipeline.store.groups import Group, create, read_groups
 from pipeline.store.operations import Intent, Operation

@@ -9,9 +9,9 @@ from pipeline.control.operations.executor import (
     OperationDefinition,
     StepDefinition,
     StepResult,
-    join_limited,
 )
 from pipeline.errors import Refused
+from pipeline.lists import join_limited
 from pipeline.store.assignments import GameAssignment, read_assignments, require_carried
 from pipeline.store.operations import Intent, Operation, lock_operation
 from pipeline.store.states import StreamDesired

@@ -12,10 +12,10 @@ from typing import Final
 from sqlalchemy import Engine
 
 from pipeline.control.operations import moves
-from pipeline.control.operations.executor import join_limited
 from pipeline.control.roles import CONTROLLER
 from pipeline.errors import Refused
 from pipeline.health.condition import Conditions, GroupCondition
+from pipeline.lists import join_limited
 from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import Placed, leaving, most_room
 from pipeline.settings import Placement
