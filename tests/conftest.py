@@ -1,5 +1,7 @@
 """For the tests of all folders: one tuned Spark session of a process, and control stores that are made quickly."""
 
+import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +16,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from pipeline.failpoints import ENVIRON
 from pipeline.settings import load
-from pipeline.store import migrate
+from pipeline.store import engine, migrate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +54,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSess
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the longest begin first."""
     items.sort(key=lambda item: not item.nodeid.startswith(OneSession.FIRST))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_power_cut() -> Iterator[None]:
+    """Wait for no disk in this process: no test cuts the power, and one that kills a process loses nothing by it."""
+    tune = engine._tune_sqlite
+
+    def tune_without_waiting(connection: sqlite3.Connection, record: object) -> None:
+        connection.execute("PRAGMA synchronous=OFF")
+        tune(connection, record)
+        connection.execute("PRAGMA synchronous=OFF")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _file: None)
+        patch.setattr(engine, "_tune_sqlite", tune_without_waiting)
+        yield
 
 
 @pytest.fixture(scope="session")
