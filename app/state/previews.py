@@ -24,7 +24,8 @@ from pipeline.control.proposals import (
     undo,
 )
 from pipeline.control.repair_proposals import RepairPlanner
-from pipeline.errors import Refused
+from pipeline.errors import Refused, first_line
+from pipeline.lists import first_lines
 from pipeline.placement.planner import lines_of
 from pipeline.store import operations
 from pipeline.store.assignments import GameAssignment, read_assignments
@@ -160,8 +161,8 @@ def preview_decision(environment: Environment, kind: str, keys: Sequence[str]) -
         proposal = decision(store, assignments, kind, keys, services.actor())
     left = [f"{key} {_UNCHANGED[kind]}" for key in proposal.unchanged(keys)]
     if not proposal.intent.targets:
-        raise Refused(f"Nothing to {kind}: {'; '.join(left[: formatting.LINES_SHOWN]) or 'no game is chosen'}.")
-    lines = [*proposal.lines, *(f"left out: {each}" for each in formatting.first_lines(left))]
+        raise Refused(f"Nothing to {kind}: {'; '.join(first_lines(left)) or 'no game is chosen'}.")
+    lines = [*proposal.lines, *(f"left out: {each}" for each in first_lines(left))]
     return _preview(proposal.intent, lines, assignments)
 
 
@@ -184,7 +185,7 @@ def preview_repair(
         with _naming(assignments):
             planner = RepairPlanner(environment.settings, environment.paths, store, briefly=True)
             proposal = planner.plan(kind, keys, services.actor(), choice=choice)
-    left = [f"left out: {_named(each, assignments)}" for each in formatting.first_lines(proposal.left_out)]
+    left = [f"left out: {_named(each, assignments)}" for each in first_lines(proposal.left_out)]
     preview = _preview(proposal.intent, [*proposal.lines, *left], assignments)
     if not proposal.intent.targets:
         is_empty = keys is None and not left
@@ -200,7 +201,7 @@ def _naming(assignments: Mapping[str, GameAssignment]) -> Iterator[None]:
         yield
     except Refused as refused:
         title, *lines = str(refused).splitlines()
-        named = [_named(each, assignments) for each in formatting.first_lines(lines)]
+        named = [_named(each, assignments) for each in first_lines(lines)]
         raise Refused("\n".join([title, *named])) from refused
 
 
@@ -287,9 +288,8 @@ def writing() -> Iterator[None]:
     except OperationConflict as stale:
         raise Refused("This operation was changed after you opened it. Reload it.") from stale
     except SQLAlchemyError as error:
-        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         raise Refused(
-            f"The control store did not answer: {reason}. Try again. Confirming twice submits one operation."
+            f"The control store did not answer: {first_line(error)}. Try again. Confirming twice submits one operation."
         ) from error
 
 

@@ -125,7 +125,7 @@ def _row(steering: ControlState, row: GameRow, facts: Facts | None) -> dict[str,
 
 def _how(decision: StreamControl, now: float) -> str:
     if decision.parked_at is not None:
-        return f"parked {formatting.age(now - decision.parked_at)} ago" if decision.parked_at else "parked"
+        return f"parked {formatting.age(now - decision.parked_at)} ago" if decision.parked_at is not None else "parked"
     if decision.failures:
         return (
             f"next attempt in {formatting.age(decision.retry_at - now)}"

@@ -50,8 +50,6 @@ def list_groups(env_dir: Path, as_json: bool) -> None:
             f"{row['name']!s:<20} {row['desired']!s:<8} {row['driver'] or 'no driver'!s:<10} {row['games']:>5} games  "
             f"{cores}, {row['priority']} priority, {backend}{deaths}"
         )
-        if row["defect"]:
-            say(f"  {row['defect']}")
 
 
 @click.command("create")
@@ -157,10 +155,8 @@ def _rows(engine: Engine, heartbeat_seconds: float) -> list[dict[str, Any]]:
     rows = []
     for name, group in read_groups(engine).items():
         judged = drivers.judge("group", name).state
-        runs = ended.get(name, [])
-        died = [run for run in runs if run.died]
+        died = [run for run in ended.get(name, []) if run.died]
         told = {
-            "defect": " ".join(each for each in (group.defect, *(run.defect for run in runs)) if each) or None,
             "games": counts[name],
             "driver": None if judged == "not_started" else judged,
             "deaths": len(died),

@@ -119,13 +119,7 @@ def step_line(step: Step) -> str:
 
 def as_dict(operation: Operation, journal: Sequence[Step]) -> dict[str, Any]:
     """Return an operation with its journal for scripts."""
-    listed = [with_old_names(asdict(each), {"started_at": "begun_at"}) for each in journal]
-    return {**with_old_names(asdict(operation), {"requested_at": "asked_at"}), "steps": listed}
-
-
-def with_old_names(tree: dict[str, Any], old_names: Mapping[str, str]) -> dict[str, Any]:
-    """Return a tree in which renamed keys stand under their old names too, for scripts written for version 0.1."""
-    return {**tree, **{old: tree[new] for new, old in old_names.items()}}
+    return {**asdict(operation), "steps": [asdict(each) for each in journal]}
 
 
 def _follow(engine: Engine, heartbeat_seconds: float, operation: Operation, how: SubmitOptions) -> int:

@@ -67,7 +67,6 @@ rebuild = _repairing("rebuild", "Rebuild the tables of GAMES (names or keys) fro
 @click.command("replay")
 @click.argument("games", nargs=-1)
 @click.option(
-    "--refused-for",
     "--quarantine-reason",
     "refused_for",
     metavar="REASON",

@@ -208,7 +208,7 @@ def list_audit(env_dir: Path, since: datetime | None, until: datetime | None, as
         ended = f" {each.outcome}" if each.outcome else ""
         about = ", ".join([change.sentence(names) for change in changes_of(each.detail)] or each.targets)
         did = f"{each.actor:<12} {each.action} {each.phase}{ended}"
-        at = "?" if each.at is None else in_utc(each.at)
+        at = in_utc(each.at)
         say(plain(f"{at:<19}  {each.place:<16} {did}  {about}"))
 
 

@@ -16,7 +16,7 @@ from pipeline.errors import Refused
 from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import MAX_EVENED, Placed, proposed
 from pipeline.settings import Settings
-from pipeline.store.assignments import Assignments, GameAssignment, GroupDriver, read_assignments, read_group_drivers
+from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
 from pipeline.store.groups import read_groups
 from pipeline.store.leases import store_time
 from pipeline.store.loads import read_loads
@@ -42,7 +42,7 @@ class OperationProposal:
 class PlacementView:
     """Which games run where, and how loaded the groups are, read at one time: what moves are planned from."""
 
-    assignments: Assignments
+    assignments: Mapping[str, GameAssignment]
     loads: Loads
     trigger_seconds: float
 
@@ -66,12 +66,8 @@ class PlacementView:
         """Plan to move all games of a group to where they fit, and to give it no more.
 
         Raises:
-            Refused: there is no such group, not all of its games fit elsewhere, or a row of the control store does not
-                say where its game is.
+            Refused: there is no such group, or not all of its games fit elsewhere.
         """
-        if self.assignments.spoilt:
-            key, why = min(self.assignments.spoilt.items())
-            raise Refused(f"Group {group} cannot be drained while it is not known where game {key} is: {why}.")
         return self._proposal(drains.drain(group, self.assignments, self._drivers, self.loads), actor, reason)
 
     def best(self, max_moves: int = MAX_EVENED) -> tuple[Placed, Placed]:
@@ -156,32 +152,11 @@ def undo(
         Refused: it has none, or it cannot be any more.
     """
     require_undoable(engine, done)
+    if not done.targets:
+        raise Refused(f"Operation {done.operation_id[:8]} does not say what it did. Ask for the inverse itself.")
     if done.kind == "move":
-        _require_move(done)
         return PlacementView(settings, engine, now).undo(done, actor, reason)
     assignments, kind, operation_id = read_assignments(engine), inverse_of(done.kind), done.operation_id
     if done.kind in groups.INVERSE:
-        return of_groups(engine, assignments, kind, _names(done, "groups"), actor, reason, operation_id)
-    return decision(engine, assignments, kind, _names(done, "games"), actor, reason, operation_id)
-
-
-def _names(done: Operation, what: str) -> list[str]:
-    """Return the games or groups that an operation was about."""
-    names = done.parameters.get(what)
-    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
-        row = f"The row of operation {done.operation_id[:8]} in the control store makes no sense"
-        raise Refused(f"{row}: its parameters name no {what}. Ask for the inverse itself.")
-    return names
-
-
-def _require_move(done: Operation) -> None:
-    """Go on only where the row of a move says what it moved, and what became of groups with it."""
-    desired = done.parameters.get("desired", {})
-    is_pair = isinstance(desired, dict) and all(
-        isinstance(each, list | tuple) and len(each) == 2 and all(isinstance(state, str) for state in each)
-        for each in desired.values()
-    )
-    moved = done.preview.values() if isinstance(done.preview, dict) else ()
-    if not moved or not is_pair or not all(isinstance(each, list | tuple) and len(each) == 3 for each in moved):
-        row = f"The row of operation {done.operation_id[:8]} in the control store makes no sense"
-        raise Refused(f"{row}: it does not say what it moved. Ask for the moves back themselves.")
+        return of_groups(engine, assignments, kind, done.parameters["groups"], actor, reason, operation_id)
+    return decision(engine, assignments, kind, done.parameters["games"], actor, reason, operation_id)

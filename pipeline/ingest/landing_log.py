@@ -4,8 +4,7 @@ Asked before ingest reads, and by `adopt`. Compaction (`dataChange: false`) is n
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -67,13 +66,6 @@ def file_name(path: str, landing: Path | None) -> str:
     if separator:
         return inside
     return whole.rsplit("/", 1)[-1] if _ABSOLUTE.match(whole) else whole
-
-
-def former_names(files: Iterable[str]) -> Mapping[str, str]:
-    """Return last part → name of the files in folders; earlier versions kept only the last part. Twins are left out."""
-    last_parts = [(name.rsplit("/", 1)[-1], name) for name in files]
-    count = Counter(last for last, _ in last_parts)
-    return {last: name for last, name in last_parts if count[last] == 1}
 
 
 def place(landing: Path, path: str) -> Path | None:

@@ -142,20 +142,6 @@ def test_a_page_keeps_what_it_had_when_the_store_goes_away(page: str, store: Eng
     assert "Operations (–)" in links(app)
 
 
-@pytest.mark.parametrize("column", ["games.game", "games.group_name", "streams.updated_at", "streams.rows_per_second"])
-def test_a_value_of_a_wrong_type_hides_no_page(store: Engine, opening: Opening, column: str) -> None:
-    """The other games are shown and can be steered; what is wrong is in the headline, or is said of its game."""
-    table, _, name = column.partition(".")
-    with store.begin() as connection:
-        connection.exec_driver_sql(f"UPDATE {table} SET {name} = X'00FF' WHERE game_key = '{KEY['Risk']}'")
-    for page in ("fleet", "groups", "repairs"):
-        app = opening(page)
-        assert not [each.value for each in (*app.warning, *app.error) if "row" in each.value]
-        if page == "fleet":
-            assert ("1 game left out, with an invalid row" in texts(app)) == (table == "games")
-            assert (KEY["Risk"] in "".join(app.dataframe[0].value.to_string())) == (table == "streams")
-
-
 def test_pages_do_not_make_a_control_store_that_was_lost(tmp_path: Path) -> None:
     """An empty one would be healthy: a page begins no environment, wherever its store is."""
     store = tmp_path / "elsewhere.db"

@@ -30,7 +30,7 @@ def last_line(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 def first(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """Run the demo; by a real broker in each test run, as the tests of this folder read a landing table."""
     env = tmp_path_factory.mktemp("demo") / "env with a space"
-    options = ("--events", str(EVENTS), "--games", "40", "--versions", "5", "--bad-share", "0.01")
+    options = ("--events", str(EVENTS), "--games", "40", "--versions", "5", "--bad-share", "0.01", "--hostile")
     done = turnout("demo", "--once", "--json", "--source", request.param, "--env-dir", str(env), *options)
     assert done.returncode == 0, done.stderr
     return env, last_line(done)
@@ -55,7 +55,8 @@ def test_a_second_bounded_run_adds_only_the_new_events(first: tuple[Path, dict[s
     """Everything goes on where it stopped: nothing is read twice, and sequence numbers continue."""
     env, before = first
     done = turnout(
-        "demo", "--once", "--json", "--env-dir", str(env), "--events", "5000", "--games", "40", "--versions", "6"
+        *("demo", "--once", "--json", "--env-dir", str(env)),
+        *("--events", "5000", "--games", "40", "--versions", "6", "--hostile"),
     )
     assert done.returncode == 0, done.stderr
     after = last_line(done)

@@ -23,7 +23,7 @@ from pipeline.store.tables import drivers, games, leases
 from pipeline.streams.group import Group
 from tests.spark.test_demo import turnout
 
-GAMES = [game_key(name) for name in game_names(12, 7)]
+GAMES = [game_key(name) for name in game_names(12, 7, hostile=True)]
 _READY_SECONDS = 120.0
 
 pytestmark = pytest.mark.timeout(420)  # cold sessions in other processes

@@ -65,7 +65,7 @@ def test_a_group_is_emptied_while_events_flow_and_the_books_balance(tmp_path: Pa
     at = ("--env-dir", str(env))
     with Children(paths.logs) as children:
         with Children(paths.logs) as traffic:
-            traffic.start("simulate", turnout("simulate", *at, "--games", "12", "--rate", "500"))
+            traffic.start("simulate", turnout("simulate", *at, "--games", "12", "--hostile", "--rate", "500"))
             children.start("ingest", turnout("ingest", "run", *at))
             children.start("controller", turnout("controller", "run", *at))
             for name in "ab":

@@ -34,7 +34,7 @@ OPERATIONS = {  # their role is checked where they are submitted, and again by t
     "move", "pause", "resume", "repair retry", "repair replay", "repair dedupe", "repair rebuild", "games retire",
     "games restore", "ops resume", "ops close", "ops cancel", "ops undo",
     "grants apply", "grants undo", "grants expire",
-    "grants import", "grants drift", "grants approve", "grants reject", "grants withdraw",
+    "grants drift", "grants approve", "grants reject", "grants withdraw",
 }  # fmt: skip
 ACTS = {
     "games approve": (("Chess",), "approve a game"),

@@ -30,8 +30,9 @@ from pipeline.store.drivers import beat, start_driver
 from pipeline.store.evacuations import keep_waiting, waiting_in
 from pipeline.store.games import assigned, record_seen, register_group
 from pipeline.store.groups import Group, begin_run, create, end_run, last_lived, read_groups, reset_restart_budget
-from pipeline.store.operations import Intent, Operation, State, ask, change, list_operations, operation
+from pipeline.store.operations import Intent, Operation, ask, change, list_operations, operation
 from pipeline.store.runs import Run
+from pipeline.store.states import OperationState
 from pipeline.store.tables import drivers as drivers_table
 from pipeline.store.tables import group_runs
 from pipeline.store.tables import groups as groups_table
@@ -100,7 +101,6 @@ NOT_DEAD = {
         driver("a"),
     ),
     "a group that is drained": (replace(FOREIGN, group=Group("a", desired="drained")), driver("a")),
-    "a row that makes no sense": (replace(FOREIGN, group=Group("a", priority="purple")), driver("a")),
     "a driver whose row makes no sense": (FOREIGN, replace(driver("a"), heartbeat_at=0.0, defect="is unreadable")),
     "the same, where the controller cannot start it": (
         replace(OURS, ended=tries()),
@@ -184,7 +184,7 @@ FAILED = Liveness("failed", DIED_AT, "has failed")
 SEATS = {name: GroupDriver(name, Liveness("running", NOW, None)) for name in "bc"} | {"a": GroupDriver("a", FAILED)}
 
 
-def an_operation(state: State, *games: str, kind: str = "move") -> Operation:
+def an_operation(state: OperationState, *games: str, kind: str = "move") -> Operation:
     """Return an operation that assigns games of the dead group to b, as they were seen there."""
     preview = {key: ["a", "b", 4] for key in games}
     targets = tuple(f"game:{key}" for key in games)
@@ -492,7 +492,7 @@ def test_a_game_of_another_operation_waits_and_the_others_go(engine: Engine) -> 
     assert (second.kind, second.actor) == ("move", CONTROLLER)
 
 
-def waiting(engine: Engine) -> dict[str, tuple[int, float | None]]:
+def waiting(engine: Engine) -> dict[str, tuple[int, float]]:
     with engine.connect() as connection:
         return waiting_in(connection)
 

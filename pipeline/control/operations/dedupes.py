@@ -18,12 +18,12 @@ from pipeline.control.operations.executor import (
     OperationDefinition,
     StepDefinition,
     StepResult,
-    join_limited,
 )
 from pipeline.control.operations.repairs import Subject, observe, require_possible, worked
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
+from pipeline.lists import join_limited
 from pipeline.names import GameKey, repair_app_id
 from pipeline.repair.dedupe import Deduped, dedupe
 from pipeline.repair.refusals import unreadable

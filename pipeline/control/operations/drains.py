@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pipeline.control.operations.executor import join_limited
 from pipeline.control.operations.moves import Plan, plan, require_group
 from pipeline.errors import Refused
+from pipeline.lists import join_limited
 from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import leaving, most_room
 from pipeline.store.assignments import GameAssignment, GroupDriver

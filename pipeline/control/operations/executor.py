@@ -46,7 +46,6 @@ _UNDOABLE: Final = frozenset({"move", "pause", "resume", "start", "stop", "retir
 _ELSEWHERE: Final = {roles.ACCESS: "turnout grants undo"}
 _UNDO_HOURS: Final = 24
 _MAX_MESSAGE: Final = 500  # characters of an error that are kept
-_SHOWN: Final = 5  # of many, in one sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +114,6 @@ class Extension(Protocol):
 
     def stop(self) -> None:
         """Begin nothing any more."""
-
-
-def join_limited(keys: Sequence[str]) -> str:
-    """Name a few of many for a sentence."""
-    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-    return ", ".join(keys[:_SHOWN]) + more
 
 
 def advance(context: ControlContext, kind: OperationDefinition, operation: Operation) -> Operation:
@@ -217,7 +210,7 @@ def _unseen(
     kind = kinds.get(operation.kind)
     step = None if kind is None else next((each for each in kind.steps if each.name not in done), None)
     line = next((each for each in reversed(journal) if step is not None and each.name == step.name), None)
-    if step is None or line is None or not operation.targets:  # a row of nonsense has no targets
+    if step is None or line is None or not operation.targets:  # its preview was edited
         return None
     is_late = operation.state == "needs_human"
     look = step.act if step.looks else step.seen if is_late else None
@@ -354,7 +347,7 @@ def _require_waiting(operation: Operation) -> None:
 
 
 def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> None:
-    """Set an operation aside that makes no sense, or meets a bug of ours, so that the others go on."""
+    """Set an operation aside that meets a bug of ours, so that the others go on."""
     problem = f"It cannot go on: {type(error).__name__}: {error}"[:_MAX_MESSAGE]
     try:
         change(engine, find(engine, operation.operation_id), "needs_human", problem)

@@ -9,12 +9,12 @@ from pipeline.control.operations.executor import (
     OperationDefinition,
     StepDefinition,
     StepResult,
-    join_limited,
 )
 from pipeline.control.processes.backends import reference_of
 from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.errors import Refused
 from pipeline.health.liveness import RUNS
+from pipeline.lists import join_limited
 from pipeline.store.groups import (
     Group,
     active_drivers,
@@ -48,9 +48,6 @@ def plan(kind: str, names: Sequence[str], registered: Mapping[str, Group]) -> di
             f"turnout does not start group {join_limited(foreign)}, which has no backend: {kind} it there, or let the "
             f"controller run it with `turnout groups set {foreign[0]} --backend local`."
         )
-    frozen = [registered[name] for name in sorted(set(names)) if registered[name].defect is not None]
-    if frozen:
-        raise Refused(f"Group {frozen[0].name}: {frozen[0].defect}")
     affected = {name: registered[name] for name in sorted(set(names))}
     if kind == "restart":
         affected = {name: each for name, each in affected.items() if each.desired != "stopped"}

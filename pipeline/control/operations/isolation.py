@@ -14,9 +14,9 @@ from pipeline.control.operations.executor import (
     OperationDefinition,
     StepDefinition,
     StepResult,
-    join_limited,
 )
 from pipeline.control.roles import CONTROLLER
+from pipeline.lists import join_limited
 from pipeline.store.assignments import GameAssignment
 from pipeline.store.groups import Group, create, read_groups
 from pipeline.store.operations import Intent, Operation
@@ -91,8 +91,5 @@ KIND: Final = OperationDefinition(
 
 
 def _in_hand(run: Run) -> list[str]:
-    try:
-        active = json.loads(run.active_games or "[]")
-    except ValueError:
-        return []  # a row edited by hand
-    return active if isinstance(active, list) else []
+    active: list[str] = json.loads(run.active_games or "[]")
+    return active

@@ -14,10 +14,10 @@ from pipeline.control.operations.executor import (
     OperationDefinition,
     StepDefinition,
     StepResult,
-    join_limited,
 )
 from pipeline.errors import Refused
 from pipeline.health.lag import seconds_left
+from pipeline.lists import join_limited
 from pipeline.placement.capacity import GroupLoad, Loads
 from pipeline.placement.planner import catch_up_seconds, full, most_room
 from pipeline.settings import Demux

@@ -9,12 +9,13 @@ from pipeline.control.operations.executor import (
     OperationDefinition,
     StepDefinition,
     StepResult,
-    join_limited,
 )
 from pipeline.errors import Refused
+from pipeline.lists import join_limited
 from pipeline.store.assignments import GameAssignment, read_assignments, require_carried
 from pipeline.store.operations import Intent, Operation, lock_operation
-from pipeline.store.stream_control import Desired, StreamControl, ask_retry_within, ask_within, decided
+from pipeline.store.states import StreamDesired
+from pipeline.store.stream_control import StreamControl, ask_retry_within, ask_within, decided
 
 _SEEN_SECONDS: Final = 120.0
 _NOTHING: Final = StreamControl()
@@ -60,7 +61,7 @@ def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
 
 
 def _decide(context: ControlContext, operation: Operation) -> StepResult:
-    desired: Desired = "paused" if operation.kind == "pause" else "running"
+    desired: StreamDesired = "paused" if operation.kind == "pause" else "running"
     with context.engine.begin() as connection:
         lock_operation(connection, operation)
         for key in operation.parameters["games"]:

@@ -23,12 +23,12 @@ from pipeline.control.operations.executor import (
     OperationDefinition,
     StepDefinition,
     StepResult,
-    join_limited,
 )
 from pipeline.delta import generation
 from pipeline.delta.quarantine import REASONS
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
+from pipeline.lists import join_limited
 from pipeline.names import GameKey, plain, stream_app_id
 from pipeline.repair import damaged_log, stale_quarantine
 from pipeline.repair.quarantined import Selection, opened

@@ -12,10 +12,10 @@ from pipeline.control.operations.executor import (
     OperationDefinition,
     StepDefinition,
     StepResult,
-    join_limited,
 )
 from pipeline.control.operations.moves import release
 from pipeline.errors import Refused
+from pipeline.lists import join_limited
 from pipeline.store import assignments as store
 from pipeline.store.assignments import AssignmentConflict, GameAssignment, read_assignments
 from pipeline.store.games import assign_waiting
