@@ -61,6 +61,7 @@ def write(store: Engine, statement: str, **values: object) -> None:
         connection.execute(text(statement), values)
 
 
+@pytest.mark.proves("D18", "G101")
 def test_a_process_of_another_user_freezes_its_group_alone(
     store: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
