@@ -364,6 +364,7 @@ def test_a_break_in_looking_begins_the_watch_anew(engine: Engine) -> None:
     assert len(world.look()) == 1
 
 
+@pytest.mark.proves("D9")
 def test_a_clock_that_was_set_back_delays_a_relief_by_its_own_minutes_only(engine: Engine) -> None:
     """D9: a group that last lived an hour ahead of the store's clock has lived when the watch began, not in an hour."""
     ahead = replace(LOCAL, lived=NOW + 3600)

@@ -227,6 +227,7 @@ def test_thirty_starts_at_once_are_staggered() -> None:
     assert starts(planned([*told, *idle[3:]])) == ["g03", "g04", "g05"]
 
 
+@pytest.mark.proves("D9")
 def test_a_mass_failure_of_before_the_clock_was_set_back_is_not_waited_for() -> None:
     """D9: of groups that died a moment before their clock went back an hour one starts at once, as in any failure."""
     groups = [replace(IDLE, group=replace(GROUP, name=name), ended=(died(-3600.0),)) for name in "abcd"]
