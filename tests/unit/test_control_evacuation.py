@@ -89,6 +89,7 @@ def test_who_was_dead_is_so_while_a_start_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize("other", [LOCAL, TRYING, FOREIGN])
+@pytest.mark.proves("G100")
 def test_where_most_groups_are_down_nobody_is_dead(other: Known) -> None:
     """More than half of them share a cause, and who seems to live may be next: nothing is moved."""
     second = replace(other, name="b")
