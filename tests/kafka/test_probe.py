@@ -32,6 +32,7 @@ def topic(broker: Broker) -> Source:
     return Source(kind="kafka", bootstrap_servers=broker.address, topic=name)
 
 
+@pytest.mark.proves("G160")
 def test_a_broker_tells_what_bronze_lacks(topic: Source, broker: Broker) -> None:
     """Only committed records count; markers and aborted records do not; deleted offsets are unknown."""
     probe = prober(topic)
