@@ -18,7 +18,7 @@ class Outbox(Generic[_T]):
 
     Args:
         capacity: most items that wait; beyond it the oldest is dropped.
-        publish: called with one item at a time; what it raises is counted and logged, and the next item follows.
+        publish: called with one item at a time; its exceptions are counted and logged, and the next item follows.
     """
 
     def __init__(self, capacity: int, publish: Callable[[_T], None]) -> None:

@@ -10,7 +10,7 @@ def current_user() -> str:
     """Return the user name of this process, `uid:N` without an entry in the user database.
 
     Raises:
-        Refused: the name is of a form that turnout keeps for what it does itself.
+        Refused: the name is reserved for turnout itself.
     """
     uid = os.geteuid()
     try:

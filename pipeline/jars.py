@@ -50,7 +50,7 @@ def java_executable() -> str:
     """Return the Java program: the one in $JAVA_HOME when set, else the first on PATH.
 
     Raises:
-        Refused: there is none.
+        Refused: no Java is found.
     """
     if home := os.environ.get("JAVA_HOME"):
         java = Path(home) / "bin" / "java"

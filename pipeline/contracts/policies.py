@@ -38,7 +38,7 @@ def parse_policies(words: Iterable[str]) -> Policies:
     """Parse choices such as `incompatible=side-column`.
 
     Raises:
-        Refused: naming every word that is not one, with what there is.
+        Refused: naming every invalid choice, with the valid ones.
     """
     chosen: dict[str, str] = {}
     problems: list[str] = []

@@ -31,10 +31,10 @@ def files_with(
     """Return the paths of the data files that may hold rows of these seqs, ordered by their first seq.
 
     Args:
-        table: the table at the version to look at.
-        folder: where it is.
+        table: the table at the wanted version.
+        folder: its folder.
         column: the name of its seq column.
-        seqs: what is looked for, in any order.
+        seqs: the wanted seqs, in any order.
         keys: only files that may hold one of these game keys.
         by_game: order them by their first game key, then by their first seq.
     """

@@ -22,8 +22,7 @@ def newest(version_of: Callable[[str], int | None], environment: str, key: GameK
         version_of: the table's transaction version of an application id, None where it has none.
         environment: its name, part of the application ids.
         key: the game's key.
-        known: a generation to begin at, such as the control store's; an older copy of the table may not have it, and
-            what a hand has put there may be none.
+        known: the generation to begin at, such as the control store's; an older copy of the table may not have it.
     """
 
     def has(number: int) -> bool:

@@ -49,7 +49,7 @@ def problem(key: str, cursor: int, head: int, losses: Iterable[LostSeqs]) -> str
         key: the game's key.
         cursor: the table's cursor.
         head: bronze's last seq, read after the cursor.
-        losses: what bronze records.
+        losses: the losses that bronze records.
     """
     if cursor > head:
         return (

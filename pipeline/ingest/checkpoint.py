@@ -33,7 +33,7 @@ def passed_offset(query: Path, landed: Landed) -> dict[str, Any] | None:
     """Return the source's offset, in Spark's form, after the last finished batch; None at the beginning.
 
     Raises:
-        Refused: the checkpoint is gone, damaged, or not the one that bronze was written with; it says how to go on.
+        Refused: the checkpoint is gone, damaged, or not the one that wrote bronze.
     """
     planned = query_log.batches(query / "offsets")
     if not planned:

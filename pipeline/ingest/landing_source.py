@@ -88,7 +88,7 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the next files, and the offset after them; the same offset without new files.
 
         Raises:
-            Transient: a commit is not there though later ones are, or the table has changed in another way.
+            Transient: a commit is missing though later ones exist, or the table has changed in another way.
         """
         if self._is_bounded and self._last is None:
             self._last = self._last_commit(start["reservoirVersion"] + start["isStartingVersion"])
@@ -105,7 +105,7 @@ class LandingReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the files between two offsets again.
 
         Raises:
-            Transient: one of their commits is no longer there.
+            Transient: one of their commits is gone.
         """
         last, index = end["reservoirVersion"], end["index"]
         version, begun = start["reservoirVersion"], start["index"] + 1

@@ -72,7 +72,7 @@ def loads(text: str | None) -> Sketch:
     """Return a sketch from its JSON, an empty one from None.
 
     Raises:
-        Refused: it is none, as where a hand has edited it.
+        Refused: the text is not a sketch, such as after an edit by hand.
     """
     if text is None:
         return EMPTY

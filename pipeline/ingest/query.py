@@ -101,7 +101,7 @@ class Ingest:
         """Start the query; with `once` it ends when everything that was in the source at its start has landed.
 
         Raises:
-            Refused: the source or the checkpoint is not what it was, or lacks what was not read yet.
+            Refused: the source or the checkpoint was replaced, or has lost unread records.
             Transient: the broker does not answer.
         """
         self._bronze.refresh()

@@ -49,7 +49,7 @@ def require_newest(paths: Paths, environment: str, engine: Engine, bronze: Curso
     """Refuse to write to an older copy of bronze.
 
     Raises:
-        Refused: something knows of a later seq; the sentence says what, and the ways out.
+        Refused: a later seq is recorded elsewhere; the message has the record and the fixes.
     """
     cursors = game_cursors(paths, environment, engine)
     known = highest(paths, engine, bronze, cursors)

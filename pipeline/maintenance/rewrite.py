@@ -84,7 +84,7 @@ def sorted_by_game(
     selects from `rows`, the files' rows, in that order.
 
     Raises:
-        TooLarge: DuckDB spills what it sorts, but not large values without limit.
+        TooLarge: DuckDB spills rows that it sorts, but large values only up to a limit.
     """
     cutter = _Cutter(path, columns, file_bytes)
     try:

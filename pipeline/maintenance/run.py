@@ -55,7 +55,7 @@ def one_round(
         now: the time by which ages are counted, Unix seconds.
         thorough: look at all of quarantine for copies and for rows that are in their game's table.
         unchanged: the tables that rounds before had nothing to do to; this one adds to them.
-        goes_on: asked before each table; the round ends early where it says no.
+        goes_on: called before each table; the round ends early when it returns False.
     """
     started, wanted = time.monotonic(), settings.maintenance
     reports: list[TableReport] = []

@@ -86,16 +86,16 @@ def dedupe(
     Args:
         paths: where the environment keeps its tables.
         environment: its name.
-        schemas: returns the newest schema set, which decides between copies that differ; asked after the table is
+        schemas: returns the newest schema set, which decides between copies that differ; called after the table was
             opened, so that it has the schema of each copy.
         game: whose table it is.
         dry_run: work everything out and change nothing.
-        shown: how many second copies a person has agreed to remove; None: all there are.
+        shown: the number of second copies that an operator has confirmed; None: all.
 
     Raises:
-        Refused: there is no table, its files do not tell its rows, or of a row no copy is what bronze says; or there
-            are other than `shown` second copies, and more than none.
-        Transient: others repaired or compacted the table at each attempt.
+        Refused: there is no table, its rows cannot be read from its files, no copy of a row matches bronze, or the
+            number of second copies is neither `shown` nor 0.
+        Transient: others repaired or compacted the table during all attempts.
     """
     for _ in range(ATTEMPTS):
         try:
@@ -229,7 +229,7 @@ class _Dedupe:
         """Return for each place the copy that an independent decoder makes of bronze.
 
         Raises:
-            Refused: of a place there is none.
+            Refused: no copy of a place matches.
         """
         wanted = pa.table([[seq for seq, _ in unlike], [pos for _, pos in unlike]], schema=PLACES)
         bronze = BronzeRows(self._paths.bronze, self._environment, self._game)

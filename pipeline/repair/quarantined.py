@@ -110,7 +110,7 @@ def moment(text: str) -> datetime:
     """Parse a moment in ISO 8601; UTC where no zone is given.
 
     Raises:
-        Refused: it is none.
+        Refused: the text is not a moment.
     """
     try:
         moment = datetime.fromisoformat(text)

@@ -72,15 +72,15 @@ def rebuild(
         paths: where the environment keeps its tables.
         environment: its name.
         engine: the control store, where the new generation is recorded.
-        schemas: returns the newest schema set; asked at the beginning of each attempt and at its switch.
+        schemas: returns the newest schema set; called at the beginning of each attempt and at its switch.
         game: whose table it is.
-        replaces: the only generation that may be replaced, so that what is begun again is done once; None: any.
+        replaces: the only generation that may be replaced, so that a repeated rebuild runs once; None: any.
 
     Raises:
         GenerationConflict: the table has a newer generation than `replaces`.
-        Refused: there is no table or no schema, its log cannot be read for another reason than damage, or bronze does
+        Refused: there is no table or no schema, its log is undamaged but cannot be read, or bronze does
             not hold all of the game's rows.
-        Transient: others repaired the game, or registered schemas for it, at each attempt.
+        Transient: others repaired the game, or registered schemas for it, during all attempts.
     """
     for _ in range(_ATTEMPTS):
         try:

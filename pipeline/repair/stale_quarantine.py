@@ -41,7 +41,7 @@ def remove(paths: Paths, environment: str, *games: Game) -> int:
 
     Raises:
         Refused: bronze is another environment's.
-        Transient: others repaired one of the games at each of many attempts; the twins do no harm.
+        Transient: others repaired one of the games during all attempts; the twins do no harm.
     """
     for _ in range(ATTEMPTS):
         try:

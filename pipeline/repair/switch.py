@@ -61,8 +61,8 @@ def publish(folder: Path, switch: Switch) -> bool:
     pass, a compaction or a repair, makes it fail and read again.
 
     Raises:
-        TableConflict: another replay or rebuild changed the table since this one began, or what it was made with holds
-            no more.
+        TableConflict: another replay or rebuild changed the table since this one began, or its schemas and gaps
+            have changed.
         Refused: the table has features that only Spark can write.
     """
     while True:
@@ -92,9 +92,9 @@ def publish_anew(folder: Path, switch: Switch) -> bool:
     and the repair; but not if the newest earlier commits are lost as well.
 
     Raises:
-        TableConflict: the table can be opened again, another rebuild changed it since this one began, or what this one
-            was made with holds no more.
-        Refused: the log cannot be read any more.
+        TableConflict: the table can be opened again, another rebuild changed it since this one began, or its
+            schemas and gaps have changed.
+        Refused: the log can no longer be read.
     """
     repair_app = names.repair_app_id(switch.environment, switch.game.key)
     apps = [names.stream_app_id(switch.environment, switch.game.key, each + 1) for each in range(switch.generation)]

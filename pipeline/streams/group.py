@@ -216,7 +216,7 @@ class Group:
         """Open bronze; a `CursorTable` belongs to one thread.
 
         Raises:
-            Refused: it is gone or was made again: what a cursor is past in the old one would be skipped in the new one.
+            Refused: it is gone or was recreated; a new one's rows up to the cursors would be skipped.
         """
         path, app_id = self._paths.bronze, names.bronze_app_id(self._settings.environment)
         table, known = CursorTable.open(path, app_id), None

@@ -148,7 +148,7 @@ class SparkTable:
         """Check that no other owner moved the cursor, but less far, between our read and our commit.
 
         Raises:
-            Refused: one did, so one of us did not hold the lease.
+            Refused: another owner did, so one of the two did not hold the lease.
         """
         for version in range(seen + 1, self._version):
             with _spark_may_fail(self._spark, self._key):

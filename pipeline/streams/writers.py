@@ -80,8 +80,8 @@ def writer_for(demux: Demux, paths: Paths, spark: SparkSession, staging: Path, h
         demux: the settings.
         paths: where the game tables are.
         spark: the driver's session.
-        staging: a folder of this driver alone; what an earlier process left in it is deleted.
-        holds: asked right before each write of the `spark` writer, which has no other protection at that moment.
+        staging: a folder of this driver alone; files of an earlier process are deleted.
+        holds: called right before each write of the `spark` writer, which has no other protection at that moment.
     """
     if staging.exists():
         with effect("delete_staging"):

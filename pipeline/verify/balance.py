@@ -128,8 +128,8 @@ def verify(
     Args:
         paths: where the environment keeps its tables; nothing is written there.
         environment: its name, part of the cursors' transaction ids.
-        generations: the generation of each game's table by game key; the newest one with a cursor where not given.
-        retired: the keys of games that nobody is to carry: their rows above the cursor are not to come.
+        generations: the generation of each game's table by game key; by default the newest one with a cursor.
+        retired: the keys of games that no group carries: their rows above the cursor are not pending.
         wanted: compare values, too.
         known: compare with the source, too; it must have been observed before this is called.
         landing: count the refused rows that a replay would decode, too; returns the schemas whose rows land today.

@@ -53,7 +53,7 @@ def count(
     Args:
         database: the entries of the reading, judged: `rules.ODD` has been run.
         quarantine: its later reading.
-        registered: what lands today, read after the tables were pinned.
+        registered: the schemas whose rows land today, read after the tables were pinned.
 
     Raises:
         Refused: a data file is missing or damaged.

@@ -23,7 +23,7 @@ def run(
     """Print a balance and return the exit code: 0 without faults, 1 with faults.
 
     Args:
-        balance: what `balance.verify` has found.
+        balance: the result of `balance.verify`.
         as_json: print one JSON document instead of a table.
         complete: also fail when rows are still pending.
         repairable: see `render`.
@@ -80,7 +80,7 @@ def render_balance(balance: Balance, *, complete: bool = False, repairable: Coll
     """Return the balance as text: the totals, then the games that are not in balance, worst first.
 
     Args:
-        balance: what to tell.
+        balance: the balance to report.
         complete: pending rows count as out of balance too.
         repairable: the keys of games that repairs take, all where None.
     """
@@ -203,12 +203,12 @@ def _faults(game: GameBalance, *, complete: bool) -> str:
 
 def _verdict(balance: Balance, *, complete: bool) -> str:
     if not balance.ok:
-        return "NOT OK: the books do not add up. See docs/verify.md for what each line means and what to do."
+        return "NOT OK: the books do not add up. docs/verify.md explains each line and its fix."
     if not balance.is_ingested:
         verdict = "NOT COMPLETE" if complete else "OK, but nothing is proved"
         return f"{verdict}: nothing was ingested, bronze has no commit. Start ingest, then verify again."
     if complete and not balance.complete:
-        return "NOT COMPLETE: nothing is wrong, but rows are still to come. Let the streams run on, then verify again."
+        return "NOT COMPLETE: no faults, but rows are still pending. Let the streams run, then verify again."
     if balance.complete and balance.totals.retired:
         rows = f"{balance.totals.retired:,} row(s) of retired games, which wait in bronze"
         return f"OK: every row of bronze is in its game's table or in quarantine, exactly once, but {rows}."
@@ -217,7 +217,7 @@ def _verdict(balance: Balance, *, complete: bool) -> str:
         return f"OK: every row of bronze is in its game's table or in quarantine, once, and {which} differs."
     if balance.complete:
         return "OK: every row of bronze is in its game's table or in quarantine, exactly once."
-    return f"OK: nothing is lost, doubled or misrouted; {balance.totals.pending:,} row(s) are still to come."
+    return f"OK: nothing is lost, doubled or misrouted; {balance.totals.pending:,} row(s) are still pending."
 
 
 def _unknown(balance: Balance) -> str:

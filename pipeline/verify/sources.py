@@ -61,7 +61,7 @@ class PassedOffsets:
     begun: Mapping[int, int]
     next: Mapping[int, int]
     accepted: tuple[tuple[int, int, int], ...]  # gaps that an operator accepted: partition, first and last offset
-    probe: Probe | None  # None: the broker cannot be asked
+    probe: Probe | None  # None: the broker cannot be queried
 
 
 @dataclass(frozen=True, slots=True)
