@@ -223,7 +223,7 @@ def _said(seen: control_queries.OneOperation) -> str:
 
 def draw_controller(operation: Operation, *, runs: bool) -> None:
     """Say that no controller continues an open operation, where none does."""
-    if operation.is_open and operation.state != "needs_human" and not runs:
+    if operation.is_open and not operation.is_stuck and not runs:
         st.warning(
             "No controller runs: start `turnout controller run`. The operation waits for it.",
             icon=":material/hourglass_disabled:",

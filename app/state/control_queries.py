@@ -263,7 +263,7 @@ def _one_operation(store: str, operation_id: str, _environment: Environment) -> 
 def _waiting(store: str, _environment: Environment) -> OpenCounts:  # noqa: ARG001 - the store is the cache's key
     with reading():
         opened = _open(engine(_environment))
-    return OpenCounts(len(opened), sum(each.state == "needs_human" for each in opened), time.time())
+    return OpenCounts(len(opened), sum(each.is_stuck for each in opened), time.time())
 
 
 @st.cache_data(ttl=5, max_entries=4, show_spinner=False)

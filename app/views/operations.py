@@ -17,6 +17,7 @@ from grants.applying.proposals import KIND as ACCESS
 from pipeline.control.proposals import inverse_of
 from pipeline.errors import Refused
 from pipeline.names import is_said
+from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Operation
 
 _MOST_CARDS = 20
@@ -56,7 +57,7 @@ def _live(environment: Environment) -> None:
 def _draw_all(journal: OperationList) -> None:
     opened = [each for each in journal.operations if each.is_open]
     ended = [each for each in journal.operations if not each.is_open]
-    stuck = sum(each.state == "needs_human" for each in opened)
+    stuck = sum(each.is_stuck for each in opened)
     header.headline(_sentence(len(opened), stuck), trouble=stuck > 0)
     if opened:
         confirm.draw_controller(opened[-1], runs=journal.controller_runs)
@@ -96,7 +97,7 @@ def _named(operation: Operation, journal: OperationList) -> str:
 
 
 def _draw_card(operation: Operation, journal: OperationList) -> None:
-    state = "stuck" if operation.state == "needs_human" else "open"
+    state = "stuck" if operation.is_stuck else "open"
     with st.container(border=True, gap=None, key=f"operation_{state}_{operation.operation_id}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.text(formatting.operation_text(operation.state))
@@ -141,7 +142,7 @@ def _draw_one(environment: Environment, operation_id: str) -> None:
     targets = formatting.targets_text(operation.targets, seen.names)
     header.headline(
         f"{formatting.shown(operation.kind, 24).capitalize()} of {targets}",
-        trouble=operation.state in {"needs_human", "failed"},
+        trouble=operation.state in {OperationState.NEEDS_HUMAN, OperationState.FAILED},
     )
     with st.container(key="verdict", gap=None):
         waits = _waits(seen)
@@ -231,7 +232,7 @@ def _about(targets: tuple[str, ...]) -> str:
 
 def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
     operation = seen.operation
-    if operation.state == "needs_human":
+    if operation.is_stuck:
         _draw_looked_after(environment, seen)
     elif operation.is_open:
         _draw_cancel(environment, operation)

@@ -17,6 +17,7 @@ from pipeline.errors import Refused
 from pipeline.moments import in_utc
 from pipeline.names import plain
 from pipeline.store.game_lookup import find
+from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Operation, Step
 from pipeline.terminal import say, say_json
 
@@ -142,9 +143,13 @@ def _follow(engine: Engine, heartbeat_seconds: float, operation: Operation, how:
             if each not in printed:
                 say(each, err=True)
                 printed.add(each)
-        if not operation.is_open or operation.state == "needs_human":
+        if not operation.is_open or operation.is_stuck:
             break
-        if operation.state == "planned" and not warned and not judge_controller(engine, heartbeat_seconds).is_live:
+        if (
+            operation.state == OperationState.PLANNED
+            and not warned
+            and not judge_controller(engine, heartbeat_seconds).is_live
+        ):
             say("No controller runs: start `turnout controller run`. The operation waits for it.", err=True)
             warned = True
         time.sleep(_LOOK_SECONDS)
@@ -152,4 +157,4 @@ def _follow(engine: Engine, heartbeat_seconds: float, operation: Operation, how:
         say_json(as_dict(operation, steps(engine, operation.operation_id)))
     elif how.wait:
         say(line(operation))
-    return 0 if not how.wait or operation.state == "succeeded" else 1
+    return 0 if not how.wait or operation.state == OperationState.SUCCEEDED else 1

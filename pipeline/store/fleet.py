@@ -221,7 +221,7 @@ def _intent(group: Group) -> GroupIntent:
 
 def _open_operations(connection: Connection) -> tuple[int, int]:
     """Count the open operations that wait for the controller, and those that need a person."""
-    stuck = [each.state == "needs_human" for each in read_open(connection)]
+    stuck = [each.is_stuck for each in read_open(connection)]
     return stuck.count(False), stuck.count(True)
 
 

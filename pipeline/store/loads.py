@@ -5,6 +5,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
+from listeners.sample import Lane
 from pipeline.health.liveness import HEARTBEAT_SECONDS, START_LIMIT_SECONDS, DriverFacts, Liveness
 from pipeline.placement.capacity import MAX_GAMES, PRIORITIES, GroupLoad, Load, Loads, Priority, tallied
 from pipeline.store.liveness import drivers_in
@@ -41,7 +42,7 @@ def loads_in(
     for key, group, priority, *rates, lag, lane in connection.execute(query):
         # A stream that catches up goes as fast as it can, one that is parked not at all: neither shows what it costs
         # when it runs. What a driver reported before it died is still the best there is.
-        rows, size, commits = map(_known, rates) if lane == "RUN" else (None, None, None)
+        rows, size, commits = map(_known, rates) if lane == Lane.RUN else (None, None, None)
         loads.append((key, group, Load(rows, size, commits, _known(lag), _priority(priority))))
     return tallied(loads, _groups(connection, drivers_in(connection, heartbeat_seconds, now)), max_games)
 

@@ -9,7 +9,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from sqlalchemy import Connection, Engine, Row, bindparam, case, delete, func, insert, select, update
 
@@ -17,16 +17,10 @@ from pipeline.errors import Conflict, Refused
 from pipeline.moments import is_moment
 from pipeline.store import audit
 from pipeline.store.leases import store_now
+from pipeline.store.operation_kinds import OPEN, OperationState
 from pipeline.store.tables import operation_steps, operation_targets, operations
 
-State = Literal["planned", "running", "verifying", "needs_human", "succeeded", "failed", "cancelled"]
-"""`planned`: nothing was done yet. `running`: steps are being taken. `verifying`: all is done, its effect is not seen
-yet. `needs_human`: it cannot go on by itself. `cancelled`: a person ended it before it was done."""
-
 StepState = Literal["running", "done", "failed"]
-OPEN: Final[tuple[State, ...]] = get_args(State)[:4]
-"""The states in which an operation may still act; its targets belong to it."""
-
 _LONGER_THAN_ANY_ID: Final = 64
 _PLAIN: Final[Mapping[str, tuple[type, ...]]] = {
     "operation_id": (str,), "kind": (str,), "state": (str,), "actor": (str,), "reason": (str,), "preview_hash": (str,),
@@ -71,7 +65,7 @@ class Operation:
 
     operation_id: str
     kind: str
-    state: State
+    state: OperationState
     targets: tuple[str, ...]
     parameters: Mapping[str, Any]
     actor: str
@@ -89,6 +83,11 @@ class Operation:
     def is_open(self) -> bool:
         """Whether it may still act."""
         return self.state in OPEN
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it waits for a person."""
+        return self.state == OperationState.NEEDS_HUMAN
 
     def act(self) -> audit.Act:
         """Return what the audit log says of it."""
@@ -111,8 +110,9 @@ def ask(engine: Engine, intent: Intent) -> Operation:
         Refused: one of its targets belongs to another open operation, or the key was used for something else.
     """
     operation = Operation(
-        operation_id=uuid.uuid4().hex, kind=intent.kind, state="planned", targets=tuple(sorted(set(intent.targets))),
-        parameters=intent.parameters, actor=intent.actor, reason=intent.reason, preview=intent.preview,
+        operation_id=uuid.uuid4().hex, kind=intent.kind, state=OperationState.PLANNED,
+        targets=tuple(sorted(set(intent.targets))), parameters=intent.parameters, actor=intent.actor,
+        reason=intent.reason, preview=intent.preview,
         preview_hash=hash_of(intent.preview), undoes=intent.undoes, outcome=None, requested_at=0.0, ended_at=None,
         version=1,
     )  # fmt: skip
@@ -133,7 +133,7 @@ def ask(engine: Engine, intent: Intent) -> Operation:
 
 
 def change(
-    engine: Engine, operation: Operation, state: State, outcome: str | None = None, by: audit.Act | None = None
+    engine: Engine, operation: Operation, state: OperationState, outcome: str | None = None, by: audit.Act | None = None
 ) -> Operation:
     """Bring an operation into another state; where that is an end, its targets are free and the audit log is closed.
 
@@ -150,7 +150,7 @@ def change(
             audit.begin(connection, by)
         as_read = (operations.c.operation_id == operation.operation_id) & (operations.c.version == operation.version)
         ended = {"ended_at": store_now()} if ends else {}
-        stuck_since = store_now() if state == "needs_human" else None
+        stuck_since = store_now() if state == OperationState.NEEDS_HUMAN else None
         changes = {"state": state, "outcome": outcome, "stuck_since": stuck_since, **ended}
         values = {**changes, "version": operations.c.version + 1}
         if not operation.is_open or not connection.execute(update(operations).where(as_read).values(values)).rowcount:
@@ -241,9 +241,9 @@ def read_open(connection: Connection) -> list[Operation]:
 
     All counts of open operations are of these: a row edited to nonsense needs a person, whatever its column says.
     """
-    is_open = operations.c.state.in_(OPEN) | operations.c.state.not_in(get_args(State))
+    is_open = operations.c.state.in_(OPEN) | operations.c.state.not_in(tuple(OperationState))
     query = select(operations).where(is_open).order_by(operations.c.requested_at.desc(), operations.c.operation_id)
-    return sorted(map(_operation, connection.execute(query)), key=lambda each: each.state != "needs_human")
+    return sorted(map(_operation, connection.execute(query)), key=lambda each: not each.is_stuck)
 
 
 def list_operations(engine: Engine, *, only_open: bool = False, limit: int = 100) -> list[Operation]:
@@ -252,15 +252,15 @@ def list_operations(engine: Engine, *, only_open: bool = False, limit: int = 100
         with engine.connect() as connection:
             return read_open(connection)[:limit]
     urgency = case(
-        (operations.c.state == "needs_human", 0),
-        (operations.c.state.not_in(get_args(State)), 0),  # edited by hand
+        (operations.c.state == OperationState.NEEDS_HUMAN, 0),
+        (operations.c.state.not_in(tuple(OperationState)), 0),  # edited by hand
         (operations.c.state.in_(OPEN), 1),
         else_=2,
     )
     query = select(operations).order_by(urgency, operations.c.requested_at.desc(), operations.c.operation_id)
     with engine.connect() as connection:
         listed = [_operation(row) for row in connection.execute(query.limit(limit))]
-    return sorted(listed, key=lambda each: (each.state != "needs_human", not each.is_open))
+    return sorted(listed, key=lambda each: (not each.is_stuck, not each.is_open))
 
 
 def open_ids(engine: Engine) -> list[str]:
@@ -312,7 +312,7 @@ def asked_under(engine: Engine, keys: Sequence[str]) -> dict[str, Operation]:
 
 def last_durations(engine: Engine, target: str) -> dict[str, float]:
     """Return how many seconds the newest success of each kind took, of those that were about this target alone."""
-    succeeded = (operations.c.targets == json.dumps([target])) & (operations.c.state == "succeeded")
+    succeeded = (operations.c.targets == json.dumps([target])) & (operations.c.state == OperationState.SUCCEEDED)
     query = select(operations.c.kind, operations.c.requested_at, operations.c.ended_at).where(succeeded)
     with engine.connect() as connection:
         rows = connection.execute(query.order_by(operations.c.ended_at)).all()
@@ -353,15 +353,16 @@ def _operation(row: Row[Any]) -> Operation:
             raise ValueError("a target is no text")
         if hash_of(preview) != row.preview_hash:
             raise ValueError("its preview is not what its hash is of")
-        if row.state not in get_args(State):
+        if row.state not in tuple(OperationState):
             raise ValueError(f"there is no state {row.state!r}")
+        plain["state"] = OperationState(row.state)
         return Operation(**plain, targets=tuple(targets), parameters=parameters, preview=preview)
     except (ValueError, RecursionError) as error:  # edited by hand: it stands still, the others go on
         problem = f"Its row in the control store makes no sense: {error}. Correct the row, or close the operation."
         texts = [name for name, types in _PLAIN.items() if str in types and not isinstance(plain[name], types)]
         plain |= {name: f"{plain[name]!r:.80}" for name in texts}  # so that it can be shown, and closed
-        has_ended = row.state in get_args(State) and row.state not in OPEN
-        plain |= {} if has_ended else {"state": "needs_human", "outcome": problem}
+        has_ended = row.state in tuple(OperationState) and row.state not in OPEN
+        plain |= {} if has_ended else {"state": OperationState.NEEDS_HUMAN, "outcome": problem}
         plain |= {} if is_moment(row.requested_at) else {"requested_at": 0.0}
         plain |= {} if row.ended_at is None or is_moment(row.ended_at) else {"ended_at": 0.0}
         plain |= {"stuck_since": row.stuck_since if is_moment(row.stuck_since) else None}

@@ -22,6 +22,7 @@ from pipeline.settings import Paths, Settings, load
 from pipeline.store import stream_control, tables
 from pipeline.store.engine import open_store
 from pipeline.store.fleet import read_fleet
+from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Intent, change, list_operations
 from pipeline.store.operations import ask as ask_store
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
@@ -154,7 +155,9 @@ def test_an_operator_sees_what_needs_a_mover_and_cannot_ask_for_it(
 def test_who_has_no_role_may_only_look(store: Engine, opening: Opening, tmp_path: Path) -> None:
     """Somebody whom no setting names sees the pages, with every button that asks disabled."""
     name_roles(tmp_path, operators=["bob"], movers=["ann"])
-    stuck = change(store, ask_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), "needs_human", "why")
+    stuck = change(
+        store, ask_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), OperationState.NEEDS_HUMAN, "why"
+    )
     app = opening("game", game=KEY["Chess"])
     assert "no role: you may only look" in texts(app)
     assert app.button(key="act_pause").disabled
@@ -167,7 +170,9 @@ def test_an_undo_needs_the_role_of_what_it_asks_for(store: Engine, opening: Open
     """An operator may undo a pause, and sees the undo of a move disabled."""
     name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
     for kind, name, barred in (("pause", "Go", False), ("move", "Ludo", True)):
-        done = change(store, ask_store(store, Intent(kind, (f"game:{KEY[name]}",), "ann")), "succeeded", "Done.")
+        done = change(
+            store, ask_store(store, Intent(kind, (f"game:{KEY[name]}",), "ann")), OperationState.SUCCEEDED, "Done."
+        )
         assert opening("operations", operation=done.operation_id).button(key="undo").disabled == barred
 
 
@@ -175,7 +180,9 @@ def test_a_forged_call_is_refused_by_what_writes_and_not_by_a_button(
     environment: Environment, store: Engine, tmp_path: Path
 ) -> None:
     """Asking, resuming and closing check the role of who runs the page, whoever the intent names."""
-    stuck = change(store, ask_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), "needs_human", "why")
+    stuck = change(
+        store, ask_store(store, Intent("pause", (f"game:{KEY['Go']}",), "ann")), OperationState.NEEDS_HUMAN, "why"
+    )
     name_roles(tmp_path, operators=["bob"], movers=["ann"])
     with pytest.raises(Refused, match="may not pause"):
         previews.resume(environment, stuck)

@@ -24,6 +24,7 @@ from pipeline.store.assignments import read_assignments
 from pipeline.store.audit_access import AccessChange, kept
 from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
+from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Intent, Operation, change, list_operations, operation
 from pipeline.store.operations import ask as ask_store
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
@@ -105,8 +106,8 @@ def test_each_page_draws_a_full_and_hostile_store(page: str, tmp_path: Path, ope
         failed = stream_control.StreamControl(failures=2, failure_class="poison", evidence=HOSTILE[1], failed_at=1.0)
         stream_control.record_failures(engine, {key: failed})
     begun = [ask_store(engine, Intent("pause", (f"game:{key}",), HOSTILE[0], HOSTILE[1])) for key in keys]
-    change(engine, change(engine, begun[0], "running"), "needs_human", HOSTILE[0])
-    change(engine, begun[1], "failed", HOSTILE[1])
+    change(engine, change(engine, begun[0], OperationState.RUNNING), OperationState.NEEDS_HUMAN, HOSTILE[0])
+    change(engine, begun[1], OperationState.FAILED, HOSTILE[1])
     app = opening(page)
     if page == "groups":
         app.multiselect(key="move_games").set_value(keys)
@@ -339,14 +340,16 @@ def test_a_page_does_not_wait_long_for_a_lock(engine: Engine, monkeypatch: pytes
 
 def stuck(store: Engine) -> Operation:
     begun = ask_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "ann", "why", {"games": [KEY["Chess"]]}))
-    return change(store, change(store, begun, "running"), "needs_human", "Nobody tells of it.")
+    return change(
+        store, change(store, begun, OperationState.RUNNING), OperationState.NEEDS_HUMAN, "Nobody tells of it."
+    )
 
 
 def test_those_that_need_a_person_come_first(store: Engine, opening: Opening) -> None:
     """The page begins with what waits for a person, in words, and the header says so in amber on every page."""
     first = stuck(store)
     ended = ask_store(store, intent("pause", f"game:{KEY['Go']}"))
-    change(store, ended, "failed", "Nothing was done.")
+    change(store, ended, OperationState.FAILED, "Nothing was done.")
     app = opening("operations")
     assert "1 operation needs a person" in texts(app)
     assert "▲ needs a person" in texts(app)
@@ -367,7 +370,7 @@ def test_an_operation_is_resumed_once(store: Engine, opening: Opening) -> None:
     button.click().run()
     resumed = operation(store, seen.operation_id)
     assert resumed.state == "running"
-    change(store, resumed, "needs_human", "Again.")
+    change(store, resumed, OperationState.NEEDS_HUMAN, "Again.")
     environment = services.open_environment([], {"TURNOUT_ENV_DIR": str(Path(str(store.url.database)).parent)})
     with pytest.raises(Refused, match="This operation was changed after you opened it"):
         previews.resume(environment, seen)
@@ -408,7 +411,7 @@ def test_an_undo_shows_what_it_does_before_it_is_asked(store: Engine, opening: O
     """Undo is a preview and a confirmation like any other, and says why where it cannot be."""
     begun = ask_store(store, pauses.intent("pause", {KEY["Chess"]: "running"}, "ann", ""))
     stream_control.ask(store, KEY["Chess"], "ann", desired="paused")
-    done = change(store, begun, "succeeded", "Paused.")
+    done = change(store, begun, OperationState.SUCCEEDED, "Paused.")
     app = opening("operations", operation=done.operation_id)
     app.button(key="undo").click().run()
     assert "1 to resume. No other stream is touched." in texts(app)
@@ -417,7 +420,7 @@ def test_an_undo_shows_what_it_does_before_it_is_asked(store: Engine, opening: O
     assert [(each.kind, each.undoes) for each in list_operations(store, only_open=True)] == [
         ("resume", done.operation_id)
     ]
-    failed = change(store, ask_store(store, intent("move", f"game:{KEY['Go']}")), "failed", "no")
+    failed = change(store, ask_store(store, intent("move", f"game:{KEY['Go']}")), OperationState.FAILED, "no")
     app = opening("operations", operation=failed.operation_id)
     assert app.button(key="undo").disabled
     assert "is failed and has done nothing, so there is nothing to undo" in texts(app)

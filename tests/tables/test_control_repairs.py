@@ -78,7 +78,7 @@ def journal(tables: Tables, begun: Operation) -> list[tuple[str, str]]:
     return [(each.name, each.state) for each in steps(tables.engine, begun.operation_id)]
 
 
-def tell(tables: Tables, cursor: int, lane: Lane = "RUN", at: float | None = None) -> None:
+def tell(tables: Tables, cursor: int, lane: Lane = Lane.RUN, at: float | None = None) -> None:
     """Tell of Chess as its group's driver."""
     start_driver(tables.engine, "group", "a", None)
     state = StreamState(
@@ -136,7 +136,7 @@ def test_a_rebuild_gives_a_parked_stream_its_retries_back(tables: Tables, again:
     )
     record_failures(tables.engine, {CHESS.key: parked})
     ask_of_stream(tables.engine, CHESS.key, "ann", desired="paused", own_query=True)
-    tell(tables, 0, "QUARANTINED")
+    tell(tables, 0, Lane.QUARANTINED)
     begun, world = asked(tables, "rebuild"), controller(tables)
     if again:  # the controller is killed right after the switch
         with patch.object(repairs, "ask_retry", side_effect=KeyboardInterrupt), suppress(KeyboardInterrupt):
@@ -157,7 +157,7 @@ def test_a_rebuild_says_whose_stream_was_parked_again(tables: Tables) -> None:
     begun, world = asked(tables, "rebuild"), controller(tables)
     brought_on(world)
     record_failures(tables.engine, {CHESS.key: StreamControl(parked_at=1.0, failures=9)})
-    tell(tables, 0, "QUARANTINED")
+    tell(tables, 0, Lane.QUARANTINED)
     brought_on(world)
     done = now(tables, begun)
     assert (done.state, "Parked again, to be tried again" in str(done.outcome)) == ("succeeded", True)

@@ -23,6 +23,7 @@ from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.engine import open_store
 from pipeline.store.games import assign_waiting, record_seen
+from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Intent, ask, change, list_operations, operation
 from pipeline.store.row_types import mistyped_columns
 
@@ -120,8 +121,8 @@ def test_an_operation_that_another_has_changed_is_refused(tmp_path: Path, monkey
     """Of two people who close one operation the second is told that it was changed."""
     engine = open_store(*load(tmp_path, {}))
     asked = ask(engine, Intent("pause", ("game:a",), "ann", "r", {"games": ["a"]}, {}))
-    waiting = change(engine, change(engine, asked, "running"), "needs_human", "stuck")
-    change(engine, waiting, "failed", "closed by another")
+    waiting = change(engine, change(engine, asked, OperationState.RUNNING), OperationState.NEEDS_HUMAN, "stuck")
+    change(engine, waiting, OperationState.FAILED, "closed by another")
     monkeypatch.setattr("pipeline.store.operations.operation", lambda *_: waiting)
     words = ["ops", "close", waiting.operation_id, "--reason", "x", "--env-dir", str(tmp_path)]
     done = CliRunner().invoke(cli, words)
@@ -235,7 +236,7 @@ def test_an_undo_of_what_names_nothing_is_refused(
 ) -> None:
     """A row that was edited so that it names no games or groups is one sentence."""
     engine = open_store(*load(tmp_path, {}))
-    done = change(engine, ask(engine, Intent(kind, ("game:x",), "ann")), "succeeded")
+    done = change(engine, ask(engine, Intent(kind, ("game:x",), "ann")), OperationState.SUCCEEDED)
     code, said = run(monkeypatch, capsys, "ops", "undo", done.operation_id, "--env-dir", str(tmp_path))
     assert (code, "its parameters name no g" in said) == (2, True)
 
@@ -248,7 +249,7 @@ def test_an_undo_of_a_move_that_was_edited_is_refused(
     engine = open_store(*load(tmp_path, {}))
     preview = {"x": [None, "a", 1]} if desired else {}
     intent = Intent("move", ("game:x",), "ann", "", {"desired": desired}, preview)
-    done = change(engine, ask(engine, intent), "succeeded")
+    done = change(engine, ask(engine, intent), OperationState.SUCCEEDED)
     code, said = run(monkeypatch, capsys, "ops", "undo", done.operation_id, "--reason", "r", "--env-dir", str(tmp_path))
     assert (code, "it does not say what it moved" in said) == (2, True)
 

@@ -12,6 +12,7 @@ from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
+from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Operation, begin_step, change, open_by_target, operation, steps
 from tests.unit.test_control_moves import ALIVE, Drivers, asked, drivers, others, state
 
@@ -65,7 +66,7 @@ def test_what_only_waits_ends_and_what_was_done_is_taken_back(drivers: Drivers, 
 
 def test_a_step_at_work_is_not_interrupted(drivers: Drivers, world: ControlContext) -> None:
     """While a controller assigns nobody can say that nothing was done, so nobody cancels."""
-    begun = change(drivers.store, asked(drivers, {"g1": others(drivers, "g1")[0]}), "running")
+    begun = change(drivers.store, asked(drivers, {"g1": others(drivers, "g1")[0]}), OperationState.RUNNING)
     begin_step(drivers.store, begun, "assign")
     with pytest.raises(Refused, match="its step assign is under way and cannot be interrupted"):
         cancelled(drivers, begun)
@@ -77,7 +78,7 @@ def test_a_step_at_work_is_not_interrupted(drivers: Drivers, world: ControlConte
 def test_what_has_ended_or_needs_a_person_is_not_cancelled(drivers: Drivers) -> None:
     """Each has its own way out, and the sentence names it; so has what was changed since it was seen."""
     seen = asked(drivers, {"g1": others(drivers, "g1")[0]})
-    waits = change(drivers.store, seen, "needs_human", "Look.")
+    waits = change(drivers.store, seen, OperationState.NEEDS_HUMAN, "Look.")
     with pytest.raises(Refused, match="end it with `turnout ops close"):
         cancelled(drivers, waits)
     with pytest.raises(Refused, match="was changed while you looked at it"):

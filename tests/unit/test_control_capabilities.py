@@ -14,6 +14,7 @@ from pipeline.repair.quarantined import Selection
 from pipeline.store.assignments import retire
 from pipeline.store.drivers import start_driver
 from pipeline.store.games import register_group
+from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Intent, ask, change
 from pipeline.store.stream_control import StreamControl, record_failures
 from tests.tables.repair_world import CHESS, broken, early, good, make_world
@@ -137,7 +138,7 @@ def test_the_facts_are_what_is_there(tmp_path: Path) -> None:
         begun = ask(made.engine, Intent("rebuild", (target,), "ann"))
         facts = read_facts(made.engine, made.paths, CHESS.key, now)
         assert (facts.busy, facts.decision) == (f"rebuild {begun.operation_id[:8]} by ann", PARKED)
-        change(made.engine, begun, "succeeded")
+        change(made.engine, begun, OperationState.SUCCEEDED)
     facts = read_facts(made.engine, made.paths, CHESS.key, now)
     assert facts.busy is None
     assert 0 <= facts.took_seconds["rebuild"] < 60

@@ -32,6 +32,7 @@ from pipeline.store.groups import (
     record_process,
 )
 from pipeline.store.leases import Lease, Process
+from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Operation, ask, list_operations, operation, steps
 from pipeline.store.operations import change as begun
 from pipeline.store.tables import operation_steps
@@ -274,7 +275,7 @@ def test_a_group_changed_since_its_stop_began_is_not_overwritten(engine: Engine,
     """A change between a controller's look and its act stays: the stop is refused there and has done nothing."""
     settings, paths = load(tmp_path, {})
     seen = create(engine, LOCAL, "ann", "")
-    running = begun(engine, asked(engine, "stop", "a"), "running")
+    running = begun(engine, asked(engine, "stop", "a"), OperationState.RUNNING)
     changed = change(engine, seen, replace(seen, desired="drained"), "bob", "")
     with pytest.raises(Refused, match="group a was changed meanwhile"):
         KINDS["stop"].steps[0].act(ControlContext(settings, engine, paths), running)

@@ -47,7 +47,7 @@ class Drivers:
         for name in "abc":
             self.boundary(name)
 
-    def boundary(self, name: str, lane: Lane = "RUN", *, told: bool = True, lag: float | None = None) -> None:
+    def boundary(self, name: str, lane: Lane = Lane.RUN, *, told: bool = True, lag: float | None = None) -> None:
         """Let go, take, and tell, as a group's driver does between two passes."""
         self.clock.now += 1.0
         lease = self.leases[name]
@@ -139,7 +139,7 @@ def test_a_move_is_done_when_it_was_seen_and_then_there_is_nothing_to_plan(
     drivers.boundary(target, told=False)
     tick(world, KINDS)
     assert (names(drivers, begun)[-1], state(drivers, begun)) == (("verify", "running"), "verifying")
-    drivers.boundary(target, "CATCHUP")
+    drivers.boundary(target, Lane.CATCHUP)
     tick(world, KINDS)
     assert state(drivers, begun) == "verifying"
     assert steps(drivers.store, begun.operation_id)[-1].detail == (
@@ -165,7 +165,7 @@ def test_a_waiting_move_tells_how_long_it_still_takes(drivers: Drivers, world: C
         drivers.boundary(name, told=False)
     said = []
     for lag in (300.0, 320.0, 320.0, 280.0, 40.0):
-        drivers.boundary(target, "CATCHUP", lag=lag)
+        drivers.boundary(target, Lane.CATCHUP, lag=lag)
         tick(world, KINDS)
         said.append(steps(drivers.store, begun.operation_id)[-1].detail.partition("g1. ")[2])
     assert said[:3] == ["No estimate: the lag was not seen to fall."] * 3
@@ -429,7 +429,7 @@ def test_a_pause_is_undone_by_a_resume(drivers: Drivers, world: ControlContext) 
     for _ in range(2):
         tick(world, KINDS)
         for name in "abc":
-            drivers.boundary(name, "PAUSED")
+            drivers.boundary(name, Lane.PAUSED)
     done = operation(drivers.store, begun.operation_id)
     proposal = undo(Settings(), drivers.store, done, "bob", "enough", NOW)
     intent, lines = proposal.intent, proposal.lines

@@ -18,6 +18,7 @@ from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.groups import change, read_groups
+from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import ask
 from pipeline.store.operations import change as change_operation
 from tests.unit.app_world import sign_in
@@ -60,7 +61,7 @@ def undone(environment: Environment, kind: str) -> str:
         done = ask(store, previews.preview_groups(environment, kind, ["a"]).intent)
         group = read_groups(store)["a"]
         change(store, group, replace(group, desired="stopped"), "ann", "")
-    return change_operation(store, done, "succeeded").operation_id
+    return change_operation(store, done, OperationState.SUCCEEDED).operation_id
 
 
 COMMANDS = {

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine, create_engine, delete, insert, select, text, update
 
-from listeners.sample import STATUSES, StreamState
+from listeners.sample import STATUSES, Lane, StreamState
 from pipeline.cli.main import cli
 from pipeline.cli.status import describe
 from pipeline.errors import Refused
@@ -26,6 +26,7 @@ from pipeline.store.fleet import Fleet, read_fleet, read_schemas
 from pipeline.store.games import record_seen
 from pipeline.store.leases import Lease, Process, expire_dead
 from pipeline.store.loads import read_loads
+from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Intent, ask, change, list_operations
 from pipeline.store.oversight import read_oversight
 from pipeline.store.row_types import mistyped_columns
@@ -135,7 +136,7 @@ def verdict(fleet: Fleet) -> Verdict:
 
 
 def state_of(key: str, status: str = "RUNNING") -> StreamState:
-    return StreamState(key, "a", "RUN", status, 0.0, 1, None, 0.0, None, None, 0, 0, None, 0.0)
+    return StreamState(key, "a", Lane.RUN, status, 0.0, 1, None, 0.0, None, None, 0, 0, None, 0.0)
 
 
 def hold(store: Engine, process: Process) -> None:
@@ -361,7 +362,7 @@ def test_operations_are_part_of_the_judgement(store: Engine) -> None:
     start_driver(store, "controller", "main", None)
     beat(store, "controller", "main", "running", None)
     assert read_fleet(store).judgement.healthy
-    change(store, asked, "needs_human", "look")
+    change(store, asked, OperationState.NEEDS_HUMAN, "look")
     assert read_fleet(store).judgement.headline == "1 stream healthy; 1 operation needs a person"
 
 

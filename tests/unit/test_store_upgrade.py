@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from grants.applying import ledger, requests
 from grants.applying.proposals import intents_of
 from grants.observing import snapshot
-from listeners.sample import StreamState
+from listeners.sample import Lane, StreamState
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.executor import ControlContext, tick
 from pipeline.control.processes.backends import process_of
@@ -129,7 +129,7 @@ def test_what_a_driver_left_in_the_old_folder_is_read_once(paths: Paths) -> None
 
 def _state(group: str, now: float) -> StreamState:
     return StreamState(
-        game_key=CHESS, group=group, lane="RUN", status="HEALTHY", status_since=0.0, cursor_seq=3,
+        game_key=CHESS, group=group, lane=Lane.RUN, status="HEALTHY", status_since=0.0, cursor_seq=3,
         last_commit_at=None, backlog_age_seconds=None, rows_per_second=None, latency_p95_seconds=None,
         rows_total=0, rejects_total=0, last_error=None, updated_at=now,
     )  # fmt: skip

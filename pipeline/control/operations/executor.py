@@ -21,6 +21,7 @@ from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.cancellation import end_early
 from pipeline.store.leases import store_time
+from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import (
     Operation,
     OperationConflict,
@@ -129,26 +130,26 @@ def advance(context: ControlContext, kind: OperationDefinition, operation: Opera
     Raises:
         OperationConflict: another controller has changed it meanwhile.
     """
-    if operation.state == "planned":
+    if operation.state == OperationState.PLANNED:
         operation = _begin(context, kind, operation)
-    if operation.state not in {"running", "verifying"}:
+    if operation.state not in {OperationState.RUNNING, OperationState.VERIFYING}:
         return operation
     done = {each.name for each in steps(context.engine, operation.operation_id) if each.state == "done"}
     for step in kind.steps:
         if step.name in done:
             continue
-        if step.verifies and operation.state == "running":
-            operation = change(context.engine, operation, "verifying")
+        if step.verifies and operation.state == OperationState.RUNNING:
+            operation = change(context.engine, operation, OperationState.VERIFYING)
         number = begin_step(context.engine, operation, step.name)
         progress = _attempt(context, step, operation)
         if progress.state == "waiting":
             return _wait(context, step, operation, number, progress)
         end_step(context.engine, operation, number, progress.state, progress.message)
         if progress.state == "failed":
-            return change(context.engine, operation, "failed", progress.message)
+            return change(context.engine, operation, OperationState.FAILED, progress.message)
     details = {each.name: each.detail for each in steps(context.engine, operation.operation_id) if each.state == "done"}
     outcome = " ".join([kind.done(operation), *(details[step.name] for step in kind.steps if step.tells)])
-    return change(context.engine, operation, "succeeded", outcome)
+    return change(context.engine, operation, OperationState.SUCCEEDED, outcome)
 
 
 def tick(context: ControlContext, kinds: Mapping[str, OperationDefinition]) -> int:
@@ -157,7 +158,7 @@ def tick(context: ControlContext, kinds: Mapping[str, OperationDefinition]) -> i
     journals = with_journals(context.engine, _next_in_turn(context))
     waiting, arrived = _look(context, kinds, journals)
     for operation, _ in journals:
-        if operation.state == "needs_human" and operation.operation_id not in arrived:
+        if operation.is_stuck and operation.operation_id not in arrived:
             pass  # it is a person's
         elif operation.operation_id in waiting:
             still_open += 1
@@ -199,7 +200,7 @@ def _look(
     now, together = store_time(context.engine), replace(context, shared={})
     for operation, line, seconds, look in looking:
         progress = _attempt_look(together, look, operation)
-        if operation.state == "needs_human":
+        if operation.is_stuck:
             arrived |= {operation.operation_id} if progress is not None and progress.state == "done" else set()
         elif progress is not None and progress.state == "waiting" and now - line.started_at <= seconds:
             waiting.add(operation.operation_id)
@@ -219,7 +220,7 @@ def _unseen(
     line = next((each for each in reversed(journal) if step is not None and each.name == step.name), None)
     if step is None or line is None or not operation.targets:  # a row of nonsense has no targets
         return None
-    is_late = operation.state == "needs_human"
+    is_late = operation.is_stuck
     look = step.act if step.looks else step.seen if is_late else None
     # Where its time is over the step has failed; where it broke it still runs, and a person is to look why.
     return None if look is None or line.state != ("failed" if is_late else "running") else (line, step.seconds, look)
@@ -239,9 +240,11 @@ def _advance_one(context: ControlContext, kinds: Mapping[str, OperationDefinitio
     kind = kinds.get(operation.kind)
     try:
         if kind is None:
-            change(context.engine, operation, "failed", f"This version knows no operation {operation.kind!r}.")
+            change(
+                context.engine, operation, OperationState.FAILED, f"This version knows no operation {operation.kind!r}."
+            )
             return False
-        if operation.state == "needs_human":
+        if operation.is_stuck:
             operation = resume(context.engine, operation, roles.CONTROLLER, "What it waited for is there after all.")
         return advance(context, kind, operation).is_open
     except OperationConflict:
@@ -263,7 +266,7 @@ def resume(engine: Engine, operation: Operation, actor: str, reason: str = "") -
         OperationConflict: another writer has changed it since it was read.
     """
     _require_waiting(operation)
-    return change(engine, operation, "running", by=_act(operation, actor, "resume operation", reason))
+    return change(engine, operation, OperationState.RUNNING, by=_act(operation, actor, "resume operation", reason))
 
 
 def close(engine: Engine, operation: Operation, actor: str, reason: str) -> Operation:
@@ -276,7 +279,7 @@ def close(engine: Engine, operation: Operation, actor: str, reason: str) -> Oper
     _require_waiting(operation)
     _require_reason(reason)
     by = _act(operation, actor, "close", reason)
-    return change(engine, operation, "failed", f"Closed by {actor}: {reason}", by)
+    return change(engine, operation, OperationState.FAILED, f"Closed by {actor}: {reason}", by)
 
 
 def cancel(
@@ -296,7 +299,7 @@ def cancel(
         raise Refused(
             f"Operation {name} has ended: it is {operation.state}. `turnout ops undo` takes back what it did."
         )
-    if operation.state == "needs_human":
+    if operation.is_stuck:
         raise Refused(f"Operation {name} waits for a person: end it with `turnout ops close {name}`.")
     kind = kinds.get(operation.kind)
     may_stop = {step.name for step in kind.steps if step.looks or step.verifies} if kind else set()
@@ -324,11 +327,11 @@ def require_undoable(engine: Engine, operation: Operation) -> None:
     if operation.kind not in _UNDOABLE:
         raise Refused(f"Operation {name} is a {operation.kind}, which has no inverse.")
     if operation.ended_at is None:
-        first = "Resume or close" if operation.state == "needs_human" else "Cancel"
+        first = "Resume or close" if operation.is_stuck else "Cancel"
         raise Refused(
             f"Operation {name} is {operation.state}: only one that has ended can be undone. {first} it first."
         )
-    if operation.state != "succeeded" and not any(
+    if operation.state != OperationState.SUCCEEDED and not any(
         each.state == "done" for each in steps(engine, operation.operation_id)
     ):
         raise Refused(f"Operation {name} is {operation.state} and has done nothing, so there is nothing to undo.")
@@ -349,7 +352,7 @@ def _require_reason(reason: str) -> None:
 
 
 def _require_waiting(operation: Operation) -> None:
-    if operation.state != "needs_human":
+    if not operation.is_stuck:
         raise Refused(f"Operation {operation.operation_id[:8]} does not wait for a person: it is {operation.state}.")
 
 
@@ -357,7 +360,7 @@ def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> Non
     """Set an operation aside that makes no sense, or meets a bug of ours, so that the others go on."""
     problem = f"It cannot go on: {type(error).__name__}: {error}"[:_MAX_MESSAGE]
     try:
-        change(engine, find(engine, operation.operation_id), "needs_human", problem)
+        change(engine, find(engine, operation.operation_id), OperationState.NEEDS_HUMAN, problem)
     except (OperationConflict, Refused, SQLAlchemyError):
         return  # the next tick finds it as it is, or gone
 
@@ -368,15 +371,15 @@ def _begin(context: ControlContext, kind: OperationDefinition, operation: Operat
         roles.require_current(context.settings, context.engine, operation.actor, operation.kind)
         facts = kind.facts(context, operation)
     except Refused as refused:
-        return change(context.engine, operation, "failed", f"Nothing was done: {refused}")
+        return change(context.engine, operation, OperationState.FAILED, f"Nothing was done: {refused}")
     if hash_of(facts) != operation.preview_hash:
         return change(
             context.engine,
             operation,
-            "failed",
+            OperationState.FAILED,
             "Nothing was done: it has changed since you looked. Review it and try again.",
         )
-    return change(context.engine, operation, "running")
+    return change(context.engine, operation, OperationState.RUNNING)
 
 
 def _attempt(context: ControlContext, step: StepDefinition, operation: Operation) -> StepResult:
@@ -397,4 +400,4 @@ def _wait(
         return operation
     message = f"{progress.message} It was waited for {waited:.0f} s."
     end_step(context.engine, operation, number, "failed", message)
-    return change(context.engine, operation, "needs_human", message)
+    return change(context.engine, operation, OperationState.NEEDS_HUMAN, message)

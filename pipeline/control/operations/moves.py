@@ -252,8 +252,7 @@ def _verify(context: ControlContext, operation: Operation) -> StepResult:
         if seat.epoch > epoch + 1:
             continue
         reported = seat.reported_group == group and (seat.reported_at or 0.0) > operation.requested_at
-        settled = seat.lane in {"RUN", "PAUSED", "QUARANTINED"} or (seat.cursor_seq or 0) >= seat.last_seq
-        if not reported or not settled:
+        if not reported or not seat.is_settled:
             unseen.append(key)
     if unseen:
         behind = sum(max(assignments[key].last_seq - (assignments[key].cursor_seq or 0), 0) for key in unseen)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from listeners.sample import Lane
 from pipeline.control.operations.executor import (
     ControlContext,
     OperationDefinition,
@@ -83,8 +84,8 @@ def _is_reported(operation: Operation, seat: GameAssignment) -> bool:
     if (seat.reported_at or 0.0) <= operation.requested_at or seat.reported_group != seat.group:
         return False
     if operation.kind == "pause":
-        return seat.lane == "PAUSED"
-    return seat.lane != ("PAUSED" if operation.kind == "resume" else "QUARANTINED")
+        return seat.lane == Lane.PAUSED
+    return seat.lane != (Lane.PAUSED if operation.kind == "resume" else Lane.QUARANTINED)
 
 
 def _done(verb: str, operation: Operation) -> str:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from sqlalchemy import Engine
 
+from listeners.sample import Lane
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.control.operations.executor import (
@@ -344,7 +345,9 @@ def _see_rebuilt(context: ControlContext, operation: Operation) -> StepResult:
             waiting.append(key)
         elif (decision := decisions.get(key, _NOTHING)).parked_at is not None:
             parked.append(key)
-        elif seat.lane != "PAUSED" and (seat.lane == "QUARANTINED" or decision.failures or not _is_past(context, seat)):
+        elif seat.lane != Lane.PAUSED and (
+            seat.lane == Lane.QUARANTINED or decision.failures or not _is_past(context, seat)
+        ):
             waiting.append(key)
     if waiting:
         late = f"The drivers of {len(waiting)} do not go on with the new table yet: {join_limited(waiting)}."

@@ -112,7 +112,7 @@ def _is_back(seat: GameAssignment, operation: Operation) -> bool:
     if seat.retired_at is not None:
         return True  # another request retired it again since: the last one wins
     reported = seat.reported_group == seat.group and (seat.reported_at or 0.0) > operation.requested_at
-    return reported and (seat.lane in {"RUN", "PAUSED", "QUARANTINED"} or (seat.cursor_seq or 0) >= seat.last_seq)
+    return reported and seat.is_settled
 
 
 def _done(verb: str, operation: Operation) -> str:
