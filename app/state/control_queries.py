@@ -13,9 +13,9 @@ import streamlit as st
 from sqlalchemy import Engine
 
 from app.state.services import Environment, engine, reading
-from grants.applying.proposals import KIND as ACCESS
-from pipeline.control.capabilities import Facts, read_all_facts
+from pipeline.control.capabilities import read_all_facts
 from pipeline.control.operations.executor import require_undoable
+from pipeline.control.operations.facts import GameFacts
 from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
 from pipeline.errors import Refused
 from pipeline.placement.capacity import Loads
@@ -28,6 +28,7 @@ from pipeline.store.groups import Group, ended_runs, read_groups
 from pipeline.store.leases import store_time
 from pipeline.store.liveness import judge_controller
 from pipeline.store.loads import read_loads
+from pipeline.store.operation_kinds import OperationKind
 from pipeline.store.operations import Operation, Step, list_operations, steps
 from pipeline.store.operations import operation as find
 from pipeline.store.runs import Run
@@ -132,7 +133,7 @@ def steering(environment: Environment) -> ControlState:
     return _steering(environment.store, environment)
 
 
-def facts(environment: Environment, keys: Sequence[str]) -> Mapping[str, Facts]:
+def facts(environment: Environment, keys: Sequence[str]) -> Mapping[str, GameFacts]:
     """Read what decides about what can be done for games, at most 3 s old; rows in quarantine are not counted.
 
     Raises:
@@ -223,7 +224,7 @@ def _steering(store: str, _environment: Environment) -> ControlState:  # noqa: A
 
 
 @st.cache_data(ttl=3, max_entries=50, show_spinner=False)
-def _facts(store: str, keys: tuple[str, ...], _environment: Environment) -> dict[str, Facts]:  # noqa: ARG001 - as above
+def _facts(store: str, keys: tuple[str, ...], _environment: Environment) -> dict[str, GameFacts]:  # noqa: ARG001 - as above
     with reading():
         control_store = engine(_environment)
         now, heartbeat_seconds = store_time(control_store), _environment.settings.metrics.heartbeat_seconds
@@ -248,7 +249,7 @@ def _one_operation(store: str, operation_id: str, _environment: Environment) -> 
         stored = find(control_store, operation_id)
         try:
             if (
-                stored.kind != ACCESS or stored.is_open
+                stored.kind != OperationKind.ACCESS or stored.is_open
             ):  # that one has an inverse of its own, which is planned by the page
                 require_undoable(control_store, stored)
             why = None

@@ -13,11 +13,10 @@ from app.components import confirm, header, links
 from app.state import control_queries, previews, services
 from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
-from grants.applying.proposals import KIND as ACCESS
-from pipeline.control.proposals import inverse_of
+from pipeline.control.operations.registry import inverse_of
 from pipeline.errors import Refused
 from pipeline.names import is_said
-from pipeline.store.operation_kinds import OperationState
+from pipeline.store.operation_kinds import OperationKind, OperationState
 from pipeline.store.operations import Operation
 
 _MOST_CARDS = 20
@@ -149,7 +148,7 @@ def _draw_one(environment: Environment, operation_id: str) -> None:
         st.text(formatting.operation_text(operation.state) + (f": {formatting.shown(waits)}" if waits else ""))
     confirm.draw_controller(operation, runs=seen.controller_runs)
     _draw_facts(seen)
-    if operation.kind == ACCESS:
+    if operation.kind == OperationKind.ACCESS:
         operation_items.draw(environment, operation)
     _draw_steps(seen)
     _draw_targets(seen)
@@ -241,7 +240,8 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
             st.markdown("**Undo**")
             st.text(formatting.shown(seen.why_no_undo or "Asks for the inverse, checked like anything else."))
             place = f"undo_{operation.operation_id}"
-            plan = access_previews.preview_undo if operation.kind == ACCESS else previews.preview_undo
+            is_access = operation.kind == OperationKind.ACCESS
+            plan = access_previews.preview_undo if is_access else previews.preview_undo
             undo = partial(plan, environment, operation.operation_id)
             barred = services.missing_role(environment, inverse_of(operation.kind))
             st.button(
@@ -253,7 +253,7 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
             )
             if barred is not None and seen.why_no_undo is None:
                 st.caption(formatting.escaped(barred))
-            confirm.draw_confirmation(environment, place, operation_items.draw if operation.kind == ACCESS else None)
+            confirm.draw_confirmation(environment, place, operation_items.draw if is_access else None)
     note = st.session_state.get(_note_of(operation.operation_id))
     if note is not None and note[1] is not None:
         st.warning(formatting.escaped(note[1]), icon=":material/block:")

@@ -12,7 +12,8 @@ from grants.applying.requests import Request, State, decide, list_requests
 from grants.applying.requests import request as find
 from grants.cli.options import AccessContext
 from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait, with_old_names
-from pipeline.control.proposals import OperationProposal
+from pipeline.control.acts import DirectAct
+from pipeline.control.operations.definition import OperationProposal
 from pipeline.moments import in_utc
 from pipeline.terminal import say, say_json
 
@@ -50,7 +51,7 @@ def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
 def reject(env_dir: Path, request: str, reason: str | None) -> None:
     """Reject another person's REQUEST."""
     context = AccessContext(env_dir)
-    context.permitted("decide about a request")
+    context.permitted(DirectAct.DECIDE_REQUEST)
     _decided(context, request, "rejected", reason or "")
 
 

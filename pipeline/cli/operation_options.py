@@ -22,7 +22,7 @@ from pipeline.store.operations import Operation, Step
 from pipeline.terminal import say, say_json
 
 if TYPE_CHECKING:
-    from pipeline.control.proposals import OperationProposal  # what lists operations needs no planner
+    from pipeline.control.operations.definition import OperationProposal  # what lists operations needs no planner
 
 _LOOK_SECONDS: Final = 0.5
 _OPTIONS: Final = combine_options(

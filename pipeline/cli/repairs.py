@@ -12,9 +12,10 @@ from sqlalchemy import Engine
 from pipeline.cli.context import CommandContext
 from pipeline.cli.operation_options import SubmitOptions, asking, keys_of, submit_and_wait
 from pipeline.cli.quarantine import moment
-from pipeline.cli.steering import deciding
+from pipeline.cli.steering import on_games
 from pipeline.control.capabilities import Capability
 from pipeline.settings import Paths
+from pipeline.store.operation_kinds import OperationKind
 from pipeline.terminal import say, say_json, say_lines
 
 
@@ -23,14 +24,14 @@ from pipeline.terminal import say, say_json, say_lines
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def actions(env_dir: Path, game: str, as_json: bool) -> None:
     """Tell what can be done for GAME (its exact name or its key) now, and why not, the gentlest first."""
-    from pipeline.control.capabilities import capabilities, read_facts
+    from pipeline.control.capabilities import read_facts, repairs
     from pipeline.store.game_lookup import known_names
     from pipeline.store.leases import store_time
 
     context = CommandContext(env_dir)
     (key,) = keys_of((game,), known_names(context.engine))
     now, heartbeat_seconds = store_time(context.engine), context.settings.metrics.heartbeat_seconds
-    offered = capabilities(read_facts(context.engine, context.paths, key, now, heartbeat_seconds=heartbeat_seconds))
+    offered = repairs(read_facts(context.engine, context.paths, key, now, heartbeat_seconds=heartbeat_seconds))
     if as_json:
         say_json([asdict(each) for each in offered])
         return
@@ -39,7 +40,7 @@ def actions(env_dir: Path, game: str, as_json: bool) -> None:
             say(line)
 
 
-def _repairing(kind: str, help_text: str) -> click.Command:
+def _repairing(kind: OperationKind, help_text: str) -> click.Command:
     """Make the command of a repair of games that are named."""
 
     @click.command(kind, help=help_text)
@@ -57,11 +58,15 @@ def _repairing(kind: str, help_text: str) -> click.Command:
     return command
 
 
-retry = _repairing("retry", "Let streams of GAMES that were parked, or wait after a failure, run again at once.")
-dedupe = _repairing(
-    "dedupe", "Remove second copies of rows from the tables of GAMES (names or keys), in one commit each."
+retry = _repairing(
+    OperationKind.RETRY, "Let streams of GAMES that were parked, or wait after a failure, run again at once."
 )
-rebuild = _repairing("rebuild", "Rebuild the tables of GAMES (names or keys) from bronze, each in one atomic switch.")
+dedupe = _repairing(
+    OperationKind.DEDUPE, "Remove second copies of rows from the tables of GAMES (names or keys), in one commit each."
+)
+rebuild = _repairing(
+    OperationKind.REBUILD, "Rebuild the tables of GAMES (names or keys) from bronze, each in one atomic switch."
+)
 
 
 @click.command("replay")
@@ -89,7 +94,8 @@ def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: An
     settings, paths, engine = context.settings, context.paths, context.engine
     known, choice = known_names(engine), chosen_rows(**rows)
     keys = keys_of(games, known) if games else None
-    proposal = RepairPlanner(settings, paths, engine).plan("replay", keys, context.actor, how.reason, choice)
+    planner = RepairPlanner(settings, paths, engine)
+    proposal = planner.plan(OperationKind.REPLAY, keys, context.actor, how.reason, choice)
     if not how.dry_run:
         submit_and_wait(context, proposal, how)
     for each in proposal.left_out:
@@ -99,10 +105,11 @@ def replay(env_dir: Path, games: tuple[str, ...], how: SubmitOptions, **rows: An
     sys.exit(1 if proposal.left_out and not proposal.best_effort else failed)
 
 
-retire = deciding(
-    "retire", "Take GAMES (names or keys) from their groups until they are restored; their rows stay in bronze."
+retire = on_games(
+    OperationKind.RETIRE,
+    "Take GAMES (names or keys) from their groups until they are restored; their rows stay in bronze.",
 )
-restore = deciding("restore", "Give retired GAMES a group again; they catch up from their tables' cursors.")
+restore = on_games(OperationKind.RESTORE, "Give retired GAMES a group again; they catch up from their tables' cursors.")
 
 
 def _tried(

@@ -3,40 +3,23 @@
 A proposal is an intent with the lines that people read. Nothing is written here: `gate.submit` does that.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
-from pipeline.control.operations import drains, groups, moves, pauses, retirement
+from pipeline.control.operations import moves, registry
+from pipeline.control.operations.definition import OperationProposal
 from pipeline.control.operations.executor import require_undoable
 from pipeline.control.operations.moves import Plan
 from pipeline.errors import Refused
 from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import MAX_EVENED, Placed, proposed
 from pipeline.settings import Settings
-from pipeline.store.assignments import Assignments, GameAssignment, GroupDriver, read_assignments, read_group_drivers
-from pipeline.store.groups import read_groups
+from pipeline.store.assignments import Assignments, GroupDriver, read_assignments, read_group_drivers
 from pipeline.store.leases import store_time
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import Intent, Operation
-from pipeline.store.stream_control import decided
-
-
-@dataclass(frozen=True, slots=True)
-class OperationProposal:
-    """An operation that may be submitted; without targets it would change nothing."""
-
-    intent: Intent
-    lines: Sequence[str]
-    left_out: Sequence[str] = ()  # what is not done of what was wanted, and why not: a line for each game
-    best_effort: bool = False  # nobody has named games, so what is left out is no failure
-
-    def unchanged(self, keys: Sequence[str]) -> list[str]:
-        """Return those of these games that it would not touch, since they are as they should be."""
-        touched = set(self.intent.targets)
-        return sorted(key for key in set(keys) if f"game:{key}" not in touched)
+from pipeline.store.operation_kinds import OperationKind
+from pipeline.store.operations import Operation
 
 
 class PlacementView:
@@ -72,7 +55,7 @@ class PlacementView:
         if self.assignments.spoilt:
             key, why = min(self.assignments.spoilt.items())
             raise Refused(f"Group {group} cannot be drained while it is not known where game {key} is: {why}.")
-        return self._proposal(drains.drain(group, self.assignments, self._drivers, self.loads), actor, reason)
+        return self._proposal(moves.drain(group, self.assignments, self._drivers, self.loads), actor, reason)
 
     def best(self, max_moves: int = MAX_EVENED) -> tuple[Placed, Placed]:
         """Return the moves of games that cannot stay, and those that then even out the load."""
@@ -106,45 +89,18 @@ class PlacementView:
         return OperationProposal(plan.intent(actor, reason, undoes), lines)
 
 
-def decision(
-    engine: Engine, assignments: Mapping[str, GameAssignment], kind: str, keys: Sequence[str], actor: str,
-    reason: str = "", undoes: str | None = None,
-) -> OperationProposal:  # fmt: skip
-    """Plan to pause, resume, retry, retire or restore (`kind`) games, by their keys.
+def propose(
+    engine: Engine, kind: str, names: Sequence[str], actor: str, reason: str = "", undoes: str | None = None
+) -> OperationProposal:
+    """Plan an operation (`kind`) on games or groups that are named, by their keys or names.
 
     Raises:
-        Refused: a game does not exist, or is retired and would have to run.
+        Refused: one of them does not exist, or cannot be what is wanted.
     """
-    if kind in retirement.INVERSE:
-        facts = retirement.plan(kind, keys, assignments)
-        lines = retirement.render_preview(kind, facts, assignments)
-        return OperationProposal(retirement.intent(kind, facts, actor, reason, undoes), lines)
-    facts = pauses.plan(kind, keys, assignments, decided(engine))
-    lines = pauses.render_preview(kind, facts, assignments)
-    return OperationProposal(pauses.intent(kind, facts, actor, reason, undoes), lines)
-
-
-def of_groups(
-    engine: Engine, assignments: Mapping[str, GameAssignment], kind: str, names: Sequence[str], actor: str,
-    reason: str = "", undoes: str | None = None,
-) -> OperationProposal:  # fmt: skip
-    """Plan to start, stop or restart (`kind`) groups.
-
-    Raises:
-        Refused: a group does not exist, or another tool starts it.
-    """
-    facts = groups.plan(kind, names, read_groups(engine))
-    counts = Counter(each.group for each in assignments.values() if each.group is not None)
-    lines = groups.render_preview(kind, facts, counts)
-    return OperationProposal(groups.intent(kind, facts, actor, reason, undoes), lines)
-
-
-# ----------------------------------------------------------------------------------------------------------------- undo
-
-
-def inverse_of(kind: str) -> str:
-    """Return what kind of operation undoes one of this kind, where one does."""
-    return {**pauses.INVERSE, **groups.INVERSE, **retirement.INVERSE}.get(kind, kind)
+    definition = registry.find(kind)
+    if definition is None or definition.propose is None:
+        raise Refused(f"Operation {kind} is not planned by naming games or groups.")
+    return definition.propose(engine, names, actor, reason, undoes)
 
 
 def undo(
@@ -156,32 +112,8 @@ def undo(
         Refused: it has none, or it cannot be any more.
     """
     require_undoable(engine, done)
-    if done.kind == "move":
-        _require_move(done)
+    kind = registry.inverse_of(done.kind)
+    if kind == OperationKind.MOVE:
         return PlacementView(settings, engine, now).undo(done, actor, reason)
-    assignments, kind, operation_id = read_assignments(engine), inverse_of(done.kind), done.operation_id
-    if done.kind in groups.INVERSE:
-        return of_groups(engine, assignments, kind, _names(done, "groups"), actor, reason, operation_id)
-    return decision(engine, assignments, kind, _names(done, "games"), actor, reason, operation_id)
-
-
-def _names(done: Operation, what: str) -> list[str]:
-    """Return the games or groups that an operation was about."""
-    names = done.parameters.get(what)
-    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
-        row = f"The row of operation {done.operation_id[:8]} in the control store makes no sense"
-        raise Refused(f"{row}: its parameters name no {what}. Ask for the inverse itself.")
-    return names
-
-
-def _require_move(done: Operation) -> None:
-    """Go on only where the row of a move says what it moved, and what became of groups with it."""
-    desired = done.parameters.get("desired", {})
-    is_pair = isinstance(desired, dict) and all(
-        isinstance(each, list | tuple) and len(each) == 2 and all(isinstance(state, str) for state in each)
-        for each in desired.values()
-    )
-    moved = done.preview.values() if isinstance(done.preview, dict) else ()
-    if not moved or not is_pair or not all(isinstance(each, list | tuple) and len(each) == 3 for each in moved):
-        row = f"The row of operation {done.operation_id[:8]} in the control store makes no sense"
-        raise Refused(f"{row}: it does not say what it moved. Ask for the moves back themselves.")
+    names = [target.partition(":")[2] for target in done.targets]
+    return propose(engine, kind, names, actor, reason, done.operation_id)

@@ -56,20 +56,17 @@ def set_games(store: Engine, name: str, **values: Any) -> None:
 
 def of_game(environment: Environment, name: str) -> Mapping[str, cards.Card]:
     control_queries.forget()
-    seen = control_queries.steering(environment)
-    row = seen.fleet.row(KEY[name])
-    assert row is not None
     facts = control_queries.facts(environment, [KEY[name]])[KEY[name]]
-    return {card.name: card for card in cards.of_game(row, seen, facts, anybody)}
+    return {card.can.name: card for card in cards.of_game(facts, anybody)}
 
 
 def of_group(environment: Environment, name: str) -> Mapping[str, cards.Card]:
     control_queries.forget()
-    return {card.name: card for card in cards.of_group(name, control_queries.steering(environment), anybody)}
+    return {card.can.name: card for card in cards.of_group(name, control_queries.steering(environment), anybody)}
 
 
 def possible(found: Mapping[str, cards.Card]) -> set[str]:
-    return {name for name, card in found.items() if card.possible}
+    return {name for name, card in found.items() if card.can.possible}
 
 
 # ---------------------------------------------------------------------------------------------------------------- cards
@@ -79,8 +76,8 @@ def test_what_can_be_done_with_a_game_follows_from_what_it_is(environment: Envir
     """Each card is possible or says why not, and a retired, paused, parked or busy game has the cards it should."""
     assert possible(of_game(environment, "Chess")) == {"pause", "replay", "move", "retire"}
     assert possible(of_game(environment, "Risk")) == {"pause", "retry", "replay", "move", "retire"}
-    assert "It has no table yet" in str(of_game(environment, "Chess")["rebuild"].why_not)
-    assert "is not started by turnout" in str(of_game(environment, "Chess")["restart"].why_not)
+    assert "It has no table yet" in str(of_game(environment, "Chess")["rebuild"].can.why_not)
+    assert "turnout does not start group" in str(of_game(environment, "Chess")["restart"].can.why_not)
     set_groups(store, backend="local")
     assert "restart" in possible(of_game(environment, "Chess"))
     stream_control.ask(store, KEY["Go"], "ann", desired="paused")
@@ -88,11 +85,12 @@ def test_what_can_be_done_with_a_game_follows_from_what_it_is(environment: Envir
     set_games(store, "Ludo", retired_at=1.0, group_name=None)
     retired = of_game(environment, "Ludo")
     assert possible(retired) == {"restore"}
-    assert (retired["move"].instead, retired["replay"].instead) == ("Restore it first.", "Restore instead.")
+    instead = {card.can.alternative.name for card in retired.values() if card.can.alternative is not None}
+    assert instead == {"restore"}
     ask_store(store, Intent("move", (f"game:{KEY['Chess']}",), "ann"))
     busy = of_game(environment, "Chess")
     assert possible(busy) == set()
-    assert "a move, is about it now" in str(busy["pause"].why_not)
+    assert "an open operation now: move " in str(busy["pause"].can.why_not)
 
 
 def test_a_game_whose_driver_is_silent_may_be_paused_and_is_told_when(environment: Environment, store: Engine) -> None:
@@ -108,26 +106,27 @@ def test_what_can_be_done_with_a_group_follows_from_what_is_wanted_of_it(
     """Somebody else's group is only drained; the controller's is stopped and restarted, or started, never both."""
     foreign = of_group(environment, "a")
     assert possible(foreign) == {"drain"}
-    assert "turnout does not start group a" in str(foreign["restart"].why_not)
+    assert "turnout does not start group a" in str(foreign["restart"].can.why_not)
     set_groups(store, backend="local")
     assert possible(of_group(environment, "a")) == {"drain", "stop", "restart"}
     add_group(store, "idle", backend="local", desired="stopped")
     idle = of_group(environment, "idle")
     assert possible(idle) == {"start"}
-    assert idle["stop"].instead == "Start it."
+    assert idle["stop"].can.alternative is not None
+    assert idle["stop"].can.alternative.name == "start"
     ask_store(store, pauses.intent("pause", {KEY["Chess"]: "running"}, "ann", "why"))
-    assert "is about games of it now" in str(of_group(environment, "a")["drain"].why_not)
+    assert "Games of it belong to an open operation now: pause " in str(of_group(environment, "a")["drain"].can.why_not)
     ask_store(store, Intent("stop", ("group:b",), "ann"))
     assert possible(of_group(environment, "b")) == set()
     with store.begin() as connection:
         connection.execute(delete(tables.groups).where(tables.groups.c.name == "a"))
-    assert "Nobody has registered this group" in str(of_group(environment, "a")["stop"].why_not)
+    assert "Nobody has registered this group" in str(of_group(environment, "a")["stop"].can.why_not)
 
 
 def test_a_drain_that_has_no_room_says_so_on_its_card(environment: Environment, store: Engine) -> None:
     """Where games of a group fit nowhere its drain is not possible, and the numbers are in the sentence."""
     set_groups(store, capacity_cores=0.001)
-    assert "2 of its 2 games fit nowhere" in str(of_group(environment, "a")["drain"].why_not)
+    assert "2 of its 2 games fit nowhere" in str(of_group(environment, "a")["drain"].can.why_not)
 
 
 # ---------------------------------------------------------------------------------------------------------------- roles

@@ -13,9 +13,11 @@ from app.access import queries
 from app.components import confirm
 from app.components.audit_csv import as_csv
 from app.state import control_queries, previews, services
+from pipeline.control import gate
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import pauses
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
@@ -61,7 +63,7 @@ UNDRAINS = {"desired": {"a": ["drained", "running"]}}
 )
 def test_what_disturbs_more_must_be_confirmed_more(asked: Intent, level: int, games: int, typed: str | None) -> None:
     """One game gently is a click, one game a reason, several or a group a reason and words that count the games."""
-    assert (confirm.level(asked), confirm.confirmation_phrase(asked, games)) == (level, typed)
+    assert (gate.level(asked), confirm.confirmation_phrase(asked, games)) == (level, typed)
     assert (confirm.validation_error(asked, games, "", "") is None) == (level == 1)
     assert (confirm.validation_error(asked, games, " \n", typed or "") is None) == (level == 1)
     assert confirm.validation_error(asked, games, "too busy", typed or "") is None
@@ -211,7 +213,7 @@ def test_another_preview_is_another_wish(store: Engine, opening: Opening) -> Non
     confirm_key = f"offer_game_{KEY['Chess']}"
     first = app.session_state[confirm_key].preview
     environment = services.open_environment([], {"TURNOUT_ENV_DIR": str(Path(str(store.url.database)).parent)})
-    second = previews.preview_decision(environment, "pause", [KEY["Chess"]])
+    second = previews.preview_named(environment, "pause", [KEY["Chess"]])
     assert second.intent.idempotency_key != first.intent.idempotency_key
     with pytest.raises(Refused, match="1 of 1 targets belong to another operation"):
         previews.ask(environment, second.intent)

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, update
 
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
-from pipeline.control.operations.executor import ControlContext as Steered
+from pipeline.control.operations.definition import ControlContext as Steered
 from pipeline.control.operations.executor import tick
 from pipeline.control.processes.backends import Local, process_of
 from pipeline.control.processes.duties import Duty

@@ -17,7 +17,8 @@ from listeners.sample import Lane, StreamState
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor as engine_module
 from pipeline.control.operations import repairs
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.errors import Refused
 from pipeline.failpoints import ENVIRON
 from pipeline.repair import rebuild as rebuilds

@@ -7,7 +7,8 @@ import pytest
 
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves
-from pipeline.control.operations.executor import ControlContext, cancel, close, require_undoable, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import cancel, close, require_undoable, tick
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
@@ -25,7 +26,7 @@ def world(drivers: Drivers, tmp_path: Path) -> ControlContext:
 
 
 def cancelled(drivers: Drivers, begun: Operation) -> Operation:
-    return cancel(drivers.store, KINDS, operation(drivers.store, begun.operation_id), "bob", "too late")
+    return cancel(drivers.store, operation(drivers.store, begun.operation_id), "bob", "too late")
 
 
 def test_what_nobody_has_begun_is_never_done(drivers: Drivers, world: ControlContext) -> None:
@@ -82,7 +83,7 @@ def test_what_has_ended_or_needs_a_person_is_not_cancelled(drivers: Drivers) -> 
     with pytest.raises(Refused, match="end it with `turnout ops close"):
         cancelled(drivers, waits)
     with pytest.raises(Refused, match="was changed while you looked at it"):
-        cancel(drivers.store, KINDS, replace(seen), "bob", "too late")
+        cancel(drivers.store, replace(seen), "bob", "too late")
     close(drivers.store, waits, "bob", "looked")
     with pytest.raises(Refused, match="has ended: it is failed"):
         cancelled(drivers, waits)

@@ -11,7 +11,8 @@ from sqlalchemy import Engine, text, update
 
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS, run
-from pipeline.control.operations.executor import ControlContext, cancel, close, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import cancel, close, tick
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.assignments import read_assignments
@@ -130,7 +131,7 @@ def test_a_reason_that_nobody_can_see_is_none(world: ControlContext, tmp_path: P
     with pytest.raises(Refused, match="Enter a reason"):
         close(world.engine, stuck, "ann", reason)
     with pytest.raises(Refused, match="Enter a reason"):
-        cancel(world.engine, KINDS, planned, "ann", reason)
+        cancel(world.engine, planned, "ann", reason)
     assert {each.state for each in list_operations(world.engine)} == {"planned", "needs_human"}
 
 

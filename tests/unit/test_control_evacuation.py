@@ -13,7 +13,8 @@ import pytest
 from sqlalchemy import Engine, update
 
 from pipeline.control.controller import KINDS, run
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.control.processes.backends import reference_of
 from pipeline.control.proposals import undo
 from pipeline.control.roles import CONTROLLER

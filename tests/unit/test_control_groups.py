@@ -11,7 +11,8 @@ from sqlalchemy import Engine, update
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import groups as steering
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.control.processes.backends import reference_of
 from pipeline.control.proposals import undo
 from pipeline.errors import Refused
@@ -139,7 +140,7 @@ def test_a_new_group_takes_no_more_games_than_the_setting_says(engine: Engine, t
 def test_a_group_of_somebody_else_cannot_be_started_here(engine: Engine) -> None:
     """Where no backend runs the group, the sentence says what can be done instead."""
     create(engine, Group("a"), "ann", "")
-    with pytest.raises(Refused, match="turnout does not start group a, which has no backend: restart it there"):
+    with pytest.raises(Refused, match="turnout does not start group a, which has no backend: do it there"):
         steering.plan("restart", ["a"], read_groups(engine))
     with pytest.raises(Refused, match=r"There is no cluster group b\. Groups: a"):
         steering.plan("start", ["b"], read_groups(engine))

@@ -10,7 +10,8 @@ from sqlalchemy import Engine
 from listeners.sample import Lane
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import groups, moves, pauses, retirement
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.control.roles import CONTROLLER
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit

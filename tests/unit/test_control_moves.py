@@ -13,7 +13,8 @@ from listeners.sample import Lane, StreamState
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor as engine_module
 from pipeline.control.operations import moves, pauses
-from pipeline.control.operations.executor import ControlContext, close, require_undoable, resume, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import close, require_undoable, resume, tick
 from pipeline.control.proposals import undo
 from pipeline.errors import Refused
 from pipeline.health.liveness import Liveness
@@ -232,7 +233,7 @@ def test_all_of_a_set_move_or_none(drivers: Drivers, world: ControlContext) -> N
             connection.execute(update(games).where(games.c.game_key == "g3").values(group_name="c", epoch=9))
         return facts
 
-    kind = engine_module.OperationDefinition("move", moves.MOVE.steps, late, moves.MOVE.done)  # type: ignore[arg-type]
+    kind = replace(moves.MOVE, facts=late)  # type: ignore[arg-type]
     tick(world, {"move": kind})
     assert state(drivers, begun) == "failed"
     assert {key: drivers.group_of(key) for key in ("g1", "g2")} == {key: before[key] for key in ("g1", "g2")}

@@ -10,7 +10,8 @@ from sqlalchemy import Engine, text, update
 
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves, retirement
-from pipeline.control.operations.executor import ControlContext, close, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import close, tick
 from pipeline.errors import Refused
 from pipeline.health.liveness import Liveness
 from pipeline.settings import Paths, Settings

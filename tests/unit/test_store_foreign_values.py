@@ -11,7 +11,8 @@ from app import formatting
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
 from pipeline.control.group_changes import describe
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.control.proposals import PlacementView
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.errors import Refused

@@ -18,7 +18,8 @@ from grants.applying.proposals import intents_of
 from grants.observing import snapshot
 from listeners.sample import Lane, StreamState
 from pipeline.control.controller import KINDS
-from pipeline.control.operations.executor import ControlContext, tick
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.control.processes.backends import process_of
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.drivers import write_streams

@@ -6,18 +6,25 @@ that waited too long needs a person, and goes on by itself should its effect com
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.control import roles
-from pipeline.control.operations.background_tasks import BackgroundTasks
+from pipeline.control.operations import registry
+from pipeline.control.operations.definition import (
+    UNDO,
+    Act,
+    ControlContext,
+    OperationDefinition,
+    StepDefinition,
+    StepResult,
+)
 from pipeline.errors import Refused
 from pipeline.names import is_said
-from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.cancellation import end_early
 from pipeline.store.leases import store_time
@@ -37,75 +44,19 @@ from pipeline.store.operations import (
 )
 from pipeline.store.operations import operation as find
 
-T = TypeVar("T")
-Act: TypeAlias = Callable[["ControlContext", Operation], "StepResult"]
 _log = logging.getLogger("turnout")
 _NOW: Final = ""  # among the turns: the number of this tick
 _MAX_LOOKED_AT: Final = 1_000  # operations in one tick; the next one begins with those after them
 _MAX_ADVANCED: Final = 100  # of them, which take statements of their own
-_UNDOABLE: Final = frozenset({"move", "pause", "resume", "start", "stop", "retire", "restore"})
-_ELSEWHERE: Final = {roles.ACCESS: "turnout grants undo"}
 _UNDO_HOURS: Final = 24
 _MAX_MESSAGE: Final = 500  # characters of an error that are kept
-_SHOWN: Final = 5  # of many, in one sentence
-
-
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """How a step stands, in one sentence."""
-
-    state: Literal["done", "waiting", "failed"]
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class ControlContext:
-    """What steps act on."""
-
-    settings: Settings
-    engine: Engine
-    paths: Paths
-    background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)  # what takes longer than a tick may
-    seen: dict[str, tuple[float, float | None]] = field(default_factory=dict)
-    """The first lag (when, seconds) this process has seen of an operation it waits for: only for estimates."""
-    turns: dict[str, int] = field(default_factory=dict)  # when this process last looked at an open operation, counted
-    shared: dict[Any, Any] | None = None  # what was read for several operations; None: each reads for itself
-
-    def read(self, query: Callable[[Engine], T]) -> T:
-        """Return what a query finds; several operations that are only looked at share one answer."""
-        if self.shared is None:
-            return query(self.engine)
-        if query not in self.shared:
-            self.shared[query] = query(self.engine)
-        answer: T = self.shared[query]
-        return answer
-
-
-@dataclass(frozen=True, slots=True)
-class StepDefinition:
-    """One step of a kind of operation."""
-
-    name: str
-    act: Act
-    seconds: float  # it may wait so long before a person is asked
-    verifies: bool = False  # it only looks whether what was done has its effect
-    looks: bool = False  # it changes nothing and reads by `ControlContext.read`
-    tells: bool = False  # its last message stands in the outcome
-    seen: Act | None = None  # changes nothing and tells whether its effect is there, where `act` does more than look
-
-
-@dataclass(frozen=True, slots=True)
-class OperationDefinition:
-    """One kind of operation."""
-
-    name: str
-    steps: tuple[StepDefinition, ...]
-    facts: Callable[[ControlContext, Operation], Mapping[str, Any]]  # what its preview was about, as it is now
-    done: Callable[[Operation], str]  # the outcome when all of it is done and seen
 
 
 class Extension(Protocol):
-    """What a package above this one adds to the controller; made once, with its context."""
+    """What a package above this one adds to the controller; made once, with its context.
+
+    Its class has `DEFINITIONS`, what all processes know of its kinds; only the controller knows their steps.
+    """
 
     @property
     def kinds(self) -> Mapping[str, OperationDefinition]:
@@ -116,12 +67,6 @@ class Extension(Protocol):
 
     def stop(self) -> None:
         """Begin nothing any more."""
-
-
-def join_limited(keys: Sequence[str]) -> str:
-    """Name a few of many for a sentence."""
-    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-    return ", ".join(keys[:_SHOWN]) + more
 
 
 def advance(context: ControlContext, kind: OperationDefinition, operation: Operation) -> Operation:
@@ -282,9 +227,7 @@ def close(engine: Engine, operation: Operation, actor: str, reason: str) -> Oper
     return change(engine, operation, OperationState.FAILED, f"Closed by {actor}: {reason}", by)
 
 
-def cancel(
-    engine: Engine, kinds: Mapping[str, OperationDefinition], operation: Operation, actor: str, reason: str
-) -> Operation:
+def cancel(engine: Engine, operation: Operation, actor: str, reason: str) -> Operation:
     """End an operation before it is done, as its outcome and the audit log tell: what was done stays done.
 
     Only where nothing was begun, or where it only waits for an effect.
@@ -301,12 +244,12 @@ def cancel(
         )
     if operation.is_stuck:
         raise Refused(f"Operation {name} waits for a person: end it with `turnout ops close {name}`.")
-    kind = kinds.get(operation.kind)
+    kind = registry.find(operation.kind)
     may_stop = {step.name for step in kind.steps if step.looks or step.verifies} if kind else set()
 
     def outcome(done: list[str]) -> str:
         stays = f"What was done stays: {', '.join(done)}" if done else "Nothing was done"
-        back = f"; `turnout ops undo {name}` takes it back" if done and operation.kind in _UNDOABLE else ""
+        back = f"; `turnout ops undo {name}` takes it back" if done and kind and kind.inverse else ""
         return f"Cancelled by {actor}: {reason}. {stays}{back}."
 
     try:
@@ -322,9 +265,10 @@ def require_undoable(engine: Engine, operation: Operation) -> None:
         Refused: it has not ended, has done nothing, ended too long ago, or its kind has no inverse.
     """
     name = operation.operation_id[:8]
-    if operation.kind in _ELSEWHERE:
-        raise Refused(f"Operation {name} is taken back with `{_ELSEWHERE[operation.kind]} {name}`.")
-    if operation.kind not in _UNDOABLE:
+    kind = registry.find(operation.kind)
+    if kind is not None and kind.undone_by != UNDO:
+        raise Refused(f"Operation {name} is taken back with `{kind.undone_by} {name}`.")
+    if kind is None or kind.inverse is None:
         raise Refused(f"Operation {name} is a {operation.kind}, which has no inverse.")
     if operation.ended_at is None:
         first = "Resume or close" if operation.is_stuck else "Cancel"
@@ -368,7 +312,7 @@ def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> Non
 def _begin(context: ControlContext, kind: OperationDefinition, operation: Operation) -> Operation:
     """Begin, if what the actor was shown is still so."""
     try:
-        roles.require_current(context.settings, context.engine, operation.actor, operation.kind)
+        roles.require_current(context.settings, context.engine, operation.actor, kind.role, kind.kind)
         facts = kind.facts(context, operation)
     except Refused as refused:
         return change(context.engine, operation, OperationState.FAILED, f"Nothing was done: {refused}")

@@ -7,23 +7,31 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from pipeline.control.operations.executor import (
+from sqlalchemy import Engine
+
+from pipeline.control.operations.definition import (
     ControlContext,
+    Offer,
     OperationDefinition,
+    OperationProposal,
     StepDefinition,
     StepResult,
+    intent_of,
     join_limited,
+    of_one_game,
 )
 from pipeline.control.operations.moves import release
+from pipeline.control.roles import Role
 from pipeline.errors import Refused
 from pipeline.store import assignments as store
 from pipeline.store.assignments import AssignmentConflict, GameAssignment, read_assignments
 from pipeline.store.games import assign_waiting
-from pipeline.store.operations import Intent, Operation, lock_operation
+from pipeline.store.operation_kinds import OperationKind
+from pipeline.store.operations import Operation, lock_operation
 
 _RELEASE_SECONDS: Final = 120.0  # as long as a move waits for it
 _SEEN_SECONDS: Final = 300.0
-INVERSE: Final = {"retire": "restore", "restore": "retire"}
+intent: Final = partial(intent_of, "game")
 
 
 def plan(kind: str, keys: Sequence[str], assignments: Mapping[str, GameAssignment]) -> dict[str, Any]:
@@ -37,14 +45,13 @@ def plan(kind: str, keys: Sequence[str], assignments: Mapping[str, GameAssignmen
     unknown = sorted(set(keys) - assignments.keys())
     if unknown:
         raise Refused(f"No such game: {join_limited(unknown)}. `turnout games list` shows those there are.")
-    chosen = [key for key in sorted(set(keys)) if (assignments[key].retired_at is None) == (kind == "retire")]
+    chosen = [key for key in sorted(set(keys)) if _changes(kind, retired=assignments[key].retired_at is not None)]
     return {key: [assignments[key].group, assignments[key].epoch] for key in chosen}
 
 
-def intent(kind: str, facts: Mapping[str, Any], actor: str, reason: str, undoes: str | None = None) -> Intent:
-    """Return the operation to ask for; `undoes` is the one it is the inverse of."""
-    targets = tuple(f"game:{key}" for key in facts)
-    return Intent(kind, targets, actor, reason, {"games": sorted(facts)}, facts, undoes=undoes)
+def _changes(kind: str, *, retired: bool) -> bool:
+    """Return whether an operation would change anything of a game."""
+    return retired == (kind == OperationKind.RESTORE)
 
 
 def render_preview(kind: str, facts: Mapping[str, Any], assignments: Mapping[str, GameAssignment]) -> list[str]:
@@ -54,10 +61,23 @@ def render_preview(kind: str, facts: Mapping[str, Any], assignments: Mapping[str
         behind = "cursor unknown" if assignments[key].cursor_seq is None else f"cursor {assignments[key].cursor_seq}"
         lines.append(f"{key}: {assignments[key].group or 'no group'}, {behind} of {assignments[key].last_seq}")
     what = {
-        "retire": "No group carries them until they are restored; what they send stays in bronze.",
-        "restore": "Each gets a group and catches up from its table's cursor.",
+        OperationKind.RETIRE: "No group carries them until they are restored; what they send stays in bronze.",
+        OperationKind.RESTORE: "Each gets a group and catches up from its table's cursor.",
     }
-    return [*lines, f"{len(facts)} to {kind}. {what[kind]}"]
+    return [*lines, f"{len(facts)} to {kind}. {what[OperationKind(kind)]}"]
+
+
+def propose(
+    kind: OperationKind, engine: Engine, names: Sequence[str], actor: str, reason: str = "", undoes: str | None = None
+) -> OperationProposal:
+    """Plan an operation on games, by their keys.
+
+    Raises:
+        Refused: a game does not exist.
+    """
+    assignments = read_assignments(engine)
+    facts = plan(kind, names, assignments)
+    return OperationProposal(intent(kind, facts, actor, reason, undoes), render_preview(kind, facts, assignments))
 
 
 def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
@@ -84,7 +104,7 @@ def _give_groups(context: ControlContext) -> None:
 
 
 def _change(context: ControlContext, operation: Operation, verb: str) -> StepResult:
-    change = store.retire if operation.kind == "retire" else store.restore
+    change = store.retire if operation.kind == OperationKind.RETIRE else store.restore
     try:
         with context.engine.begin() as connection:
             lock_operation(connection, operation)
@@ -119,23 +139,40 @@ def _done(verb: str, operation: Operation) -> str:
     return f"{verb}: {join_limited(operation.parameters['games'])}."
 
 
-KINDS: Final = {
-    "retire": OperationDefinition(
-        "retire",
-        (
-            StepDefinition("retire", _retire, 30.0),
-            StepDefinition("release", release, _RELEASE_SECONDS, verifies=True, looks=True),
-        ),
-        _facts,
-        partial(_done, "Retired"),
+RETIRE: Final = OperationDefinition(
+    OperationKind.RETIRE,
+    Role.MOVER,
+    of_one_game(2),
+    (
+        StepDefinition("retire", _retire, 30.0),
+        StepDefinition("release", release, _RELEASE_SECONDS, verifies=True, looks=True),
     ),
-    "restore": OperationDefinition(
-        "restore",
-        (
-            StepDefinition("restore", _restore, 30.0),
-            StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, looks=True),
-        ),
-        _facts,
-        partial(_done, "Restored"),
+    _facts,
+    partial(_done, "Retired"),
+    inverse=OperationKind.RESTORE,
+    propose=partial(propose, OperationKind.RETIRE),
+    unchanged="is retired already",
+    of_game=Offer(
+        lambda _: None,
+        lambda _: "No group carries it until it is restored; its rows stay in bronze.",
     ),
-}
+)
+RESTORE: Final = OperationDefinition(
+    OperationKind.RESTORE,
+    Role.MOVER,
+    of_one_game(1),
+    (
+        StepDefinition("restore", _restore, 30.0),
+        StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, looks=True),
+    ),
+    _facts,
+    partial(_done, "Restored"),
+    inverse=OperationKind.RETIRE,
+    propose=partial(propose, OperationKind.RESTORE),
+    unchanged="is not retired",
+    of_game=Offer(
+        lambda facts: None if _changes(OperationKind.RESTORE, retired=facts.retired) else "It is not retired.",
+        lambda _: "It gets a group, and catches up from its table's cursor.",
+        of_retired=True,
+    ),
+)

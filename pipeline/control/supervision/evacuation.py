@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import Engine
 
 from pipeline.control.operations import moves
-from pipeline.control.operations.executor import join_limited
+from pipeline.control.operations.definition import join_limited
 from pipeline.control.processes.backends import process_of
 from pipeline.control.roles import CONTROLLER
 from pipeline.control.supervision.restart_policy import GroupObservation
