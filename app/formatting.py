@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from pipeline.lists import first_lines, join_limited
 from pipeline.moments import in_utc
 from pipeline.store.audit_access import AccessChange
 from pipeline.store.fleet import Fleet, GameRow
-from pipeline.store.operation_kinds import OperationState
+from pipeline.store.states import OperationState
 
 UNKNOWN_VALUE: Final = "\u2013"
-LINES_SHOWN: Final = 12
 """Of many lines, such as of games that are left out."""
 
 _QUIET, _BUSY, _WATCH, _LATE, _BLIND, _BROKEN = "#88888855", "#56B4E9", "#F0E442", "#E69F00", "#CC79A7", "#D55E00"
@@ -116,14 +116,12 @@ def targets_text(targets: Sequence[str], names: Mapping[str, str], most: int = 3
     """Name the first few targets, and how many more there are; a dash where none is given."""
     if not targets:
         return UNKNOWN_VALUE
-    named = ", ".join(target_text(target, names) for target in targets[:most])
-    return f"{named} and {len(targets) - most} more" if len(targets) > most else named
+    return join_limited(targets, most, lambda target: target_text(target, names))
 
 
 def access_text(changes: Sequence[AccessChange], names: Mapping[str, str], most: int = 3) -> str:
     """Say the first few changes of access, and how many more there are."""
-    named = "; ".join(shown(change.sentence(names), 200) for change in changes[:most])
-    return f"{named}; and {len(changes) - most} more" if len(changes) > most else named
+    return "; ".join(first_lines(changes, most, lambda change: shown(change.sentence(names), 200)))
 
 
 def game_text(key: str, name: str) -> str:
@@ -142,12 +140,9 @@ def status_text(status: str) -> str:
     return f"{STATUS_STYLES[status].glyph} {STATUS_STYLES[status].word}"
 
 
-def shown(text: object, longest: int = _LONGEST_TEXT) -> str:
-    """Return a foreign text on one line without invisible, control and direction-changing characters, cut to fit.
-
-    What a hand has put in a text's place, as bytes, is shown as Python writes it.
-    """
-    visible = "".join(" " if character.isspace() else character for character in str(text))
+def shown(text: str, longest: int = _LONGEST_TEXT) -> str:
+    """Return a foreign text on one line without invisible, control and direction-changing characters, cut to fit."""
+    visible = "".join(" " if character.isspace() else character for character in text)
     visible = "".join(character for character in visible if unicodedata.category(character) not in _INVISIBLE)
     visible = visible.strip() or "(nothing visible)"
     return visible if len(visible) <= longest else f"{visible[: longest - 1]}…"
@@ -238,9 +233,3 @@ def _progress(row: GameRow, fleet: Fleet) -> str:
         return "nothing committed since its driver started"
     committed = f"last commit {age(fleet.read_at - reported.last_commit_at)} ago"
     return f"{committed}, lag {'unknown' if row.lag_seconds is None else duration(row.lag_seconds)}"
-
-
-def first_lines(lines: Sequence[str]) -> list[str]:
-    """Return the first of many lines, and how many more there are."""
-    left = len(lines) - LINES_SHOWN
-    return [*lines[:LINES_SHOWN], *([f"and {left} more"] if left > 0 else [])]

@@ -32,8 +32,7 @@ from pipeline.store.engine import open_store
 
 _ROOT: Final = Path(__file__).parents[1]
 _SERVE: Final = (
-    "import sys; from pathlib import Path; from grants.server.serving import serve;"
-    "from grants.server.fault_injection import Troubles; serve(Path(sys.argv[1]), 0, Troubles())"
+    "import sys; from pathlib import Path; from grants.server.serving import serve; serve(Path(sys.argv[1]), 0)"
 )
 
 

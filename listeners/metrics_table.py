@@ -6,10 +6,9 @@ Losing the store never touches a stream: rows wait in a bounded buffer and the o
 import logging
 import random
 import threading
-import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -44,7 +43,6 @@ class MetricsTables:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._flush_failures = 0
-        self._last_flush_at: float | None = None
 
     @property
     def waiting(self) -> int:
@@ -61,31 +59,22 @@ class MetricsTables:
         """Failed writes; their rows are tried again."""
         return self._flush_failures
 
-    @property
-    def last_flush_at(self) -> float | None:
-        """When all tables were last written without failure (Unix seconds); None before the first time."""
-        return self._last_flush_at
-
     def add(self, item: MetricsItem) -> None:
         """Leave a pass, a status event or a group sample for the next flush; returns at once."""
         table, rows = rows_of(item)
         self._writers[table.name].add(rows)
 
-    def flush(self, now: float) -> bool:
+    def flush(self) -> bool:
         """Write all that waits and tell whether that succeeded; what failed stays for the next flush."""
         with self._flushing:
             outcomes = [self._flush_one(writer) for writer in self._writers.values()]
-            if all(outcomes):
-                self._last_flush_at = now
             return all(outcomes)
 
-    def start(self, flush_seconds: float, clock: Callable[[], float] = time.time) -> None:
+    def start(self, flush_seconds: float) -> None:
         """Flush about every so often on a thread of its own, until `close`."""
         if self._thread is not None:
             raise RuntimeError("these metrics tables are already being flushed")
-        self._thread = threading.Thread(
-            target=self._run, args=(flush_seconds, clock), name="flush-metrics", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, args=(flush_seconds,), name="flush-metrics", daemon=True)
         self._thread.start()
 
     def close(self, deadline_seconds: float) -> bool:
@@ -97,11 +86,11 @@ class MetricsTables:
             self._thread.join(deadline_seconds)
         return self.waiting == 0
 
-    def _run(self, flush_seconds: float, clock: Callable[[], float]) -> None:
+    def _run(self, flush_seconds: float) -> None:
         # Jitter keeps the writers of several processes from meeting at every commit.
         while not self._stopping.wait(flush_seconds * random.uniform(0.8, 1.2)):  # noqa: S311 - no secret
-            self.flush(clock())
-        self.flush(clock())
+            self.flush()
+        self.flush()
 
     def _flush_one(self, writer: "_Writer") -> bool:
         try:

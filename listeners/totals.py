@@ -80,8 +80,8 @@ class Oversight:
     supervised_groups: int  # whose drivers the controller should keep running
     open_operations: Mapping[str, int]  # by state, 0 included
     oldest_stuck_since: float | None  # that needs a person; None: none does, or it is not known
-    evacuations: Mapping[str, tuple[int, float | None]] = field(default_factory=dict)
-    """Dead groups with games that cannot go: how many, and since when; None is not known."""
+    evacuations: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    """Dead groups with games that cannot go: how many, and since when."""
     maintenance_overdue_seconds: float | None = None  # for which a round should have ended well; None: not known
     last_round: tuple[float, bool] | None = None  # of maintenance: when it ended, and if well; None: none did
     last_good_round_at: float | None = None  # the newest that ended well; None: none did

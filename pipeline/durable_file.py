@@ -18,7 +18,7 @@ def write_text(file: Path, text: str) -> None:
 
 def replace(file: Path, text: str) -> None:
     """Replace a file's content in one step; a reader finds the old content or the new one, never a part."""
-    with _drafted(file, text.encode(), "draft_file") as draft, effect("publish_file"):
+    with _drafted(file, text.encode(), drafted="draft_file") as draft, effect("publish_file"):
         draft.replace(file)
     folder = os.open(file.parent, os.O_RDONLY)
     try:

@@ -23,5 +23,8 @@ def is_panic(error: BaseException) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of what a library says: further ones are its own stack. Its class, if it says nothing."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
+    """Return the first line of what a library says, or its class; below it are its own stack or a statement.
+
+    An error of SQLAlchemy's says what its driver's says.
+    """
+    return next(iter(str(getattr(error, "orig", None) or error).splitlines()), type(error).__name__)

@@ -42,7 +42,6 @@ EFFECTS: Final = (
     "publish_pin",
     "delete_pin",
     "put_query_aside",  # a file or folder of Spark's checkpoint
-    "rename_source",  # in the control store
     "delete_query",
     "draft_file",  # a small file that is written whole or not at all
     "publish_file",

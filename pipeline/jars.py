@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from pipeline.errors import Refused
+from pipeline.lists import join_limited
 
 Conf = Literal["spark", "kafka"]
 
@@ -98,6 +99,6 @@ def _present(conf: Conf) -> tuple[Path, ...]:
     paths = tuple(folder / conf / jar.file for jar in locked_jars() if jar.conf == conf)
     missing = [path for path in paths if not path.exists()]
     if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise Refused(f"{missing[0]}{more} is missing. Run ./turnout setup to fetch the jars.")
+        named = f"{join_limited(missing, 1)} {'are' if len(missing) > 1 else 'is'}"
+        raise Refused(f"{named} missing. Run ./turnout setup to fetch the jars.")
     return paths

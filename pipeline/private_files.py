@@ -1,9 +1,15 @@
-"""Folders and files for their owner only: the control store, logs, tokens. Other users of the machine read nothing."""
+"""Folders and files for their owner only: the control store, logs, tokens. Other users of the machine read nothing.
+
+What the data path writes has fail-points, and is written by `durable_file`.
+"""
 
 import contextlib
 import os
 import uuid
 from pathlib import Path
+from typing import Final
+
+PUBLIC: Final = 0o666
 
 
 def make_folder(folder: Path) -> None:
@@ -33,12 +39,14 @@ def make_file(file: Path) -> None:
     _narrow(file, 0o600)
 
 
-def write_file(file: Path, text: str) -> None:
-    """Replace a file's content in one step, with mode 0600 from its first byte on."""
+def write_file(file: Path, text: str, mode: int = 0o600) -> None:
+    """Replace a file's content in one step, with this mode, less the user's mask, from its first byte on."""
     draft = file.with_name(f".{file.name}-{uuid.uuid4().hex}")
     try:
-        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as handle:
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "w", encoding="utf-8") as handle:
             handle.write(text)
+            handle.flush()
+            os.fsync(handle.fileno())  # an empty file after a power cut would be worse than none
         draft.replace(file)
     finally:
         draft.unlink(missing_ok=True)

@@ -15,13 +15,6 @@ from pipeline.names import is_utf8
 ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
 """What a Kafka consumer reads of transactions; the first is the default."""
 
-
-_OLD_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
-    "onboarding": {"hourly_per_prefix": "max_new_per_prefix_per_hour"},
-    "placement": {"most_games": "max_games_per_group", "drain_dead_minutes": "evacuate_after_minutes"},
-    "maintenance": {"every_minutes": "interval_minutes"},
-    "access": {"max_days": "max_grant_days"},
-}
 _READABLE: Final = 1e300
 _SECRET: Final = re.compile(r"credential|jaas|key|options|password|secret|token|url", re.IGNORECASE)
 
@@ -101,21 +94,6 @@ class Text(str):
     """A value that came from the environment, so numbers are written as text."""
 
     __slots__ = ()
-
-
-def take_over_old_names(tree: dict[str, Any]) -> list[str]:
-    """Move what is set under names of version 0.1 to those of today; return what is set under both, a sentence each."""
-    problems = []
-    for section, names in _OLD_NAMES.items():
-        node = tree.get(section)
-        for old, new in names.items():
-            if not isinstance(node, dict) or old not in node:
-                continue
-            from_environment = isinstance(node[old], Text) and not isinstance(node.get(new), Text)
-            if new in node and not from_environment:
-                problems.append(f"{section}.{old} is called {section}.{new} now: leave the old one out")
-            node[new] = node.pop(old)
-    return problems
 
 
 def typed(kind: Any, raw: Any) -> Any:

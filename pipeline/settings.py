@@ -23,7 +23,6 @@ from pipeline.setting_values import (
     overlay,
     read_toml,
     shape,
-    take_over_old_names,
     typed,
 )
 
@@ -293,9 +292,7 @@ def load(env_dir: Path, environ: Mapping[str, str] | None = None) -> tuple[Setti
             f"{paths.root} cannot be an environment: what reads tables takes {sign.group()} in a path for another "
             "sign. Name another folder with --env-dir."
         )
-    problems += take_over_old_names(tree)  # before the environment, which wins over the file under either name
     overlay(tree, os.environ if environ is None else environ, problems)
-    problems += take_over_old_names(tree)
     settings = _build(Settings, tree, "", problems)
     if not problems:
         problems = _check(settings)

@@ -18,6 +18,7 @@ from listeners.outbox import Outbox
 from listeners.prometheus import Exposition, Pusher, push, serve
 from listeners.sample import GroupSample, PassResult, StatusEvent, StreamState, progress_from_json
 from pipeline.errors import Refused
+from pipeline.private_files import PUBLIC, write_file
 from pipeline.settings import Metrics, Paths
 
 _CAPACITY = 10_000
@@ -122,9 +123,7 @@ def _write_target(file: Path, address: str, kind: str, name: str) -> None:
     """Tell Prometheus's file discovery where this process serves; the file appears whole or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
     labels = {"kind": kind, "cluster_group": name} if kind == "group" else {"kind": kind}
-    draft = file.with_suffix(".draft")
-    draft.write_text(json.dumps([{"targets": [address], "labels": labels}]))
-    draft.replace(file)
+    write_file(file, json.dumps([{"targets": [address], "labels": labels}]), PUBLIC)
 
 
 def _remove_target(file: Path, address: str) -> None:

@@ -33,8 +33,9 @@ from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.fleet import read_fleet
 from pipeline.store.games import register_group
-from pipeline.store.leases import Kind, Lease, expire_dead, leased
+from pipeline.store.leases import Lease, expire_dead, leased
 from pipeline.store.oversight import read_oversight
+from pipeline.store.states import ProcessKind, ProcessState
 from pipeline.streams.group import Group
 from pipeline.streams.outage import tolerate_store_outage
 from pipeline.streams.watchdog import Watchdog
@@ -53,7 +54,7 @@ _IDLE_TRIGGERS = 3  # triggers without a new bronze commit after which everythin
 class _Duty:
     """What a process drives, until a signal to stop or until another one has taken over."""
 
-    kind: Kind
+    kind: ProcessKind
     name: str
     engine: Engine
     stop: threading.Event
@@ -154,7 +155,7 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, *, once: bool) -> 
 
 
 @contextmanager
-def _driving(settings: Settings, paths: Paths, kind: Kind, name: str) -> Iterator[_Duty]:
+def _driving(settings: Settings, paths: Paths, kind: ProcessKind, name: str) -> Iterator[_Duty]:
     engine = open_store(settings, paths)
     stop = stop_on_signals()
     with leased(engine, settings.store, kind, name) as lease:
@@ -280,7 +281,9 @@ class _Driver:
         failure = query.exception()
         return None if failure is None else str(failure)
 
-    def _beat(self, state: str, frontier: int, *, active: bool, error: str | None = None, now: bool = False) -> None:
+    def _beat(
+        self, state: ProcessState, frontier: int, *, active: bool, error: str | None = None, now: bool = False
+    ) -> None:
         self._duty.require()
         if not now and time.monotonic() - self._beaten_at < self._every:
             return
@@ -306,7 +309,7 @@ class _Driver:
             expire_dead(self._duty.engine)
             fleet = read_fleet(self._duty.engine, heartbeat_seconds=self._every, maintenance=self._maintenance)
             judgement, oversight = fleet.judgement, read_oversight(self._duty.engine, fleet)
-        except Exception as error:  # noqa: BLE001 - a row that makes no sense must not stop ingest; the alert says so
+        except Exception as error:  # noqa: BLE001 - a bug of the judgement must not stop ingest; the alert says so
             _log.warning("the fleet is not judged, trying again: %s", error)
             return False
         self._telling.exposition.set_fleet(judgement.count_problems(), time.time(), judgement.stopped_groups)
@@ -326,4 +329,4 @@ def _tell_landed(telling: Telemetry, landed: Landed) -> None:
 
 
 def _said(error: Exception) -> str:
-    return str(error) if isinstance(error, Transient) else first_line(getattr(error, "orig", None) or error)
+    return str(error) if isinstance(error, Transient) else first_line(error)

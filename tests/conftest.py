@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import hypothesis
 import psycopg
 import pytest
 from sqlalchemy import Connection, event, inspect
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from pipeline.failpoints import ENVIRON
 from pipeline.settings import load
@@ -17,10 +19,39 @@ from pipeline.store import migrate
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SECRET = r" hunter2 = \u0041\ canary: #!é😀 "
+HEAP_MB = 1_200
+_SESSION = f"""[spark.conf]
+"spark.driver.memory" = "{HEAP_MB}m"
+"spark.hadoop.secret.key" = '{SECRET}'
+"""
+"""Settings of the tests' session, which `tests/spark/test_session.py` finds in it."""
+
 
 # How long an example takes says how busy the machine is, and no test asserts it.
 hypothesis.settings.register_profile("turnout", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("turnout")
+
+
+class OneSession(LoadFileScheduling):
+    """Gives a worker one file after another; all files that share the session and the broker go to one worker."""
+
+    FIRST: Final = ("tests/kafka/", "tests/spark/")
+    ALONE: Final = ("tests/spark/test_demo.py", "tests/spark/test_moves.py")  # their sessions are in other processes
+
+    def _split_scope(self, nodeid: str) -> str:
+        shares = nodeid.startswith(self.FIRST) and not nodeid.startswith(self.ALONE)
+        return "session" if shares else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSession | None:
+    """Schedule what the launcher runs."""
+    return OneSession(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the longest begin first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(OneSession.FIRST))
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +67,9 @@ def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def spark(tmp_path_factory: pytest.TempPathFactory, failpoints: Path) -> Iterator["SparkSession"]:
     from pipeline.session import spark_session  # not for those who need none: it takes a second
 
-    settings, paths = load(tmp_path_factory.mktemp("session"), {})
+    folder = tmp_path_factory.mktemp("session")
+    (folder / "turnout.toml").write_text(_SESSION, "utf-8")
+    settings, paths = load(folder, {})
     session = spark_session(settings, paths, "turnout-tests", light=True)
     yield session
     session.stop()

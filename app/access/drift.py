@@ -20,7 +20,8 @@ from grants.observing.verdict import place
 from grants.planning.drift import CLASSES, Drift, Finding
 from grants.planning.drift import Act as Deed
 from pipeline.errors import Refused
-from pipeline.store.operation_kinds import OperationKind
+from pipeline.lists import join_limited
+from pipeline.store.states import OperationKind
 
 _PLACE: Final = "access_drift"
 _CLASS, _CHOSEN, _ACT, _REASON = "drift_class", "drift_chosen", "drift_act", "drift_reason"
@@ -53,9 +54,8 @@ def draw(environment: Environment, known: ResolvedCatalog) -> None:
         st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
     if observed.unread:
-        some = ", ".join(each.full_name for each in observed.unread[:4])
-        more = f" and {len(observed.unread) - 4} more" if len(observed.unread) > 4 else ""
-        st.warning(formatting.escaped(f"Not read, so it is not known whether they have drifted: {some}{more}."))
+        some = join_limited(observed.unread, 4, lambda each: each.full_name)
+        st.warning(formatting.escaped(f"Not read, so it is not known whether they have drifted: {some}."))
     if not observed.findings:
         st.info("The catalog is as turnout keeps it." if not observed.unread else "No difference in what was read.")
         return

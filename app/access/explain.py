@@ -13,6 +13,7 @@ from app.state.services import Environment
 from grants.observing.matrix import CellState
 from grants.observing.verdict import Need, Verdict, place
 from pipeline.errors import Refused
+from pipeline.lists import first_lines
 
 GAME, WHO = "why_game", "why_who"
 LINKED: Final = {"why_game": GAME, "why_who": WHO}
@@ -96,9 +97,9 @@ def _draw_verdict(known: ResolvedCatalog, verdict: Verdict) -> None:
 
 
 def _need(need: Need) -> dict[str, str]:
-    ways = [way.words for way in need.ways]
+    ways = first_lines(need.ways, 4, lambda way: way.words)
     unread = [f"? not read: {place(each)}" for each in need.unread]
-    by = "; ".join([*ways[:4], *([f"and {len(ways) - 4} more ways"] if len(ways) > 4 else []), *unread])
+    by = "; ".join([*ways, *unread])
     return {
         "need": need.privilege,
         "on": formatting.shown(place(need.securable), 160),

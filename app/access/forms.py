@@ -1,8 +1,9 @@
 """The forms of the Access page that give and take, and the requests people decide about."""
 
+from collections.abc import Mapping
 from datetime import date
 from functools import partial
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import streamlit as st
 
@@ -19,7 +20,8 @@ from grants.planning.entitlements import AccessIntent
 from pipeline.control.acts import DirectAct
 from pipeline.control.roles import same_person
 from pipeline.errors import Refused
-from pipeline.store.operation_kinds import OperationKind
+from pipeline.lists import first_lines
+from pipeline.store.states import OperationKind
 
 _PLACE: Final = "access_change"
 DO, GAMES, WHO = "access_do", "access_games", "access_who"
@@ -182,13 +184,12 @@ def _decided(each: Request, access: AccessState) -> str:
 
 
 def _cells(each: Request, access: AccessState, limit: int = 3) -> str:
-    some = [
-        f"{formatting.principal_text(str(intent['principal']))} {'reads' if intent['read'] else 'no longer reads'} "
-        f"{access.game(str(intent['key']))}{_until(intent.get('until'))}"
-        for intent in each.intents[:limit]
-    ]
-    more = [f"and {len(each.intents) - limit} more"] if len(each.intents) > limit else []
-    return "; ".join([*some, *more])
+    def cell(intent: Mapping[str, Any]) -> str:
+        reads = "reads" if intent["read"] else "no longer reads"
+        game = access.game(str(intent["key"]))
+        return f"{formatting.principal_text(str(intent['principal']))} {reads} {game}{_until(intent.get('until'))}"
+
+    return "; ".join(first_lines(each.intents, limit, cell))
 
 
 def _until(until: object) -> str:

@@ -9,13 +9,14 @@ import streamlit as st
 from app import formatting
 from app.access import queries
 from app.state.services import Environment
-from grants.applying.ledger import Item, State
+from grants.applying.ledger import Item
 from grants.observing.verdict import place
 from pipeline.errors import Refused
 from pipeline.store.operations import Operation
+from pipeline.store.states import AccessItemState
 
-_ORDER: Final[tuple[State, ...]] = ("failed", "unseen", "planned", "applied", "observed")
-_TEXTS: Final[dict[State, str]] = {
+_ORDER: Final[tuple[AccessItemState, ...]] = ("failed", "unseen", "planned", "applied", "observed")
+_TEXTS: Final[dict[AccessItemState, str]] = {
     "failed": "✕ failed",
     "unseen": "▲ taken, not seen in time",
     "planned": "○ not tried yet",
@@ -64,7 +65,7 @@ def _turn(item: Item) -> tuple[int, int]:
     return _ORDER.index(item.state), item.number
 
 
-def _text(state: State, *, is_open: bool) -> str:
+def _text(state: AccessItemState, *, is_open: bool) -> str:
     return _NEVER_TRIED if state == "planned" and not is_open else _TEXTS[state]
 
 

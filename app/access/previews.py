@@ -26,6 +26,7 @@ from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.control.roles import same_person
 from pipeline.errors import Refused
+from pipeline.lists import first_lines
 from pipeline.names import is_said
 from pipeline.store import operations
 from pipeline.store.operations import Operation
@@ -182,7 +183,7 @@ def _preview(
     seen = queries.read_access(environment)
     unmoved = [each.sentence for each in planned.unmoved]
     if planned.is_empty:
-        raise Refused("\n".join(["Nothing to change.", *formatting.first_lines(unmoved)]))
+        raise Refused("\n".join(["Nothing to change.", *first_lines(unmoved)]))
     gains = [each for each in planned.effects if each.then is True]
     loses = [each for each in planned.effects if each.was is True]
     other = [each for each in planned.effects if each.then is not True and each.was is not True]
@@ -196,7 +197,7 @@ def _preview(
         lines.append(f"turnout keeps {len(created)} new entitlements, and ends {len(ended)}.")
     if intent.parameters["intents"]:
         lines.append(_terms(prepared))
-    lines += [f"Note: {each}" for each in formatting.first_lines(list(planned.warnings))]
+    lines += [f"Note: {each}" for each in first_lines(list(planned.warnings))]
     sections = {
         f"Who gains read access ({len(gains)})": cells(gains),
         f"Who no longer reads what ({len(loses)})": cells(loses),

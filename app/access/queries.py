@@ -13,7 +13,7 @@ import streamlit as st
 from sqlalchemy import Engine, select
 
 from app import formatting
-from app.state.services import Environment, engine, reading
+from app.state.services import BY_STORE, Environment, engine, reading
 from grants.applying import drift_store, ledger, proposals, requests
 from grants.applying.ledger import Held, Item
 from grants.applying.requests import Request
@@ -124,22 +124,48 @@ class GrantRecord:
     ended_by: str | None
 
 
+@st.cache_resource(ttl=2, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
 def read_access(environment: Environment) -> AccessState:
     """Read what the page looks at, at most 2 s old.
 
     Raises:
         Refused: the control store cannot be read.
     """
-    return _read_access(environment.store, environment)
+    control_store = engine(environment)
+    with reading():
+        read_at, problem = _newest(control_store)
+        opened = [
+            each
+            for each in list_operations(control_store, only_open=True, limit=_MOST_OPEN)
+            if each.kind == proposals.KIND
+        ]
+        controller = judge_controller(control_store, environment.settings.metrics.heartbeat_seconds)
+        return AccessState(
+            names=known_games(control_store),
+            known=None if read_at is None else _known(environment, read_at),
+            problem=problem,
+            requests=tuple(requests.list_requests(control_store)),
+            held=tuple(ledger.held(control_store)),
+            on_the_way=tuple(opened),
+            controller_runs=controller.is_live,
+            read_at=time.time(),
+        )
 
 
+@st.cache_resource(
+    ttl=5,
+    max_entries=2,
+    show_spinner=False,
+    hash_funcs={**BY_STORE, ResolvedCatalog: lambda known: known.observed.read_at},
+)
 def drift(environment: Environment, known: ResolvedCatalog) -> Drift:
     """Return where a picture differs from what turnout keeps, at most 5 s old.
 
     Raises:
         Refused: the control store cannot be read.
     """
-    return _drift(environment.store, known.observed.read_at, known, environment)
+    with reading():
+        return drift_store.in_picture(engine(environment), known.observed)
 
 
 def history(environment: Environment, key: str, principal: str) -> tuple[GrantRecord, ...]:
@@ -157,42 +183,21 @@ def history(environment: Environment, key: str, principal: str) -> tuple[GrantRe
     return tuple(reversed(past))
 
 
+@st.cache_resource(ttl=1, max_entries=50, show_spinner=False, hash_funcs=BY_STORE)
 def items(environment: Environment, operation_id: str) -> tuple[Item, ...]:
     """Read the changes of an operation and how far each is, at most 1 s old.
 
     Raises:
         Refused: the control store cannot be read.
     """
-    return _items(environment.store, operation_id, environment)
+    with reading():
+        return tuple(ledger.items(engine(environment), operation_id))
 
 
 def forget() -> None:
     """Read again the next time: an operation was submitted."""
-    for cached in (_read_access, _drift, _items):
-        cached.clear()
-
-
-@st.cache_resource(ttl=2, max_entries=2, show_spinner=False)
-def _read_access(store: str, _environment: Environment) -> AccessState:
-    control_store = engine(_environment)
-    with reading():
-        read_at, problem = _newest(control_store)
-        opened = [
-            each
-            for each in list_operations(control_store, only_open=True, limit=_MOST_OPEN)
-            if each.kind == proposals.KIND
-        ]
-        controller = judge_controller(control_store, _environment.settings.metrics.heartbeat_seconds)
-        return AccessState(
-            names=known_games(control_store),
-            known=None if read_at is None else _known(store, read_at, _environment),
-            problem=problem,
-            requests=tuple(requests.list_requests(control_store)),
-            held=tuple(ledger.held(control_store)),
-            on_the_way=tuple(opened),
-            controller_runs=controller.is_live,
-            read_at=time.time(),
-        )
+    for reader in (read_access, drift, items):
+        reader.clear()
 
 
 def _newest(store: Engine) -> tuple[float | None, str | None]:
@@ -202,9 +207,9 @@ def _newest(store: Engine) -> tuple[float | None, str | None]:
     return (None, None) if row is None else (row.read_at, row.problem)
 
 
-@st.cache_resource(max_entries=2, show_spinner=False)
-def _known(store: str, read_at: float, _environment: Environment) -> ResolvedCatalog:  # noqa: ARG001 - the two are the cache's key
-    observed = snapshot.read(engine(_environment)).observed
+@st.cache_resource(max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
+def _known(environment: Environment, read_at: float) -> ResolvedCatalog:  # noqa: ARG001 - a part of the cache's key
+    observed = snapshot.read(engine(environment)).observed
     if observed is None:
         raise Refused("The snapshot of the catalog is gone. Reload the page.")
     resolver = Resolver(observed)
@@ -212,15 +217,3 @@ def _known(store: str, read_at: float, _environment: Environment) -> ResolvedCat
     principals = sorted(observed.directory.principals.items(), key=lambda pair: (order.index(pair[1].kind), pair[0]))
     who = {name: PrincipalChoice(each.name, each.kind, each.active) for name, each in principals}
     return ResolvedCatalog(observed, resolver, matrix(resolver, None, [each.name for each in who.values()]), who)
-
-
-@st.cache_resource(ttl=5, max_entries=2, show_spinner=False)
-def _drift(store: str, read_at: float, _known: ResolvedCatalog, _environment: Environment) -> Drift:  # noqa: ARG001 - as above
-    with reading():
-        return drift_store.in_picture(engine(_environment), _known.observed)
-
-
-@st.cache_resource(ttl=1, max_entries=50, show_spinner=False)
-def _items(store: str, operation_id: str, _environment: Environment) -> tuple[Item, ...]:  # noqa: ARG001 - as above
-    with reading():
-        return tuple(ledger.items(engine(_environment), operation_id))

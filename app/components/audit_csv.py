@@ -19,7 +19,7 @@ def as_csv(log: Log) -> str:
     writer.writerow(_FIELDS)
     for entry in log.entries:
         detail = json.dumps(dict(entry.detail), sort_keys=True, ensure_ascii=False)
-        number = "" if entry.number is None else str(entry.number)
+        number = str(entry.number)
         values = (entry.day, number, formatting.moment(entry.at), entry.actor, entry.executor, entry.action)
         access = "; ".join(change.sentence(log.names) for change in changes_of(entry.detail))
         about = (" ".join(entry.targets), access, entry.operation_id or "")

@@ -22,9 +22,9 @@ from pipeline.control.group_changes import STARTED_BY, describe
 from pipeline.control.group_proposals import GroupProposal
 from pipeline.errors import Refused
 from pipeline.placement.capacity import PRIORITIES
-from pipeline.store.groups import BACKENDS, Group
+from pipeline.store.groups import Group
 from pipeline.store.operations import Intent
-from pipeline.store.row_types import is_sound
+from pipeline.store.states import BACKENDS
 
 _MAKE: Final = "make_group"
 _OPENED: Final = "opened_group"  # what was seen of the group whose form is open
@@ -90,11 +90,11 @@ def _draw_form(environment: Environment, seen: Group, now: Group, barred: str | 
 
 
 def _draw_fields(prefix: str, group: Group, environment: Environment) -> None:
-    """Draw a field for each thing that can be wanted, filled with what is; what makes no sense is left empty."""
+    """Draw a field for each thing that can be wanted, filled with what is."""
     st.selectbox(
         "Driver started by",
         BACKENDS,
-        index=BACKENDS.index(group.backend) if group.backend in BACKENDS else None,
+        index=BACKENDS.index(group.backend),
         format_func=lambda backend: STARTED_BY.get(backend, backend),
         key=f"{prefix}_backend",
         placeholder="choose",
@@ -102,7 +102,7 @@ def _draw_fields(prefix: str, group: Group, environment: Environment) -> None:
     )
     cores, limit = f"{prefix}_cores", group.capacity_cores
     if cores not in st.session_state:  # a `value` could not be taken away: Streamlit puts it back into an empty field
-        st.session_state[cores] = limit if is_sound(limit, (int, float)) and (limit or 0.0) > 0 else None
+        st.session_state[cores] = limit
     st.number_input(
         "Capacity in cores",
         min_value=0.0,
@@ -117,7 +117,7 @@ def _draw_fields(prefix: str, group: Group, environment: Environment) -> None:
     st.selectbox(
         "For games of priority",
         PRIORITIES,
-        index=list(PRIORITIES).index(group.priority) if group.priority in PRIORITIES else None,
+        index=PRIORITIES.index(group.priority),
         key=f"{prefix}_priority",
         placeholder="choose",
         width=170,

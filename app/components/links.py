@@ -11,6 +11,7 @@ from typing import Any
 import streamlit as st
 
 from app import formatting
+from pipeline.lists import join_limited
 
 _MOST_SAID = 4
 _LONGEST = 40  # characters of one that is shown
@@ -166,8 +167,7 @@ def _open_chosen(key: str, page: str, param: str) -> None:
 
 
 def _some(values: tuple[str, ...]) -> str:
-    more = f" and {len(values) - _MOST_SAID} more" if len(values) > _MOST_SAID else ""
-    return ", ".join(f"“{formatting.shown(value, _LONGEST)}”" for value in values[:_MOST_SAID]) + more
+    return join_limited(values, _MOST_SAID, lambda value: f"“{formatting.shown(value, _LONGEST)}”")
 
 
 def _forget(places: list[tuple[str, str]]) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 import streamlit as st
 from sqlalchemy import Engine
 
-from app.state.services import Environment, engine, reading
+from app.state.services import BY_STORE, Environment, engine, reading
 from pipeline.control.capabilities import read_all_facts
 from pipeline.control.operations.executor import require_undoable
 from pipeline.control.operations.facts import GameFacts
@@ -28,10 +28,10 @@ from pipeline.store.groups import Group, ended_runs, read_groups
 from pipeline.store.leases import store_time
 from pipeline.store.liveness import judge_controller
 from pipeline.store.loads import read_loads
-from pipeline.store.operation_kinds import OperationKind
 from pipeline.store.operations import Operation, Step, list_operations, steps
 from pipeline.store.operations import operation as find
 from pipeline.store.runs import Run
+from pipeline.store.states import OperationKind
 from pipeline.store.stream_control import StreamControl, decided
 
 _MOST_OPEN: Final = 1_000
@@ -124,90 +124,19 @@ class Log:
     read_at: float
 
 
+@st.cache_data(ttl=2, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
 def steering(environment: Environment) -> ControlState:
     """Read what pages that steer look at, at most 2 s old.
 
     Raises:
         Refused: the control store cannot be read.
     """
-    return _steering(environment.store, environment)
-
-
-def facts(environment: Environment, keys: Sequence[str]) -> Mapping[str, GameFacts]:
-    """Read what decides about what can be done for games, at most 3 s old; rows in quarantine are not counted.
-
-    Raises:
-        Refused: the control store cannot be read.
-    """
-    return _facts(environment.store, tuple(keys), environment)
-
-
-def journal(environment: Environment) -> OperationList:
-    """Read the open operations and the latest ones, at most 1 s old.
-
-    Raises:
-        Refused: the control store cannot be read.
-    """
-    return _journal(environment.store, environment)
-
-
-def one_operation(environment: Environment, operation_id: str) -> OneOperation:
-    """Read one operation (its id or the beginning of it) with its steps, at most 1 s old.
-
-    Raises:
-        Refused: there is none, or the control store cannot be read.
-    """
-    return _one_operation(environment.store, operation_id, environment)
-
-
-def waiting(environment: Environment) -> OpenCounts:
-    """Count the open operations, at most 2 s ago.
-
-    Raises:
-        Refused: the control store cannot be read.
-    """
-    return _waiting(environment.store, environment)
-
-
-def audit_log(environment: Environment, asked: AuditFilter) -> Log:
-    """Read the chosen entries, at most 5 s old.
-
-    Raises:
-        Refused: the control store cannot be read, or an entry of its log.
-    """
-    return _audit_log(environment.store, asked, environment)
-
-
-def verify_audit(environment: Environment) -> tuple[audit.Verdict, float]:
-    """Look through the whole audit log; return what was found and when (Unix seconds).
-
-    It is kept for 10 minutes, or until `forget_verdict`.
-
-    Raises:
-        Refused: the control store cannot be read, or an entry of its log.
-    """
-    return _verify_audit(environment.store, environment)
-
-
-def forget_verdict() -> None:
-    """Look through the whole audit log again at the next `verify_audit`."""
-    _verify_audit.clear()
-
-
-def forget() -> None:
-    """Read again the next time: an operation was submitted."""
-    for cached in (_steering, _facts, _journal, _one_operation, _waiting):
-        cached.clear()
-
-
-@st.cache_data(ttl=2, max_entries=2, show_spinner=False)
-def _steering(store: str, _environment: Environment) -> ControlState:  # noqa: ARG001 - the store is the cache's key
-    control_store = engine(_environment)
+    control_store = engine(environment)
     with reading():
-        heartbeat_seconds = _environment.settings.metrics.heartbeat_seconds
-        maintenance = _environment.settings.maintenance
+        heartbeat_seconds = environment.settings.metrics.heartbeat_seconds
+        maintenance = environment.settings.maintenance
         seen = read_fleet(control_store, heartbeat_seconds=heartbeat_seconds, maintenance=maintenance)
-        max_games = _environment.settings.placement.max_games_per_group
+        max_games = environment.settings.placement.max_games_per_group
         ended = ended_runs(control_store, store_time(control_store) - WINDOW_SECONDS)
         return ControlState(
             fleet=seen,
@@ -223,53 +152,77 @@ def _steering(store: str, _environment: Environment) -> ControlState:  # noqa: A
         )
 
 
-@st.cache_data(ttl=3, max_entries=50, show_spinner=False)
-def _facts(store: str, keys: tuple[str, ...], _environment: Environment) -> dict[str, GameFacts]:  # noqa: ARG001 - as above
+@st.cache_data(ttl=3, max_entries=50, show_spinner=False, hash_funcs=BY_STORE)
+def facts(environment: Environment, keys: Sequence[str]) -> Mapping[str, GameFacts]:
+    """Read what decides about what can be done for games, at most 3 s old; rows in quarantine are not counted.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
     with reading():
-        control_store = engine(_environment)
-        now, heartbeat_seconds = store_time(control_store), _environment.settings.metrics.heartbeat_seconds
-        return read_all_facts(control_store, _environment.paths, keys, now, heartbeat_seconds=heartbeat_seconds)
+        control_store = engine(environment)
+        now, heartbeat_seconds = store_time(control_store), environment.settings.metrics.heartbeat_seconds
+        return read_all_facts(control_store, environment.paths, keys, now, heartbeat_seconds=heartbeat_seconds)
 
 
-@st.cache_data(ttl=1, max_entries=2, show_spinner=False)
-def _journal(store: str, _environment: Environment) -> OperationList:  # noqa: ARG001 - the store is the cache's key
-    control_store = engine(_environment)
+@st.cache_data(ttl=1, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
+def journal(environment: Environment) -> OperationList:
+    """Read the open operations and the latest ones, at most 1 s old.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    control_store = engine(environment)
     with reading():
         opened = _open(control_store)
         known = {each.operation_id for each in opened}
         ended = [each for each in list_operations(control_store, limit=_LATEST) if each.operation_id not in known]
-        runs = _controller_runs(_environment, control_store)
+        runs = _controller_runs(environment, control_store)
         return OperationList((*opened, *ended), known_games(control_store), runs, time.time())
 
 
-@st.cache_data(ttl=1, max_entries=50, show_spinner=False)
-def _one_operation(store: str, operation_id: str, _environment: Environment) -> OneOperation:  # noqa: ARG001 - as above
-    control_store = engine(_environment)
+@st.cache_data(ttl=1, max_entries=50, show_spinner=False, hash_funcs=BY_STORE)
+def one_operation(environment: Environment, operation_id: str) -> OneOperation:
+    """Read one operation (its id or the beginning of it) with its steps, at most 1 s old.
+
+    Raises:
+        Refused: there is none, or the control store cannot be read.
+    """
+    control_store = engine(environment)
     with reading():
         stored = find(control_store, operation_id)
         try:
-            if (
-                stored.kind != OperationKind.ACCESS or stored.is_open
-            ):  # that one has an inverse of its own, which is planned by the page
+            # The page plans the inverse of a change of access itself.
+            if stored.kind != OperationKind.ACCESS or stored.is_open:
                 require_undoable(control_store, stored)
             why = None
         except Refused as refused:
             why = str(refused)
         journaled = tuple(steps(control_store, stored.operation_id))
-        runs = _controller_runs(_environment, control_store)
+        runs = _controller_runs(environment, control_store)
         return OneOperation(stored, journaled, known_games(control_store), runs, why, time.time())
 
 
-@st.cache_data(ttl=2, max_entries=2, show_spinner=False)
-def _waiting(store: str, _environment: Environment) -> OpenCounts:  # noqa: ARG001 - the store is the cache's key
+@st.cache_data(ttl=2, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
+def waiting(environment: Environment) -> OpenCounts:
+    """Count the open operations, at most 2 s ago.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
     with reading():
-        opened = _open(engine(_environment))
+        opened = _open(engine(environment))
     return OpenCounts(len(opened), sum(each.is_stuck for each in opened), time.time())
 
 
-@st.cache_data(ttl=5, max_entries=4, show_spinner=False)
-def _audit_log(store: str, asked: AuditFilter, _environment: Environment) -> Log:  # noqa: ARG001 - as above
-    control_store = engine(_environment)
+@st.cache_data(ttl=5, max_entries=4, show_spinner=False, hash_funcs=BY_STORE)
+def audit_log(environment: Environment, asked: AuditFilter) -> Log:
+    """Read the chosen entries, at most 5 s old.
+
+    Raises:
+        Refused: the control store cannot be read, or an entry of its log.
+    """
+    control_store = engine(environment)
     newest: deque[audit.Entry] = deque(maxlen=_MOST_ENTRIES)
     matched = 0
     with reading():
@@ -281,10 +234,28 @@ def _audit_log(store: str, asked: AuditFilter, _environment: Environment) -> Log
     return Log(names, tuple(reversed(newest)), matched, time.time())
 
 
-@st.cache_data(ttl=600, max_entries=2, show_spinner=False)
-def _verify_audit(store: str, _environment: Environment) -> tuple[audit.Verdict, float]:  # noqa: ARG001 - as above
+@st.cache_data(ttl=600, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
+def verify_audit(environment: Environment) -> tuple[audit.Verdict, float]:
+    """Look through the whole audit log; return what was found and when (Unix seconds).
+
+    It is kept for 10 minutes, or until `forget_verdict`.
+
+    Raises:
+        Refused: the control store cannot be read, or an entry of its log.
+    """
     with reading():
-        return audit.verify(engine(_environment)), time.time()
+        return audit.verify(engine(environment)), time.time()
+
+
+def forget_verdict() -> None:
+    """Look through the whole audit log again at the next `verify_audit`."""
+    verify_audit.clear()
+
+
+def forget() -> None:
+    """Read again the next time: an operation was submitted."""
+    for reader in (steering, facts, journal, one_operation, waiting):
+        reader.clear()
 
 
 def _open(store: Engine) -> list[Operation]:

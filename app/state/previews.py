@@ -20,7 +20,8 @@ from pipeline.control.operations import executor as steps
 from pipeline.control.operations import registry
 from pipeline.control.proposals import PlacementView, propose, undo
 from pipeline.control.repair_proposals import RepairPlanner
-from pipeline.errors import Refused
+from pipeline.errors import Refused, first_line
+from pipeline.lists import first_lines
 from pipeline.placement.planner import lines_of
 from pipeline.store import operations
 from pipeline.store.assignments import GameAssignment, read_assignments
@@ -143,8 +144,8 @@ def preview_named(environment: Environment, kind: str, names: Sequence[str]) -> 
     known = registry.find(kind)
     left = [f"{name} {known.unchanged}" for name in proposal.unchanged(names)] if known is not None else []
     if not proposal.intent.targets:
-        raise Refused(f"Nothing to {kind}: {'; '.join(left[: formatting.LINES_SHOWN]) or 'none is chosen'}.")
-    lines = [*proposal.lines, *(f"left out: {each}" for each in formatting.first_lines(left))]
+        raise Refused(f"Nothing to {kind}: {'; '.join(first_lines(left)) or 'none is chosen'}.")
+    lines = [*proposal.lines, *(f"left out: {each}" for each in first_lines(left))]
     return _preview(proposal.intent, lines, assignments)
 
 
@@ -167,7 +168,7 @@ def preview_repair(
         with _naming(assignments):
             planner = RepairPlanner(environment.settings, environment.paths, store, briefly=True)
             proposal = planner.plan(kind, keys, services.actor(), choice=choice)
-    left = [f"left out: {_named(each, assignments)}" for each in formatting.first_lines(proposal.left_out)]
+    left = [f"left out: {_named(each, assignments)}" for each in first_lines(proposal.left_out)]
     preview = _preview(proposal.intent, [*proposal.lines, *left], assignments)
     if not proposal.intent.targets:
         is_empty = keys is None and not left
@@ -183,7 +184,7 @@ def _naming(assignments: Mapping[str, GameAssignment]) -> Iterator[None]:
         yield
     except Refused as refused:
         title, *lines = str(refused).splitlines()
-        named = [_named(each, assignments) for each in formatting.first_lines(lines)]
+        named = [_named(each, assignments) for each in first_lines(lines)]
         raise Refused("\n".join([title, *named])) from refused
 
 
@@ -262,9 +263,8 @@ def writing() -> Iterator[None]:
     except OperationConflict as stale:
         raise Refused("This operation was changed after you opened it. Reload it.") from stale
     except SQLAlchemyError as error:
-        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         raise Refused(
-            f"The control store did not answer: {reason}. Try again. Confirming twice submits one operation."
+            f"The control store did not answer: {first_line(error)}. Try again. Confirming twice submits one operation."
         ) from error
 
 

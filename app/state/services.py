@@ -5,12 +5,11 @@ what the steering pages read is in `app/state/control_queries.py`, what people a
 """
 
 import importlib
-import logging
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,12 +32,11 @@ from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from pipeline import settings as settings_of
 from pipeline.control.gate import role_of
 from pipeline.control.roles import current, may, require, roles_of
-from pipeline.errors import Refused
+from pipeline.errors import Refused, first_line
 from pipeline.settings import Paths, Roles, Settings
 from pipeline.store.engine import open_store, require_store
 from pipeline.store.fleet import Fleet, SchemaVersion, read_fleet, read_schemas
 
-_log = logging.getLogger("turnout")
 _MOST_TRANSITIONS = 5_000  # of the whole fleet; beyond it the oldest are left out
 _PATIENCE_MS: Final = 3_000  # a page waits so long for a lock in the control store
 _HOW_TO_START: Final = {"embedded": " Start it with `turnout catalog serve`."}
@@ -51,6 +49,12 @@ class Environment:
     settings: Settings
     paths: Paths
     store: str
+
+
+# The cached readers tell environments apart by folder and store: settings that changed need no new reading.
+BY_STORE: Final[dict[str | type[Any], Callable[[Any], Any]]] = {
+    Environment: lambda environment: (str(environment.paths.root), environment.store)
+}
 
 
 def actor() -> str:
@@ -152,31 +156,39 @@ def _open(folder: Path, variables: Mapping[str, str]) -> Environment:
     return Environment(settings, paths, f"{paths.control_db}#{paths.control_db.stat().st_ino}")
 
 
+@st.cache_data(ttl=2, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
 def fleet(environment: Environment) -> Fleet:
     """Read all games and drivers, at most 2 s old.
 
     Raises:
         Refused: the control store cannot be read.
     """
-    return _fleet(environment.store, environment)
+    every_seconds = environment.settings.metrics.heartbeat_seconds
+    with reading():
+        wanted = environment.settings.maintenance
+        return read_fleet(engine(environment), heartbeat_seconds=every_seconds, maintenance=wanted)
 
 
+@st.cache_data(ttl=10, max_entries=200, show_spinner=False, hash_funcs=BY_STORE)
 def schemas(environment: Environment, game_key: str) -> tuple[SchemaVersion, ...]:
     """Read the schemas registered for a game, at most 10 s old.
 
     Raises:
         Refused: the control store cannot be read.
     """
-    return _schemas(environment.store, game_key, environment)
+    return read_schemas(engine(environment), game_key)
 
 
+@st.cache_data(ttl=5, max_entries=100, show_spinner=False, hash_funcs=BY_STORE)
 def game_trend(environment: Environment, game_key: str, seconds: float) -> Trend:
     """Read what the passes of the last `seconds` did for a game, at most 5 s old.
 
     Raises:
         Refused: there is no history to read.
     """
-    return _trend(str(environment.paths.metrics), game_key, seconds)
+    now = time.time()
+    with _reading(environment.paths.metrics, STREAM_BATCH):
+        return trend(history.passes(environment.paths.metrics, game_key, now - seconds), now - seconds, now)
 
 
 def game_transitions(environment: Environment, game_key: str, seconds: float) -> pa.Table:
@@ -185,27 +197,34 @@ def game_transitions(environment: Environment, game_key: str, seconds: float) ->
     Raises:
         Refused: there is no history to read.
     """
-    table = _transitions(str(environment.paths.metrics), seconds)
+    table = _transitions(environment, seconds)
     return table.filter(pc.equal(table["game_key"], game_key))
 
 
+@st.cache_resource(max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
 def engine(environment: Environment) -> Engine:
     """Return the control store's engine, which waits at most 3 s for a lock: a page must not hang.
 
     Raises:
         Refused: the control store cannot be opened.
     """
-    return _engine(environment.store, environment)
+    require_store(environment.settings, environment.paths)  # pages begin no environment
+    store_engine = open_store(environment.settings, environment.paths)
+    impatient(store_engine)
+    return store_engine
 
 
+@st.cache_resource(ttl=60, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
 def catalog(environment: Environment) -> Catalog:
     """Return the client of the catalog, which is kept for a minute: its address and token may change.
 
     Raises:
         Refused: the environment does not say where it is, or the embedded one was never started.
     """
+    from grants.catalogs.opening import open_catalog  # loads databricks-sdk
+
     with catalog_answers(environment):
-        return _catalog(environment.store, environment)
+        return open_catalog(environment.settings.access, environment.paths, os.environ)
 
 
 @contextmanager
@@ -214,7 +233,7 @@ def catalog_answers(environment: Environment) -> Iterator[None]:
     try:
         yield
     except CatalogUnavailable as away:
-        _catalog.clear()
+        catalog.clear()
         start = _HOW_TO_START.get(environment.settings.access.catalog, "")
         raise Refused(
             f"The catalog does not answer: {away}{start} Nothing was submitted. "
@@ -222,9 +241,14 @@ def catalog_answers(environment: Environment) -> Iterator[None]:
         ) from away
 
 
-def warm_up() -> None:
+@st.cache_resource(show_spinner=False)
+def warm_up() -> threading.Thread:
     """Load what speaks with a catalog, which takes seconds, before anyone waits for it; once per process."""
-    _warm_up()
+    thread = threading.Thread(
+        target=importlib.import_module, args=("grants.catalogs.opening",), name="warm up", daemon=True
+    )
+    thread.start()
+    return thread
 
 
 @contextmanager
@@ -233,14 +257,9 @@ def reading() -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         raise Refused(
-            f"The control store cannot be read: {reason}. Check the setting store.url and that the store is up."
-        ) from error
-    except (ValueError, TypeError, AttributeError) as error:  # a column that is no JSON, or of a wrong type
-        _log.warning("the control store contains an invalid row", exc_info=error)
-        raise Refused(
-            f"The control store contains an invalid row: {error}. Look with `turnout audit verify`."
+            f"The control store cannot be read: {first_line(error)}. "
+            "Check the setting store.url and that the store is up."
         ) from error
 
 
@@ -267,54 +286,10 @@ def _option(arguments: Sequence[str], name: str) -> str | None:
     return None
 
 
-@st.cache_resource(max_entries=2, show_spinner=False)
-def _engine(store: str, _environment: Environment) -> Engine:  # noqa: ARG001 - the store is the cache's key
-    require_store(_environment.settings, _environment.paths)  # pages begin no environment
-    store_engine = open_store(_environment.settings, _environment.paths)
-    impatient(store_engine)
-    return store_engine
-
-
-@st.cache_resource(ttl=60, max_entries=2, show_spinner=False)
-def _catalog(store: str, _environment: Environment) -> Catalog:  # noqa: ARG001 - the store is the cache's key
-    from grants.catalogs.opening import open_catalog  # loads databricks-sdk
-
-    return open_catalog(_environment.settings.access, _environment.paths, os.environ)
-
-
-@st.cache_resource(show_spinner=False)
-def _warm_up() -> threading.Thread:
-    thread = threading.Thread(
-        target=importlib.import_module, args=("grants.catalogs.opening",), name="warm up", daemon=True
-    )
-    thread.start()
-    return thread
-
-
-@st.cache_data(ttl=2, max_entries=2, show_spinner=False)
-def _fleet(store: str, _environment: Environment) -> Fleet:
-    every_seconds = _environment.settings.metrics.heartbeat_seconds
-    with reading():
-        wanted = _environment.settings.maintenance
-        return read_fleet(_engine(store, _environment), heartbeat_seconds=every_seconds, maintenance=wanted)
-
-
-@st.cache_data(ttl=10, max_entries=200, show_spinner=False)
-def _schemas(store: str, game_key: str, _environment: Environment) -> tuple[SchemaVersion, ...]:
-    return read_schemas(_engine(store, _environment), game_key)
-
-
-@st.cache_data(ttl=5, max_entries=100, show_spinner=False)
-def _trend(folder: str, game_key: str, seconds: float) -> Trend:
-    now = time.time()
-    with _reading(Path(folder), STREAM_BATCH):
-        return trend(history.passes(Path(folder), game_key, now - seconds), now - seconds, now)
-
-
-@st.cache_data(ttl=5, max_entries=4, show_spinner=False)
-def _transitions(folder: str, seconds: float) -> pa.Table:
-    with _reading(Path(folder), STATUS_EVENT):
-        return history.transitions(Path(folder), time.time() - seconds, _MOST_TRANSITIONS)
+@st.cache_data(ttl=5, max_entries=4, show_spinner=False, hash_funcs=BY_STORE)
+def _transitions(environment: Environment, seconds: float) -> pa.Table:
+    with _reading(environment.paths.metrics, STATUS_EVENT):
+        return history.transitions(environment.paths.metrics, time.time() - seconds, _MOST_TRANSITIONS)
 
 
 @contextmanager
@@ -325,5 +300,6 @@ def _reading(folder: Path, table: MetricsTable) -> Iterator[None]:
     try:
         yield
     except (DeltaError, pa.ArrowException, duckdb.Error, OSError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise Refused(f"The history cannot be read: {reason}. Streams are not touched; check {folder}.") from error
+        raise Refused(
+            f"The history cannot be read: {first_line(error)}. Streams are not touched; check {folder}."
+        ) from error

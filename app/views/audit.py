@@ -13,6 +13,7 @@ from app.state import control_queries
 from app.state.control_queries import AuditFilter, Log
 from app.state.services import Environment
 from pipeline.errors import Refused
+from pipeline.lists import first_lines
 from pipeline.store.audit import Entry
 from pipeline.store.audit_access import changes_of
 
@@ -57,10 +58,10 @@ def _draw_verdict(environment: Environment) -> None:
         how = "✓ Intact" if verdict.intact else "✕ NOT intact"
         st.text(f"{how}: {formatting.count(verdict.entries)} entries, as looked at {formatting.clock(at)}")
         st.text(f"newest hash {verdict.head or formatting.UNKNOWN_VALUE}")
-        for defect in verdict.defects[:_DEFECTS]:
+        for defect in first_lines(verdict.defects, _DEFECTS):
             st.text(f"✕ {formatting.shown(defect)}")
         if len(verdict.defects) > _DEFECTS:
-            st.text(f"… and {len(verdict.defects) - _DEFECTS} more; `turnout audit verify` prints all")
+            st.caption("`turnout audit verify` prints all.")
         if verdict.unended:
             st.text(f"{len(verdict.unended)} have begun and not ended; open operations are among them")
         st.caption("Who can write the whole table can make a new chain that holds: keep this hash elsewhere.")

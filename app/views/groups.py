@@ -14,10 +14,10 @@ from app.state.services import Environment
 from listeners.sample import STATUSES
 from pipeline.control.group_changes import STARTED_BY
 from pipeline.health.judgement import DriverState
+from pipeline.lists import join_limited
 from pipeline.placement.capacity import Loads
 from pipeline.store.fleet import Fleet
-from pipeline.store.groups import Group
-from pipeline.store.operation_kinds import OperationKind
+from pipeline.store.states import OperationKind
 
 _PLACE, _PLACE_GROUP, _PLACE_EVEN = "groups_move", "groups_group", "groups_propose"
 _GAMES, _TO, _GROUP = "move_games", "move_to", "steered_group"
@@ -94,8 +94,7 @@ def _sentence(fleet: Fleet) -> str:
     if not enabled:
         return "All groups are stopped (as configured)"
     if starting:
-        more = f" and {len(starting) - 3} more" if len(starting) > 3 else ""
-        return f"{len(starting)} of {len(enabled)} groups' drivers starting: {', '.join(starting[:3])}{more}"
+        return f"{len(starting)} of {len(enabled)} groups' drivers starting: {join_limited(starting, 3)}"
     if len(enabled) == 1:
         return "The only enabled group has a live driver" if stopped else "The only group's driver is alive"
     some = f"All {len(enabled)}"
@@ -136,14 +135,12 @@ def _row(steering: ControlState, name: str) -> dict[str, str]:
         else formatting.UNKNOWN_VALUE,
         "priority": formatting.shown(group.priority, 20) if group is not None else formatting.UNKNOWN_VALUE,
         "error": formatting.shown(error, 120)
-        if (error := _error(group, fleet.state("group", name)))
+        if (error := _error(fleet.state("group", name)))
         else formatting.UNKNOWN_VALUE,
     }
 
 
-def _error(group: Group | None, state: DriverState | None) -> str | None:
-    if group is not None and group.defect is not None:
-        return group.defect
+def _error(state: DriverState | None) -> str | None:
     return state.liveness.reason if state is not None and state.is_problem else None
 
 

@@ -19,7 +19,7 @@ from pipeline.delta.quarantine import REASONS
 from pipeline.errors import Refused
 from pipeline.repair.quarantined import moment
 from pipeline.store.fleet import GameRow
-from pipeline.store.operation_kinds import OperationKind
+from pipeline.store.states import OperationKind
 from pipeline.store.stream_control import StreamControl
 
 _PLACE = "repairs_repair"
@@ -129,7 +129,7 @@ def _row(steering: ControlState, row: GameRow, facts: GameFacts | None) -> dict[
 
 def _how(decision: StreamControl, now: float) -> str:
     if decision.parked_at is not None:
-        return f"parked {formatting.age(now - decision.parked_at)} ago" if decision.parked_at else "parked"
+        return f"parked {formatting.age(now - decision.parked_at)} ago" if decision.parked_at is not None else "parked"
     if decision.failures:
         return (
             f"next attempt in {formatting.age(decision.retry_at - now)}"

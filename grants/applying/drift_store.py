@@ -16,6 +16,7 @@ from pipeline.errors import Refused
 from pipeline.names import is_said
 from pipeline.settings import Access, Settings
 from pipeline.store import audit
+from pipeline.store.id_prefix import only_one
 from pipeline.store.leases import store_now, store_time
 from pipeline.store.tables import ignored_drift
 
@@ -75,7 +76,4 @@ def find(observed: Drift, name: str) -> Finding:
         Refused: there is none, or there are several.
     """
     same = [each for each in observed.findings if name and id_of(each).startswith(name)]
-    if len(same) != 1:
-        what = "There is no finding" if not same else "Several findings begin with"
-        raise Refused(f"{what} {name!r}. `turnout grants drift` shows those there are.")
-    return same[0]
+    return only_one(same, name, "finding", "`turnout grants drift` shows those there are.")

@@ -21,6 +21,7 @@ from pipeline.control.operations.background_tasks import BackgroundTasks
 from pipeline.control.operations.definition import ControlContext, OperationDefinition, StepDefinition, StepResult
 from pipeline.control.roles import CONTROLLER
 from pipeline.errors import Refused, Transient
+from pipeline.lists import first_lines
 from pipeline.store.operations import Operation
 
 _STEP_SECONDS: Final = 900.0  # a catalog may be away for a while before a person is asked
@@ -154,13 +155,11 @@ class Executor:
         failed = [each for each in items if each.state in {"failed", "planned", "unseen"}]
         if not failed:
             return StepResult("done", "Nothing has failed.")
-        first = "; ".join(
-            f"{each.change.principal} on {each.change.securable.full_name}: {each.message}" for each in failed[:3]
+        first = first_lines(
+            failed, 3, lambda each: f"{each.change.principal} on {each.change.securable.full_name}: {each.message}"
         )
-        more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
-        return StepResult(
-            "failed", f"{len(items) - len(failed)} of {len(items)} changes are done. {len(failed)} not: {first}{more}"
-        )
+        done = f"{len(items) - len(failed)} of {len(items)} changes are done."
+        return StepResult("failed", f"{done} {len(failed)} not: {'; '.join(first)}")
 
 
 def _apply_to_one(context: ControlContext, operation: Operation, catalog: Catalog, items: list[ledger.Item]) -> None:

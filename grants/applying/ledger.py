@@ -7,7 +7,7 @@ given for them, and of each operation its change set and how far each of its cha
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 
@@ -18,12 +18,10 @@ from grants.planning.entitlements import AccessIntent, Entitlement, ManagedAcces
 from pipeline.errors import Refused
 from pipeline.store.leases import store_now
 from pipeline.store.operations import Operation, lock_operation
+from pipeline.store.states import AccessItemState
 from pipeline.store.tables import access_change_sets, access_items, entitlements, managed_grants
 
-State = Literal["planned", "applied", "observed", "unseen", "failed"]
-"""`applied`: the catalog has taken it. `observed`: a read has shown it. `unseen`: reads did not show it in time."""
-
-DONE: Final[frozenset[State]] = frozenset({"applied", "observed", "unseen"})
+DONE: Final[frozenset[AccessItemState]] = frozenset({"applied", "observed", "unseen"})
 """The states of an item that the catalog has taken."""
 
 
@@ -33,7 +31,7 @@ class Item:
 
     number: int  # from 1: their order
     change: Change
-    state: State
+    state: AccessItemState
     message: str  # one sentence; empty before there is one
 
     @property
@@ -131,7 +129,7 @@ def done(engine: Engine, operation_id: str) -> ChangeSet:
     )
 
 
-def mark(engine: Engine, operation: Operation, number: int, state: State, message: str) -> None:
+def mark(engine: Engine, operation: Operation, number: int, state: AccessItemState, message: str) -> None:
     """Write how an item stands.
 
     Raises:

@@ -27,7 +27,7 @@ from pipeline.store import audit_access, operations
 from pipeline.store.audit_access import AccessChange
 from pipeline.store.games import known_games
 from pipeline.store.leases import store_time
-from pipeline.store.operation_kinds import OperationKind
+from pipeline.store.states import OperationKind
 
 KIND: Final = OperationKind.ACCESS
 _FRESH_SECONDS: Final = 300.0  # so old may be what is known of tables that are not touched

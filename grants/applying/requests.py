@@ -4,7 +4,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, Row, case, insert, select, update
 
@@ -13,11 +13,11 @@ from pipeline.control.roles import same_person
 from pipeline.errors import Conflict, Refused
 from pipeline.names import is_said
 from pipeline.store import audit, audit_access
+from pipeline.store.id_prefix import read_by_prefix
 from pipeline.store.leases import store_now
+from pipeline.store.states import AccessRequestState
 from pipeline.store.tables import access_requests
 
-State = Literal["asked", "approved", "rejected", "withdrawn"]
-_LONGER_THAN_ANY_ID: Final = 64
 _MOST_OPEN: Final = 50  # of one requester, so that nobody buries the others'
 _HOW: Final = ("adopt", "revert")
 
@@ -30,7 +30,7 @@ class Request:
     requester: str
     intents: Sequence[Mapping[str, Any]]
     reason: str
-    state: State
+    state: AccessRequestState
     decided_by: str | None
     decision_reason: str | None
     operation_id: str | None  # what came of it
@@ -87,7 +87,12 @@ def describe(asked: Request) -> str:
 
 
 def decide(
-    engine: Engine, request: Request, state: State, actor: str, decision_reason: str, operation_id: str | None = None
+    engine: Engine,
+    request: Request,
+    state: AccessRequestState,
+    actor: str,
+    decision_reason: str,
+    operation_id: str | None = None,
 ) -> Request:
     """Decide about a request, as the audit log tells.
 
@@ -128,15 +133,8 @@ def request(engine: Engine, request_id: str) -> Request:
     Raises:
         Refused: there is none, or there are several.
     """
-    request_id = request_id[:_LONGER_THAN_ANY_ID]  # a database takes no pattern of any length
-    query = select(access_requests).where(access_requests.c.request_id.startswith(request_id, autoescape=True))
-    with engine.connect() as connection:
-        rows = connection.execute(query.limit(2)).all()
-    if not rows or not request_id:
-        raise Refused(f"There is no request {request_id!r}. `turnout grants requests` shows those there are.")
-    if len(rows) > 1:
-        raise Refused(f"Several requests begin with {request_id!r}: give more of it.")
-    return _read(rows[0])
+    hint = "`turnout grants requests` shows those there are."
+    return _read(read_by_prefix(engine, access_requests.c.request_id, request_id, "request", hint))
 
 
 def list_requests(engine: Engine, limit: int = 100) -> list[Request]:
@@ -173,13 +171,4 @@ def _one(connection: Connection, request_id: str) -> Request:
 
 
 def _read(row: Row[Any]) -> Request:
-    values = row._asdict()
-    if values["state"] not in get_args(State):
-        raise Refused(f"Request {row.request_id[:8]} has the state {row.state!r}, which is none: correct its row.")
-    try:
-        intents = json.loads(values["intents"])
-    except (RecursionError, TypeError, ValueError):
-        intents = None
-    if not isinstance(intents, list) or not all(isinstance(each, dict) for each in intents):
-        raise Refused(f"Request {row.request_id[:8]} does not say what it asks for: correct or delete its row.")
-    return Request(**{**values, "intents": intents})
+    return Request(**{**row._asdict(), "intents": json.loads(row.intents)})

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from grants.applying import proposals as desk
-from grants.cli.options import INTENTS, AccessContext, intents_from, of_rows
+from grants.cli.options import INTENTS, AccessContext, intents_from
 from pipeline.cli.operation_options import SubmitOptions, asking, keys_of
 from pipeline.errors import Refused
 from pipeline.terminal import say, say_json, say_lines
@@ -100,7 +100,6 @@ def plan(env_dir: Path, reason: str | None, as_json: bool, **intents: Any) -> No
 def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request: bool, **intents: Any) -> None:
     """Grant and revoke access: plan again, check, apply, observe in the catalog, probe."""
     from grants.applying.requests import ask, describe
-    from grants.cli.requests import as_dict
 
     context = AccessContext(env_dir)
     prepared = context.prepared(intents_from(context, reason=how.reason, **intents))
@@ -112,7 +111,7 @@ def apply(env_dir: Path, how: SubmitOptions, fingerprint: str | None, as_request
         request = ask(context.engine, context.actor, [asdict(each) for each in prepared.intents], how.reason)
         say(describe(request), err=how.as_json)
         if how.as_json:
-            say_json(as_dict(request))
+            say_json(asdict(request))
         return
     context.submit(prepared, how, how.reason)
 
@@ -150,16 +149,9 @@ def export(env_dir: Path, form: Any) -> None:
     from grants.applying import ledger
     from grants.formats.exchange import Row, render_rows
     from grants.observing import snapshot
-    from pipeline.store.drivers import is_time
 
     context = AccessContext(env_dir)
     names, held = context.names(), ledger.held(context.engine)
-    if undated := [each for each in held if each.expires_at is not None and not is_time(each.expires_at)]:
-        first = undated[0]
-        raise Refused(
-            f"What {first.principal} holds of {first.game_key} ends at {first.expires_at!r}, which is no date. Correct "
-            "its row in table entitlements of the control store."
-        )
     rows = [
         Row(
             each.principal, None, each.game_key, names.get(each.game_key, each.game_key),
@@ -173,23 +165,6 @@ def export(env_dir: Path, form: Any) -> None:
     if form == "terraform":
         direct = snapshot.observe(context.catalog(), schema, time.time(), {each.key for each in rows}).direct
     say_lines(render_rows(form, rows, schema, direct).removesuffix("\n"))
-
-
-@click.command("import")
-@click.argument("file", type=click.File("r", encoding="utf-8"))
-@click.option("--format", "form", type=click.Choice(_FORMATS), default="yaml", show_default=True, help="Of the file.")
-@asking
-def import_(env_dir: Path, file: Any, form: Any, how: SubmitOptions) -> None:
-    """Make what FILE says so, additively; nobody loses anything by it."""
-    from grants.formats.exchange import parse
-
-    context = AccessContext(env_dir)
-    try:
-        text = file.read()
-    except UnicodeDecodeError as error:
-        raise Refused(f"{file.name} is no UTF-8 text: {error}.") from error
-    rows = parse(form, text, desk.schema_of(context.settings.access), context.names())
-    context.submit(context.prepared(of_rows(rows, how.reason or "imported")), how, how.reason)
 
 
 def _as_dict(prepared: desk.AccessProposal) -> dict[str, Any]:

@@ -22,13 +22,12 @@ _LOOK_SECONDS: Final = 0.2
 @click.command("serve")
 def serve(env_dir: Path) -> None:
     """Serve the embedded catalog on loopback until it is stopped."""
-    from grants.server.fault_injection import Troubles
     from grants.server.serving import serve as run
 
     settings, paths = load(env_dir)
     if settings.access.catalog != "embedded":
         raise Refused(f"The setting access.catalog is {settings.access.catalog!r}: there is no embedded one to serve.")
-    run(paths.catalog, settings.access.port, Troubles())
+    run(paths.catalog, settings.access.port)
 
 
 @click.command("add-user")

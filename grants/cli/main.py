@@ -13,77 +13,24 @@ def commands() -> Sequence[click.Command]:
         group(
             "grants",
             "Who may read which game's table: shown, planned, given, taken, proven.",
-            LazyCommand(
-                "matrix", "grants.cli.access:matrix", "Show who reads what, as the controller last read the catalog."
-            ),
-            LazyCommand(
-                "why",
-                "grants.cli.access:why",
-                "Tell whether PRINCIPAL reads GAME (name or key), and why, as the catalog says right now.",
-            ),
-            LazyCommand(
-                "plan",
-                "grants.cli.access:plan",
-                "Show what would change, for whom, and the statements; `apply` with the same options does it.",
-            ),
-            LazyCommand(
-                "apply",
-                "grants.cli.access:apply",
-                "Grant and revoke access: plan again, check, apply, observe in the catalog, probe.",
-            ),
-            LazyCommand(
-                "undo",
-                "grants.cli.access:undo",
-                "Take back what OPERATION did about access, and only that, as far as nothing newer rests on it.",
-            ),
-            LazyCommand(
-                "expire",
-                "grants.cli.access:expire",
-                "Take what has run out now; a controller that runs does it by itself.",
-            ),
-            LazyCommand(
-                "export",
-                "grants.cli.access:export",
-                "Print what turnout gave and what holds, as a policy, as SQL or as Terraform.",
-            ),
-            LazyCommand(
-                "import",
-                "grants.cli.access:import_",
-                "Make what FILE says so, additively; nobody loses anything by it.",
-            ),
-            LazyCommand(
-                "drift",
-                "grants.cli.drift:drift",
-                "Show where the catalog differs right now from what turnout gave; or adopt, revert or ignore findings.",
-            ),
-            LazyCommand(
-                "requests",
-                "grants.cli.requests:requests",
-                "List requests: first those that wait for a decision, the oldest on top.",
-            ),
-            LazyCommand(
-                "approve",
-                "grants.cli.requests:approve",
-                "Approve another person's REQUEST: it is planned again and applied.",
-            ),
-            LazyCommand("reject", "grants.cli.requests:reject", "Reject another person's REQUEST."),
-            LazyCommand("withdraw", "grants.cli.requests:withdraw", "Withdraw REQUEST of your own."),
+            LazyCommand("matrix", "grants.cli.access:matrix"),
+            LazyCommand("why", "grants.cli.access:why"),
+            LazyCommand("plan", "grants.cli.access:plan"),
+            LazyCommand("apply", "grants.cli.access:apply"),
+            LazyCommand("undo", "grants.cli.access:undo"),
+            LazyCommand("expire", "grants.cli.access:expire"),
+            LazyCommand("export", "grants.cli.access:export"),
+            LazyCommand("drift", "grants.cli.drift:drift"),
+            LazyCommand("requests", "grants.cli.requests:requests"),
+            LazyCommand("approve", "grants.cli.requests:approve"),
+            LazyCommand("reject", "grants.cli.requests:reject"),
+            LazyCommand("withdraw", "grants.cli.requests:withdraw"),
         ),
         group(
             "catalog",
             "The embedded catalog, a server of this machine's own.",
-            LazyCommand(
-                "serve", "grants.cli.catalog:serve", "Serve the embedded catalog on loopback until it is stopped."
-            ),
-            LazyCommand(
-                "add-user",
-                "grants.cli.catalog:add_user",
-                "Make users NAMES in the embedded catalog, or put those that are there into groups.",
-            ),
+            LazyCommand("serve", "grants.cli.catalog:serve"),
+            LazyCommand("add-user", "grants.cli.catalog:add_user"),
         ),
-        LazyCommand(
-            "read",
-            "grants.cli.catalog:read",
-            "Read GAME (name or key) as a principal, with a credential that the embedded catalog gives or refuses.",
-        ),
+        LazyCommand("read", "grants.cli.catalog:read"),
     )

@@ -8,7 +8,6 @@ import click
 
 from grants.applying import proposals as desk
 from grants.catalog import Catalog
-from grants.formats.rows import Row
 from grants.planning.entitlements import AccessIntent
 from pipeline.cli.context import CommandContext
 from pipeline.cli.operation_options import SubmitOptions, keys_of, submit_and_wait
@@ -141,11 +140,3 @@ def _of_policy(context: AccessContext, file: Path, prune: bool, reason: str) -> 
         why = reason or "the policy does not name it"
         intents += [AccessIntent(each.principal, each.key, read=False, reason=why) for _, each in sorted(gone.items())]
     return intents
-
-
-def of_rows(rows: Sequence[Row], reason: str) -> list[AccessIntent]:
-    """Return the intents that make imported rows true."""
-    return [
-        AccessIntent(each.principal, each.key, True, each.until, each.reason or reason, each.ticket or "", adopt=True)
-        for each in rows
-    ]

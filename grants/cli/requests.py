@@ -2,22 +2,21 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
 
 import click
 
 from grants.applying import proposals as desk
 from grants.applying.approvals import approval, approved
-from grants.applying.requests import Request, State, decide, list_requests
+from grants.applying.requests import Request, decide, list_requests
 from grants.applying.requests import request as find
 from grants.cli.options import AccessContext
-from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait, with_old_names
+from pipeline.cli.operation_options import SubmitOptions, asking, submit_and_wait
 from pipeline.control.acts import DirectAct
 from pipeline.control.operations.definition import OperationProposal
+from pipeline.lists import join_limited
 from pipeline.moments import in_utc
+from pipeline.store.states import AccessRequestState
 from pipeline.terminal import say, say_json
-
-_OLD_NAMES: Final = {"intents": "wishes", "requested_at": "asked_at", "decision_reason": "said"}
 
 
 @click.command("requests")
@@ -26,7 +25,7 @@ def requests(env_dir: Path, as_json: bool) -> None:
     """List requests: first those that wait for a decision, the oldest on top."""
     listed = list_requests(AccessContext(env_dir).engine)
     if as_json:
-        say_json([as_dict(each) for each in listed])
+        say_json([asdict(each) for each in listed])
         return
     for each in listed:
         say(_line(each))
@@ -62,23 +61,17 @@ def withdraw(env_dir: Path, request: str) -> None:
     _decided(AccessContext(env_dir), request, "withdrawn", "")
 
 
-def as_dict(request: Request) -> dict[str, Any]:
-    """Return a request for scripts."""
-    return with_old_names(asdict(request), _OLD_NAMES)
-
-
-def _decided(context: AccessContext, request: str, state: State, reason: str) -> None:
+def _decided(context: AccessContext, request: str, state: AccessRequestState, reason: str) -> None:
     say(_line(decide(context.engine, find(context.engine, request), state, context.actor, reason)))
 
 
 def _line(request: Request) -> str:
-    some = [
-        f"{each['principal']} {'reads' if each['read'] else 'no longer reads'} {each['key']}"
-        for each in request.intents[:3]
-    ]
-    more = f" and {len(request.intents) - 3} more" if len(request.intents) > 3 else ""
+    some = join_limited(
+        request.intents, 3,
+        lambda each: f"{each['principal']} {'reads' if each['read'] else 'no longer reads'} {each['key']}",
+    )  # fmt: skip
     decided = f" by {request.decided_by}: {request.decision_reason}" if request.decided_by else ""
     return (
         f"{request.request_id[:8]}  {in_utc(request.requested_at)}  {request.state}{decided}  "
-        f"{request.requester}: {', '.join(some)}{more} ({request.reason})"
+        f"{request.requester}: {some} ({request.reason})"
     )

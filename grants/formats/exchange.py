@@ -1,9 +1,9 @@
-"""Who reads what as a file and back: YAML (the policy's own format), SQL, Terraform.
+"""Who reads what as a file: YAML (the policy's own format), SQL, Terraform.
 
-Texts in and out; files are the caller's. What a format has no place for stands in comments that only turnout reads.
+Texts; files are the caller's. What a format has no place for stands in comments.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, Literal, get_args
 
 from grants.formats import exchange_sql, exchange_terraform, policy
@@ -11,14 +11,13 @@ from grants.formats.exchange_terraform import Direct
 from grants.formats.expiry import spelled_until
 from grants.formats.rows import Row, in_order, quoted
 from grants.formats.yaml_nodes import MAX_BYTES
-from grants.model import EVERYONE, PrincipalKind, Securable, folded
+from grants.model import EVERYONE, Securable, folded
 from pipeline.errors import Refused
 
-__all__ = ["FORMATS", "Format", "Row", "parse", "parse_yaml", "render_rows", "render_yaml"]
+__all__ = ["FORMATS", "Format", "Row", "render_rows", "render_yaml"]
 
 Format = Literal["yaml", "sql", "terraform"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
-_MOST_CHARACTERS: Final = 64_000_000
 
 
 def render_rows(form: Format, rows: Iterable[Row], schema: Securable, direct: Direct | None = None) -> str:
@@ -34,21 +33,6 @@ def render_rows(form: Format, rows: Iterable[Row], schema: Securable, direct: Di
     if form == "sql":
         return exchange_sql.render_sql(rows, schema)
     return exchange_terraform.render_terraform(rows, schema, direct)
-
-
-def parse(form: Format, text: str, schema: Securable, known_games: Mapping[str, str]) -> list[Row]:
-    """Return the rows of a text, sorted; `known_games` maps the keys of the inventory to names.
-
-    Raises:
-        Refused: naming everything that is wrong or not understood, each with its line.
-    """
-    if len(text) > _MOST_CHARACTERS:
-        raise Refused(f"The file has {len(text):,} characters, {_MOST_CHARACTERS:,} are read; import it in parts.")
-    if form == "yaml":
-        return parse_yaml(text, known_games)
-    if form == "sql":
-        return exchange_sql.parse(text, schema, known_games)
-    return exchange_terraform.parse(text, schema, known_games)
 
 
 def render_yaml(rows: Iterable[Row], max_days: int = policy.MAX_DAYS) -> str:
@@ -79,23 +63,6 @@ def render_yaml(rows: Iterable[Row], max_days: int = policy.MAX_DAYS) -> str:
         problem = f"The policy would have {len(text.encode()):,} bytes and {MAX_BYTES:,} are read"
         raise Refused(f"{problem}; export fewer games or principals, or SQL or Terraform.")
     return text
-
-
-def parse_yaml(text: str, known_games: Mapping[str, str]) -> list[Row]:
-    """Return the rows of a policy, sorted.
-
-    Raises:
-        Refused: naming everything that is wrong with it, each with its line.
-    """
-    read = policy.parse(text, known_games)
-
-    def kind(principal: str) -> PrincipalKind | None:
-        return read.kinds.get(folded(principal))
-
-    return [
-        Row(cell.principal, kind(cell.principal), cell.key, known_games[cell.key], cell.until, cell.reason, cell.ticket)
-        for cell in policy.cells(read, known_games)
-    ]
 
 
 def _shared(rows: Iterable[Row]) -> list[tuple[list[Row], list[Row]]]:

@@ -17,6 +17,7 @@ from grants.formats.problems import Problems, shown
 from grants.formats.yaml_nodes import line_of
 from grants.model import EVERYONE, PrincipalKind, folded
 from pipeline.errors import Refused
+from pipeline.lists import join_limited
 
 VERSION: Final = 1
 MAX_DAYS: Final = 90
@@ -249,9 +250,8 @@ def _resolved(
                 if before != cell:
                     against.setdefault(line, []).append(cell)
         for line, both in against.items():
-            first = f"{shown(known_games[both[0].key])} for {shown(both[0].principal)}"
-            more = f" and {len(both) - 1} more" if len(both) > 1 else ""
-            problem = f"{first}{more} stands in line {line} already, with another until, reason or ticket"
+            cells = join_limited(both, 1, lambda cell: f"{shown(known_games[cell.key])} for {shown(cell.principal)}")
+            problem = f"{cells} stands in line {line} already, with another until, reason or ticket"
             problems.add(entry.line, f"{problem}; keep one of them")
     return {place: cell for place, (cell, _) in found.items()}, [
         problem for _, warnings in chosen for problem in warnings

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from typing import Final
 
 from pipeline.errors import Refused
+from pipeline.lists import first_lines
 
 _MOST_SHOWN: Final = 50
 _LONGEST: Final = 80
@@ -29,10 +30,9 @@ class Problems:
         if not self._found:
             return
         problems = sorted(set(self._found))
-        shown = [f"  - line {line}: {sentence}" for line, sentence in problems[:_MOST_SHOWN]]
-        if len(problems) > _MOST_SHOWN:
-            shown.append(f"  - and {len(problems) - _MOST_SHOWN} more")
-        raise Refused(f"{len(problems)} problem(s) in {self._subject}, correct them there:\n" + "\n".join(shown))
+        shown = first_lines(problems, _MOST_SHOWN, lambda each: f"line {each[0]}: {each[1]}")
+        listed = "\n".join(f"  - {each}" for each in shown)
+        raise Refused(f"{len(problems)} problem(s) in {self._subject}, correct them there:\n{listed}")
 
 
 class Lines:

@@ -1,6 +1,6 @@
 """Who reads what as rows, and the structured comments that carry what a format has no place for.
 
-Values only. `grants/formats/exchange.py` has the formats; all of them ask here, so that all refuse and keep the same.
+Values only. `grants/formats/exchange.py` has the formats; all of them ask here, so that all refuse the same.
 """
 
 import json
@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from grants.formats.expiry import spelled_until
-from grants.formats.policy import KINDS
-from grants.formats.problems import Problems, shown
-from grants.model import PrincipalKind, Securable, folded
+from grants.formats.problems import shown
+from grants.model import USE_CATALOG, USE_SCHEMA, PrincipalKind, Securable, folded
 from pipeline.errors import Refused
 
 MARK: Final = "turnout:"
-"""Begins a comment that holds the terms of the statement below it; other comments mean nothing."""
+"""Begins a comment that holds the terms of the statement below it."""
 
 _TERMS: Final = ("principal", "kind", "game", "until", "reason", "ticket")
 KEPT: Final = "kept"
@@ -78,6 +77,11 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
     return [by_cell[order] for order in sorted(by_cell)]
 
 
+def uses(schema: Securable) -> dict[Securable, str]:
+    """Return what reading a table of a schema needs beside SELECT, outermost first."""
+    return {Securable(schema.path[:1]): USE_CATALOG, schema: USE_SCHEMA}
+
+
 def quoted(text: str) -> str:
     r"""Return a text in double quotes as both YAML and HCL read it; what cannot be seen is written as \u or \U."""
     return '"' + "".join(_escaped(char) for char in text) + '"'
@@ -94,39 +98,6 @@ def comment(row: Row | None, kept: Iterable[str] = ()) -> str:
         terms[KEPT] = sorted(kept)
     text = json.dumps(terms, ensure_ascii=False)
     return f"{MARK} " + "".join(json.dumps(c)[1:-1] if not c.isprintable() else _hidden(c) for c in text)
-
-
-def parse_comment(text: str, line: int, problems: Problems) -> dict[str, Any] | None:
-    """Return the terms of a comment's text; None where it is not one of ours."""
-    if not text.strip().startswith(MARK):
-        return None
-    try:
-        parsed = json.loads(text.strip().removeprefix(MARK), object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
-        problems.add(line, f"the comment after '{MARK}' is not valid JSON: {error}")
-        return {}
-    if not isinstance(parsed, dict):
-        problems.add(line, f"the comment after '{MARK}' must be a JSON object with {', '.join(_TERMS)}")
-        return {}
-    terms: dict[str, Any] = {}
-    for name, value in parsed.items():
-        if name == KEPT and isinstance(value, list) and all(isinstance(each, str) for each in value):
-            terms[name] = value
-        elif name not in _TERMS:
-            problems.add(line, f"{shown(name)} is no term; there are {', '.join(_TERMS)}")
-        elif not isinstance(value, str) or (name == "kind" and value not in KINDS):
-            problems.add(line, f"{name} cannot be {shown(json.dumps(value))}")
-        else:
-            terms[name] = value
-    return terms
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a JSON object of pairs."""
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        raise ValueError("a field stands twice")
-    return values
 
 
 def _hidden(char: str) -> str:

@@ -3,10 +3,8 @@
 Pure, as all of its kind: `now` is an argument. What turnout did not give it does not take, unless an intent says so.
 """
 
-import gc
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
@@ -108,19 +106,6 @@ class Stage:
         return Stage((*self.changes, *more), Resolver(simulate(self.resolver.observed, more))) if more else self
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Keep the garbage collector away from work that makes many objects and no garbage: it would take a third of it."""
-    is_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_on:  # else who turned it off turns it on again, be it another thread with a plan
-            gc.enable()
-
-
-@uncollected()
 def plan(observed: Observed, intents: Sequence[AccessIntent], managed: ManagedAccess, now: float) -> AccessPlan:
     """Plan what makes intents true.
 

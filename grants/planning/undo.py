@@ -10,14 +10,13 @@ from grants.observing.resolver import Resolver
 from grants.observing.verdict import place
 from grants.planning.change_set import ChangeSet, Draft, Spellings
 from grants.planning.entitlements import ManagedAccess, ManagedGrant, added_by, given_by
-from grants.planning.plan import AccessPlan, Cells, Stage, assembled, uncollected
+from grants.planning.plan import AccessPlan, Cells, Stage, assembled
 from grants.planning.usage_privileges import take
 from pipeline.errors import Refused
 
 _USE: Final = frozenset({USE_SCHEMA, USE_CATALOG})
 
 
-@uncollected()
 def undo(done: ChangeSet, observed: Observed, managed: ManagedAccess, now: float) -> AccessPlan:
     """Plan the way back of a change set, from how things are now.
 

@@ -15,8 +15,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from grants.server.fault_injection import Troubles
-
 MOST_BYTES: Final = 1_048_576  # of a body: some thousand columns
 _MOST_LETTERS: Final = 4_096  # of one text
 
@@ -36,10 +34,8 @@ class ServerState:
     """What the server has between requests."""
 
     rows: sqlite3.Connection
-    troubles: Troubles
     port: int
     own_token: str = field(repr=False)  # what a client lets us prove that we know
-    requests: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,16 @@
-"""What every request passes first: is it meant for this host, who calls, and the injected faults."""
+"""What every request passes first: is it meant for this host, and who calls?"""
 
-import asyncio
 import re
 from typing import Final
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from grants.proof import NONCE_BYTES, PROOF_PATH, proof
 from grants.server.calls import MOST_BYTES, ApiError, ServerState, said
 from grants.server.tokens import caller_of
 
-TROUBLES_PATH: Final = "/turnout/troubles"
 _PROOF: Final = re.compile(rf"{PROOF_PATH}([0-9a-f]{{{2 * NONCE_BYTES}}})")
 
 
@@ -40,10 +38,7 @@ class Gate:
         except ApiError as wrong:
             await said(wrong)(scope, receive, send)
             return
-        if scope["path"] == TROUBLES_PATH:
-            await self._app(scope, receive, send)
-        else:
-            await self._troubled(scope, receive, send)
+        await self._app(scope, receive, send)
 
     def _meant_for_us(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
@@ -52,32 +47,3 @@ class Gate:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > MOST_BYTES:
             raise ApiError(413, "REQUEST_TOO_LARGE", f"A request has at most {MOST_BYTES} bytes.")
-
-    async def _troubled(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._state.requests += 1
-        troubles = self._state.troubles
-
-        def due(every: int) -> bool:
-            return bool(every) and self._state.requests % every == 0
-
-        if due(troubles.busy_every):
-            wait = {"Retry-After": str(troubles.retry_after_seconds)}
-            busy = {"error_code": "REQUEST_LIMIT_EXCEEDED", "message": "Too many requests."}
-            await JSONResponse(busy, 429, wait)(scope, receive, send)
-        elif due(troubles.failing_every):
-            await said(_failed())(scope, receive, send)
-        elif due(troubles.lost_every):
-            await self._app(scope, receive, _nowhere)
-            await said(_failed())(scope, receive, send)
-        else:
-            if due(troubles.slow_every):
-                await asyncio.sleep(troubles.slow_seconds)
-            await self._app(scope, receive, send)
-
-
-def _failed() -> ApiError:
-    return ApiError(500, "INTERNAL_ERROR", "The catalog failed: an injected fault.")
-
-
-async def _nowhere(_message: object) -> None:
-    """Drop an answer."""

@@ -1,10 +1,11 @@
-"""Pages as Databricks gives them: an opaque token says where the next begins, and a page may be empty all the same."""
+"""Pages as Databricks gives them: an opaque token says where the next begins."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from grants.server.calls import Call, invalid
 
-_EMPTY_FIRST = "+"  # in a token: the empty page before this one was given
+_MOST_ROWS: Final = 150  # of one page
 
 
 def page(call: Call, keys: Sequence[str]) -> tuple[Sequence[str], dict[str, str]]:
@@ -12,13 +13,9 @@ def page(call: Call, keys: Sequence[str]) -> tuple[Sequence[str], dict[str, str]
 
     `keys` are all there are, sorted, none twice.
     """
-    token = call.query.get("page_token", "")
-    troubles = call.state.troubles
-    if troubles.empty_pages and not token.startswith(_EMPTY_FIRST):
-        return (), {"next_page_token": _EMPTY_FIRST + token}
-    after = _after(token.removeprefix(_EMPTY_FIRST))
+    after = _after(call.query.get("page_token", ""))
     left = [key for key in keys if key > after]
-    size = max(1, min(call.number("max_results", 0) or troubles.page_rows, troubles.page_rows))
+    size = min(call.number("max_results", 0) or _MOST_ROWS, _MOST_ROWS)
     shown = left[:size]
     return shown, {"next_page_token": shown[-1].encode().hex()} if len(left) > size else {}
 

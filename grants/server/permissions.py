@@ -5,12 +5,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from grants.model import KNOWN, USE_CATALOG, USE_SCHEMA, folded, spelled
-from grants.server.calls import Call, as_list, as_text, invalid, now
+from grants.server.calls import Call, as_list, as_text, invalid
 from grants.server.paging import page
 from grants.server.rights import chain_of, find, require_administration, standing, type_of
 from grants.server.securables import principal_named
 
-_UNKNOWN: Final = "READ_SOMETHING_NEW"
 _ONLY_ON: Final = {
     USE_CATALOG: {"catalog"},
     USE_SCHEMA: {"catalog", "schema"},
@@ -60,14 +59,13 @@ def _privileges(names: Iterable[str], securable_type: str) -> set[str]:
 
 
 def _apply(rows: sqlite3.Connection, securable_id: str, principal_id: str, add: set[str], remove: set[str]) -> None:
-    moment = now()
-    rows.executemany(  # what is held already stays as it is
-        "INSERT INTO grants VALUES (?, ?, ?, ?, NULL) ON CONFLICT DO NOTHING",
-        [(securable_id, principal_id, privilege, moment) for privilege in sorted(add)],
+    rows.executemany(
+        "INSERT INTO grants VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+        [(securable_id, principal_id, privilege) for privilege in sorted(add)],
     )
     rows.executemany(
-        "UPDATE grants SET until = ? WHERE securable_id = ? AND principal_id = ? AND privilege = ? AND until IS NULL",
-        [(moment, securable_id, principal_id, privilege) for privilege in sorted(remove)],
+        "DELETE FROM grants WHERE securable_id = ? AND principal_id = ? AND privilege = ?",
+        [(securable_id, principal_id, privilege) for privilege in sorted(remove)],
     )
 
 
@@ -82,39 +80,27 @@ def _told(call: Call, *, inherited: bool) -> Mapping[str, Any]:
     for place in places:
         for principal_id, privilege in _held(call, place):
             if everything or principal_id == call.caller["id"]:
-                source = {} if place is securable else _source(call, place)
-                entry = {"privilege": _cased(call, privilege), **source} if inherited else _cased(call, privilege)
-                held.setdefault(principal_id, []).append(entry)
+                source = {} if place is securable else _source(place)
+                held.setdefault(principal_id, []).append({"privilege": privilege, **source} if inherited else privilege)
     names = {principal_id: _name(call.rows, principal_id) for principal_id in held}
     wanted = call.query.get("principal")
     keys = sorted(key for key in held if wanted is None or folded(names[key]) == folded(wanted))
     shown, more = page(call, keys)
-    listed = [{"principal": _cased(call, names[key]), "privileges": held[key]} for key in shown]
+    listed = [{"principal": names[key], "privileges": held[key]} for key in shown]
     return {**({"privilege_assignments": listed} if listed else {}), **more}
 
 
 def _held(call: Call, securable: sqlite3.Row) -> list[tuple[str, str]]:
-    """Return (principal id, privilege) of all grants on a securable, as they were when a late read looks."""
-    moment = now() - call.state.troubles.lag_seconds
-    rows = call.rows.execute(
-        "SELECT DISTINCT principal_id, privilege FROM grants"
-        " WHERE securable_id = ? AND since <= ? AND (until IS NULL OR until > ?) ORDER BY principal_id, privilege",
-        (securable["id"], moment, moment),
-    )
-    held = [(row["principal_id"], row["privilege"]) for row in rows]
-    new = {principal_id: _UNKNOWN for principal_id, _ in held} if call.state.troubles.unknown_privileges else {}
-    return [*held, *new.items()]
+    """Return (principal id, privilege) of all grants on a securable."""
+    query = "SELECT principal_id, privilege FROM grants WHERE securable_id = ? ORDER BY principal_id, privilege"
+    return [(row["principal_id"], row["privilege"]) for row in call.rows.execute(query, (securable["id"],))]
 
 
-def _source(call: Call, place: sqlite3.Row) -> dict[str, str]:
-    return {"inherited_from_type": _cased(call, type_of(place).upper()), "inherited_from_name": place["full_name"]}
+def _source(place: sqlite3.Row) -> dict[str, str]:
+    return {"inherited_from_type": type_of(place).upper(), "inherited_from_name": place["full_name"]}
 
 
 def _name(rows: sqlite3.Connection, principal_id: str) -> str:
     """Return a principal's name; empty of one that was deleted."""
     row = rows.execute("SELECT name FROM principals WHERE id = ?", (principal_id,)).fetchone()
     return row["name"] if row else ""
-
-
-def _cased(call: Call, text: str) -> str:
-    return text.swapcase() if call.state.troubles.other_casing else text

@@ -55,9 +55,7 @@ def standing(rows: sqlite3.Connection, principal: sqlite3.Row, securable: sqlite
     chain = chain_of(rows, securable)
     held = []
     for each in chain:
-        grants = rows.execute(
-            "SELECT principal_id, privilege FROM grants WHERE securable_id = ? AND until IS NULL", (each["id"],)
-        )
+        grants = rows.execute("SELECT principal_id, privilege FROM grants WHERE securable_id = ?", (each["id"],))
         held.append(frozenset(privilege for principal_id, privilege in grants if principal_id in selves))
     owned = tuple(each["owner_id"] in selves for each in chain)
     return Standing(chain, tuple(held), owned, bool(principal["admin"]))

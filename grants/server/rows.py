@@ -1,6 +1,5 @@
 """The SQLite file of the embedded catalog: its tables, and how it is opened.
 
-Grants are never overwritten: one that is revoked gets an end, so that a read can show what was so some time ago.
 Principals are hard-deleted, and their grants stay behind without a name, as Databricks shows them.
 """
 
@@ -46,11 +45,8 @@ CREATE TABLE IF NOT EXISTS grants (
     securable_id TEXT NOT NULL REFERENCES securables ON DELETE CASCADE,
     principal_id TEXT NOT NULL,  -- no reference: what a deleted principal had stays, without a name
     privilege TEXT NOT NULL,
-    since REAL NOT NULL,
-    until REAL  -- null: it holds
-) STRICT;
-CREATE UNIQUE INDEX IF NOT EXISTS grants_held ON grants (securable_id, principal_id, privilege) WHERE until IS NULL;
-CREATE INDEX IF NOT EXISTS grants_all ON grants (securable_id, until);
+    PRIMARY KEY (securable_id, principal_id, privilege)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tokens (
     sha256 TEXT PRIMARY KEY,
     principal_id TEXT NOT NULL REFERENCES principals ON DELETE CASCADE,

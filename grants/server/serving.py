@@ -3,18 +3,17 @@
 Run it in a process of its own; it ends at SIGTERM. `grants/catalogs/embedded.py` is its client.
 """
 
-import dataclasses
 import fcntl
 import logging
 import os
 import signal
 import socket
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 import uvicorn
 from starlette.applications import Starlette
@@ -23,9 +22,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from grants.server import permissions, scim, securables, tokens
-from grants.server.calls import Call, Handler, ServerState, broken, endpoint, invalid, no_such_endpoint
-from grants.server.fault_injection import Troubles, troubles_from
-from grants.server.gate import TROUBLES_PATH, Gate
+from grants.server.calls import Handler, ServerState, broken, endpoint, no_such_endpoint
+from grants.server.gate import Gate
 from grants.server.rows import open_rows
 from pipeline.errors import Refused
 from pipeline.terminal import say
@@ -35,11 +33,28 @@ TOKEN_FILE: Final = "token"  # noqa: S105 - a file's name
 _SHUTDOWN_SECONDS: Final = 2
 
 
-def serve(folder: Path, port: int, troubles: Troubles) -> None:
+def routes(state: ServerState) -> ASGIApp:
+    """Return what answers the requests of callers who are known."""
+    app = Starlette(
+        routes=[
+            Route(path, endpoint(state, handler, status), methods=[verb]) for verb, path, handler, status in _ROUTES
+        ],
+        exception_handlers={HTTPException: no_such_endpoint, Exception: broken},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def application(state: ServerState) -> ASGIApp:
+    """Return the catalog behind its gate."""
+    return Gate(routes(state), state)
+
+
+def serve(folder: Path, port: int, build: Callable[[ServerState], ASGIApp] = application) -> None:
     """Serve the catalog kept in `folder` until SIGTERM or Ctrl-C; port 0 takes a free one.
 
     It prints its address once it listens. The folder and all in it is for its owner only; the token of the metastore's
-    admin lies there.
+    admin lies there. `build` makes what answers.
 
     Raises:
         Refused: the port is taken, the folder cannot be written, or another process serves it already.
@@ -52,31 +67,8 @@ def serve(folder: Path, port: int, troubles: Troubles) -> None:
         raise Refused(f"{folder} cannot be the catalog's folder: {error}. Choose one that can be written.") from error
     with _lock(folder), _listen(port) as listener, closing(_open(folder / "catalog.db")) as rows:
         token = tokens.keep_own_token(rows, folder / TOKEN_FILE)
-        state = ServerState(rows, troubles, listener.getsockname()[1], token)
-        _run(application(state), listener, state.port)
-
-
-def application(state: ServerState) -> ASGIApp:
-    """Return the catalog behind its gate."""
-    app = Starlette(
-        routes=[
-            Route(path, endpoint(state, handler, status), methods=[verb]) for verb, path, handler, status in _ROUTES
-        ],
-        exception_handlers={HTTPException: no_such_endpoint, Exception: broken},
-    )
-    app.router.redirect_slashes = False
-    return Gate(app, state)
-
-
-def _switch(call: Call) -> Mapping[str, Any]:
-    """Make the troubles of the body from now on, and no others."""
-    call.require_admin()
-    try:
-        call.state.troubles = troubles_from(call.body)
-    except Refused as error:
-        raise invalid(str(error)) from error
-    call.state.requests = 0
-    return dataclasses.asdict(call.state.troubles)
+        state = ServerState(rows, listener.getsockname()[1], token)
+        _run(build(state), listener, state.port)
 
 
 _UC: Final = securables.PREFIX
@@ -105,7 +97,6 @@ _ROUTES: Final[tuple[tuple[str, str, Handler, int], ...]] = (
     ("PATCH", f"{scim.PREFIX}/{{kind}}/{{id}}", scim.patch, 200),
     ("DELETE", f"{scim.PREFIX}/{{kind}}/{{id}}", scim.delete, 200),
     ("POST", "/turnout/tokens", tokens.mint, 200),
-    ("PUT", TROUBLES_PATH, _switch, 200),
 )
 
 

@@ -1,7 +1,6 @@
 """Who calls: tokens, kept only as hashes; and what lets a caller read a table."""
 
 import hashlib
-import os
 import secrets
 import sqlite3
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from grants.server.calls import ApiError, Call, denied, invalid, now
 from grants.server.rights import standing
 from grants.server.rows import EXECUTOR
 from grants.server.securables import principal_named
+from pipeline import private_files
 
 _LONGEST_SECONDS = 3_600
 
@@ -19,13 +19,7 @@ _LONGEST_SECONDS = 3_600
 def keep_own_token(rows: sqlite3.Connection, file: Path) -> str:
     """Let the token in the file be the executor's, and no other; make both where the file is missing; return it."""
     if not file.exists():
-        begun = file.with_suffix(".new")
-        begun.unlink(missing_ok=True)
-        with os.fdopen(os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-            out.write(secrets.token_urlsafe(32))
-            out.flush()
-            os.fsync(out.fileno())
-        begun.rename(file)
+        private_files.write_file(file, secrets.token_urlsafe(32))
     file.chmod(0o600)
     token, executor = file.read_text("utf-8").strip(), principal_named(rows, EXECUTOR)
     rows.execute("BEGIN IMMEDIATE")

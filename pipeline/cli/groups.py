@@ -16,7 +16,7 @@ from pipeline.control.acts import DirectAct
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.groups import Group
-from pipeline.store.operation_kinds import OperationKind
+from pipeline.store.states import OperationKind
 from pipeline.terminal import say, say_json
 
 if TYPE_CHECKING:
@@ -52,8 +52,6 @@ def list_groups(env_dir: Path, as_json: bool) -> None:
             f"{row['name']!s:<20} {row['desired']!s:<8} {row['driver'] or 'no driver'!s:<10} {row['games']:>5} games  "
             f"{cores}, {row['priority']} priority, {backend}{deaths}"
         )
-        if row["defect"]:
-            say(f"  {row['defect']}")
 
 
 @click.command("create")
@@ -156,10 +154,8 @@ def _rows(engine: Engine, heartbeat_seconds: float) -> list[dict[str, Any]]:
     rows = []
     for name, group in read_groups(engine).items():
         judged = drivers.judge("group", name).state
-        runs = ended.get(name, [])
-        died = [run for run in runs if run.died]
+        died = [run for run in ended.get(name, []) if run.died]
         told = {
-            "defect": " ".join(each for each in (group.defect, *(run.defect for run in runs)) if each) or None,
             "games": counts[name],
             "driver": None if judged == "not_started" else judged,
             "deaths": len(died),

@@ -1,32 +1,36 @@
 """Commands whose modules are imported when they run: help, completion and other commands do without them."""
 
-import sys
-from collections.abc import Callable
-from functools import cache, cached_property, wraps
+import ast
+from functools import cache, cached_property
+from importlib.util import find_spec
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 import click
 
 from pipeline.cli.environments import environment
-from pipeline.errors import Refused
-from pipeline.terminal import say
 
 
 class LazyCommand(click.Command):
-    """Stands for a command in its group until it runs, with its name and the first sentence of its help.
+    """Stands for a command in its group until it runs.
 
     `place` is where the command is, as `package.module:name`. What is loaded from there gets the option `--env-dir`.
     """
 
-    def __init__(self, name: str, place: str, short_help: str) -> None:
-        super().__init__(name, help=short_help)
+    def __init__(self, name: str, place: str) -> None:
+        super().__init__(name)
         self.place = place
 
     @cached_property
     def command(self) -> click.Command:
         """The command itself; its module is imported now."""
         return _loaded(self.place)
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Return the first sentence of the command's help, which its source says: nothing is imported for it."""
+        self.help = self.help or _read_help(self.place)
+        return super().get_short_help_str(limit)
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -35,49 +39,30 @@ class LazyCommand(click.Command):
         return self.command.make_context(info_name, args, parent, **extra)
 
 
+def _read_help(place: str) -> str | None:
+    """Return the docstring of a command, or the last argument of the call that makes it; None where it has neither."""
+    module, _, name = place.partition(":")
+    for node in _statements(module):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return ast.get_docstring(node)
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [name]:
+            assert isinstance(node.value, ast.Call)
+            return str(ast.literal_eval(node.value.args[-1]))
+    return None
+
+
+@cache
+def _statements(module: str) -> list[ast.stmt]:
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    return ast.parse(Path(spec.origin).read_text("utf-8")).body
+
+
 @cache
 def _loaded(place: str) -> click.Command:
     command: click.Command = resolve_name(place)
-    if command.callback is not None:
-        command.callback = _naming_mistyped(command.callback)
     return environment(command)
-
-
-def _naming_mistyped(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command that fails of a row with a value of a wrong type name it; every other failure is a bug's."""
-
-    @wraps(callback)
-    def called(*arguments: Any, **options: Any) -> Any:
-        try:
-            return callback(*arguments, **options)
-        except (TypeError, AttributeError, ValueError) as error:
-            if isinstance(error, Refused) or "pipeline.store.engine" not in sys.modules:
-                raise
-            from pipeline.cli.context import CommandContext
-            from pipeline.store.row_types import describe_mistyped
-
-            sentence = describe_mistyped(CommandContext(options["env_dir"]).engine)
-            if sentence is None:
-                raise
-            raise Refused(sentence) from error
-
-    return called
-
-
-class OldName(LazyCommand):
-    """A command under its name of version 0.1: it is not listed, does the same, and says what it is called now."""
-
-    def __init__(self, name: str, place: str, called: str) -> None:
-        super().__init__(name, place, f"Called `turnout {called}` now.")
-        self.hidden, self.called = True, called
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        """Return the context of the command itself, after the sentence that says its name."""
-        if not extra.get("resilient_parsing"):  # of completion
-            say(f"turnout: this command is called `turnout {self.called}` now.", err=True)
-        return super().make_context(info_name, args, parent, **extra)
 
 
 def group(name: str, help_text: str, *commands: click.Command) -> click.Group:

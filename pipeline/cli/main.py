@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 import click
 
 from pipeline.cli.environments import before, list_without_verb
-from pipeline.cli.lazy import LazyCommand, OldName, group
+from pipeline.cli.lazy import LazyCommand, group
 from pipeline.errors import Refused, Transient, first_line
 from pipeline.extensions import COMMANDS, registered
 from pipeline.names import is_utf8
@@ -41,7 +41,7 @@ def main() -> None:
     except (Refused, Transient) as error:
         _end(str(error), 2 if isinstance(error, Refused) else 1)
     except _store_errors() as error:
-        reason = first_line(getattr(error, "orig", None) or error)  # below it are the statement and its parameters
+        reason = first_line(error)
         _end(f"The control store does not do its work: {reason}. Try again; if it stays so, check the store.", 1)
     sys.exit(code if isinstance(code, int) else 0)  # click's own: 0 for help, what it was ended with
 
@@ -81,271 +81,97 @@ def cli() -> None:
 
 
 _COMMANDS: Final = (
-    LazyCommand("doctor", "pipeline.cli.doctor:doctor", "Print what is there, what is missing and what to do."),
-    LazyCommand(
-        "simulate",
-        "pipeline.cli.simulation:simulate",
-        "Write simulated events to the landing table or the Kafka topic.",
-    ),
+    LazyCommand("doctor", "pipeline.cli.doctor:doctor"),
+    LazyCommand("simulate", "pipeline.cli.simulation:simulate"),
     group(
         "schemas",
         "The schemas games may use.",
-        LazyCommand(
-            "plan",
-            "pipeline.cli.schemas:plan_schema",
-            "Show what `schemas register` would do with a schema, and change nothing.",
-        ),
-        LazyCommand(
-            "register",
-            "pipeline.cli.schemas:register_schema",
-            "Register the next schema version of a game from a FileDescriptorSet (protoc --include_imports -o FILE).",
-        ),
-        LazyCommand("list", "pipeline.cli.schemas:list_schemas", "List every game's schema versions with their ids."),
+        LazyCommand("plan", "pipeline.cli.schemas:plan_schema"),
+        LazyCommand("register", "pipeline.cli.schemas:register_schema"),
+        LazyCommand("list", "pipeline.cli.schemas:list_schemas"),
     ),
     group(
         "games",
         "The games, and the names that wait to become one.",
-        LazyCommand(
-            "list",
-            "pipeline.cli.games:list_games",
-            "List every game: since when, by what right, in which group, and what it may be taken for.",
-        ),
-        LazyCommand(
-            "pending",
-            "pipeline.cli.games:pending_games",
-            "List the names that came and are no games, the busiest first, each with the reason.",
-        ),
-        LazyCommand(
-            "approve",
-            "pipeline.cli.games:approve_game",
-            "Make a game of NAME (exact); its rows are routed from ingest's next micro-batch on.",
-        ),
-        LazyCommand(
-            "reject", "pipeline.cli.games:reject_game", "Keep NAME (exact) from becoming a game until it is approved."
-        ),
-        LazyCommand(
-            "priority",
-            "pipeline.cli.placement:priority",
-            "Give GAMES (names or keys) a priority, by which scarce capacity is shared; nobody moves by it.",
-        ),
-        LazyCommand(
-            "retire",
-            "pipeline.cli.repairs:retire",
-            "Take GAMES (names or keys) from their groups until they are restored; their rows stay in bronze.",
-        ),
-        LazyCommand(
-            "restore",
-            "pipeline.cli.repairs:restore",
-            "Give retired GAMES a group again; they catch up from their tables' cursors.",
-        ),
-        OldName("refuse", "pipeline.cli.games:reject_game", "games reject"),
+        LazyCommand("list", "pipeline.cli.games:list_games"),
+        LazyCommand("pending", "pipeline.cli.games:pending_games"),
+        LazyCommand("approve", "pipeline.cli.games:approve_game"),
+        LazyCommand("reject", "pipeline.cli.games:reject_game"),
+        LazyCommand("priority", "pipeline.cli.placement:priority"),
+        LazyCommand("retire", "pipeline.cli.repairs:retire"),
+        LazyCommand("restore", "pipeline.cli.repairs:restore"),
     ),
     group(
         "ingest",
         "The way from the source into bronze.",
-        LazyCommand("run", "pipeline.cli.ingest:run_ingest", "Run the ingest driver."),
-        LazyCommand(
-            "adopt",
-            "pipeline.cli.ingest:adopt_source",
-            "Let ingest go on from what bronze has: its checkpoint is gone or damaged, or the source lost something.",
-        ),
-        LazyCommand(
-            "gaps",
-            "pipeline.cli.ingest:accepted_gaps",
-            "List the gaps that were accepted: what a source had lost before it was read.",
-        ),
+        LazyCommand("run", "pipeline.cli.ingest:run_ingest"),
+        LazyCommand("adopt", "pipeline.cli.ingest:adopt_source"),
+        LazyCommand("gaps", "pipeline.cli.ingest:accepted_gaps"),
     ),
     group(
         "stream",
         "What is decided about single games' streams; a driver acts at its next pass.",
-        LazyCommand(
-            "own-query",
-            "pipeline.cli.steering:own_query",
-            "Give GAME a streaming query of its own, or take it back into its group's pass.",
-        ),
-        LazyCommand(
-            "accept-gap",
-            "pipeline.cli.quarantine:accept_gap",
-            "Let GAME go on over rows that bronze has lost before its stream had read them.",
-        ),
+        LazyCommand("own-query", "pipeline.cli.steering:own_query"),
+        LazyCommand("accept-gap", "pipeline.cli.quarantine:accept_gap"),
     ),
-    LazyCommand(
-        "dashboard",
-        "pipeline.cli.simulation:dashboard",
-        "Run the dashboard on this machine, for you alone: only the printed URL opens it.",
-    ),
-    LazyCommand(
-        "verify",
-        "pipeline.cli.tables:verify",
-        "Prove that every bronze row is in its game's table or in quarantine, once; with --values, also unchanged.",
-    ),
-    LazyCommand(
-        "maintain",
-        "pipeline.cli.tables:maintain",
-        "Merge small files, cut logs and delete old files of all tables, again and again; the controller runs it, too.",
-    ),
-    LazyCommand("paths", "pipeline.cli.tables:paths", "Print where the tables of an environment are."),
-    LazyCommand(
-        "demo",
-        "pipeline.cli.simulation:demo",
-        "Run everything on this machine: simulator, ingest, two groups, dashboard and, if installed, Prometheus.",
-    ),
-    LazyCommand(
-        "status",
-        "pipeline.cli.status:status",
-        "Print how drivers, games and operations are; exit code 1 where a person should look.",
-    ),
+    LazyCommand("dashboard", "pipeline.cli.simulation:dashboard"),
+    LazyCommand("verify", "pipeline.cli.tables:verify"),
+    LazyCommand("maintain", "pipeline.cli.tables:maintain"),
+    LazyCommand("paths", "pipeline.cli.tables:paths"),
+    LazyCommand("demo", "pipeline.cli.simulation:demo"),
+    LazyCommand("status", "pipeline.cli.status:status"),
     group(
         "quarantine",
         "The rows that were refused, and their way back.",
-        LazyCommand(
-            "list", "pipeline.cli.quarantine:list_quarantine", "Count refused rows by game and reason, the most first."
-        ),
-        LazyCommand(
-            "show", "pipeline.cli.quarantine:show_quarantine", "Show refused rows with their bytes, the newest first."
-        ),
+        LazyCommand("list", "pipeline.cli.quarantine:list_quarantine"),
+        LazyCommand("show", "pipeline.cli.quarantine:show_quarantine"),
     ),
     group(
         "controller",
         "The process that carries out operations.",
-        LazyCommand(
-            "run",
-            "pipeline.cli.steering:run_controller",
-            "Run the controller until it is stopped: it carries out operations and runs the groups with a backend.",
-        ),
+        LazyCommand("run", "pipeline.cli.steering:run_controller"),
     ),
     group(
         "groups",
         "Cluster groups: what is wanted of them, and their drivers.",
-        LazyCommand(
-            "list",
-            "pipeline.cli.groups:list_groups",
-            "List every group: what is wanted, who drives it, its number of games, its deaths in the last hour.",
-        ),
-        LazyCommand(
-            "create",
-            "pipeline.cli.groups:create_group",
-            "Make group NAME known; games that wait for a group may go there.",
-        ),
-        LazyCommand(
-            "set",
-            "pipeline.cli.groups:set_group",
-            "Change what is wanted of group NAME; a new Spark master counts from its driver's next start.",
-        ),
-        LazyCommand(
-            "remove",
-            "pipeline.cli.groups:remove_group",
-            "Forget group NAME, which is drained or stopped, carries no games and has no process.",
-        ),
-        LazyCommand("start", "pipeline.cli.groups:start", "Let the controller run the drivers of GROUPS again."),
-        LazyCommand(
-            "stop", "pipeline.cli.groups:stop", "End the drivers of GROUPS and leave their games standing still."
-        ),
-        LazyCommand("restart", "pipeline.cli.groups:restart", "Restart the drivers of GROUPS."),
-        LazyCommand(
-            "propose",
-            "pipeline.cli.placement:propose",
-            "Show the moves that most reduce the highest load, after those of games that cannot stay where they are.",
-        ),
-        LazyCommand(
-            "drain",
-            "pipeline.cli.placement:drain",
-            "Move all games of GROUP to groups that have room for them, and let none land there again.",
-        ),
-        LazyCommand(
-            "run", "pipeline.cli.groups:run_group", "Run the driver of cluster group NAME in this very process."
-        ),
+        LazyCommand("list", "pipeline.cli.groups:list_groups"),
+        LazyCommand("create", "pipeline.cli.groups:create_group"),
+        LazyCommand("set", "pipeline.cli.groups:set_group"),
+        LazyCommand("remove", "pipeline.cli.groups:remove_group"),
+        LazyCommand("start", "pipeline.cli.groups:start"),
+        LazyCommand("stop", "pipeline.cli.groups:stop"),
+        LazyCommand("restart", "pipeline.cli.groups:restart"),
+        LazyCommand("propose", "pipeline.cli.placement:propose"),
+        LazyCommand("drain", "pipeline.cli.placement:drain"),
+        LazyCommand("run", "pipeline.cli.groups:run_group"),
     ),
-    LazyCommand(
-        "move",
-        "pipeline.cli.steering:move",
-        "Move GAMES (names or keys) to another cluster group while everything runs.",
-    ),
-    LazyCommand(
-        "pause",
-        "pipeline.cli.steering:pause",
-        "Let nothing more into the tables of GAMES (names or keys) until they are resumed.",
-    ),
-    LazyCommand(
-        "resume",
-        "pipeline.cli.steering:resume",
-        "Let paused streams of GAMES go on; they catch up from their tables' cursors.",
-    ),
+    LazyCommand("move", "pipeline.cli.steering:move"),
+    LazyCommand("pause", "pipeline.cli.steering:pause"),
+    LazyCommand("resume", "pipeline.cli.steering:resume"),
     group(
         "repair",
         "Repairs of single games, ordered by how much they touch.",
-        LazyCommand(
-            "actions",
-            "pipeline.cli.repairs:actions",
-            "Tell what can be done for GAME (its exact name or its key) now, and why not, the gentlest first.",
-        ),
-        LazyCommand(
-            "retry",
-            "pipeline.cli.repairs:retry",
-            "Let streams of GAMES that were parked, or wait after a failure, run again at once.",
-        ),
-        LazyCommand(
-            "replay",
-            "pipeline.cli.repairs:replay",
-            "Decode refused rows with today's schemas and put what decodes into its game's table, exactly once.",
-        ),
-        LazyCommand(
-            "dedupe",
-            "pipeline.cli.repairs:dedupe",
-            "Remove second copies of rows from the tables of GAMES (names or keys), in one commit each.",
-        ),
-        LazyCommand(
-            "rebuild",
-            "pipeline.cli.repairs:rebuild",
-            "Rebuild the tables of GAMES (names or keys) from bronze, each in one atomic switch.",
-        ),
-        OldName("options", "pipeline.cli.repairs:actions", "repair actions"),
-        OldName("retire", "pipeline.cli.repairs:retire", "games retire"),
-        OldName("restore", "pipeline.cli.repairs:restore", "games restore"),
+        LazyCommand("actions", "pipeline.cli.repairs:actions"),
+        LazyCommand("retry", "pipeline.cli.repairs:retry"),
+        LazyCommand("replay", "pipeline.cli.repairs:replay"),
+        LazyCommand("dedupe", "pipeline.cli.repairs:dedupe"),
+        LazyCommand("rebuild", "pipeline.cli.repairs:rebuild"),
     ),
     group(
         "ops",
         "Operations: what was requested, and its progress.",
-        LazyCommand(
-            "list",
-            "pipeline.cli.steering:list_operations",
-            "List operations: first those that need a person, then those that run, then the newest.",
-        ),
-        LazyCommand(
-            "show",
-            "pipeline.cli.steering:show_operation",
-            "Show OPERATION (its id, or the beginning of it) with the journal of its steps.",
-        ),
-        LazyCommand(
-            "resume",
-            "pipeline.cli.steering:resume_operation",
-            "Let OPERATION, which needs a person, go on where it was.",
-        ),
-        LazyCommand(
-            "close",
-            "pipeline.cli.steering:close_operation",
-            "End OPERATION, which needs a person, after you have dealt with it.",
-        ),
-        LazyCommand(
-            "cancel",
-            "pipeline.cli.steering:cancel_operation",
-            "End OPERATION before it is done, where nothing was begun or where it only waits.",
-        ),
-        LazyCommand(
-            "undo",
-            "pipeline.cli.steering:undo_operation",
-            "Ask for the inverse of OPERATION, checked like any other; for 24 hours after it.",
-        ),
+        LazyCommand("list", "pipeline.cli.steering:list_operations"),
+        LazyCommand("show", "pipeline.cli.steering:show_operation"),
+        LazyCommand("resume", "pipeline.cli.steering:resume_operation"),
+        LazyCommand("close", "pipeline.cli.steering:close_operation"),
+        LazyCommand("cancel", "pipeline.cli.steering:cancel_operation"),
+        LazyCommand("undo", "pipeline.cli.steering:undo_operation"),
     ),
     group(
         "audit",
         "The audit log: who did what.",
-        LazyCommand("list", "pipeline.cli.steering:list_audit", "Print the log, oldest first."),
-        LazyCommand(
-            "verify",
-            "pipeline.cli.steering:verify_audit",
-            "Prove that no entry of the log was changed, taken out or slipped in; exit code 1 where one was.",
-        ),
+        LazyCommand("list", "pipeline.cli.steering:list_audit"),
+        LazyCommand("verify", "pipeline.cli.steering:verify_audit"),
     ),
 )
 

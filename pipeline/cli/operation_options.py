@@ -17,8 +17,8 @@ from pipeline.errors import Refused
 from pipeline.moments import in_utc
 from pipeline.names import plain
 from pipeline.store.game_lookup import find
-from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Operation, Step
+from pipeline.store.states import OperationState
 from pipeline.terminal import say, say_json
 
 if TYPE_CHECKING:
@@ -120,13 +120,7 @@ def step_line(step: Step) -> str:
 
 def as_dict(operation: Operation, journal: Sequence[Step]) -> dict[str, Any]:
     """Return an operation with its journal for scripts."""
-    listed = [with_old_names(asdict(each), {"started_at": "begun_at"}) for each in journal]
-    return {**with_old_names(asdict(operation), {"requested_at": "asked_at"}), "steps": listed}
-
-
-def with_old_names(tree: dict[str, Any], old_names: Mapping[str, str]) -> dict[str, Any]:
-    """Return a tree in which renamed keys stand under their old names too, for scripts written for version 0.1."""
-    return {**tree, **{old: tree[new] for new, old in old_names.items()}}
+    return {**asdict(operation), "steps": [asdict(each) for each in journal]}
 
 
 def _follow(engine: Engine, heartbeat_seconds: float, operation: Operation, how: SubmitOptions) -> int:

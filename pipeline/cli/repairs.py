@@ -15,7 +15,7 @@ from pipeline.cli.quarantine import moment
 from pipeline.cli.steering import on_games
 from pipeline.control.capabilities import Capability
 from pipeline.settings import Paths
-from pipeline.store.operation_kinds import OperationKind
+from pipeline.store.states import OperationKind
 from pipeline.terminal import say, say_json, say_lines
 
 
@@ -72,7 +72,6 @@ rebuild = _repairing(
 @click.command("replay")
 @click.argument("games", nargs=-1)
 @click.option(
-    "--refused-for",
     "--quarantine-reason",
     "refused_for",
     metavar="REASON",

@@ -22,6 +22,7 @@ _simulation = combine_options(
     click.option("--bad-share", type=Finite(0, 1), default=0.01, show_default=True, help="Share of bad records."),
     click.option("--skew", type=Finite(0, 5), default=1.1, show_default=True, help="Zipf exponent over games."),
     click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same bytes."),
+    click.option("--hostile", is_flag=True, help="Names that break paths, SQL and labels."),
     click.option("--source", type=click.Choice(["delta", "kafka"]), help="Overrides the setting source.kind."),
 )
 """Says what to simulate."""
@@ -33,7 +34,7 @@ _simulation = combine_options(
 @click.option("--rate", type=Finite(0.1, 10_000_000), help="Events per second; as fast as possible without.")
 @click.option("--start-time", type=Finite(-_FARTHEST, _FARTHEST), help="Event time of the first event in Unix seconds.")
 def simulate(
-    env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int,
+    env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int, hostile: bool,
     source: str | None, events: int | None, rate: float | None, start_time: float | None,
 ) -> None:  # fmt: skip
     """Write simulated events to the landing table or the Kafka topic."""
@@ -42,7 +43,7 @@ def simulate(
     from pipeline.demo.simulator import Plan
 
     context = CommandContext(env_dir, source)
-    plan = Plan(games=games, versions=versions, events=events, seed=seed, bad_share=bad_share, skew=skew)
+    plan = Plan(games, versions, events, seed, bad_share, hostile=hostile, skew=skew)
     if start_time is not None:
         plan = replace(plan, start_time=start_time)
     sent = run(context.settings, context.paths, context.engine, plan, rate, stop_on_signals())
@@ -68,14 +69,14 @@ def dashboard(env_dir: Path, port: int | None) -> None:
 @click.option("--once", is_flag=True, help="One bounded run: simulate, ingest, split, verify, stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 def demo(
-    env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int,
+    env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int, hostile: bool,
     source: str | None, events: int | None, rate: float, once: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Run everything on this machine: simulator, ingest, two groups, dashboard and, if installed, Prometheus."""
     from pipeline.demo import demo as runs
 
     settings, known = load_with_source(env_dir, source)
-    plan = runs.Wanted(games, versions, bad_share, skew, seed)
+    plan = runs.Wanted(games, versions, bad_share, skew, seed, hostile)
     if once:
         sys.exit(runs.once(settings, known, plan, events or 50_000, as_json=as_json))
     sys.exit(runs.live(settings, known, plan, rate))

@@ -24,8 +24,8 @@ from pipeline.control.acts import DirectAct
 from pipeline.moments import in_utc
 from pipeline.names import plain
 from pipeline.settings import load
-from pipeline.store.operation_kinds import OperationKind
 from pipeline.store.operations import Operation
+from pipeline.store.states import OperationKind
 from pipeline.terminal import say, say_json
 
 _DAY = click.DateTime(["%Y-%m-%d"])
@@ -210,7 +210,7 @@ def list_audit(env_dir: Path, since: datetime | None, until: datetime | None, as
         ended = f" {each.outcome}" if each.outcome else ""
         about = ", ".join([change.sentence(names) for change in changes_of(each.detail)] or each.targets)
         did = f"{each.actor:<12} {each.action} {each.phase}{ended}"
-        at = "?" if each.at is None else in_utc(each.at)
+        at = in_utc(each.at)
         say(plain(f"{at:<19}  {each.place:<16} {did}  {about}"))
 
 

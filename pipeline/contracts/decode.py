@@ -16,7 +16,7 @@ from pipeline.contracts.nested import parents, union_rows
 from pipeline.contracts.parsing import Parser, Refusal, Rows
 from pipeline.contracts.required import has_required, missing_required
 from pipeline.contracts.schemas import Placement, Schema
-from pipeline.contracts.shape import delta_schema, merge, placed_columns
+from pipeline.contracts.shape import delta_schema, holds_type, merge, placed_columns
 
 MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 """Largest payload that is decoded."""
@@ -56,7 +56,7 @@ class Decoder:
         self._given = describe(schema.message, schema.descriptor)
         self._parser = Parser(self._message, exact=True)
         self.arrow_schema: pa.Schema = delta_schema(self._parser.schema)
-        self._timed: Final = [field.name for field in self._parser.schema if _holds_time(field.type)]
+        self._timed: Final = [field.name for field in self._parser.schema if holds_type(field.type, _is_time)]
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
         """Decode payloads; a null one counts as empty."""
@@ -163,10 +163,8 @@ def _malformed(row: int, detail: str) -> Refusal:
     return Refusal(row, "malformed_payload", detail)
 
 
-def _holds_time(kind: pa.DataType) -> bool:
-    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_date(kind):
-        return True
-    return any(_holds_time(kind.field(index).type) for index in range(kind.num_fields))
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_date(kind))
 
 
 def _rows_with(values: pa.Array, odd: Callable[[pa.Array], npt.NDArray[np.bool_] | None]) -> Rows:

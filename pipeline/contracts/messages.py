@@ -27,6 +27,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto,
 from google.protobuf.message import DecodeError
 
 from pipeline.errors import Refused
+from pipeline.lists import join_limited
 from pipeline.names import shown
 
 FORMAT: Final = "protobuf"
@@ -152,7 +153,7 @@ def _home(message: str, files: Iterable[FileDescriptorProto]) -> FileDescriptorP
         if message in names:
             return file
         known += names
-    listed = ", ".join(shown(name) for name in known[:8]) or "none"
+    listed = join_limited(known, 8, shown) or "none"
     raise Refused(f"The descriptor set does not define the message {shown(message)}. It defines: {listed}.")
 
 

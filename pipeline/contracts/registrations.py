@@ -20,6 +20,7 @@ from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.contracts.schemas import PLAIN, Placement, Schema
 from pipeline.contracts.shape import columns
 from pipeline.errors import Refused
+from pipeline.lists import first_lines
 from pipeline.names import GameKey, game_key, is_game_name, shown
 from pipeline.store.tables import placements, registrations, schemas
 
@@ -259,6 +260,4 @@ def _check_columns(message: str, descriptor: bytes) -> None:
 
 
 def _listed(reasons: Iterable[str]) -> str:
-    listed = list(reasons)
-    more = [f"and {len(listed) - _SHOWN_REASONS} more"] if len(listed) > _SHOWN_REASONS else []
-    return "".join(f"\n  - {reason}" for reason in [*listed[:_SHOWN_REASONS], *more])
+    return "".join(f"\n  - {each}" for each in first_lines(list(reasons), _SHOWN_REASONS))

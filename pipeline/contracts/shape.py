@@ -1,6 +1,6 @@
 """The columns that payloads become: only types Delta has, and for each game the union over its schemas."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -69,7 +69,12 @@ def members(kind: pa.DataType | None) -> list[pa.Field]:
         return members(kind.value_type)
     if pa.types.is_map(kind):
         return members(kind.item_type)
-    return [kind.field(index) for index in range(kind.num_fields)]
+    return list(kind) if pa.types.is_struct(kind) else []
+
+
+def holds_type(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
+    """Tell whether a column is of a wanted type, or has one of it inside."""
+    return is_wanted(kind) or any(holds_type(kind.field(index).type, is_wanted) for index in range(kind.num_fields))
 
 
 def type_text(kind: pa.DataType) -> str:
@@ -126,8 +131,8 @@ def _delta_type(kind: pa.DataType) -> pa.DataType | None:
     if kind == pa.uint64():
         return _UINT64
     if pa.types.is_struct(kind):
-        members = _delta_fields(kind.field(index) for index in range(kind.num_fields))
-        return pa.struct(members) if members else None
+        held = _delta_fields(kind)
+        return pa.struct(held) if held else None
     if pa.types.is_list(kind):
         element = _delta_type(kind.value_type)
         return None if element is None else pa.list_(pa.field("element", element))
@@ -153,8 +158,7 @@ def _merged(old: pa.DataType, new: pa.DataType, path: str) -> pa.DataType:
     if old == new:
         return old
     if pa.types.is_struct(old) and pa.types.is_struct(new):
-        members = [[kind.field(index) for index in range(kind.num_fields)] for kind in (old, new)]
-        return pa.struct(_merge_fields(members[0], members[1], f"{path}."))
+        return pa.struct(_merge_fields(list(old), list(new), f"{path}."))
     if pa.types.is_list(old) and pa.types.is_list(new):
         return pa.list_(pa.field("element", _merged(old.value_type, new.value_type, f"{path}.element")))
     if pa.types.is_map(old) and pa.types.is_map(new):

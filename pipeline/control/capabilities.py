@@ -23,8 +23,8 @@ from pipeline.settings import Paths
 from pipeline.store.assignments import read_assignments, read_group_drivers
 from pipeline.store.game_lookup import known_names
 from pipeline.store.games import registered_keys
-from pipeline.store.operation_kinds import OperationKind
 from pipeline.store.operations import last_durations, open_by_target
+from pipeline.store.states import OperationKind
 from pipeline.store.stream_control import StreamControl, decided
 
 Facts = TypeVar("Facts", GameFacts, GroupFacts)

@@ -7,7 +7,6 @@ from typing import Any, Final
 from pipeline.errors import Refused
 from pipeline.placement.capacity import GroupLoad
 from pipeline.store.groups import Group
-from pipeline.store.row_types import is_sound
 
 STARTED_BY: Final[Mapping[str, str]] = {"none": "not turnout", "local": "the controller"}
 """A group's backends in words."""
@@ -41,11 +40,9 @@ def render_changes(seen: Group | None, then: Group, own_master: str) -> list[str
     return [f"{name}: {old[name]} → {value}" for name, value in new.items() if old[name] != value]
 
 
-def render_capacity(cores: object) -> str:
-    """Return how many cores a group may use as people read it; what a hand has put in the number's place as it is."""
-    if cores is None:
-        return "no limit"
-    return f"{cores:.12g} cores" if isinstance(cores, int | float) else f"{cores!r} cores"
+def render_capacity(cores: float | None) -> str:
+    """Return how many cores a group may use as people read it."""
+    return "no limit" if cores is None else f"{cores:.12g} cores"
 
 
 def describe(group: Group, own_master: str) -> dict[str, str]:
@@ -90,7 +87,7 @@ def _of_capacity(seen: Group, then: Group, load: GroupLoad | None) -> list[str]:
     limit, before = then.capacity_cores, seen.capacity_cores
     if limit is None or limit == before:
         return []
-    if before is not None and is_sound(before, (int, float)) and limit > before:
+    if before is not None and limit > before:
         return []
     if load is None:
         return ["Nobody knows what its games take: those that no longer fit are named when moves are proposed."]

@@ -15,17 +15,17 @@ from pipeline.errors import Refused
 from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import MAX_EVENED, Placed, proposed
 from pipeline.settings import Settings
-from pipeline.store.assignments import Assignments, GroupDriver, read_assignments, read_group_drivers
+from pipeline.store.assignments import GameAssignment, GroupDriver, read_assignments, read_group_drivers
 from pipeline.store.leases import store_time
 from pipeline.store.loads import read_loads
-from pipeline.store.operation_kinds import OperationKind
 from pipeline.store.operations import Operation
+from pipeline.store.states import OperationKind
 
 
 class PlacementView:
     """Which games run where, and how loaded the groups are, read at one time: what moves are planned from."""
 
-    assignments: Assignments
+    assignments: Mapping[str, GameAssignment]
     loads: Loads
     trigger_seconds: float
 
@@ -49,12 +49,8 @@ class PlacementView:
         """Plan to move all games of a group to where they fit, and to give it no more.
 
         Raises:
-            Refused: there is no such group, not all of its games fit elsewhere, or a row of the control store does not
-                say where its game is.
+            Refused: there is no such group, or not all of its games fit elsewhere.
         """
-        if self.assignments.spoilt:
-            key, why = min(self.assignments.spoilt.items())
-            raise Refused(f"Group {group} cannot be drained while it is not known where game {key} is: {why}.")
         return self._proposal(moves.drain(group, self.assignments, self._drivers, self.loads), actor, reason)
 
     def best(self, max_moves: int = MAX_EVENED) -> tuple[Placed, Placed]:
@@ -112,6 +108,8 @@ def undo(
         Refused: it has none, or it cannot be any more.
     """
     require_undoable(engine, done)
+    if not done.targets:
+        raise Refused(f"Operation {done.operation_id[:8]} does not say what it did. Ask for the inverse itself.")
     kind = registry.inverse_of(done.kind)
     if kind == OperationKind.MOVE:
         return PlacementView(settings, engine, now).undo(done, actor, reason)

@@ -141,8 +141,14 @@ def newest_checkpoint(table: Path, version: int) -> int | None:
     pointer = pointed_to(table)
     if pointer is not None and pointer <= version and checkpoint_file(table, pointer).exists():
         return pointer
-    matches = (_NAME.fullmatch(file.name) for file in (table / "_delta_log").iterdir())
-    return max((int(match[1]) for match in matches if match and int(match[1]) <= version), default=None)
+    versions = (checkpoint_version(file.name) for file in (table / "_delta_log").iterdir())
+    return max((each for each in versions if each is not None and each <= version), default=None)
+
+
+def checkpoint_version(name: str) -> int | None:
+    """Return the version of which a file of a log is the checkpoint; None where it is none in one file."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def _point_to(table: Path, last: Mapping[str, int]) -> None:

@@ -5,7 +5,7 @@ tables of the oldest protocol only; `is_plain` tells. Why not through delta-rs: 
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,16 @@ def commits_after(table: Path, version: int) -> Iterator[tuple[int, list[Action]
     while (actions := read_commit(table, version + 1)) is not None:
         version += 1
         yield version, actions
+
+
+def appended(actions: Iterable[Action]) -> Iterator[Action]:
+    """Yield what a commit says of each file with new rows."""
+    return (action["add"] for action in actions if changes(action.get("add")))
+
+
+def changes(action: Action | None) -> bool:
+    """Tell whether an action adds or removes rows, and not just moves them to another file."""
+    return action is not None and bool(action.get("dataChange", True))
 
 
 def has_version(table: Path, version: int) -> bool:

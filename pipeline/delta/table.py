@@ -51,6 +51,19 @@ class DataFile:
         """Return the fields as plain values, for a report that crosses a process boundary."""
         return asdict(self)
 
+    def to_action(self, now_ms: int) -> Action:
+        """Return what makes the file a part of the table, in a commit at this time (Unix milliseconds)."""
+        return {
+            "add": {
+                "path": self.path,
+                "partitionValues": {},
+                "size": self.size,
+                "modificationTime": now_ms,
+                "dataChange": True,
+                "stats": self.stats,
+            }
+        }
+
     def span(self, column: str) -> tuple[int, int]:
         """Return the least and the greatest value of a column of whole numbers that the file has statistics of."""
         stats = json.loads(self.stats)
@@ -272,7 +285,7 @@ class CursorTable:
         actions: list[Action] = [
             {"commitInfo": {"timestamp": now_ms, "operation": "WRITE", "engineInfo": "turnout", **note}},
             *({"txn": {"appId": app, "version": at, "lastUpdated": now_ms}} for app, at in transactions.items()),
-            *(_add(file, now_ms) for file in files),
+            *(file.to_action(now_ms) for file in files),
         ]
         while not publish_commit(self.path, version := self._version + 1, actions):
             self.refresh()
@@ -316,19 +329,6 @@ class CursorTable:
 
 def _transactions(actions: Sequence[Action]) -> list[Action]:
     return [action["txn"] for action in actions if "txn" in action]
-
-
-def _add(file: DataFile, now_ms: int) -> Action:
-    return {
-        "add": {
-            "path": file.path,
-            "partitionValues": {},
-            "size": file.size,
-            "modificationTime": now_ms,
-            "dataChange": True,
-            "stats": file.stats,
-        }
-    }
 
 
 def _covers(have: pa.DataType | None, want: pa.DataType) -> bool:

@@ -45,12 +45,14 @@ class Wanted:
     bad_share: float
     skew: float
     seed: int
+    hostile: bool
 
     def arguments(self) -> list[str]:
         """Return the options of `turnout simulate`."""
         return [
             *("--games", str(self.games), "--versions", str(self.versions), "--seed", str(self.seed)),
             *("--bad-share", str(self.bad_share), "--skew", str(self.skew)),
+            *(["--hostile"] if self.hostile else []),
         ]
 
 

@@ -15,6 +15,7 @@ from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.producer import ensure_topic, write_kafka, write_landing
 from pipeline.demo.simulator import Plan, Simulator, family, game_names, payload_schema
 from pipeline.errors import Refused, Transient
+from pipeline.private_files import PUBLIC, write_file
 from pipeline.settings import Paths, Settings
 
 PARTITIONS = 4  # of a topic the simulator creates
@@ -61,7 +62,8 @@ def simulate(
 
 def register_samples(engine: Engine, plan: Plan) -> dict[tuple[str, int], int]:
     """Register the sample schemas of the plan's games and return the id of each (game, version)."""
-    pairs = list(itertools.product(game_names(plan.games, plan.seed), range(1, plan.versions + 1)))
+    names = game_names(plan.games, plan.seed, hostile=plan.hostile)
+    pairs = list(itertools.product(names, range(1, plan.versions + 1)))
     wishes = [Registration(game, *payload_schema(family(game), version)) for game, version in pairs]
     registered = LocalRegistry(engine).register_many(wishes)
     return {pair: each.schema_id for pair, each in zip(pairs, registered, strict=True)}
@@ -79,6 +81,4 @@ def _next_sequence(state: Path) -> dict[str, int]:
 
 def _keep(state: Path, numbers: dict[str, int]) -> None:
     state.parent.mkdir(parents=True, exist_ok=True)
-    draft = state.with_suffix(".draft")
-    draft.write_text(json.dumps(numbers, ensure_ascii=True), "utf-8")
-    draft.replace(state)
+    write_file(state, json.dumps(numbers, ensure_ascii=True), PUBLIC)

@@ -37,7 +37,12 @@ BAD_KINDS: Final = (
 """The kinds of bad events; each is the reason code under which turnout refuses it."""
 
 _MESSAGES: Final = {"puzzle": "LevelPlayed", "shooter": "MatchPlayed", "racing": "LapDriven"}
-_AWKWARD: Final = (
+_TITLES: Final = (  # the first three are of three families, so that the smallest run has them all
+    "Block Party", "Gem Garden", "Chess", "Night Drift", "Harbour Tycoon", "Neon Strikers", "Pocket Farm",
+    "Dragon Keep", "Solar Outpost", "Turbo Kart Cup", "Word Weaver", "Iron Vanguard", "Rally Legends", "Tiny Trains",
+    "Sky Raiders", "Starfall Arena", "Käsekästchen", "数独",
+)  # fmt: skip
+_HOSTILE: Final = (
     "Block Party",  # these three are of three families, so that the smallest run has them all
     "Gem Garden",
     "../x",
@@ -85,6 +90,7 @@ class Plan:
     seed: int = 1
     bad_share: float = 0.0  # of all events, 0 to 1
     bad_shares: Mapping[str, float] = field(default_factory=dict)  # of all events, by kind
+    hostile: bool = False  # games have names that break paths, SQL, labels and case-blind file systems
     skew: float = 1.1  # Zipf exponent over the order of `game_names`; 0 gives each game the same share
     weights: tuple[float, ...] = ()  # each game's part in the order of `game_names`, in any unit; empty: by `skew`
     start_sequence: Mapping[str, int] = field(default_factory=dict)  # a game's first sequence number; 1 if absent
@@ -120,9 +126,9 @@ class Event(NamedTuple):
     kind: str
 
 
-def game_names(games: int, seed: int) -> list[str]:
-    """Return the names of so many games, all different, the awkward ones first; more games only append."""
-    names = list(_AWKWARD[:games])
+def game_names(games: int, seed: int, *, hostile: bool = False) -> list[str]:
+    """Return the names of so many games, all different; more games only append."""
+    names = list((_HOSTILE if hostile else _TITLES)[:games])
     draw = random.Random(f"names {seed}")
     plain = [f"{first} {second}" for first in _FIRST for second in _SECOND]
     draw.shuffle(plain)
@@ -173,7 +179,7 @@ class Simulator:
             raise Refused(
                 f"{plan.games} games have {len(plan.weights)} weights: give each game one, from 0 up, not all 0."
             )
-        self.games = tuple(game_names(plan.games, plan.seed))
+        self.games = tuple(game_names(plan.games, plan.seed, hostile=plan.hostile))
         wanted = itertools.product(self.games, range(1, plan.versions + 1))
         if missing := [pair for pair in wanted if pair not in schema_ids]:
             raise Refused(f"{len(missing)} schemas have no id, first {missing[0]!r}. Register the games first.")

@@ -15,6 +15,7 @@ from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver, DriverFacts, L
 from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
 from pipeline.health.source import LEVEL, NOT_KNOWN, SourceReading, SourceState, judge_source, source_notes
 from pipeline.health.upkeep import UNKNOWN, UpkeepFacts
+from pipeline.lists import join_limited
 
 TROUBLE: Final = frozenset(STATUSES[STATUSES.index("AT_RISK") :])
 """Statuses at which a person should look; UNKNOWN is one of them."""
@@ -295,10 +296,10 @@ def _headline(
     if facts.stuck_operations:
         notes.append(_need_person(facts.stuck_operations))
     if left_out := sorted(facts.unreadable_games):
-        named = ", ".join(left_out[:_MAX_NAMED]) + (", …" if len(left_out) > _MAX_NAMED else "")
+        named = join_limited(left_out, _MAX_NAMED)
         notes.append(f"{_plural(len(left_out), 'game')} left out, with an invalid row ({named})")
     if strays := _strays(games, facts):
-        named = ", ".join(strays[:_MAX_NAMED]) + (", …" if len(strays) > _MAX_NAMED else "")
+        named = join_limited(strays, _MAX_NAMED)
         notes.append(f"{_plural(len(strays), 'invalid row')} of streams that no game has ({named})")
     return "; ".join([_streams_sentence(games, "level with bronze" if source.is_problem else "healthy"), *notes])
 
@@ -331,8 +332,7 @@ def _group_notes(drivers: Sequence[DriverState], games: Mapping[str, Verdict], f
     """Name the groups that are down, those with another problem, and those of which half is in trouble."""
     groups = [each for each in drivers if each.kind == "group"]
     down = [each.name for each in groups if each.is_problem and not each.liveness.is_live]
-    named = ", ".join(down[:_MAX_NAMED]) + (", …" if len(down) > _MAX_NAMED else "")
-    notes = [f"{_plural(len(down), 'group')} down ({named})"] if down else []
+    notes = [f"{_plural(len(down), 'group')} down ({join_limited(down, _MAX_NAMED)})"] if down else []
     verdicts: dict[str, list[bool]] = {}
     for game in facts.games:
         verdicts.setdefault(game.group or "", []).append(_is_trouble(games[game.game_key]))

@@ -10,7 +10,6 @@ from typing import Final, Literal
 
 from listeners.sample import STATUSES, Lane
 
-HEARTBEAT_SILENCE_SECONDS: Final = 45.0
 CRASH_LOOP_RUNS: Final = 3
 PATIENCE_SECONDS: Final = 120.0
 PASS_LIMIT_SECONDS: Final = 300.0
@@ -43,7 +42,6 @@ class StreamFacts:
     """What is known of a stream besides its positions."""
 
     desired: Literal["running", "paused"]
-    driver_heartbeat_at: float | None  # None: the driver never reported one
     driver_active: bool  # the group's query is active
     last_run_failed: str | None  # why the last run ended, or why the stream is parked; one line
     failed_runs_15min: int
@@ -79,20 +77,21 @@ class Settled:
 def judge_stream(window: Sequence[Observation], facts: StreamFacts, now: float) -> Verdict:
     """Return the stream's status; the first rule that matches wins, the order puts the surest evidence first.
 
+    The driver judges its own streams, and the window's last observation is of `now`: a driver that is silent is judged
+    by those who read its heartbeat.
+
     A = newest backlog age, E = max(trigger, p95 of passes), patience = max(120 s, 3E), slope = Theil's of the last
     10 ages. "Position" is max(cursor, frontier) in lane RUN and the cursor in any other lane: a stuck catch-up must
     not look alive because its group moves on. Observations from before `started_at` belong to an earlier run.
 
     | status      | rule                                                                                             |
     |-------------|--------------------------------------------------------------------------------------------------|
-    | UNKNOWN     | no driver heartbeat within 45 s (or 45 s from the future: clocks disagree)                       |
     | PAUSED      | desired paused, and the lane is PAUSED or the query is not active                                |
     | CRASH_LOOP  | at least 3 failed runs in 15 minutes                                                             |
     | FAILED      | the lane is QUARANTINED, or the query is not active and its last run failed                      |
     | MISSING     | should run, but the query is not active or the lane is PAUSED                                    |
     | FAILED      | the last attempt to bring on the rows that wait failed                                           |
     | STARTING    | no progress seen in this run, and patience not used up or its first pass still at work           |
-    | UNKNOWN     | no observation of this run within 45 s                                                           |
     | STALLED     | A is not 0, and no move for the patience without a pass at work, or one pass > max(300 s, 5·p95) |
     | BACKFILLING | A is not 0 and the stream reads its whole past                                                   |
     | UNKNOWN     | A unknown, lane RUN, and no move seen in the window                                              |
@@ -101,7 +100,7 @@ def judge_stream(window: Sequence[Observation], facts: StreamFacts, now: float) 
     | AT_RISK     | A > objective now; or the last 10 ages >= objective/4 and they never fell, or reach it in 30 min |
     | RUNNING     | otherwise: A is known and small                                                                  |
     """
-    if (verdict := _judge_driver(facts, now)) is not None:
+    if (verdict := _judge_driver(facts)) is not None:
         return verdict
     run = [seen for seen in window if seen.at >= facts.started_at]
     return _judge_movement(run, facts, now) or _judge_age(run, facts)
@@ -136,15 +135,8 @@ def patience_seconds(facts: StreamFacts) -> float:
     return max(PATIENCE_SECONDS, 3 * max(facts.trigger_seconds, facts.pass_p95_seconds or 0.0))
 
 
-def _judge_driver(facts: StreamFacts, now: float) -> Verdict | None:
-    """Rules that need no observation: is anybody there, and did it fail."""
-    if facts.driver_heartbeat_at is None:
-        return Verdict("UNKNOWN", "The group's driver has never sent a heartbeat.")
-    silence = now - facts.driver_heartbeat_at
-    if silence > HEARTBEAT_SILENCE_SECONDS:
-        return Verdict("UNKNOWN", f"The group's driver has sent no heartbeat for {silence:.0f} s.")
-    if silence < -HEARTBEAT_SILENCE_SECONDS:
-        return Verdict("UNKNOWN", f"The driver's heartbeat lies {-silence:.0f} s in the future: the clocks disagree.")
+def _judge_driver(facts: StreamFacts) -> Verdict | None:
+    """Rules that need no observation: does the query run, and did it fail."""
     if facts.desired == "paused" and (facts.lane == Lane.PAUSED or not facts.driver_active):
         return Verdict("PAUSED", "The stream is paused as asked.")
     reason = facts.last_run_failed or "no error was reported"
@@ -166,13 +158,7 @@ def _judge_driver(facts: StreamFacts, now: float) -> Verdict | None:
 def _judge_movement(run: Sequence[Observation], facts: StreamFacts, now: float) -> Verdict | None:
     """Rules about progress of this run; None when the stream moves or nothing waits."""
     patience, run_age = patience_seconds(facts), now - facts.started_at
-    if not run:
-        if run_age < patience:
-            return Verdict("STARTING", f"The run is {run_age:.0f} s old and nothing was observed yet.")
-        return Verdict("UNKNOWN", f"Nothing was observed of this stream in the {run_age:.0f} s of its run.")
     newest = run[-1]
-    if now - newest.at > HEARTBEAT_SILENCE_SECONDS:
-        return Verdict("UNKNOWN", f"The newest observation is {now - newest.at:.0f} s old.")
     if newest.backlog_age_seconds == 0:
         return None
     limit = max(PASS_LIMIT_SECONDS, 5 * (facts.pass_p95_seconds or 0.0))

@@ -30,7 +30,6 @@ class Reading:
     frontier_seq: int | None  # None before the first pass
     backlog_age_seconds: float | None  # as `lag.backlog_age` tells it
     complete_through_seq: int | None = None  # bronze was read up to here without more rows of the game; None: unknown
-    last_commit_at: float | None = None  # of the game's table; None when it was never committed to
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,6 @@ class Watch:
             origin = None if before is None else before.status
             transitions.append(Transition(key, now, origin, settled.status, settled.detail))
         elapsed = min(RATE_SECONDS, now - memory.seen_at)
-        commits = [at for at in (memory.last_commit_at, reading.last_commit_at) if at is not None]
         return StreamState(
             game_key=key,
             group=self._group,
@@ -117,7 +115,7 @@ class Watch:
             status=settled.status,
             status_since=settled.since,
             cursor_seq=reading.cursor_seq,
-            last_commit_at=max(commits, default=None),
+            last_commit_at=memory.last_commit_at,
             backlog_age_seconds=reading.backlog_age_seconds,
             rows_per_second=memory.landed_rows / elapsed if elapsed > 0 else None,
             latency_p95_seconds=quantile(memory.latency_sums, LATENCY_SHARE) if memory.latencies else None,

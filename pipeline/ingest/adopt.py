@@ -69,7 +69,7 @@ def adopt(settings: Settings, paths: Paths, engine: Engine, *, accept_loss: bool
     require_own(paths.bronze, settings.environment)
     source.check(settings.source, paths.landing)
     described = source.describe(settings.source)
-    number = source.known_generation(engine, settings.source, paths.landing)
+    number = sources.generation(engine, described)
     if number is None or not (paths.bronze / "_delta_log").exists():
         raise Refused(f"There is nothing to adopt: {described} was never ingested here. Start ingest.")
     bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
@@ -196,7 +196,7 @@ def _topic_position(bronze: Path, known: sources.Identity, start: Position | Non
     written = {number for number, end in seen.latest.items() if end > begun.get(number, 0)}
     wanted = written if same else set(range(known.partitions or 0))
     last = bronze_progress.last_offsets(bronze, seen.name, known.since_seq, wanted)
-    if start is None and same:  # from before starts were recorded: what bronze has nothing of begins where it can
+    if start is None and same:  # its start is not known: what bronze has nothing of begins where it can
         begun = dict(seen.earliest)
     return Offsets({**begun, **{number: offset + 1 for number, offset in last.items()}})
 
@@ -206,19 +206,15 @@ def _landing_position(paths: Paths, known: sources.Identity, start: Position | N
     begun = start if isinstance(start, Commits) else Commits(0)
     if begun.version is None:  # the table as it was is not read in the order of commits: the files' names tell
         every = bronze_progress.last_commit(paths.bronze, known.since_seq, {})
-        now = landing_log.files_now(paths.landing)
-        former = landing_log.former_names(now)
-        done = begun.skip | (frozenset(former.get(name, name) for name in every.files) if every else frozenset())
-        if done <= now:
+        done = begun.skip | (every.files if every else frozenset())
+        if done <= landing_log.files_now(paths.landing):
             return Commits(None, done)
     files = landing_log.files_by_commit(paths.landing)
     commit_of = {name: version for version, names in files.items() for name in names}
-    former = landing_log.former_names(commit_of)
-    commit_of |= {last_part: commit_of[name] for last_part, name in former.items()}
     last = bronze_progress.last_commit(paths.bronze, known.since_seq, commit_of)
     if last is None:
         return begun
-    done = frozenset(former.get(name, name) for name in last.files) | begun.skip
+    done = last.files | begun.skip
     if last.version >= 0:
         here = set(files[last.version])
         return Commits(last.version, done & here) if here - done else Commits(last.version + 1)

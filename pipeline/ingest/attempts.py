@@ -66,7 +66,7 @@ class Attempts:
         return self._quarantine.cursor is not None and self._quarantine.cursor >= batch_id
 
     def _span(self, head: int) -> tuple[int, int]:
-        """Return the first and the last seq of the last batch with refused rows; earlier versions gave one to each."""
+        """Return the first and the last seq of the last batch with refused rows, the next one where none is known."""
         first = self._quarantine.transaction_version(self._first)
         last = self._quarantine.transaction_version(self._last)
         return (head + 1, head + 1) if first is None or last is None else (first, last)

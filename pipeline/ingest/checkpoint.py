@@ -91,7 +91,7 @@ def require_bronze(query: Path, landed: Landed, table_id: str) -> None:
 def keep_bronze(query: Path, table_id: str) -> None:
     """Keep which bronze this checkpoint belongs to, and from which batch on each is committed there, also an empty one.
 
-    Earlier versions committed no empty batch, and what stands for a beginning (`begin_behind`) is in no table either.
+    What stands for a beginning (`begin_behind`) is in no table.
     """
     if _kept_bronze(query) is None:
         _keep_bronze(query, table_id, _done(query) + 1)

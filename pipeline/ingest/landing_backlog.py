@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.delta.log import Action, commit_file, commits_after, has_version
+from pipeline.delta.log import Action, appended, commit_file, commits_after, has_version
 from pipeline.ingest.identity import Commits, Position
 from pipeline.ingest.landing_log import file_name
 from pipeline.ingest.waiting import Waiting
@@ -97,9 +97,9 @@ class LandingBacklog:
 
 
 def _added(landing: Path, version: int, actions: list[Action], came_at: float) -> list[_File]:
-    adds = [action["add"] for action in actions if "add" in action and action["add"].get("dataChange", True)]
     return [
-        _File(version, index, file_name(add["path"], landing), _rows(add), came_at) for index, add in enumerate(adds)
+        _File(version, index, file_name(add["path"], landing), _rows(add), came_at)
+        for index, add in enumerate(appended(actions))
     ]
 
 

@@ -4,15 +4,14 @@ Asked before ingest reads, and by `adopt`. Compaction (`dataChange: false`) is n
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-from pipeline.delta.log import Action, commit_file, commits_after
+from pipeline.delta.log import Action, appended, changes, commit_file, commits_after
 from pipeline.delta.opening import open_table
 from pipeline.ingest.identity import Commits, LandingSeen
 
@@ -69,18 +68,6 @@ def file_name(path: str, landing: Path | None) -> str:
     return whole.rsplit("/", 1)[-1] if _ABSOLUTE.match(whole) else whole
 
 
-def former_names(files: Iterable[str]) -> Mapping[str, str]:
-    """Return last part → name of the files in folders; earlier versions kept only the last part. Twins are left out."""
-    last_parts = [(name.rsplit("/", 1)[-1], name) for name in files]
-    count = Counter(last for last, _ in last_parts)
-    return {last: name for last, name in last_parts if count[last] == 1}
-
-
-def appended(actions: Iterable[Action]) -> Iterator[Action]:
-    """Yield what a commit says of each file with new rows."""
-    return (action["add"] for action in actions if changes(action.get("add")))
-
-
 def place(landing: Path, path: str) -> Path | None:
     """Return where the file of a path in the log is, None elsewhere than on this machine."""
     if "://" in path and not path.startswith("file:"):
@@ -104,11 +91,6 @@ def _added(landing: Path, actions: list[Action]) -> Iterator[tuple[str, Path]]:
     """Yield name and place of each file with new rows; a file elsewhere than on this machine is taken to be there."""
     for add in appended(actions):
         yield file_name(add["path"], landing), place(landing, add["path"]) or landing
-
-
-def changes(action: Action | None) -> bool:
-    """Tell whether an action adds or removes rows, and not just moves them to another file."""
-    return action is not None and bool(action.get("dataChange", True))
 
 
 def _operation(actions: list[Action]) -> str:

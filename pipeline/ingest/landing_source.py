@@ -16,10 +16,9 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from pipeline.delta.log import Action, commit_file, read_commit
+from pipeline.delta.log import Action, appended, changes, commit_file, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.errors import Transient
-from pipeline.ingest.landing_log import appended, changes
 
 Offset = dict[str, Any]
 

@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from pipeline import settings
 from pipeline.errors import Refused
 from pipeline.ingest.onboarding import OnboardingRules, confusable_form, onboarding_candidate
+from pipeline.lists import first_lines
 from pipeline.moments import in_utc
 from pipeline.names import MAX_NAME_BYTES, GameKey, game_key, is_game_name, plain
 from pipeline.store import onboarding as store
@@ -148,15 +149,10 @@ def render_games(known: Sequence[Game]) -> str:
 
 def render_pending(seen: Pending, limit: int) -> str:
     """Return the waiting names as lines of text; names are quoted, with everything invisible escaped."""
-    lines = []
-    for each in seen.names[:limit]:
-        count = f"{each.rows:,}" if not each.error else f"{each.rows - each.error:,} to {each.rows:,}"
-        lines.append(f"{count} rows  {_day(each.first_seen)} to {_day(each.last_seen)}  {_named(each)}: {each.why}")
-    rest = len(seen.names) - limit
-    more = [f"… and {rest} more in the list"] if rest > 0 else []
-    more += [f"refused by {each.actor}: {each.game!r}" for each in seen.refused[:limit]]
-    more.append(f"about {seen.distinct:,} names that are no games sent {seen.rows:,} rows")
-    return "\n".join(map(plain, [*lines, *more]))
+    lines = first_lines(seen.names, limit, _line)
+    lines += [f"refused by {each.actor}: {each.game!r}" for each in seen.refused[:limit]]
+    lines.append(f"about {seen.distinct:,} names that are no games sent {seen.rows:,} rows")
+    return "\n".join(map(plain, lines))
 
 
 def games_for_json(known: Sequence[Game]) -> list[dict[str, Any]]:
@@ -199,6 +195,11 @@ def _checked(name: str) -> GameKey:
     if not is_game_name(name) or any("\ud800" <= letter <= "\udfff" for letter in name):  # bytes that are no UTF-8
         raise Refused(f"{name!r} cannot name a game: use 1 to {MAX_NAME_BYTES} bytes of UTF-8 without NUL.")
     return game_key(name)
+
+
+def _line(each: Waiting) -> str:
+    count = f"{each.rows:,}" if not each.error else f"{each.rows - each.error:,} to {each.rows:,}"
+    return f"{count} rows  {_day(each.first_seen)} to {_day(each.last_seen)}  {_named(each)}: {each.why}"
 
 
 def _named(each: Game | Waiting) -> str:

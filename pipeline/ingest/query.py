@@ -77,8 +77,7 @@ class Ingest:
         source.check(settings.source, paths.landing)
         self._spark, self._settings, self._paths, self._engine, self._tell = spark, settings, paths, engine, tell
         self._onboarding = Onboarding(engine, settings.onboarding)
-        known = source.known_generation(engine, settings.source, paths.landing)
-        self._generation = known or open_generation(engine, source.describe(settings.source))
+        self._generation = open_generation(engine, source.describe(settings.source))
         self._batch_app = names.ingest_app_id(settings.environment, self._generation)
         self._checkpoint = paths.checkpoints / "ingest" / str(self._generation)
         self._bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))

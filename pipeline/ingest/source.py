@@ -1,7 +1,6 @@
 """Where wrappers come from: a Kafka topic or a Delta landing table, read as one streaming DataFrame."""
 
 import json
-import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -14,7 +13,6 @@ from deltalake.exceptions import TableNotFoundError
 from deltalake.schema import Schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from sqlalchemy import Engine
 
 from pipeline.delta.log import commits_after
 from pipeline.delta.opening import open_table
@@ -28,14 +26,12 @@ from pipeline.ingest.landing_source import LandingSource
 from pipeline.ingest.source_checks import Begin
 from pipeline.ingest.topic import CHECK_ONLY
 from pipeline.settings import Ingest, Source
-from pipeline.store import sources
 
 _CONNECT_SECONDS: Final = 5.0
 # Spark polls only for records that are there, then asks for the partition's ends. That waits for the fetch the client
 # has sent ahead on the same connection: at the end of a partition 500 ms by default, for each partition.
 _FETCH_WAIT_MS: Final = 10
 _LANDING: Final = "landing table"
-_NAMED_BY_PATH: Final = re.compile(rf"{_LANDING} /(?!.* \(until generation \d+ was replaced\)$).*", re.DOTALL)
 _LAST_YEAR: Final = 9999  # as for event times
 # Spark looks at a batch's size after each row it hands to Python; where a list is null, Arrow walks back over all nulls
 # before. No headers are an empty list.
@@ -51,26 +47,6 @@ def describe(source: Source) -> str:
     if source.kind == "kafka":
         return f"{describe_topic(source.topic)}{source.bootstrap_servers}"
     return _LANDING
-
-
-def known_generation(engine: Engine, source: Source, landing: Path) -> int | None:
-    """Return the number of the generation that reads this source, None when it was never read.
-
-    Earlier versions named a landing table by its path. That name is replaced here. Of several, which a move has made,
-    the one goes on that is named by this path; without one, the newest that has read the table of this id.
-    """
-    described = describe(source)
-    number = sources.generation(engine, described)
-    if number is not None or source.kind == "kafka":
-        return number
-    by_path = [each for each in sources.generations(engine) if _NAMED_BY_PATH.fullmatch(each[1])]
-    if not by_path:
-        return None
-    table_id = str(open_table(landing).metadata().id)
-    number, text, _ = max(by_path, key=lambda each: (each[1] == f"{_LANDING} {landing}", each[2] == table_id, each[0]))
-    with effect("rename_source"):
-        sources.rename(engine, text, described)
-    return number
 
 
 def describe_topic(topic: str) -> str:

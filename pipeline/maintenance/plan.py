@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
+from pipeline.delta.checkpoint import checkpoint_version
 from pipeline.delta.rewrite import TableFile, replaceable
 
 _VERSION: Final = re.compile(r"\.?(\d{20})\.")
-_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _DRAFT: Final = re.compile(r"_(?:commit|checkpoint)_.*\.tmp|\.(?:\d{20}\.|_last_checkpoint-).*\.tmp|\..*\.tmp\.crc")
 _BLOCK_BYTES: Final = 4096  # no file takes less of a disk
 
@@ -84,11 +84,6 @@ def by_seq(files: Iterable[TableFile], last_seq: float, last_modified_ms: float)
     return units
 
 
-def checkpoint_version(entries: Iterable[str]) -> int | None:
-    """Return the version of the newest checkpoint among the names of a log's files, None when there is none."""
-    return max(_checkpoints(entries), default=None)
-
-
 @dataclass(frozen=True, slots=True)
 class LogFile:
     """A file of a table's log."""
@@ -121,7 +116,8 @@ def first_kept(entries: Mapping[str, LogFile], window: LogWindow, pointed_to: in
         window: how much is kept.
         pointed_to: the checkpoint that readers are sent to; a log never begins after it.
     """
-    checkpoints = {version: entries[name].modified for name in entries for version in _checkpoints([name])}
+    dated = {checkpoint_version(name): entry.modified for name, entry in entries.items()}
+    checkpoints = {version: modified for version, modified in dated.items() if version is not None}
     able = sorted(at for at, modified in checkpoints.items() if modified < window.recent and at <= pointed_to)
     aged = max((at for at in able if checkpoints[at] < window.oldest), default=None)
     sizes = sorted((version, entries[name].on_disk) for name, version in _versions(entries).items())
@@ -163,7 +159,3 @@ def expendable_files(
 
 def _versions(entries: Iterable[str]) -> dict[str, int]:
     return {name: int(match[1]) for name in entries if (match := _VERSION.match(name))}
-
-
-def _checkpoints(entries: Iterable[str]) -> list[int]:
-    return [int(match[1]) for name in entries if (match := _CHECKPOINT.fullmatch(name))]

@@ -24,6 +24,7 @@ from pipeline.store.engine import open_store
 from pipeline.store.leases import Lease, held_by, leased
 from pipeline.store.liveness import read_drivers
 from pipeline.store.rounds import record_round
+from pipeline.store.states import ProcessState
 from pipeline.streams.outage import tolerate_store_outage
 from pipeline.terminal import say_lines
 
@@ -126,7 +127,8 @@ def _beating(engine: Engine, every_seconds: float) -> Iterator[None]:
     ended = threading.Event()
     beater = threading.Thread(target=_beat, args=(engine, every_seconds, ended), name="heartbeat", daemon=True)
     beater.start()
-    state, error = "failed", None
+    state: ProcessState = "failed"
+    error = None
     try:
         yield
         state = "stopped"

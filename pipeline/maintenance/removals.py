@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from pipeline import durable_file
 from pipeline.delta.log import commits_after
 from pipeline.failpoints import effect
 
@@ -58,11 +59,8 @@ def leaving(path: Path, names: Iterable[str]) -> None:
 
 def record_marked(path: Path, table: DeltaTable) -> None:
     """Remember that all removals up to a table's version are marked."""
-    draft = path / f"{_MARKED}.tmp"
-    with effect("draft_file"):
-        draft.write_text(json.dumps({"table": str(table.metadata().id), "version": table.version()}), "utf-8")
-    with effect("publish_file"):
-        draft.replace(path / _MARKED)
+    marked = json.dumps({"table": str(table.metadata().id), "version": table.version()})
+    durable_file.replace(path / _MARKED, marked)
 
 
 def _last_marked(path: Path, table: DeltaTable) -> int:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-from pipeline.delta.checkpoint import checkpoint_file, pointed_to, write_checkpoint
+from pipeline.delta.checkpoint import checkpoint_file, newest_checkpoint, pointed_to, write_checkpoint
 from pipeline.delta.log import is_plain
 from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
@@ -46,7 +46,7 @@ def keep_transactions(path: Path, report: TableReport) -> None:
 def checkpoint(path: Path, now: float, report: TableReport) -> None:
     """Write a checkpoint where the log since the last one is long or was just rewritten."""
     table = open_table(path)
-    last = plan.checkpoint_version(_entries(path))
+    last = newest_checkpoint(path, table.version())
     since = table.version() - (-1 if last is None else last)
     if since >= _CHECKPOINT_COMMITS or (report.files_merged and since > 0):
         if is_plain(table):

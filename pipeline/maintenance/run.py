@@ -17,6 +17,7 @@ from pipeline import names
 from pipeline.delta.log import is_plain
 from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
+from pipeline.errors import first_line
 from pipeline.maintenance import retain
 from pipeline.maintenance.compact import (
     GAME,
@@ -104,7 +105,7 @@ def _tend(job: _Job, now: float, wanted: Maintenance) -> TableReport | None:
         files = table_files(open_table(path))
         report.files_after, report.bytes = len(files), sum(file.size for file in files)
     except Exception as error:  # noqa: BLE001 - whatever one table does, the others are tended
-        report.error = f"{type(error).__name__}: {error}".splitlines()[0][:500]
+        report.error = f"{type(error).__name__}: {first_line(error)}"[:500]
     return report
 
 

@@ -23,6 +23,7 @@ from pipeline.delta.log import Action, publish_commit, read_commit
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile
 from pipeline.errors import Refused
+from pipeline.lists import join_limited
 from pipeline.repair.refusals import unreadable
 
 _BEGINS: Final = "turnoutBegins"
@@ -73,7 +74,7 @@ def read(folder: Path, key: str, error: Exception) -> Remains:
     if (protocol.get("minReaderVersion") or 1) > 1 or (protocol.get("minWriterVersion") or 2) > 2:
         raise Refused(
             f"The log of {key} is damaged, and its table has features that only Spark can write, a rebuild cannot. "
-            f"Put {', '.join(remains.damage[:3])} back from a backup."
+            f"Put {join_limited(remains.damage, 3)} back from a backup."
         )
     return remains
 
@@ -118,7 +119,7 @@ def publish(
         ),
         # Also where the damaged part is put back later, no row of before may stand beside the new ones.
         *({"remove": {"path": path, "deletionTimestamp": now_ms, "dataChange": True}} for path in sorted(old - new)),
-        *({"add": _added(file, now_ms)} for file in files),
+        *(file.to_action(now_ms) for file in files),
     ]
     if not publish_commit(folder, version, actions):
         return False
@@ -203,15 +204,4 @@ def _metadata(before: Action, columns: pa.Schema, description: str, now_ms: int)
         "partitionColumns": [],
         "configuration": dict(before.get("configuration") or {}),
         "createdTime": before.get("createdTime") or now_ms,
-    }
-
-
-def _added(file: DataFile, now_ms: int) -> dict[str, Any]:
-    return {
-        "path": file.path,
-        "partitionValues": {},
-        "size": file.size,
-        "modificationTime": now_ms,
-        "dataChange": True,
-        "stats": file.stats,
     }

@@ -16,6 +16,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import DataFile, TableConflict, discard
 from pipeline.failpoints import effect
+from pipeline.lists import join_limited
 from pipeline.repair.switch import ONCE, QUIET
 
 
@@ -44,7 +45,7 @@ def publish(folder: Path, removal: Removal) -> None:
         moved = [app for app, version in removal.counters.items() if table.transaction_version(app) != version]
         if moved or not set(removal.removed) <= present.keys():
             discard(folder, removal.added)
-            raise TableConflict(f"{folder.name}: another repair ({', '.join(moved[:3])}), or a compaction, was first")
+            raise TableConflict(f"{folder.name}: another repair ({join_limited(moved, 3)}), or a compaction, was first")
         try:
             _commit(table, removal, present)
         except CommitFailedError:

@@ -9,10 +9,10 @@ from sqlalchemy import ColumnElement, Connection, Engine, select, update
 from listeners.sample import Lane
 from pipeline.errors import Conflict, Refused
 from pipeline.health.liveness import HEARTBEAT_SECONDS, Liveness
+from pipeline.lists import join_limited
 from pipeline.store.games import holding
 from pipeline.store.leases import store_now
 from pipeline.store.liveness import drivers_in
-from pipeline.store.row_types import mistyped_rows, well_typed
 from pipeline.store.tables import games, groups, leases, streams
 
 
@@ -53,44 +53,17 @@ class GroupDriver:
     backend: str = "none"  # what starts it; `none`: not turnout
 
 
-class UnknownGameError(LookupError):
-    """Nothing is known of a game that an operation is about: a person has to look at its row."""
-
-
-class Assignments(dict[str, GameAssignment]):
-    """Games by their keys. One whose row a hand has spoilt is left out; `spoilt` says why of each."""
-
-    spoilt: Mapping[str, str]
-
-    def __init__(self, readable: Mapping[str, GameAssignment], spoilt: Mapping[str, str]) -> None:
-        """Wrap what was read."""
-        super().__init__(readable)
-        self.spoilt = spoilt
-
-    def __missing__(self, key: str) -> GameAssignment:
-        """Stop what would act on a game of which nothing is known.
-
-        Raises:
-            UnknownGameError: always, with what is wrong with its row.
-        """
-        raise UnknownGameError(
-            f"Nothing is known of game {key}: {self.spoilt.get(key, 'the control store has no such game')}."
-        )
-
-
-def read_assignments(engine: Engine) -> Assignments:
-    """Return every game by its key; one whose row a hand has spoilt is left out, as `read_fleet` names it."""
+def read_assignments(engine: Engine) -> dict[str, GameAssignment]:
+    """Return every game by its key."""
     columns = [
         games.c.game_key, games.c.game, games.c.group_name, games.c.epoch, leases.c.name, games.c.last_seq,
         streams.c.group_name, streams.c.updated_at, streams.c.lane, streams.c.cursor_seq, streams.c.backlog_age_seconds,
         games.c.retired_at,
     ]  # fmt: skip
     with engine.connect() as connection:
-        reported = (streams.c.game_key == games.c.game_key) & well_typed(connection, streams)
-        joined = games.outerjoin(streams, reported).outerjoin(leases, holding())
-        rows = connection.execute(select(well_typed(connection, games), *columns).select_from(joined)).all()
-        readable = {row[1]: GameAssignment(*row[1:]) for row in rows if row[0]}
-        return Assignments(readable, mistyped_rows(connection, games) if len(readable) < len(rows) else {})
+        joined = games.outerjoin(streams, streams.c.game_key == games.c.game_key).outerjoin(leases, holding())
+        rows = connection.execute(select(*columns).select_from(joined))
+        return {row.game_key: GameAssignment(*row) for row in rows}
 
 
 def read_group_drivers(
@@ -114,9 +87,8 @@ def require_carried(keys: Iterable[str], assignments: Mapping[str, GameAssignmen
     """
     retired = sorted(key for key in keys if assignments[key].retired_at is not None)
     if retired:
-        first = retired[0]
-        who = f"{first} and {len(retired) - 1} more are" if len(retired) > 1 else f"{first} is"
-        raise Refused(f"{who} retired: no group carries such a game. Run `turnout games restore {first}` first.")
+        who = f"{join_limited(retired, 1)} {'are' if len(retired) > 1 else 'is'} retired"
+        raise Refused(f"{who}: no group carries such a game. Run `turnout games restore {retired[0]}` first.")
 
 
 def reassign(

@@ -13,22 +13,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, select, true, update
 
 from pipeline.actor import current_user
 from pipeline.errors import Refused
-from pipeline.moments import is_moment
 from pipeline.store.leases import store_now
+from pipeline.store.states import AuditPhase
 from pipeline.store.tables import audit, audit_head
 
-Phase = Literal["begun", "ended"]
 _HEAD: Final = (audit_head.c.day, audit_head.c.number, audit_head.c.at, audit_head.c.hash)
 _NOTHING: Final = ("", 0, 0.0, "")  # the head of a log without entries
 _ROWS: Final = 1_000  # read at once
 _MAX_NUMBER: Final = (1 << 31) - 1  # the largest that PostgreSQL keeps there; the next entry has one more
-_IS_NO_DAY: Final = (audit.c.day < "0") | (audit.c.day > "9999")  # for SQLite bytes come after all texts
+_IS_NO_DAY: Final = (audit.c.day < "0") | (audit.c.day > "9999")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +46,23 @@ class Entry:
     """One line of the log."""
 
     day: str  # YYYY-MM-DD, UTC
-    number: int | None  # within the day; None where its row has no number there
-    at: float | None  # Unix seconds by the store's clock, never earlier than the entry before; None as above
+    number: int  # within the day
+    at: float  # Unix seconds by the store's clock, never earlier than the entry before
     actor: str
     executor: str
     action: str
     targets: tuple[str, ...]
     operation_id: str | None
-    phase: Phase
+    phase: AuditPhase
     outcome: str | None
     detail: Mapping[str, Any]
     hash: str
-    defect: str | None = None  # why its row makes no sense: it was changed by hand; what cannot be read is left out
+    defect: str | None = None  # why it is not what was written; targets and detail that cannot be read are empty
 
     @property
     def place(self) -> str:
         """Its name for people: day and number."""
-        return f"{self.day} #{'?' if self.number is None else self.number}"
+        return f"{self.day} #{self.number}"
 
     def hash_after(self, previous: str) -> str:
         """Return the hash this entry has after another one's."""
@@ -128,8 +127,7 @@ def acting(engine: Engine, act: Act) -> Iterator[None]:
 def entries(engine: Engine, since: str | None = None, until: str | None = None) -> Iterator[Entry]:
     """Return the entries of the days from `since` up to `until` (both YYYY-MM-DD and included), oldest first.
 
-    A row that a hand has spoilt is an entry with a `defect`; of one without a day nobody knows when it was, so it is
-    always among them.
+    A row that was changed so that it cannot be read is an entry with a `defect`; one of no day is in every list.
     """
     wanted = true() if since is None else audit.c.day >= since
     wanted &= true() if until is None else audit.c.day <= until
@@ -138,20 +136,19 @@ def entries(engine: Engine, since: str | None = None, until: str | None = None) 
 
 def verify(engine: Engine, known: str | None = None) -> Verdict:
     """Look whether every entry is what it was when it was written, and whether one of them has the `known` hash."""
-    chain, seen = _Chain(known), ""
+    chain, seen = _Chain(known), None
     while True:
         before = chain.count
         for row in _rows(engine, chain.rest()):
-            if (row.day, row.number) not in chain.spoilt:  # one whose day is no text can come after itself
-                chain.add(row)
+            chain.add(row)
         with engine.connect() as connection:
             written = _newest_written(connection)
         if written == chain.last:
             break
-        if chain.count == before and repr(written) == seen:  # nobody was writing while we read: it is not there
+        if chain.count == before and written == seen:  # nobody was writing while we read: it is not there
             chain.defects.append(_misplaced(written, chain.last))
             break
-        seen = repr(written)  # a time may be NaN, which equals nothing
+        seen = written
     if not chain.knows:
         chain.defects.append(f"no entry has the hash {known}: the log was rewritten, or the hash is another log's")
     unended = tuple(entry for waiting in chain.begun.values() for entry in waiting)
@@ -167,10 +164,9 @@ class _Chain:
         self.last = _NOTHING
         self.count, self.hash, self.knows = 0, "", known is None
         self.defects: list[str] = []
-        self.spoilt: set[tuple[Any, Any]] = set()  # places of entries that are not what was written
         self.begun: dict[tuple[Any, ...], list[Entry]] = {}
         self._known = known
-        self._last: tuple[str, int | None] = ("", 0)
+        self._last = ("", 0)
 
     def rest(self) -> ColumnElement[bool]:
         """Return the SQL condition of what comes after."""
@@ -183,15 +179,14 @@ class _Chain:
     def add(self, row: Row[Any]) -> None:
         entry = _entry(row)
         day, number = self._last
-        expected = 1 if entry.day != day else None if number is None else number + 1
-        if None not in (expected, entry.number) and entry.number != expected:
+        expected = 1 if entry.day != day else number + 1
+        if entry.number != expected:
             self.defects.append(f"{entry.day}: what was before entry {entry.number} is missing, from {expected} on")
         wrong = entry.defect
         if wrong is None and entry.hash != entry.hash_after(self.hash):
             wrong = "it, or the entry before it, is not what was written"
         if wrong is not None:
             self.defects.append(f"{entry.place}: {wrong}")
-            self.spoilt.add((row.day, row.number))
         self.knows |= entry.hash == self._known
         self._pair(entry)
         self.count, self.hash, self._last = self.count + 1, entry.hash, (entry.day, entry.number)
@@ -201,7 +196,7 @@ class _Chain:
         """Put an act that begins with those that wait for their end, or take out the one that ends."""
         name: tuple[Any, ...] = (entry.actor, entry.action, entry.targets)
         if entry.operation_id is not None:
-            name = (entry.operation_id,)  # of one whose row was spoilt meanwhile nobody knows the rest
+            name = (entry.operation_id,)
         if entry.phase == "begun":
             self.begun.setdefault(name, []).append(entry)
         elif self.begun.get(name):
@@ -214,7 +209,7 @@ def _rows(engine: Engine, wanted: ColumnElement[bool]) -> Iterator[Row[Any]]:
         yield from connection.execution_options(yield_per=_ROWS).execute(query)
 
 
-def _append(connection: Connection, act: Act, phase: Phase, outcome: str | None) -> None:
+def _append(connection: Connection, act: Act, phase: AuditPhase, outcome: str | None) -> None:
     lock_log(connection)
     head_day, head_number, head_at, head_hash = _head(connection)
     at = max(float(connection.scalar(select(store_now())) or 0.0), head_at)  # a clock that goes back makes no older day
@@ -265,39 +260,21 @@ def _misplaced(written: tuple[Any, ...] | None, last: tuple[Any, ...]) -> str:
 
 
 def _entry(row: Row[Any]) -> Entry:
-    """Return what a row tells. SQLite keeps a value of any type in any column, so none is taken on trust."""
+    """Return what a row tells; targets and detail are what a person may have written, so they are not trusted."""
     targets: tuple[str, ...] = ()
     detail: dict[str, Any] = {}
     defect = None
     try:
-        _require_types(row)
         targets, detail = _parsed(row)
     except (ValueError, RecursionError) as error:
         defect = f"its row makes no sense, so it is not what was written: {error}"
-    texts: dict[str, Any] = {
-        name: value if value is None or type(value) is str else repr(value)
-        for name, value in row._asdict().items()
-        if name not in {"number", "at", "targets", "detail"}
-    }
-    number, at = (row.number if type(row.number) is int else None), (row.at if is_moment(row.at) else None)
-    return Entry(**texts, number=number, at=at, targets=targets, detail=detail, defect=defect)
-
-
-def _require_types(row: Row[Any]) -> None:
-    if type(row.number) is not int:
-        raise ValueError("number is no number")
-    if row.number >= _MAX_NUMBER:
-        raise ValueError("number is too large")
-    if not is_moment(row.at):
-        raise ValueError("at is no time")
-    for name, value in row._asdict().items():
-        optional = name in {"operation_id", "outcome"} and value is None
-        if name not in {"number", "at"} and type(value) is not str and not optional:
-            raise ValueError(f"{name} is no text")
+    return Entry(**{**row._asdict(), "targets": targets, "detail": detail}, defect=defect)
 
 
 def _parsed(row: Row[Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Return targets and detail of a row; what no act can have is a ValueError, such as half a character."""
+    if row.number >= _MAX_NUMBER:
+        raise ValueError("number is too large")
     targets, detail = json.loads(row.targets), json.loads(row.detail)
     if type(targets) is not list or any(type(each) is not str for each in targets):
         raise ValueError("targets is no list of texts")

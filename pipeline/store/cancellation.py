@@ -7,9 +7,9 @@ from sqlalchemy import Engine, delete, select, update
 from pipeline.errors import Refused
 from pipeline.store import audit
 from pipeline.store.leases import store_now
-from pipeline.store.operation_kinds import OPEN, OperationState
 from pipeline.store.operations import Operation, lock_operation
 from pipeline.store.operations import operation as find
+from pipeline.store.states import OPEN, OperationState
 from pipeline.store.tables import operation_steps, operation_targets, operations
 
 

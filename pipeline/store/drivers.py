@@ -6,31 +6,25 @@ Times of processes and of what they report are the store's clock's, whatever the
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from listeners.sample import StreamState
-from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver
-from pipeline.store.leases import Kind, store_now
-from pipeline.store.row_types import is_sound, well_typed
+from pipeline.health.liveness import CLOCK_BOUND_SECONDS
+from pipeline.store.leases import store_now
+from pipeline.store.states import ProcessKind, ProcessState
 from pipeline.store.tables import bronze_commits, drivers, streams
 from pipeline.store.writing import writing
 
 _COMMITS_KEPT = 5_000
 _STATE = {"group_name" if each.name == "group" else each.name: each.name for each in fields(StreamState)}
-_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "host": (str,), "pid": (int,), "started_at": (float, int), "heartbeat_at": (float, int), "state": (str,),
-    "error": (str, type(None)), "frontier_seq": (int, type(None)),
-}  # fmt: skip
-DRIVER_COLUMNS: Final = ("kind", "name", *_TYPES)
-"""The columns of table `drivers` of which `read_driver` makes a driver."""
 
 
-def start_driver(engine: Engine, kind: Kind, name: str, metrics_address: str | None) -> None:
+def start_driver(engine: Engine, kind: ProcessKind, name: str, metrics_address: str | None) -> None:
     """Note that this process now drives the ingest or the group; its predecessor's row is taken over."""
     row: dict[str, Any] = {
         "pid": os.getpid(),
@@ -49,7 +43,14 @@ def start_driver(engine: Engine, kind: Kind, name: str, metrics_address: str | N
         connection.execute(drivers.insert().values(kind=kind, name=name, **row))
 
 
-def beat(engine: Engine, kind: Kind, name: str, state: str, frontier_seq: int | None, error: str | None = None) -> None:
+def beat(
+    engine: Engine,
+    kind: ProcessKind,
+    name: str,
+    state: ProcessState,
+    frontier_seq: int | None,
+    error: str | None = None,
+) -> None:
     """Write a heartbeat; a process that was taken over by another no longer beats.
 
     A running driver whose own clock differs from the store's reports that first: the ages that it measures are wrong.
@@ -75,11 +76,10 @@ class LastBeat:
 
 
 def last_beats(engine: Engine) -> dict[tuple[str, str], LastBeat]:
-    """Return the last heartbeat of each driver by kind and name; of one whose row makes no sense none is known."""
+    """Return the last heartbeat of each driver by kind and name."""
     columns = (drivers.c[name] for name in ("kind", "name", "host", "pid", "heartbeat_at", "state"))
     with engine.connect() as connection:
-        rows = connection.execute(select(*columns).where(well_typed(connection, drivers)))
-        return {(kind, name): LastBeat(*rest) for kind, name, *rest in rows}
+        return {(kind, name): LastBeat(*rest) for kind, name, *rest in connection.execute(select(*columns))}
 
 
 def record_hung(engine: Engine, kind: str, name: str, beat: LastBeat, why: str) -> None:
@@ -87,28 +87,6 @@ def record_hung(engine: Engine, kind: str, name: str, beat: LastBeat, why: str) 
     same = (drivers.c.pid == beat.pid) & (drivers.c.host == beat.host)
     with writing(engine) as connection:
         connection.execute(update(drivers).where(_is_of(kind, name), same).values(state="failed", error=why))
-
-
-def read_driver(row: Mapping[str, Any]) -> Driver:
-    """Return a driver as its row of the table describes it.
-
-    SQLite takes anything in any column: a row that was edited to nonsense is that driver's defect, and no error.
-    """
-    wrong = [column for column, types in _TYPES.items() if not is_sound(row[column], types)]
-    values = {column: types[0]() if column in wrong else row[column] for column, types in _TYPES.items()}
-    if "frontier_seq" in wrong:
-        values["frontier_seq"] = None
-    return Driver(row["kind"], row["name"], **values, defect=_defect(row, wrong) if wrong else None)
-
-
-def _defect(row: Mapping[str, Any], wrong: list[str]) -> str:
-    values = ", ".join(f"{column} {row[column]!r:.80}" for column in wrong)
-    return f"has an invalid row in table drivers of the control store: {values}. Correct it, or restart the driver"
-
-
-def is_time(value: object) -> bool:
-    """Tell whether a value of a column for times is one: SQLite takes anything in any column."""
-    return is_sound(value, (float, int))
 
 
 def write_streams(engine: Engine, states: Sequence[StreamState]) -> None:
@@ -161,8 +139,7 @@ def record_commit(engine: Engine, seq: int, rows: int, refused: int, oldest_sour
 def last_commit(engine: Engine) -> int:
     """Return the last bronze commit that ingest reported, 0 for none."""
     with engine.connect() as connection:
-        newest = select(func.max(bronze_commits.c.seq)).where(well_typed(connection, bronze_commits))
-        return int(connection.scalar(newest) or 0)
+        return connection.scalar(select(func.max(bronze_commits.c.seq))) or 0
 
 
 def forget_commits(engine: Engine, after: int) -> None:
@@ -172,11 +149,7 @@ def forget_commits(engine: Engine, after: int) -> None:
 
 
 def commits_since(engine: Engine, seq: int) -> list[tuple[int, float]]:
-    """Return (seq, committed at) of the remembered bronze commits from `seq` on, in order.
-
-    One whose row a hand has spoilt is left out: the age of what waits since it is unknown.
-    """
+    """Return (seq, committed at) of the remembered bronze commits from `seq` on, in order."""
     query = select(bronze_commits.c.seq, bronze_commits.c.committed_at).where(bronze_commits.c.seq >= seq)
     with engine.connect() as connection:
-        sound = query.where(well_typed(connection, bronze_commits)).order_by(bronze_commits.c.seq)
-        return [(row.seq, row.committed_at) for row in connection.execute(sound)]
+        return [(row.seq, row.committed_at) for row in connection.execute(query.order_by(bronze_commits.c.seq))]

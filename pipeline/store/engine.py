@@ -12,6 +12,7 @@ from pipeline import private_files
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store.migrate import migrate
+from pipeline.store.row_check import require_sound_rows
 
 _BUSY_TIMEOUT_SECONDS: Final = 30
 
@@ -20,7 +21,8 @@ def open_store(settings: Settings, paths: Paths) -> Engine:
     """Open the control store and bring its tables to this version.
 
     Raises:
-        Refused: the store cannot be reached, is not writable, or was migrated by a newer turnout.
+        Refused: the store cannot be reached, is not writable, was migrated by a newer turnout, or has a row that does
+            not fit.
     """
     url = settings.store.url or _own(paths)
     try:
@@ -31,6 +33,7 @@ def open_store(settings: Settings, paths: Paths) -> Engine:
             _make_private(_file_of(engine))
             event.listen(engine, "connect", _tune_sqlite)
         migrate(engine)
+        require_sound_rows(engine)
     except (SQLAlchemyError, ImportError, OSError) as error:
         reason = str(getattr(error, "orig", None) or getattr(error, "strerror", None) or error).splitlines()[0]
         raise Refused(f"The control store cannot be opened: {reason}. Check the setting store.url.") from error

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping
 
 from sqlalchemy import Connection, Engine, delete, insert, select, update
 
-from pipeline.store.drivers import is_time
 from pipeline.store.tables import waiting_evacuations
 
 
@@ -25,11 +24,7 @@ def keep_waiting(engine: Engine, games: Mapping[str, int], now: float, unknown: 
                 connection.execute(update(waiting_evacuations).where(mine).values(games=count))
 
 
-def waiting_in(connection: Connection) -> dict[str, tuple[int, float | None]]:
-    """Return by dead group how many games wait, and since when (Unix seconds); None where its row makes no sense."""
-    rows = connection.execute(select(waiting_evacuations)).all()
-    return {
-        row.group_name: (row.games, row.since if is_time(row.since) else None)
-        for row in rows
-        if isinstance(row.games, int) and isinstance(row.group_name, str)
-    }
+def waiting_in(connection: Connection) -> dict[str, tuple[int, float]]:
+    """Return by dead group how many games wait, and since when (Unix seconds)."""
+    rows = connection.execute(select(waiting_evacuations))
+    return {row.group_name: (row.games, row.since) for row in rows}

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Engine, RowMapping, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from listeners.sample import STATUSES
-from pipeline.errors import Refused
+from pipeline.errors import Refused, first_line
 from pipeline.health.judgement import (
     TROUBLE,
     DriverState,
@@ -20,12 +20,10 @@ from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver
 from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
 from pipeline.health.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
 from pipeline.settings import Maintenance
-from pipeline.store.drivers import is_time
 from pipeline.store.groups import Group, groups_in
 from pipeline.store.liveness import drivers_in
 from pipeline.store.operations import read_open
 from pipeline.store.rounds import ingested_since, newest_rounds
-from pipeline.store.row_types import mistyped_rows, well_typed
 from pipeline.store.source_backlog import backlog_in
 from pipeline.store.sources import newest_clock
 from pipeline.store.tables import (
@@ -117,7 +115,7 @@ class SchemaVersion:
     format: str
     message: str
     fingerprint: str
-    created_at: float | None  # None: its row has no time there
+    created_at: float
 
 
 def read_fleet(
@@ -163,7 +161,7 @@ def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
                     format=row["format"],
                     message=row["message"],
                     fingerprint=row["fingerprint"],
-                    created_at=row["created_at"] if is_time(row["created_at"]) else None,
+                    created_at=row["created_at"],
                 )
                 for row in connection.execute(query).mappings()
             )
@@ -173,10 +171,9 @@ def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
 
 def _read(connection: Connection, now: float | None, heartbeat_seconds: float, maintenance: Maintenance) -> Fleet:
     known = drivers_in(connection, heartbeat_seconds, now)
-    reported = (streams.c.game_key == games.c.game_key) & well_typed(connection, streams)
     columns = (column.label(f"reported_{column.name}") for column in streams.c)
-    joined = select(games, *columns).select_from(games.outerjoin(streams, reported))
-    rows = connection.execute(joined.where(well_typed(connection, games))).mappings().all()
+    joined = games.outerjoin(streams, streams.c.game_key == games.c.game_key)
+    rows = connection.execute(select(games, *columns).select_from(joined)).mappings().all()
     waiting, stuck = _open_operations(connection)
     newest = connection.execute(
         select(bronze_commits.c.seq, bronze_commits.c.committed_at).order_by(bronze_commits.c.seq.desc()).limit(1)
@@ -190,11 +187,8 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float, m
         games=[_assigned(row) for row in rows],
         waiting_operations=waiting,
         stuck_operations=stuck,
-        unreadable_games=mistyped_rows(connection, games),
-        unreadable_streams=mistyped_rows(connection, streams),
-        newest_bronze_at=newest.committed_at if newest is not None and is_time(newest.committed_at) else None,
+        newest_bronze_at=newest.committed_at if newest is not None else None,
         heartbeat_seconds=heartbeat_seconds,
-        defects=known.defects,
         source=backlog_in(connection),
         upkeep=UpkeepFacts(limit_seconds(maintenance), ingested_since(connection), *newest_rounds(connection)),
     )
@@ -216,7 +210,7 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float, m
 
 
 def _intent(group: Group) -> GroupIntent:
-    return GroupIntent(group.desired, is_supervised=group.backend != "none", defect=group.defect)
+    return GroupIntent(group.desired, is_supervised=group.backend != "none")
 
 
 def _open_operations(connection: Connection) -> tuple[int, int]:
@@ -270,5 +264,6 @@ def _reported(row: RowMapping) -> ReportedStream:
 
 
 def _unreadable(error: SQLAlchemyError) -> Refused:
-    reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-    return Refused(f"The control store cannot be read: {reason}. Check the setting store.url and that the store is up.")
+    return Refused(
+        f"The control store cannot be read: {first_line(error)}. Check the setting store.url and that the store is up."
+    )

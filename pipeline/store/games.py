@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, ColumnElement, Connection, Engine, Select, bindparam, exists, func, select, update
+from sqlalchemy import BindParameter, ColumnElement, Engine, Select, bindparam, exists, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.health.liveness import HEARTBEAT_SECONDS
@@ -15,7 +15,6 @@ from pipeline.placement.capacity import MAX_GAMES, choose, placed_sooner
 from pipeline.store.leases import MARGIN, Lease, store_now
 from pipeline.store.loads import loads_in
 from pipeline.store.onboarding import onboarded_names
-from pipeline.store.row_types import mistyped_rows, well_typed
 from pipeline.store.tables import games, groups, leases, registrations, schemas
 from pipeline.store.writing import writing
 
@@ -33,11 +32,10 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a driver holds. A game of its group whose row a hand has spoilt stands still; `spoilt` says why of each."""
+    """What a driver holds."""
 
     carried: list[Assignment]  # of its group
     astray: list[GameKey]  # assigned to another group by now, perhaps in the moment they were taken: to be let go
-    spoilt: Mapping[str, str] = field(default_factory=dict)
 
 
 _ASSIGNMENT = tuple(games.c[name] for name in Assignment.__slots__)
@@ -45,6 +43,7 @@ _ASSIGNMENT = tuple(games.c[name] for name in Assignment.__slots__)
 # Built once: ingest runs these at each commit, drivers at each pass, and to build one costs more than to run it.
 _WAITS: Final = games.c.group_name.is_(None) & games.c.retired_at.is_(None)
 _ANY_WAITS: Final = select(games.c.game_key).where(_WAITS).limit(1)
+_ASSIGNED: Final = select(*_ASSIGNMENT).where(games.c.group_name == bindparam("name"))
 _KNOWN_OF: Final = select(games.c.game_key).where(games.c.game_key.in_(bindparam("keys", expanding=True)))
 _SEEN: Final = (
     update(games)
@@ -159,9 +158,7 @@ def assigned(engine: Engine, group: str) -> list[Assignment]:
 def all_assigned(engine: Engine, group: str) -> Held:
     """Return the games that are assigned to a group, as what a driver holds without a lease."""
     with engine.connect() as connection:
-        rows = connection.execute(_assigned_query(well_typed(connection, games)), {"name": group}).all()
-        wanted = [Assignment(*row) for *row, typed in rows if typed]
-        return Held(wanted, [], _spoilt(connection, group) if len(wanted) < len(rows) else {})
+        return Held([Assignment(*row) for row in connection.execute(_ASSIGNED, {"name": group})], [])
 
 
 def carried(engine: Engine, lease: Lease) -> list[Assignment]:
@@ -203,31 +200,18 @@ def holds(engine: Engine, lease: Lease, key: str) -> bool:
 def _read_held(engine: Engine, lease: Lease) -> tuple[Held, bool]:
     """Return the games that a group's driver holds, and whether there are others of the group that it may take."""
     with engine.connect() as connection:
-        query = _held_query(well_typed(connection, games))
-        rows = connection.execute(query, {"name": lease.name, "epoch": lease.epoch}).all()
-        typed = [row[:-1] for row in rows if row[-1]]
-        spoilt = _spoilt(connection, lease.name) if len(typed) < len(rows) else {}
-    wanted = [Assignment(*row) for *row, ours, holds_it, _ in typed if ours and holds_it]
-    astray = [GameKey(key) for key, *_, ours, holds_it, _ in typed if holds_it and not ours]
-    may_take = any(free and ours and not holds_it for *_, ours, holds_it, free, _ in rows)
-    return Held(wanted, astray, spoilt), may_take
-
-
-# Of the condition that a row is well typed there is one of each kind of database.
-@cache
-def _assigned_query(typed: ColumnElement[bool]) -> Select[Any]:
-    return select(*_ASSIGNMENT, typed).where(games.c.group_name == bindparam("name"))
+        rows = connection.execute(_held_query(), {"name": lease.name, "epoch": lease.epoch}).all()
+    wanted = [Assignment(*row) for *row, ours, holds_it, _ in rows if ours and holds_it]
+    astray = [GameKey(key) for key, *_, ours, holds_it, _ in rows if holds_it and not ours]
+    may_take = any(free and ours and not holds_it for *_, ours, holds_it, free in rows)
+    return Held(wanted, astray), may_take
 
 
 @cache
-def _held_query(typed: ColumnElement[bool]) -> Select[Any]:
+def _held_query() -> Select[Any]:
     is_assigned = games.c.group_name == bindparam("name")
     held = _is_held(bindparam("name"), bindparam("epoch"))
-    return select(*_ASSIGNMENT, is_assigned.is_(True), held, _is_free(), typed).where(is_assigned | held)
-
-
-def _spoilt(connection: Connection, group: str) -> dict[str, str]:
-    return mistyped_rows(connection, games, games.c.group_name == group)
+    return select(*_ASSIGNMENT, is_assigned.is_(True), held, _is_free()).where(is_assigned | held)
 
 
 def _is_held(name: str | BindParameter[str], epoch: int | BindParameter[int]) -> ColumnElement[bool]:
@@ -284,7 +268,7 @@ def generations(engine: Engine) -> dict[str, int]:
     """Return the current generation of every game's table."""
     with engine.connect() as connection:
         rows = connection.execute(select(games.c.game_key, games.c.generation))
-        return {row.game_key: row.generation for row in rows if isinstance(row.game_key, str)}  # else edited by hand
+        return {row.game_key: row.generation for row in rows}
 
 
 def record_generation(engine: Engine, key: str, generation: int) -> None:

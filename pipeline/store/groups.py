@@ -6,7 +6,7 @@ Every change of what is wanted is a compare-and-set on the group's version, writ
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from sqlalchemy import ColumnElement, Connection, Engine, case, delete, func, insert, select, update
@@ -17,11 +17,12 @@ from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.names import is_group_name
 from pipeline.placement.capacity import MAX_GAMES, PRIORITIES, Desired
 from pipeline.store import audit
+from pipeline.store.checked_table import MAX_NUMBER
 from pipeline.store.games import assign_waiting
 from pipeline.store.leases import Process, store_now
 from pipeline.store.liveness import drivers_in
-from pipeline.store.row_types import is_sound
 from pipeline.store.runs import RUN_COLUMNS, Run
+from pipeline.store.states import BACKENDS
 from pipeline.store.tables import (
     drivers,
     games,
@@ -32,9 +33,6 @@ from pipeline.store.tables import (
     operations,
     waiting_evacuations,
 )
-
-BACKENDS: Final = ("none", "local")
-"""Who starts a group's driver: not turnout, or the controller as a process beside it."""
 
 DESIRED: Final[tuple[Desired, ...]] = get_args(Desired)
 """`drained`: it runs, and gets no more games."""
@@ -57,31 +55,6 @@ class Group:
         """What the controller runs for it: see `pipeline.control.supervision.duties.Duty`."""
         return "group"
 
-    @property
-    def defect(self) -> str | None:
-        """Why its row makes no sense, None where it does: nobody acts on one that makes none."""
-        known = {"backend": BACKENDS, "desired": DESIRED, "priority": PRIORITIES}
-        wrong = [
-            f"{name} {getattr(self, name)!r}" for name, values in known.items() if getattr(self, name) not in values
-        ]
-        cores: Any = self.capacity_cores  # SQLite takes anything in any column
-        master: Any = self.spark_master
-        if not is_group_name(self.name):
-            wrong.append(f"name {self.name}")
-        version: Any = self.version
-        has_version = isinstance(version, int) and 0 <= version < _MAX_VERSION
-        if not has_version:
-            wrong.append(f"version {version!r:.80}")
-        if cores is not None and not (is_sound(cores, (int, float)) and cores > 0):
-            wrong.append(f"capacity_cores {cores!r}")
-        if master is not None and not isinstance(master, str):
-            wrong.append(f"spark_master {master!r}")
-        if not wrong:
-            return None
-        can_be_set = is_group_name(self.name) and has_version
-        how = "Correct it with `turnout groups set`." if can_be_set else "Correct or delete it there."
-        return f"Its row in the control store makes no sense: {', '.join(wrong)}. {how}"
-
 
 @dataclass(frozen=True, slots=True)
 class Driving:
@@ -92,7 +65,6 @@ class Driving:
     state: str | None  # as this very process last reported; None: it has not reported yet
 
 
-_MAX_VERSION: Final = 1 << 53  # each change adds one
 _GROUP: Final = tuple(groups.c[name] for name in Group.__slots__)
 
 
@@ -103,10 +75,8 @@ def read_groups(engine: Engine) -> dict[str, Group]:
 
 
 def groups_in(connection: Connection) -> dict[str, Group]:
-    """Return the same within a transaction; a name that a hand has made no text is what Python writes for it."""
-    found = [Group(*row) for row in connection.execute(select(*_GROUP))]
-    named = [each if isinstance(each.name, str) else replace(each, name=repr(each.name)) for each in found]
-    return {each.name: each for each in named}
+    """Return the same within a transaction."""
+    return {row.name: Group(*row) for row in connection.execute(select(*_GROUP))}
 
 
 def create(
@@ -164,7 +134,9 @@ def require_sense(group: Group) -> None:
     Raises:
         Refused: it makes none.
     """
-    if group.defect is not None:
+    cores = group.capacity_cores
+    is_known = group.backend in BACKENDS and group.desired in DESIRED and group.priority in PRIORITIES
+    if not is_known or not (cores is None or 0 < cores <= MAX_NUMBER):
         raise Refused(
             f"Group {group.name} cannot be so. Backends: {', '.join(BACKENDS)}. States: {', '.join(DESIRED)}. "
             f"Priorities: {', '.join(PRIORITIES)}. The capacity is a number of cores above 0."
@@ -304,7 +276,7 @@ def last_lived(engine: Engine, seconds: float) -> dict[str, float]:
     query = select(group_runs.c.group_name, func.coalesce(newest, func.min(group_runs.c.started_at)))
     with engine.connect() as connection:
         rows = connection.execute(query.where(group_runs.c.kind == "group").group_by(group_runs.c.group_name))
-        return {name: float(at) for name, at in rows if is_sound(at, (float, int))}  # else edited by hand
+        return {name: float(at) for name, at in rows}
 
 
 def begin_run(engine: Engine, name: str, reference: str | None = None, kind: str = "group") -> int | None:

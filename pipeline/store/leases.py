@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Self
 
 from sqlalchemy import ColumnElement, Engine, Float, exists, select, true, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
@@ -23,17 +23,15 @@ from sqlalchemy.sql.functions import FunctionElement
 from pipeline.errors import Refused
 from pipeline.moments import in_utc
 from pipeline.settings import Store
+from pipeline.store.states import ProcessKind
 from pipeline.store.tables import leases
 from pipeline.store.writing import writing
-
-Kind = Literal["ingest", "group", "controller", "maintenance"]
 
 _log = logging.getLogger("turnout")
 _RENEWALS: Final = 3  # within the time of one lease, so that one or two may fail
 MARGIN: Final = 1 / _RENEWALS
 """The share of its time that a lease must still have before something is begun that nothing else protects."""
 _MAX_PID: Final = 1 << 31
-_MAX_EPOCH: Final = (1 << 31) - 1  # the largest that PostgreSQL keeps there; the next holder has one more
 
 
 class LeaseLost(Refused):
@@ -86,12 +84,8 @@ class Process:
 
     @property
     def makes_sense(self) -> bool:
-        """Whether it can be a process at all; a row edited by hand may hold anything.
-
-        A pid of 0 or less would be a signal to many processes, ourselves among them; the system takes no larger one.
-        """
-        texts = isinstance(self.host, str) and isinstance(self.pid_namespace, str | None)
-        return texts and type(self.pid) is int and 0 < self.pid < _MAX_PID and isinstance(self.started, int | None)
+        """Whether it can be signalled: a pid of 0 or less is many processes, ourselves among them."""
+        return 0 < self.pid < _MAX_PID
 
     def is_here(self) -> bool:
         """Tell whether it is one of this machine and container, of which we can know."""
@@ -99,7 +93,7 @@ class Process:
 
     def is_dead(self) -> bool:
         """Tell whether it has certainly ended; of another machine's or container's process nobody here knows."""
-        if not self.makes_sense or not self.is_here():
+        if not self.is_here():
             return False
         try:
             os.kill(self.pid, 0)
@@ -148,7 +142,9 @@ def expire_dead(engine: Engine) -> list[tuple[str, str]]:
 class Lease:
     """A driver's lease on ingest or on one group. Every write of it is a compare-and-set on its holder and epoch."""
 
-    def __init__(self, engine: Engine, kind: Kind, name: str, seconds: float, process: Process | None = None) -> None:
+    def __init__(
+        self, engine: Engine, kind: ProcessKind, name: str, seconds: float, process: Process | None = None
+    ) -> None:
         """Prepare a lease for this process, or for another one; `acquire` takes it."""
         self._engine, self._kind, self.name, self.seconds = engine, kind, name, seconds
         self._process = process or Process.this()
@@ -160,7 +156,7 @@ class Lease:
         """Take the lease, if it is free, has run out, or is held by a process of this machine that has ended.
 
         Raises:
-            Refused: another process has it, or a hand has spoilt its row.
+            Refused: another process has it.
         """
         seen = self.read_holding()
         if seen is not None and seen.token == self._token:  # an earlier attempt got it, only its answer was lost
@@ -236,11 +232,6 @@ class Lease:
         return True
 
     def _replace(self, seen: Holding) -> bool:
-        if type(seen.epoch) is not int or not 0 <= seen.epoch < _MAX_EPOCH:
-            raise Refused(
-                f"The lease on {self.what} cannot be taken: its row in table leases of the control store has the epoch "
-                f"{seen.epoch!r:.80}. Delete that row once no process drives {self.what}."
-            )
         free = true() if seen.process.is_dead() else leases.c.expires_at <= store_now()
         as_seen = self._row & (leases.c.token == seen.token) & (leases.c.epoch == seen.epoch)
         whole = store_now() + self.seconds  # what runs beyond it was renewed before the store's clock was set back
@@ -266,7 +257,7 @@ def held_by(engine: Engine, kind: str, name: str) -> Process | None:
 
 
 @contextmanager
-def leased(engine: Engine, wanted: Store, kind: Kind, name: str) -> Iterator[Lease | None]:
+def leased(engine: Engine, wanted: Store, kind: ProcessKind, name: str) -> Iterator[Lease | None]:
     """Hold a driver's lease while the block runs, whatever keeps its thread busy; None when leases are turned off.
 
     Raises:
@@ -328,5 +319,4 @@ def _pid_namespace() -> str | None:
 
 
 def _moment(at: float) -> str:
-    is_time = isinstance(at, int | float)  # else edited by hand
-    return in_utc(at, "%Y-%m-%d %H:%M:%S UTC") if is_time else f"{at!r:.80}, which is no time"
+    return in_utc(at, "%Y-%m-%d %H:%M:%S UTC")

@@ -1,15 +1,13 @@
 """Reads what placement needs from the control store: what games cost, what groups may carry. Never writes."""
 
-import math
 from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
 from listeners.sample import Lane
 from pipeline.health.liveness import HEARTBEAT_SECONDS, START_LIMIT_SECONDS, DriverFacts, Liveness
-from pipeline.placement.capacity import MAX_GAMES, PRIORITIES, GroupLoad, Load, Loads, Priority, tallied
+from pipeline.placement.capacity import MAX_GAMES, GroupLoad, Load, Loads, tallied
 from pipeline.store.liveness import drivers_in
-from pipeline.store.row_types import is_sound, well_typed
 from pipeline.store.tables import games, groups, streams
 
 _MEASURED: Final = ("rows_per_second", "bytes_per_second", "commits_per_second")
@@ -35,15 +33,15 @@ def loads_in(
     """Return the same within a transaction."""
     measured = (streams.c[name] for name in (*_MEASURED, "backlog_age_seconds", "lane"))
     query = select(games.c.game_key, games.c.group_name, games.c.priority, *measured).select_from(
-        games.outerjoin(streams, (streams.c.game_key == games.c.game_key) & well_typed(connection, streams))
+        games.outerjoin(streams, streams.c.game_key == games.c.game_key)
     )
-    query = query.where(games.c.retired_at.is_(None), well_typed(connection, games))
+    query = query.where(games.c.retired_at.is_(None))
     loads = []
     for key, group, priority, *rates, lag, lane in connection.execute(query):
         # A stream that catches up goes as fast as it can, one that is parked not at all: neither shows what it costs
         # when it runs. What a driver reported before it died is still the best there is.
-        rows, size, commits = map(_known, rates) if lane == Lane.RUN else (None, None, None)
-        loads.append((key, group, Load(rows, size, commits, _known(lag), _priority(priority))))
+        rows, size, commits = rates if lane == Lane.RUN else (None, None, None)
+        loads.append((key, group, Load(rows, size, commits, lag, priority)))
     return tallied(loads, _groups(connection, drivers_in(connection, heartbeat_seconds, now)), max_games)
 
 
@@ -53,9 +51,8 @@ def _groups(connection: Connection, known: DriverFacts) -> list[GroupLoad]:
     for name, desired, capacity, priority in connection.execute(select(*wanted)):
         judged = known.judge("group", name)
         alive = None if judged.state == "not_started" else judged.is_live
-        cores = capacity if is_sound(capacity, (int, float)) and capacity > 0 else None
         may_return = alive is False and _may_return(judged, known.now)
-        loads.append(GroupLoad(name, desired, alive, judged.silence, cores, _priority(priority), may_return=may_return))
+        loads.append(GroupLoad(name, desired, alive, judged.silence, capacity, priority, may_return=may_return))
     return loads
 
 
@@ -65,13 +62,3 @@ def _may_return(judged: Liveness, now: float) -> bool:
     Nobody leaves a group because three heartbeats were missed, or because its driver is just being restarted.
     """
     return judged.since is None or now - judged.since < START_LIMIT_SECONDS
-
-
-def _known(number: float | None) -> float | None:
-    """Return a measured number; one that a hand has made infinite would fill, or empty, every group it is added to."""
-    return number if number is not None and math.isfinite(number) else None
-
-
-def _priority(text: str) -> Priority:
-    """Return a priority; a row that a hand has edited to nonsense must not keep the others from being placed."""
-    return text if text in PRIORITIES else "normal"

@@ -8,11 +8,11 @@ from typing import Final
 from sqlalchemy import Connection, Engine, inspect, text
 
 from pipeline.errors import Refused
-from pipeline.store import source_backlog as _source_backlog  # noqa: F401 - so that its table is known to all
 
-NEWEST: Final = "0012"
-"""The migration that makes the tables what `tables.py`, and `source_backlog.py` for its own, say they are."""
+NEWEST: Final = "r0001"
+"""The migration that makes the tables what `tables.py`, `rounds.py` and `source_backlog.py` say they are."""
 
+_FIRST: Final = "r0001"  # those of unreleased builds are smaller
 _FOLDER: Final = Path(__file__).with_name("migrations")
 _LOCK: Final = 7_021_962_114  # any number that nobody else locks in the same database
 
@@ -23,7 +23,7 @@ def migrate(engine: Engine) -> None:
     Processes that start at the same moment wait for the first of them.
 
     Raises:
-        Refused: a newer turnout has migrated the store.
+        Refused: a newer turnout has migrated the store, or an unreleased build has made it.
     """
     with engine.connect() as connection:
         current = _version(connection)
@@ -33,6 +33,11 @@ def migrate(engine: Engine) -> None:
         current = _version(connection)
         if current == NEWEST:
             return
+        if (current is None and inspect(connection).has_table("games")) or (current is not None and current < _FIRST):
+            raise Refused(
+                "The control store was made by an unreleased build of turnout and cannot be upgraded. Name a new "
+                "environment with --env-dir, and let it ingest the source again."
+            )
         if current is not None and current > NEWEST:
             raise Refused(
                 f"The control store was migrated by a newer turnout: it is at {current}, this one knows up to "
@@ -44,9 +49,7 @@ def migrate(engine: Engine) -> None:
 def _version(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
-    version = connection.scalar(text("SELECT version_num FROM alembic_version"))
-    if version is not None and not isinstance(version, str):
-        raise Refused(f"The control store's revision is {version!r:.40}, in table alembic_version. Restore the store.")
+    version: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
     return version
 
 

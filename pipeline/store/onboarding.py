@@ -7,17 +7,14 @@ key belongs to the name that was onboarded under it first, for ever.
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Literal
 
 from sqlalchemy import Connection, Engine, delete, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.names import GameKey
+from pipeline.store.states import OnboardedBy
 from pipeline.store.tables import name_sketches, onboardings, refused_names, registrations
 from pipeline.store.writing import writing
-
-How = Literal["schema", "name", "prefix", "approval"]
-"""Why a name became a game: it has a registered schema, its name or a prefix of it is allowed, or it was approved."""
 
 _SKETCH = 1
 
@@ -28,7 +25,7 @@ class OnboardingCandidate:
 
     game_key: GameKey
     game: str
-    how: How
+    how: OnboardedBy
     prefix: str | None = None
     actor: str | None = None
     reason: str | None = None

@@ -9,24 +9,17 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, bindparam, case, delete, func, insert, select, update
 
 from pipeline.errors import Conflict, Refused
-from pipeline.moments import is_moment
+from pipeline.lists import join_limited
 from pipeline.store import audit
+from pipeline.store.id_prefix import read_by_prefix
 from pipeline.store.leases import store_now
-from pipeline.store.operation_kinds import OPEN, OperationState
+from pipeline.store.states import OPEN, OperationState, StepState
 from pipeline.store.tables import operation_steps, operation_targets, operations
-
-StepState = Literal["running", "done", "failed"]
-_LONGER_THAN_ANY_ID: Final = 64
-_PLAIN: Final[Mapping[str, tuple[type, ...]]] = {
-    "operation_id": (str,), "kind": (str,), "state": (str,), "actor": (str,), "reason": (str,), "preview_hash": (str,),
-    "undoes": (str, type(None)), "outcome": (str, type(None)), "requested_at": (float, int),
-    "ended_at": (float, int, type(None)), "version": (int,), "stuck_since": (float, int, type(None)),
-}  # fmt: skip
 
 
 class OperationConflict(Conflict):
@@ -225,24 +218,20 @@ def operation(engine: Engine, operation_id: str) -> Operation:
     Raises:
         Refused: there is none, or there are several.
     """
-    operation_id = operation_id[:_LONGER_THAN_ANY_ID]  # a database takes no pattern of any length
-    query = select(operations).where(operations.c.operation_id.startswith(operation_id, autoescape=True))
-    with engine.connect() as connection:
-        rows = connection.execute(query.limit(2)).all()
-    if not rows or not operation_id:
-        raise Refused(f"There is no operation {operation_id!r}. `turnout ops list` shows the latest.")
-    if len(rows) > 1:
-        raise Refused(f"Several operations begin with {operation_id!r}: give more of it.")
-    return _operation(rows[0])
+    hint = "`turnout ops list` shows the latest."
+    return _operation(read_by_prefix(engine, operations.c.operation_id, operation_id, "operation", hint))
 
 
 def read_open(connection: Connection) -> list[Operation]:
     """Return every operation that has not ended: those that need a person first, then the newest.
 
-    All counts of open operations are of these: a row edited to nonsense needs a person, whatever its column says.
+    All counts of open operations are of these: one whose preview was edited needs a person, whatever its column says.
     """
-    is_open = operations.c.state.in_(OPEN) | operations.c.state.not_in(tuple(OperationState))
-    query = select(operations).where(is_open).order_by(operations.c.requested_at.desc(), operations.c.operation_id)
+    query = (
+        select(operations)
+        .where(operations.c.state.in_(OPEN))
+        .order_by(operations.c.requested_at.desc(), operations.c.operation_id)
+    )
     return sorted(map(_operation, connection.execute(query)), key=lambda each: not each.is_stuck)
 
 
@@ -253,7 +242,6 @@ def list_operations(engine: Engine, *, only_open: bool = False, limit: int = 100
             return read_open(connection)[:limit]
     urgency = case(
         (operations.c.state == OperationState.NEEDS_HUMAN, 0),
-        (operations.c.state.not_in(tuple(OperationState)), 0),  # edited by hand
         (operations.c.state.in_(OPEN), 1),
         else_=2,
     )
@@ -322,10 +310,9 @@ def last_durations(engine: Engine, target: str) -> dict[str, float]:
 def _require_free(connection: Connection, targets: Sequence[str]) -> None:
     busy = connection.execute(select(operation_targets).where(operation_targets.c.target.in_(targets))).all()
     if busy:
-        others = ", ".join(f"{row.target} to {row.operation_id[:8]}" for row in busy[:3])
-        more = f" and {len(busy) - 3} more" if len(busy) > 3 else ""
+        others = join_limited(busy, 3, lambda row: f"{row.target} to {row.operation_id[:8]}")
         raise Refused(
-            f"{len(busy)} of {len(targets)} targets belong to another operation now: {others}{more}. "
+            f"{len(busy)} of {len(targets)} targets belong to another operation now: {others}. "
             "Wait for it, or see `turnout ops show`."
         )
 
@@ -343,42 +330,16 @@ def _read(connection: Connection, operation_id: str) -> Operation:
 
 
 def _operation(row: Row[Any]) -> Operation:
-    plain = {name: getattr(row, name) for name in _PLAIN}
-    try:
-        _require_types(plain)
-        targets, parameters, preview = (json.loads(row.targets), json.loads(row.parameters), json.loads(row.preview))
-        if (type(targets), type(parameters), type(preview)) != (list, dict, dict):
-            raise ValueError("targets is no list, or parameters or preview is no object")
-        if not all(isinstance(target, str) for target in targets):
-            raise ValueError("a target is no text")
-        if hash_of(preview) != row.preview_hash:
-            raise ValueError("its preview is not what its hash is of")
-        if row.state not in tuple(OperationState):
-            raise ValueError(f"there is no state {row.state!r}")
-        plain["state"] = OperationState(row.state)
-        return Operation(**plain, targets=tuple(targets), parameters=parameters, preview=preview)
-    except (ValueError, RecursionError) as error:  # edited by hand: it stands still, the others go on
-        problem = f"Its row in the control store makes no sense: {error}. Correct the row, or close the operation."
-        texts = [name for name, types in _PLAIN.items() if str in types and not isinstance(plain[name], types)]
-        plain |= {name: f"{plain[name]!r:.80}" for name in texts}  # so that it can be shown, and closed
-        has_ended = row.state in tuple(OperationState) and row.state not in OPEN
-        plain |= {} if has_ended else {"state": OperationState.NEEDS_HUMAN, "outcome": problem}
-        plain |= {} if is_moment(row.requested_at) else {"requested_at": 0.0}
-        plain |= {} if row.ended_at is None or is_moment(row.ended_at) else {"ended_at": 0.0}
-        plain |= {"stuck_since": row.stuck_since if is_moment(row.stuck_since) else None}
-        return Operation(**plain, targets=(), parameters={}, preview={})
-
-
-def _require_types(plain: Mapping[str, Any]) -> None:
-    """Go on only with a row whose plain columns hold what they are for: SQLite takes anything in any column."""
-    wrong = [name for name, types in _PLAIN.items() if not isinstance(plain[name], types)]
-    wrong += [
-        name
-        for name in ("requested_at", "ended_at", "stuck_since")
-        if plain[name] is not None and not is_moment(plain[name])
-    ]
-    if wrong:
-        raise ValueError(f"{wrong[0]} is {plain[wrong[0]]!r}")
+    """Return a row; where its preview is not what the actor was shown, it says nothing of what to do."""
+    values = {name: getattr(row, name) for name in Operation.__slots__}
+    values |= {name: json.loads(values[name]) for name in ("targets", "parameters", "preview")}
+    values["state"] = OperationState(row.state)
+    if hash_of(values["preview"]) != row.preview_hash:
+        values |= {"targets": (), "parameters": {}, "preview": {}}
+        if row.state in OPEN:
+            problem = "Its preview was edited in the control store. Close the operation, and submit it again."
+            values |= {"state": OperationState.NEEDS_HUMAN, "outcome": problem}
+    return Operation(**{**values, "targets": tuple(values["targets"])})
 
 
 def _values(operation: Operation, idempotency_key: str) -> dict[str, Any]:

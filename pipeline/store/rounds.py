@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import BigInteger, Column, Connection, Engine, Float, Integer, Table, Text, delete, func, insert, select
+from sqlalchemy import BigInteger, Column, Connection, Engine, Float, Integer, Text, delete, func, insert, select
 
 from pipeline.health.upkeep import RoundFacts
+from pipeline.store.checked_table import store_table
 from pipeline.store.leases import store_now
-from pipeline.store.row_types import well_typed
-from pipeline.store.tables import ingest_generations, metadata
+from pipeline.store.tables import ingest_generations
 from pipeline.store.writing import writing
 
-maintenance_rounds = Table(  # how the rounds of the last weeks went
+maintenance_rounds = store_table(  # how the rounds of the last weeks went
     "maintenance_rounds",
-    metadata,
     Column("round_id", Integer, primary_key=True),
     Column("began_at", Float, nullable=False),  # by the store's clock
     Column("ended_at", Float, nullable=False),
@@ -22,6 +21,7 @@ maintenance_rounds = Table(  # how the rounds of the last weeks went
     Column("files_before", BigInteger, nullable=False),  # of all tables
     Column("files_after", BigInteger, nullable=False),
     Column("error", Text),  # of the tables that failed; null: none did
+    allowed={"ok": "IN (0, 1)"},
 )
 
 _KEPT_SECONDS = 90 * 86_400.0
@@ -45,8 +45,7 @@ def record_round(
 
 def newest_rounds(connection: Connection) -> tuple[RoundFacts | None, RoundFacts | None]:
     """Return the newest round, and the newest that ended well; None where there is none."""
-    columns = (maintenance_rounds.c[name] for name in RoundFacts.__slots__)
-    query = select(*columns).where(well_typed(connection, maintenance_rounds))
+    query = select(*(maintenance_rounds.c[name] for name in RoundFacts.__slots__))
     newest = query.order_by(maintenance_rounds.c.round_id.desc()).limit(1)
     found = [connection.execute(each).one_or_none() for each in (newest, newest.where(maintenance_rounds.c.ok == 1))]
     last, good = (None if row is None else RoundFacts(*row) for row in found)
@@ -55,6 +54,5 @@ def newest_rounds(connection: Connection) -> tuple[RoundFacts | None, RoundFacts
 
 def ingested_since(connection: Connection) -> float | None:
     """Return since when there may be something to maintain: when ingest first began; None where it never did."""
-    sound = well_typed(connection, ingest_generations)
-    since: float | None = connection.scalar(select(func.min(ingest_generations.c.created_at)).where(sound))
+    since: float | None = connection.scalar(select(func.min(ingest_generations.c.created_at)))
     return since

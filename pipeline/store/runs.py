@@ -3,13 +3,11 @@
 What may be done to the rows is in `groups`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from pipeline.store.row_types import is_sound
 from pipeline.store.tables import group_runs
 
 
@@ -28,21 +26,6 @@ class Run:
     active_games: str | None = None  # JSON: the games it was at work on when it died; None: nobody knows
     kind: str = "group"
 
-    @property
-    def defect(self) -> str | None:
-        """Why its row makes no sense, None where it does: SQLite takes anything in any column."""
-        wrong = [name for name, types in _RUN_TYPES.items() if not is_sound(getattr(self, name), types)]
-        if not wrong:
-            return None
-        values = ", ".join(f"{name} {getattr(self, name)!r}" for name in wrong)
-        return f"Row {self.run_id} of group_runs in the control store makes no sense: {values}. Correct or delete it."
-
-
-_RUN_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "reference": (str, type(None)), "started_at": (float, int), "stop_requested_at": (float, int, type(None)),
-    "ended_at": (float, int, type(None)), "exit_message": (str, type(None)), "active_games": (str, type(None)),
-}  # fmt: skip
-
 
 RUN_COLUMNS: Final = tuple(
     (group_runs.c.died == 1).label("died") if name == "died" else group_runs.c[name] for name in Run.__slots__
@@ -51,5 +34,5 @@ RUN_COLUMNS: Final = tuple(
 
 
 def runs_in(connection: Connection, which: ColumnElement[bool]) -> list[Run]:
-    """Return the runs that a condition selects; they may make no sense, see `Run.defect`."""
+    """Return the runs that a condition selects."""
     return [Run(*row) for row in connection.execute(select(*RUN_COLUMNS).where(which))]

@@ -1,15 +1,13 @@
 """What waits in the source, as ingest last measured it: one row, with the store's time."""
 
-from sqlalchemy import BigInteger, Column, Connection, Engine, Float, Integer, Table, Text, select, update
+from sqlalchemy import BigInteger, Column, Connection, Engine, Float, Integer, Text, select, update
 
 from pipeline.health.source import SourceReading
+from pipeline.store.checked_table import store_table
 from pipeline.store.leases import store_now
-from pipeline.store.row_types import well_typed
-from pipeline.store.tables import metadata
 
-source_backlog = Table(  # one row; here and not in `tables`, which is full
+source_backlog = store_table(  # one row; here and not in `tables`, which is full
     "source_backlog",
-    metadata,
     Column("backlog_id", Integer, primary_key=True, autoincrement=False),
     Column("measured_at", Float, nullable=False),  # by the store's clock
     Column("age_seconds", Float),  # of the oldest record that is not in bronze; 0: none waits; null: unknown
@@ -43,6 +41,6 @@ def write_backlog(
 
 
 def backlog_in(connection: Connection) -> SourceReading | None:
-    """Return what was measured last; None where nothing ever was, or its row makes no sense."""
-    row = connection.execute(select(*_COLUMNS).where(well_typed(connection, source_backlog))).first()
+    """Return what was measured last; None where nothing ever was."""
+    row = connection.execute(select(*_COLUMNS)).first()
     return None if row is None else SourceReading(*row)

@@ -60,17 +60,6 @@ def open_generation(engine: Engine, source: str) -> int:
         return _insert_generation(connection, source)
 
 
-def rename(engine: Engine, before: str, after: str) -> None:
-    """Give a source another name, in its generations, also in those that were replaced, and in its accepted gaps."""
-    table, gaps = ingest_generations, ingest_gaps
-    with writing(engine) as connection:
-        for number, text in connection.execute(select(table.c.generation, table.c.source)).all():
-            if is_of(text, before):
-                renamed = after + text.removeprefix(before)
-                connection.execute(update(table).where(table.c.generation == number).values(source=renamed))
-        connection.execute(update(gaps).where(gaps.c.source == before).values(source=after))
-
-
 def generations(engine: Engine) -> list[tuple[int, str, str | None]]:
     """Return number, source and the source's id of every generation there ever was; the id is None when unknown."""
     table, known = ingest_generations, ingest_identities

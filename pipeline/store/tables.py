@@ -1,24 +1,32 @@
 """The control store's tables. Times are Unix seconds (UTC); what is reported here is never trusted for correctness."""
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Float,
-    ForeignKey,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
+from typing import Final, get_args
+
+from sqlalchemy import BigInteger, Column, Float, ForeignKey, Integer, LargeBinary, String, Text, UniqueConstraint
+
+from listeners.sample import STATUSES, Lane
+from pipeline.placement.capacity import PRIORITIES, Desired
+from pipeline.store.checked_table import store_table
+from pipeline.store.states import (
+    BACKENDS,
+    AccessItemState,
+    AccessRequestState,
+    AuditPhase,
+    FailureClass,
+    OnboardedBy,
+    OperationState,
+    ProcessKind,
+    ProcessState,
+    RunKind,
+    StepState,
+    StreamDesired,
 )
 
-metadata = MetaData()
+_FLAG: Final = "IN (0, 1)"
+_PID: Final = f"BETWEEN 1 AND {(1 << 31) - 1}"
 
-games = Table(  # every game found in bronze, with the group that carries it
+games = store_table(  # every game found in bronze, with the group that carries it
     "games",
-    metadata,
     Column("game_key", String(64), primary_key=True),
     Column("game", Text, nullable=False),  # the exact name; data, never part of a path or a statement
     Column("group_name", String(40)),  # null until a group exists
@@ -30,11 +38,11 @@ games = Table(  # every game found in bronze, with the group that carries it
     Column("discovered_at", Float, nullable=False),
     Column("priority", String(8), nullable=False, server_default="normal"),  # high | normal | low
     Column("retired_at", Float),  # null: it is not; a retired game's rows stay in bronze, and no group carries it
+    allowed={"epoch": "> 0", "generation": "> 0", "last_seq": ">= 0", "priority": PRIORITIES},
 )
 
-stream_control = Table(  # what people and failures have decided about a stream; no row: it runs in the pass
+stream_control = store_table(  # what people and failures have decided about a stream; no row: it runs in the pass
     "stream_control",
-    metadata,
     Column("game_key", String(64), primary_key=True),
     Column("desired", String(16), nullable=False),  # running | paused
     Column("own_query", Integer, nullable=False),  # 1: the game has a query of its own
@@ -46,11 +54,16 @@ stream_control = Table(  # what people and failures have decided about a stream;
     Column("retry_at", Float, nullable=False),
     Column("requested_by", Text),  # who last requested a pause, a retry or an own query
     Column("requested_at", Float),
+    allowed={
+        "desired": get_args(StreamDesired),
+        "own_query": _FLAG,
+        "failures": ">= 0",
+        "failure_class": get_args(FailureClass),
+    },
 )
 
-groups = Table(  # cluster groups that may carry games
+groups = store_table(  # cluster groups that may carry games
     "groups",
-    metadata,
     Column("name", String(40), primary_key=True),
     Column("created_at", Float, nullable=False),
     Column("backend", String(16), nullable=False, server_default="none"),  # none: turnout does not start it | local
@@ -59,11 +72,17 @@ groups = Table(  # cluster groups that may carry games
     Column("priority", String(8), nullable=False, server_default="normal"),  # the games it is for: high | normal | low
     Column("spark_master", Text),  # null: the setting's
     Column("version", Integer, nullable=False, server_default="1"),  # grows with every change of what is wanted of it
+    allowed={
+        "backend": BACKENDS,
+        "desired": get_args(Desired),
+        "capacity_cores": "> 0",
+        "priority": PRIORITIES,
+        "version": "> 0",
+    },
 )
 
-group_runs = Table(  # processes that the controller has started: drivers of groups, and maintenance
+group_runs = store_table(  # processes that the controller has started: drivers of groups, and maintenance
     "group_runs",
-    metadata,
     Column("run_id", Integer, primary_key=True),
     Column("group_name", String(40), nullable=False, index=True),
     Column("reference", Text),  # by which its backend finds it again; null: it is being started
@@ -74,18 +93,19 @@ group_runs = Table(  # processes that the controller has started: drivers of gro
     Column("exit_message", Text),  # how it ended
     Column("active_games", Text),  # JSON: the games it was at work on when it died; null: nobody knows
     Column("kind", String(16), nullable=False, server_default="group"),  # group | maintenance, whose name is main
+    allowed={"died": _FLAG, "kind": get_args(RunKind)},
 )
 
-waiting_evacuations = Table(  # dead groups with games that cannot go
-    "waiting_evacuations", metadata,
+waiting_evacuations = store_table(  # dead groups with games that cannot go
+    "waiting_evacuations",
     Column("group_name", String(40), primary_key=True),
     Column("games", Integer, nullable=False),
     Column("since", Float, nullable=False),  # by the store's clock
-)  # fmt: skip
+    allowed={"games": ">= 0"},
+)
 
-drivers = Table(  # running processes and their heartbeats
+drivers = store_table(  # running processes and their heartbeats
     "drivers",
-    metadata,
     Column("kind", String(16), primary_key=True),  # ingest | group | controller | maintenance
     Column("name", String(40), primary_key=True),
     Column("pid", Integer, nullable=False),
@@ -96,11 +116,11 @@ drivers = Table(  # running processes and their heartbeats
     Column("error", Text),  # why it failed; null when it did not
     Column("metrics_address", String(255)),
     Column("frontier_seq", BigInteger),  # the last bronze seq this driver has passed
+    allowed={"kind": get_args(ProcessKind), "pid": _PID, "state": get_args(ProcessState)},
 )
 
-leases = Table(  # which process should be each driver; its times are of the store's clock
+leases = store_table(  # which process should be each driver; its times are of the store's clock
     "leases",
-    metadata,
     Column("kind", String(16), primary_key=True),  # ingest | group | controller | maintenance
     Column("name", String(40), primary_key=True),
     Column("host", String(255), nullable=False),
@@ -111,11 +131,11 @@ leases = Table(  # which process should be each driver; its times are of the sto
     Column("epoch", Integer, nullable=False),  # grows with every new holder
     Column("since", Float, nullable=False),
     Column("expires_at", Float, nullable=False),
+    allowed={"kind": get_args(ProcessKind), "pid": _PID, "epoch": "> 0"},
 )
 
-streams = Table(  # observed state of each stream, written by the driver that carries it
+streams = store_table(  # observed state of each stream, written by the driver that carries it
     "streams",
-    metadata,
     Column("game_key", String(64), primary_key=True),
     Column("group_name", String(40), nullable=False),
     Column("lane", String(16), nullable=False),
@@ -132,11 +152,17 @@ streams = Table(  # observed state of each stream, written by the driver that ca
     Column("updated_at", Float, nullable=False),
     Column("bytes_per_second", Float),  # of files in its table; null when unknown
     Column("commits_per_second", Float),  # null when unknown
+    allowed={
+        "lane": tuple(Lane),
+        "status": STATUSES,
+        "cursor_seq": ">= 0",
+        "rows_total": ">= 0",
+        "rejects_total": ">= 0",
+    },
 )
 
-bronze_commits = Table(  # the newest bronze commits: how old is a backlog, how long took ingest
+bronze_commits = store_table(  # the newest bronze commits: how old is a backlog, how long took ingest
     "bronze_commits",
-    metadata,
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("rows", BigInteger, nullable=False),
     Column("refused", BigInteger, nullable=False),
@@ -144,31 +170,30 @@ bronze_commits = Table(  # the newest bronze commits: how old is a backlog, how 
     Column("committed_at", Float, nullable=False),
 )
 
-ingest_generations = Table(  # one per source that was ever ingested: each has a checkpoint of its own
+ingest_generations = store_table(  # one per source that was ever ingested: each has a checkpoint of its own
     "ingest_generations",
-    metadata,
     Column("generation", Integer, primary_key=True),
     Column("source", Text, nullable=False, unique=True),  # what it reads, as one line
     Column("created_at", Float, nullable=False),
 )
 
-ingest_identities = Table(  # what each generation's source was when it was last looked at, before anything was read
-    "ingest_identities",
-    metadata,
-    Column("generation", Integer, primary_key=True, autoincrement=False),
-    Column("source_id", String(64)),  # of the topic or the landing table; null: it could not be looked at
-    Column("partitions", Integer),  # of the topic; null for a landing table
-    Column("bronze_id", String(64), nullable=False),
-    Column("since_seq", BigInteger, nullable=False),  # the generation's rows have a larger seq
-    Column("start", Text),  # where it begins, JSON; null: where Spark takes source.starting_offsets to be
-    Column("actor", String(255)),  # who adopted the source; null for a first start
-    Column("recorded_at", Float, nullable=False),
-    Column("source_clock", String(16)),  # whose time records have: broker | producer | landing; null: not known
+ingest_identities = (
+    store_table(  # what each generation's source was when it was last looked at, before anything was read
+        "ingest_identities",
+        Column("generation", Integer, primary_key=True, autoincrement=False),
+        Column("source_id", String(64)),  # of the topic or the landing table; null: it could not be looked at
+        Column("partitions", Integer),  # of the topic; null for a landing table
+        Column("bronze_id", String(64), nullable=False),
+        Column("since_seq", BigInteger, nullable=False),  # the generation's rows have a larger seq
+        Column("start", Text),  # where it begins, JSON; null: where Spark takes source.starting_offsets to be
+        Column("actor", String(255)),  # who adopted the source; null for a first start
+        Column("recorded_at", Float, nullable=False),
+        Column("source_clock", String(16)),  # whose time records have: broker | producer | landing; null: not known
+    )
 )
 
-ingest_gaps = Table(  # what a source had lost unread when an operator let ingest go on without it; append-only
+ingest_gaps = store_table(  # what a source had lost unread when an operator let ingest go on without it; append-only
     "ingest_gaps",
-    metadata,
     Column("gap_id", Integer, primary_key=True),
     Column("generation", Integer, nullable=False),  # the one that goes on behind the gap
     Column("source", Text, nullable=False),
@@ -180,39 +205,38 @@ ingest_gaps = Table(  # what a source had lost unread when an operator let inges
     Column("accepted_at", Float, nullable=False),
 )
 
-onboardings = Table(  # names that became games, in order; append-only, its ids number the sets of games ingest knows
-    "onboardings",
-    metadata,
-    Column("onboarding_id", Integer, primary_key=True),
-    Column("game_key", String(64), nullable=False, unique=True),  # so no key ever belongs to two names
-    Column("game", Text, nullable=False),
-    Column("how", String(16), nullable=False),  # schema | name | prefix | approval
-    Column("prefix", Text),  # the allowed prefix; null unless `how` is prefix
-    Column("actor", String(255)),  # who approved it; null unless `how` is approval
-    Column("reason", Text),  # why it was approved
-    Column("onboarded_at", Float, nullable=False),
+onboardings = (
+    store_table(  # names that became games, in order; append-only, its ids number the sets of games ingest knows
+        "onboardings",
+        Column("onboarding_id", Integer, primary_key=True),
+        Column("game_key", String(64), nullable=False, unique=True),  # so no key ever belongs to two names
+        Column("game", Text, nullable=False),
+        Column("how", String(16), nullable=False),  # schema | name | prefix | approval
+        Column("prefix", Text),  # the allowed prefix; null unless `how` is prefix
+        Column("actor", String(255)),  # who approved it; null unless `how` is approval
+        Column("reason", Text),  # why it was approved
+        Column("onboarded_at", Float, nullable=False),
+        allowed={"how": get_args(OnboardedBy)},
+    )
 )
 
-refused_names = Table(  # names that must not become games until an operator approves them
+refused_names = store_table(  # names that must not become games until an operator approves them
     "refused_names",
-    metadata,
     Column("game", String(256), primary_key=True),
     Column("actor", String(255), nullable=False),
     Column("reason", Text),
     Column("refused_at", Float, nullable=False),
 )
 
-name_sketches = Table(  # one row: the bounded picture of the names that came and are no games
+name_sketches = store_table(  # one row: the bounded picture of the names that came and are no games
     "name_sketches",
-    metadata,
     Column("sketch_id", Integer, primary_key=True, autoincrement=False),
     Column("sketch", Text, nullable=False),  # JSON, see `pipeline/ingest/name_sketch.py`
     Column("written_at", Float, nullable=False),
 )
 
-schemas = Table(  # payload schemas; equal definitions share one id
+schemas = store_table(  # payload schemas; equal definitions share one id
     "schemas",
-    metadata,
     Column("schema_id", Integer, primary_key=True),
     Column("fingerprint", String(64), nullable=False, unique=True),
     Column("format", String(16), nullable=False),  # protobuf
@@ -221,9 +245,8 @@ schemas = Table(  # payload schemas; equal definitions share one id
     Column("created_at", Float, nullable=False),
 )
 
-registrations = Table(  # which schemas a game may use, in order; append-only, its ids number the schema sets
+registrations = store_table(  # which schemas a game may use, in order; append-only, its ids number the schema sets
     "registrations",
-    metadata,
     Column("registration_id", Integer, primary_key=True),
     Column("game_key", String(64), nullable=False, index=True),
     Column("game", Text, nullable=False),
@@ -233,9 +256,8 @@ registrations = Table(  # which schemas a game may use, in order; append-only, i
     UniqueConstraint("game_key", "version"),
 )
 
-placements = Table(  # what a registration chose; no row means that each field lies in the column of its name
+placements = store_table(  # what a registration chose; no row means that each field lies in the column of its name
     "placements",
-    metadata,
     Column("registration_id", Integer, ForeignKey("registrations.registration_id"), primary_key=True),
     Column("names", Text, nullable=False),  # JSON: the path of each field that lies elsewhere, and its column
     Column("quarantined", Text),  # why rows of the schema go to quarantine; null: they land
@@ -243,9 +265,8 @@ placements = Table(  # what a registration chose; no row means that each field l
     Column("plan_hash", String(16), nullable=False),  # of the plan that was shown and applied
 )
 
-operations = Table(  # what people requested, and how far it is
+operations = store_table(  # what people requested, and how far it is
     "operations",
-    metadata,
     Column("operation_id", String(32), primary_key=True),
     Column("kind", String(24), nullable=False),
     Column("state", String(16), nullable=False),  # see `pipeline/store/operations.py`
@@ -262,11 +283,12 @@ operations = Table(  # what people requested, and how far it is
     Column("ended_at", Float),
     Column("stuck_since", Float),  # when it began to need a person; null: it needs none
     Column("version", Integer, nullable=False),  # grows with every change: each is a compare-and-set on it
+    allowed={"state": tuple(OperationState), "version": "> 0"},
+    json={"targets": "array", "parameters": "object", "preview": "object"},
 )
 
-operation_steps = Table(  # the journal of each operation
+operation_steps = store_table(  # the journal of each operation
     "operation_steps",
-    metadata,
     Column("operation_id", String(32), ForeignKey("operations.operation_id"), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),  # from 1
     Column("name", String(40), nullable=False),
@@ -274,17 +296,17 @@ operation_steps = Table(  # the journal of each operation
     Column("detail", Text, nullable=False),  # one sentence
     Column("started_at", Float, nullable=False),
     Column("ended_at", Float),
+    allowed={"number": "> 0", "state": get_args(StepState)},
 )
 
-operation_targets = Table(  # what open operations are about: one operation at a time for each
-    "operation_targets", metadata,
+operation_targets = store_table(  # what open operations are about: one operation at a time for each
+    "operation_targets",
     Column("target", String(80), primary_key=True),
     Column("operation_id", String(32), ForeignKey("operations.operation_id"), nullable=False),
-)  # fmt: skip
+)
 
-entitlements = Table(  # who was given a game's table to read through us; ended ones stay
+entitlements = store_table(  # who was given a game's table to read through us; ended ones stay
     "entitlements",
-    metadata,
     Column("entitlement_id", Integer, primary_key=True),
     Column("principal", Text, nullable=False, index=True),  # as the catalog spells it
     Column("game_key", String(64), nullable=False, index=True),
@@ -298,9 +320,8 @@ entitlements = Table(  # who was given a game's table to read through us; ended 
     Column("ended_by", String(32)),  # the operation that took it
 )
 
-access_items = Table(  # each request to the catalog that an operation makes, in their order
+access_items = store_table(  # each request to the catalog that an operation makes, in their order
     "access_items",
-    metadata,
     Column("operation_id", String(32), ForeignKey("operations.operation_id"), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),  # from 1
     Column("securable", Text, nullable=False),  # full name
@@ -310,27 +331,25 @@ access_items = Table(  # each request to the catalog that an operation makes, in
     Column("state", String(16), nullable=False),  # see `grants/applying/ledger.py`
     Column("message", Text, nullable=False),  # one sentence; empty before there is one
     Column("changed_at", Float, nullable=False),
+    allowed={"number": "> 0", "state": get_args(AccessItemState)},
 )
 
-access_change_sets = Table(  # what an operation does about access, so that it can be undone
+access_change_sets = store_table(  # what an operation does about access, so that it can be undone
     "access_change_sets",
-    metadata,
     Column("operation_id", String(32), ForeignKey("operations.operation_id"), primary_key=True),
     Column("change_set", Text, nullable=False),  # JSON, see `grants/applying/ledger.py`
 )
 
-managed_grants = Table(  # what the catalog holds because of us; what is not here, turnout does not take
+managed_grants = store_table(  # what the catalog holds because of us; what is not here, turnout does not take
     "managed_grants",
-    metadata,
     Column("securable", String(1024), primary_key=True),  # full name
     Column("principal", String(1024), primary_key=True),  # folded, which can be longer than as it is spelled
     Column("privilege", String(64), primary_key=True),
     Column("operation_id", String(32), nullable=False),
 )
 
-access_requests = Table(  # what people request from an access admin
+access_requests = store_table(  # what people request from an access admin
     "access_requests",
-    metadata,
     Column("request_id", String(32), primary_key=True),
     Column("requester", Text, nullable=False),
     Column("intents", Text, nullable=False),  # JSON
@@ -342,11 +361,12 @@ access_requests = Table(  # what people request from an access admin
     Column("requested_at", Float, nullable=False),
     Column("decided_at", Float),
     Column("version", Integer, nullable=False),
+    allowed={"state": get_args(AccessRequestState), "version": "> 0"},
+    json={"intents": "array"},
 )
 
-ignored_drift = Table(  # findings that an access admin has decided to leave
+ignored_drift = store_table(  # findings that an access admin has decided to leave
     "ignored_drift",
-    metadata,
     Column("finding", String(64), primary_key=True),  # SHA-256 of its mark
     Column("mark", Text, nullable=False),  # see `grants/planning/drift.py`
     Column("reason", Text, nullable=False),
@@ -354,9 +374,8 @@ ignored_drift = Table(  # findings that an access admin has decided to leave
     Column("ignored_at", Float, nullable=False),
 )
 
-catalog_snapshots = Table(  # one row: the catalog as the controller last read it
+catalog_snapshots = store_table(  # one row: the catalog as the controller last read it
     "catalog_snapshots",
-    metadata,
     Column("snapshot_id", Integer, primary_key=True, autoincrement=False),
     Column("snapshot", Text),  # JSON, see `grants/observing/snapshot.py`; null: it was never read
     Column("read_at", Float),
@@ -365,17 +384,15 @@ catalog_snapshots = Table(  # one row: the catalog as the controller last read i
     Column("tried_at", Float, nullable=False),
 )
 
-role_members = Table(  # who is in the groups that the settings give roles to, as the catalog last reported
+role_members = store_table(  # who is in the groups that the settings give roles to, as the catalog last reported
     "role_members",
-    metadata,
     Column("group_name", String(255), primary_key=True),
     Column("principal", String(255), primary_key=True),  # empty: a row that only tells when the group was looked at
     Column("seen_at", Float, nullable=False),
 )
 
-audit = Table(  # who did what; append-only, each entry bound to the one before by its hash
+audit = store_table(  # who did what; append-only, each entry bound to the one before by its hash
     "audit",
-    metadata,
     Column("day", String(10), primary_key=True),  # of the store's clock, UTC
     Column("number", Integer, primary_key=True, autoincrement=False),  # 1, 2, ... within the day
     Column("at", Float, nullable=False),  # by the store's clock
@@ -388,13 +405,14 @@ audit = Table(  # who did what; append-only, each entry bound to the one before 
     Column("outcome", String(16)),  # null where it has only begun
     Column("detail", Text, nullable=False),  # JSON
     Column("hash", String(64), nullable=False),
+    allowed={"phase": get_args(AuditPhase)},
 )
 
-audit_head = Table(  # one row: the newest entry; the writer of the next one holds it
-    "audit_head", metadata,
+audit_head = store_table(  # one row: the newest entry; the writer of the next one holds it
+    "audit_head",
     Column("head_id", Integer, primary_key=True, autoincrement=False),
     Column("day", String(10), nullable=False),
     Column("number", Integer, nullable=False),
     Column("at", Float, nullable=False),
     Column("hash", String(64), nullable=False),
-)  # fmt: skip
+)

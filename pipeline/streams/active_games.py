@@ -8,9 +8,6 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
-
-_OLD_FOLDER: Final = "in_hand"  # of a driver of 0.1; to be left out after this version
 
 
 class ActiveGames:
@@ -21,7 +18,6 @@ class ActiveGames:
         self._file = _folder(checkpoint) / f"{name}.json"
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.unlink(missing_ok=True)
-        (checkpoint / _OLD_FOLDER / self._file.name).unlink(missing_ok=True)
 
     @contextmanager
     def track(self, games: Sequence[str]) -> Iterator[None]:
@@ -38,7 +34,7 @@ class ActiveGames:
 def read_leftover(checkpoint: Path) -> list[str] | None:
     """Return the games that a driver which died had in hand, None where it left none."""
     keys: set[str] = set()
-    for file in (*_folder(checkpoint).glob("*.json"), *(checkpoint / _OLD_FOLDER).glob("*.json")):
+    for file in _folder(checkpoint).glob("*.json"):
         with contextlib.suppress(OSError, ValueError, TypeError):  # such as a file that was cut off
             keys.update(json.loads(file.read_text("utf-8")))
     return sorted(keys) or None

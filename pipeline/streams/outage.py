@@ -11,7 +11,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.errors import Refused
+from pipeline.errors import Refused, first_line
 
 _log = logging.getLogger("turnout")
 
@@ -22,8 +22,7 @@ def tolerate_store_outage(meanwhile: str) -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError) as error:
-        reason = str(error.orig).splitlines()[0]
-        _log.warning("the control store does not answer (%s): %s", reason, meanwhile)
+        _log.warning("the control store does not answer (%s): %s", first_line(error), meanwhile)
 
 
 class CachedRegistry:

@@ -57,7 +57,6 @@ class Roster:
         self._syncing = threading.Lock()
         self._claims: dict[str, str] = {}  # game key → the reader that has it: a query's pass, or the chunk
         self._leaving: dict[str, Stream] = {}  # dropped, but a reader may still have them
-        self._spoilt: Mapping[str, str] = {}  # games that stand still, and why
         # Whether a chunk of a stream was cut short, so that only catch-up may read its rows; catch-up sets it.
         self.is_cut_short: Callable[[Stream], bool] = lambda _stream: False
         self.streams: dict[str, Stream] = {}
@@ -72,7 +71,6 @@ class Roster:
         """
         with self._syncing:
             games = self._held()
-            self._name_spoilt(games.spoilt)
             assignments: dict[str, Assignment] = {each.game_key: each for each in games.carried}
             decisions = decided(self._engine)
             with self._lock:
@@ -189,12 +187,6 @@ class Roster:
         if self._lease is None:
             return all_assigned(self._engine, self.group)
         return held(self._engine, self._lease)
-
-    def _name_spoilt(self, spoilt: Mapping[str, str]) -> None:
-        """Say once which games stand still as their rows in the control store cannot be read (law L6)."""
-        for key, why in sorted(spoilt.items() - self._spoilt.items()):
-            _log.warning("%s stands still: %s", key, why)
-        self._spoilt = spoilt
 
     def _adopt(
         self, assignments: Mapping[str, Assignment], decisions: Mapping[str, StreamControl]

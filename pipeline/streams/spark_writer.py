@@ -25,6 +25,7 @@ from pipeline.delta.table import DataFile, TableConflict
 from pipeline.errors import Refused, Transient
 from pipeline.failpoints import effect, hit
 from pipeline.names import GameKey
+from pipeline.reasons import innermost
 
 Holds: TypeAlias = Callable[[GameKey], bool]
 """Tells whether this driver may begin a write to a game's table now."""
@@ -223,10 +224,4 @@ def _spark_may_fail(spark: SparkSession, key: str) -> Iterator[None]:
         jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
         yield
     except (PySparkException, Py4JError) as error:
-        raise Transient(f"{key}: {_cause(str(error))}") from error
-
-
-def _cause(text: str) -> str:
-    """Return the innermost cause of what the JVM tells, as one line."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next((line for line in reversed(lines) if line.startswith("Caused by:")), lines[0] if lines else text)
+        raise Transient(f"{key}: {innermost(str(error))}") from error

@@ -99,7 +99,6 @@ class Watchdog:
     ) -> Reading:
         facts = StreamFacts(
             desired=stream.decision.desired,
-            driver_heartbeat_at=now,
             driver_active=active,
             last_run_failed=stream.error if stream.unreadable or stream.lane == Lane.QUARANTINED else self.last_failure,
             failed_runs_15min=len(self._failures),

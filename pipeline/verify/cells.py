@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.contracts.shape import holds_type
+
 _MAX_SHOWN: Final = 80  # characters of a value in a report
 _ABSENT: Final = "no such column"
 
@@ -92,7 +94,7 @@ def _suspects(want: pa.Array | None, have: pa.Array | None) -> npt.NDArray[np.in
         return everything
     if pa.types.is_floating(want.type):
         want, same = (_bits(each) for each in (want, same))
-    elif _holds_floats_or_maps(want.type):
+    elif holds_type(want.type, _is_float_or_map):
         return everything  # Arrow takes 0.0 for -0.0, and minds the order of keys
     if want.equals(same):
         return everything[:0]
@@ -107,10 +109,8 @@ def _bits(values: pa.Array) -> pa.Array:
     return one_nan.view(pa.int64())
 
 
-def _holds_floats_or_maps(kind: pa.DataType) -> bool:
-    if pa.types.is_floating(kind) or pa.types.is_map(kind):
-        return True
-    return any(_holds_floats_or_maps(kind.field(index).type) for index in range(kind.num_fields))
+def _is_float_or_map(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_map(kind))
 
 
 def _first_difference(kind: pa.DataType, want: Any, have: Any, path: str) -> tuple[str, Any, Any] | None:
@@ -131,7 +131,7 @@ def _first_difference(kind: pa.DataType, want: Any, have: Any, path: str) -> tup
 
 
 def _in_struct(kind: pa.DataType, want: Any, have: Any, path: str) -> tuple[str, Any, Any] | None:
-    types = {kind.field(index).name: kind.field(index).type for index in range(kind.num_fields)}
+    types = {member.name: member.type for member in kind}
     for name in dict.fromkeys([*types, *have]):
         one, other = want.get(name), have.get(name)
         difference = _first_difference(types.get(name, pa.null()), one, other, f"{path}.{name}")

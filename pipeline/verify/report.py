@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from pipeline.lists import first_lines, join_limited
 from pipeline.names import plain
 from pipeline.terminal import say, say_lines
 from pipeline.verify.balance import FAULTS, Balance, GameBalance
@@ -100,9 +101,10 @@ def render_balance(balance: Balance, *, complete: bool = False, repairable: Coll
     wrong.sort(key=lambda game: (-game.counts.faults, -game.counts.pending, game.game_key))
     if wrong:
         lines += ["", f"{len(wrong)} game(s) not in balance:"]
-        lines += [f"  {plain(game.game_key)}: {_faults(game, complete=complete)}" for game in wrong[:_GAMES_SHOWN]]
-    if len(wrong) > _GAMES_SHOWN:
-        lines.append(f"  … and {len(wrong) - _GAMES_SHOWN} more")
+        faults = first_lines(
+            wrong, _GAMES_SHOWN, lambda game: f"{plain(game.game_key)}: {_faults(game, complete=complete)}"
+        )
+        lines += [f"  {each}" for each in faults]
     if balance.problems:
         lines += ["", "First places (game, seq, pos):"]
     for problem in balance.problems:
@@ -116,11 +118,11 @@ def render_balance(balance: Balance, *, complete: bool = False, repairable: Coll
 def _replayable_lines(replayable: Mapping[str, int]) -> list[str]:
     """Return how many refused rows have a schema today, the games with the most first, and what lands them."""
     ordered = sorted(replayable, key=lambda key: (-replayable[key], key))
-    shown = [f"{plain(key)} {replayable[key]:,}" for key in ordered[:_GAMES_SHOWN]]
+    shown = join_limited(ordered, _GAMES_SHOWN, lambda key: f"{plain(key)} {replayable[key]:,}")
     games = "" if len(ordered) > _GAMES_SHOWN else f" {' '.join(ordered)}"
     return [
         f"{'replayable':<18}{sum(replayable.values()):>14,}  (refused, but their schema is registered today)",
-        f"  replayable: {', '.join(shown)}{_more(ordered)}",
+        f"  replayable: {shown}",
         f"  `turnout repair replay{games}` lands those that decode.",
     ]
 
@@ -174,20 +176,14 @@ def _dedupe_lines(doubled: Sequence[str], repairable: Collection[str]) -> list[s
     taken, others = ([key for key in doubled if (key in repairable) is expected] for expected in (True, False))
     lines = []
     if taken:
-        keys = " ".join(taken[:_GAMES_SHOWN])
-        command = f'`turnout repair dedupe {keys} --reason "doubled rows"`{_more(taken)}'
+        keys, left = " ".join(taken[:_GAMES_SHOWN]), len(taken) - _GAMES_SHOWN
+        command = f'`turnout repair dedupe {keys} --reason "doubled rows"`{f" and {left} more" if left > 0 else ""}'
         lines.append(f"To remove second copies, one commit per table: {command}")
     if others:
-        keys = " ".join(plain(key) for key in others[:_GAMES_SHOWN])
-        lines.append(
-            f"Doubled, but retired, unknown, or without a schema: {keys}{_more(others)}. Dedupe refuses these."
-        )
+        keys = join_limited(others, _GAMES_SHOWN, plain)
+        lines.append(f"Doubled, but retired, unknown, or without a schema: {keys}. Dedupe refuses these.")
         lines.append("Run `turnout games restore` for retired games, and register a schema where there is none.")
     return lines
-
-
-def _more(keys: Sequence[str]) -> str:
-    return f" and {len(keys) - _GAMES_SHOWN} more" if len(keys) > _GAMES_SHOWN else ""
 
 
 def _game_count(balance: Balance) -> int:

@@ -21,6 +21,7 @@ from pipeline import query_log
 from pipeline.delta.log import commit_file, commits_after
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, Transient, first_line
+from pipeline.lists import first_lines
 from pipeline.settings import Paths, Settings
 from pipeline.store import sources as store
 from pipeline.verify import readings
@@ -31,7 +32,6 @@ Probe = Callable[[int, int, int], bool | None]
 _MAX_RANGES: Final = 50  # of offsets that bronze lacks, the longest first, for which the broker is asked
 _MAX_NAMED: Final = 5
 _LANDING: Final = ""
-_LANDING_NAME: Final = "landing table"
 _TOPIC: Final = re.compile(r"kafka topic (\S+) at ")
 _REPLACED: Final = re.compile(r" \(until generation \d+ was replaced\)$")
 
@@ -147,7 +147,7 @@ def _passed(settings: Settings, paths: Paths, engine: Engine, probe: Probe | Non
     if source.kind == "kafka":
         described = f"kafka topic {source.topic} at {source.bootstrap_servers}"
     else:
-        described = _landing_name(paths.landing, engine)
+        described = "landing table"
     number = store.generation(engine, described)
     known = None if number is None else store.identity(engine, number)
     if number is None or known is None:
@@ -165,20 +165,6 @@ def _passed(settings: Settings, paths: Paths, engine: Engine, probe: Probe | Non
         return _passed_offsets(source.topic, known.since_seq, start, offset, gaps, probe)
     accepted = [gap for gap in store.accepted_gaps(engine) if gap.source == described and gap.partition is None]
     return _passed_files(paths.landing, known, start, offset, accepted)
-
-
-def _landing_name(landing: Path, engine: Engine) -> str:
-    """Return the name of the generation that reads the landing table; earlier versions named it by path.
-
-    Of several, which a move of the environment has made, the one with this path counts, otherwise the newest.
-    """
-    texts = [
-        text for _, text, _ in sorted(store.generations(engine)) if not _topic(text) and not _REPLACED.search(text)
-    ]
-    if _LANDING_NAME in texts or not texts:
-        return _LANDING_NAME
-    here = f"{_LANDING_NAME} {landing}"
-    return here if here in texts else texts[-1]
 
 
 def _passed_offsets(
@@ -251,11 +237,8 @@ def _behind_files(
 ) -> Behind:
     sql = 'SELECT topic, count(DISTINCT "offset") FROM files(?) WHERE "partition" IS NULL GROUP BY topic'
     in_bronze = dict(readings.execute(database, sql, bronze, bronze))
-    # Rows from earlier versions have only the last part of a file's name.
-    has = {
-        name: in_bronze.get(name, 0) + in_bronze.get(name.rpartition("/")[2], 0) * ("/" in name) for name in passed.rows
-    }
-    missing = {name: rows - has[name] for name, rows in passed.rows.items() if rows > has[name]}
+    missing = {name: rows - in_bronze.get(name, 0) for name, rows in passed.rows.items()}
+    missing = {name: rows for name, rows in missing.items() if rows > 0}
     named = [
         f"landing file {name}: bronze lacks {missing[name]:,} of {passed.rows[name]:,} rows"
         for name in list(missing)[:_MAX_NAMED]
@@ -300,7 +283,7 @@ def _behind_offsets(
         elif has_records is None:
             unknown.append(text)
     if unknown:
-        offsets = "; ".join(unknown[:_MAX_NAMED])
+        offsets = "; ".join(first_lines(unknown, _MAX_NAMED))
         notes = (
             *notes,
             f"Bronze lacks {offsets} of {passed.topic!r}; whether there were records, the broker does not tell.",

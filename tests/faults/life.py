@@ -38,8 +38,8 @@ class Life:
 
     def __init__(self, world: Any, faults: Faults, events: int, late: int = 0) -> None:
         self.world, self.faults = world, faults
-        plan = Plan(games=GAMES, versions=4, events=events, seed=11, bad_share=0.02)
-        self.late = game_names(GAMES + late, plan.seed)[GAMES:]
+        plan = Plan(games=GAMES, versions=4, events=events, seed=11, bad_share=0.02, hostile=True)
+        self.late = game_names(GAMES + late, plan.seed, hostile=True)[GAMES:]
         known = register_samples(world.engine, plan)
         ids = {(family(game), version): schema_id for (game, version), schema_id in known.items()}
         versions = range(1, plan.versions + 1)

@@ -67,8 +67,8 @@ def free_port() -> int:
 class Killed:
     """A process that is started again whenever it dies."""
 
-    def __init__(self, log: Path, *command: str) -> None:
-        self._log, self._command = log, turnout(*command)
+    def __init__(self, log: Path, command: list[str]) -> None:
+        self._log, self._command = log, command
         self.kills = 0
         self.start()
 
@@ -100,8 +100,10 @@ def env(tmp_path: Path) -> Path:
 
 @contextlib.contextmanager
 def running(env: Path) -> Iterator[tuple[Killed, Killed]]:
-    catalog = Killed(env / "catalog.log", "catalog", "serve", "--env-dir", str(env))
-    controller = Killed(env / "controller.log", "controller", "run", "--env-dir", str(env))
+    settings, paths = load(env, {})
+    faulty = [sys.executable, "-m", "tests.unit.catalog_faults", str(paths.catalog), str(settings.access.port)]
+    catalog = Killed(env / "catalog.log", faulty)
+    controller = Killed(env / "controller.log", turnout("controller", "run", "--env-dir", str(env)))
     try:
         yield catalog, controller
     finally:

@@ -67,7 +67,7 @@ def _hostile(plan: Plan, ids: dict[tuple[str, int], int]) -> list[bytes]:
 
 def test_no_input_stops_a_stream_and_every_one_is_accounted_for(world: Any) -> None:
     """Fault cases B1 to B14 at random: garbage, cut and flipped messages land or are refused, once each."""
-    plan = Plan(games=6, versions=4, events=400, seed=21)
+    plan = Plan(games=6, versions=4, events=400, seed=21, hostile=True)
     messages = _hostile(plan, register_samples(world.engine, plan))
     group = world.group("a")
     for start in range(0, len(messages), BATCH):

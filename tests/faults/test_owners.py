@@ -68,7 +68,7 @@ class Place:
         (self.env / "turnout.toml").write_text(f"{triggers}{alone}[store]\nleases = {str(leases).lower()}\n")
         self.settings, self.paths = load(self.env, {})
         self.engine = open_store(self.settings, self.paths)
-        plan = Plan(games=games, versions=3, events=events, seed=13, bad_share=0.02)
+        plan = Plan(games=games, versions=3, events=events, seed=13, bad_share=0.02, hostile=True)
         self.simulator = Simulator(plan, register_samples(self.engine, plan))
         self.log = ProducerLog(self.env / "acknowledged.jsonl")
 

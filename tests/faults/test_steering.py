@@ -50,7 +50,7 @@ class Fleet:
             create(self.store, Group(name, backend="local"), "test", "")
         self.children.start("ingest", turnout("ingest", "run", *at))
         self.controller = self.children.start("controller", turnout("controller", "run", "--stop-groups", *at))
-        simulate = turnout("simulate", *at, "--games", str(GAMES), "--rate", str(RATE), "--skew", "0.5")
+        simulate = turnout("simulate", *at, "--games", str(GAMES), "--rate", str(RATE), "--skew", "0.5", "--hostile")
         self.children.start("simulate", simulate)
         self.until(self.all_run, "two groups that run all games", 300)
 

@@ -107,7 +107,7 @@ def test_b3_known_schemas_flow_on_while_the_store_is_away(world: Any, lane: str)
 def test_b24_a_game_that_sends_nothing_but_poison_is_told_of_and_disturbs_nobody(world: Any) -> None:
     """B24: every row of it is in quarantine, its stream is not failed, and the alert's ratio is that of this game."""
     world.simulate(300, games=4, bad_share=0)
-    names = game_names(4, 7)
+    names = game_names(4, 7, hostile=True)
     victim = game_key(names[0])
     world.ingest()
     group = world.group("a")

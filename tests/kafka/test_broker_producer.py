@@ -27,7 +27,9 @@ Message = tuple[bytes | None, bytes]
 
 def simulator(plan: Plan) -> Simulator:
     versions = range(1, plan.versions + 1)
-    return Simulator(plan, dict.fromkeys(itertools.product(game_names(plan.games, plan.seed), versions), 7))
+    return Simulator(
+        plan, dict.fromkeys(itertools.product(game_names(plan.games, plan.seed, hostile=plan.hostile), versions), 7)
+    )
 
 
 def events(plan: Plan) -> list[Event]:
@@ -62,7 +64,7 @@ def consume(address: str, topic: str, partitions: int) -> list[list[Message]]:
 
 def test_landing_holds_what_was_made(tmp_path: Path) -> None:
     """The landing table holds each key and value byte for byte, one commit a batch, and counts what it wrote."""
-    plan = Plan(games=15, events=3000, bad_share=0.2)
+    plan = Plan(games=15, events=3000, bad_share=0.2, hostile=True)
     made = events(plan)
 
     counts = write_landing(tmp_path / "landing", simulator(plan).batches(250))
@@ -164,7 +166,7 @@ def test_unreachable_broker_is_one_sentence() -> None:
 
 def test_topic_holds_each_event_once(broker: Broker) -> None:
     """Five thousand events arrive once each, byte for byte, and one game's stay in order in one partition."""
-    plan = Plan(games=15, events=5000, bad_share=0.1)
+    plan = Plan(games=15, events=5000, bad_share=0.1, hostile=True)
     assert ensure_topic(broker.address, "once", 3) == 3
 
     assert write_kafka(broker.address, "once", simulator(plan).batches(500)) == (5000, 0)

@@ -68,7 +68,7 @@ class TopicWorld(World):
 
     def events(self, count: int, seed: int = 7, games: int = 5) -> list[Event]:
         """Return so many good events, whose schemas are registered by then."""
-        plan = Plan(games=games, versions=2, events=count, seed=seed)
+        plan = Plan(games=games, versions=2, events=count, seed=seed, hostile=True)
         simulator = Simulator(plan, register_samples(self.engine, plan))
         return list(itertools.chain(*simulator.batches(1_000)))
 

@@ -33,7 +33,6 @@ NOT_REACHED: Final = {
     "delete_log_entry",  # log cleanup waits for a week
     "delete_staging",
     "put_query_aside",  # a checkpoint that was damaged
-    "rename_source",  # of an environment that version 0.1 made
     "set_properties",
     "withdraw_commit",  # of a log that was cut meanwhile: log cleanup waits for a week
     "write_checkpoint",  # by delta-rs, likewise of tables with features

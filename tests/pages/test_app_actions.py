@@ -22,9 +22,9 @@ from pipeline.settings import Paths, Settings, load
 from pipeline.store import stream_control, tables
 from pipeline.store.engine import open_store
 from pipeline.store.fleet import read_fleet
-from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Intent, change, list_operations
 from pipeline.store.operations import ask as ask_store
+from pipeline.store.states import OperationState
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
 from tests.unit.app_world import KEY, ROOT, Opening, again, choose, drawn_alive, fill, name_roles, sign_in, texts
 

@@ -269,21 +269,6 @@ def test_a_change_of_nothing_is_refused(store: Engine, opening: Opening) -> None
     assert read_groups(store)["a"].version == 1
 
 
-def test_a_row_that_makes_no_sense_can_be_mended(store: Engine, opening: Opening) -> None:
-    """What is wanted and makes no sense is an empty field, which must be chosen before anything is written."""
-    with store.begin() as connection:
-        connection.execute(tables.groups.update().where(tables.groups.c.name == "b").values(backend=HOSTILE[1]))
-    app = opened(opening, "b")
-    app.button(key="preview_change").click().run()
-    assert "Choose who starts its driver" in warned(app)
-    app.selectbox(key="want_b_1_backend").set_value("none")
-    app.button(key="preview_change").click().run()
-    assert "**bold** [click](javascript:alert(1))" in texts(app)
-    assert not any(part in drawn_alive(app) for part in ("**bold** [", "](", ":red[", "javascript:"))
-    reason(app, "mended").button(key="ask_change_b").click().run()
-    assert read_groups(store)["b"].backend == "none"
-
-
 # ------------------------------------------------------------------------------------------------------------- commands
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import streamlit as st
-from sqlalchemy import insert, text, update
+from sqlalchemy import insert, update
 from streamlit.testing.v1 import AppTest
 
 from app.state import services
@@ -255,19 +255,6 @@ def test_a_game_without_history_says_why(tmp_path: Path, opening: Opening) -> No
     app = opening("game", game=game_key("one"))
     assert "No history yet" in app.info[0].value
     assert "● Running" in texts(app)
-
-
-def test_times_that_a_hand_has_spoilt_end_no_page(tmp_path: Path, opening: Opening) -> None:
-    """An infinite time, or one that is a text, is unknown: the pages of its game and of all others are drawn."""
-    seed(tmp_path, [Seeded("one", "a", {}), Seeded("two", "a", {})], now=time.time(), history=False)
-    with open_store(Settings(), Paths(tmp_path)).begin() as connection:
-        connection.execute(text("UPDATE registrations SET created_at = 'x'"))
-        connection.execute(text("UPDATE streams SET last_commit_at = 9e999"))
-        connection.execute(text("UPDATE games SET retired_at = -9e999 WHERE game = 'two'"))
-    assert "1 game left out, with an invalid row" in texts(opening())
-    app = opening("game", game=game_key("one"))
-    assert "last_commit_at inf" in texts(app)
-    assert [element.value["registered"].tolist() for element in app.dataframe] == [["–"]]
 
 
 def test_unknown_games_are_told_apart(tmp_path: Path, opening: Opening) -> None:

@@ -26,9 +26,9 @@ from pipeline.store.assignments import read_assignments
 from pipeline.store.audit_access import AccessChange, kept
 from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
-from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Intent, Operation, change, list_operations, operation
 from pipeline.store.operations import ask as ask_store
+from pipeline.store.states import OperationState
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
 from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, links, texts
 
@@ -143,20 +143,6 @@ def test_a_page_keeps_what_it_had_when_the_store_goes_away(page: str, store: Eng
     assert "the last that could be read" in app.error[0].value
     assert [str(frame.value) for frame in app.dataframe] == before
     assert "Operations (–)" in links(app)
-
-
-@pytest.mark.parametrize("column", ["games.game", "games.group_name", "streams.updated_at", "streams.rows_per_second"])
-def test_a_value_of_a_wrong_type_hides_no_page(store: Engine, opening: Opening, column: str) -> None:
-    """The other games are shown and can be steered; what is wrong is in the headline, or is said of its game."""
-    table, _, name = column.partition(".")
-    with store.begin() as connection:
-        connection.exec_driver_sql(f"UPDATE {table} SET {name} = X'00FF' WHERE game_key = '{KEY['Risk']}'")
-    for page in ("fleet", "groups", "repairs"):
-        app = opening(page)
-        assert not [each.value for each in (*app.warning, *app.error) if "row" in each.value]
-        if page == "fleet":
-            assert ("1 game left out, with an invalid row" in texts(app)) == (table == "games")
-            assert (KEY["Risk"] in "".join(app.dataframe[0].value.to_string())) == (table == "streams")
 
 
 def test_pages_do_not_make_a_control_store_that_was_lost(tmp_path: Path) -> None:

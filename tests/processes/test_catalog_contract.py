@@ -340,7 +340,7 @@ def test_another_casing_means_the_same(embedded: EmbeddedWorld) -> None:
 def test_reads_can_lag_and_catch_up(embedded: EmbeddedWorld) -> None:
     """What was given is not seen for a while, though it is enforced at once: applied and observed are two states."""
     table, user = embedded.table(), embedded.user()
-    embedded.server.trouble(lag_seconds=3600)
+    embedded.server.trouble(late_reads=True)
     let_read(embedded, user, table)
     assert held(embedded, table.securable, user) == frozenset()
     assert embedded.catalog.probe(user, table).reads is True

@@ -150,7 +150,7 @@ def test_what_cannot_be_meant_is_refused(server: Server, world: EmbeddedWorld) -
 
 
 def test_only_the_admin_rules_people_and_tokens(server: Server, world: EmbeddedWorld) -> None:
-    """Another caller makes and lists no principals, joins no group, mints no token, makes no catalog or trouble."""
+    """Another caller makes and lists no principals, joins no group, mints no token, makes no catalog."""
     user, group = world.user(), world.group([])
     token = server.token_of(user)
     join = {"Operations": [{"op": "add", "path": "members", "value": [{"value": world.ids[user]}]}]}
@@ -161,7 +161,6 @@ def test_only_the_admin_rules_people_and_tokens(server: Server, world: EmbeddedW
         ("PATCH", f"{SCIM}/Groups/{world.ids[group]}", join),
         ("DELETE", f"{SCIM}/Groups/{world.ids[group]}", None),
         ("POST", "/turnout/tokens", {"principal": user, "seconds": 60}),
-        ("PUT", "/turnout/troubles", {"busy_every": 1}),
         ("POST", f"{UC}/catalogs", {"name": fresh("mine")}),
     ):
         refused = server.call(method, path, body, token)
@@ -288,7 +287,7 @@ def test_random_worlds_are_enforced_as_a_plain_model_says() -> None:
                 )
                 for _ in range(pick.randrange(12))
             }
-            rows.executemany("INSERT INTO grants VALUES (?, ?, ?, 0.0, NULL)", grants)
+            rows.executemany("INSERT INTO grants VALUES (?, ?, ?)", grants)
             rows.execute("COMMIT")
             table = find(rows, "table", "c.s.t")
             for each in people:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli
@@ -68,23 +67,12 @@ def test_a_command_that_reads_the_store_imports_no_library_of_tables(name: str, 
     assert modules & HEAVY == set()
 
 
-@pytest.mark.parametrize(
-    "command", [each for each in lazy(cli.commands) if not each.hidden], ids=lambda command: str(command.place)
-)
+@pytest.mark.parametrize("command", list(lazy(cli.commands)), ids=lambda command: str(command.place))
 def test_the_help_of_a_group_says_what_the_command_says(command: LazyCommand) -> None:
     """The sentence that stands for a command until it is imported is the first one of its own help, and so its name."""
     for width in (45, 1_000):
         assert command.command.get_short_help_str(width) == command.get_short_help_str(width)
     assert command.command.name == command.name
-
-
-def test_an_old_name_does_the_same(tmp_path: Path) -> None:
-    """Scripts written for version 0.1 go on working, and hear what the command is called now; no help lists it."""
-    open_store(*load(tmp_path))
-    done = CliRunner().invoke(cli, ["games", "refuse", "Chess", "--env-dir", str(tmp_path)])
-    assert (done.exit_code, done.stdout) == (0, "'Chess' is rejected\n")
-    assert done.stderr.endswith("this command is called `turnout games reject` now.\n")
-    assert "refuse " not in CliRunner().invoke(cli, ["games", "--help"]).output
 
 
 @pytest.mark.parametrize(

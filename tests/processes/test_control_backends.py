@@ -32,7 +32,7 @@ from pipeline.store.leases import store_time
 from pipeline.store.liveness import read_drivers
 from pipeline.store.operations import list_operations
 from pipeline.store.source_backlog import write_backlog
-from pipeline.store.tables import group_runs, groups
+from pipeline.store.tables import group_runs
 from pipeline.streams.active_games import read_leftover
 
 DRIVER = """
@@ -334,17 +334,6 @@ def test_two_controllers_start_one_driver(world: World) -> None:
     other.tick()
     assert len(open_runs(world.engine)) == 1
     assert store.begin_run(world.engine, "a") is None
-
-
-def test_a_row_that_makes_no_sense_freezes_its_group_only(world: World) -> None:
-    """D18: a hand-edited row is left alone with a sentence, the others run."""
-    create(world.engine, Group("a", backend="local"), "ann", "")
-    create(world.engine, Group("b", backend="local"), "ann", "")
-    with world.engine.begin() as connection:
-        connection.execute(update(groups).where(groups.c.name == "b").values(desired="purple"))
-    actions = {action.group: action for action in world.supervisor.tick()}
-    assert (actions["a"].what, actions["b"].what) == ("start", "wait")
-    assert "makes no sense: desired 'purple'" in actions["b"].about
 
 
 def test_a_game_that_kills_its_group_gets_one_of_its_own(world: World) -> None:

@@ -67,9 +67,10 @@ def main(env: str, log: str, games: str, busy: str, rate: str, seed: str, number
         versions=3,
         seed=int(seed),
         bad_share=0.005,
+        hostile=True,
         weights=weights(int(games), int(busy), float(rate)),
         step_seconds=1 / float(rate),
-        start_sequence=dict.fromkeys(game_names(int(games), int(seed)), int(number) * _APART + 1),
+        start_sequence=dict.fromkeys(game_names(int(games), int(seed), hostile=True), int(number) * _APART + 1),
     )
     schema_ids = register_samples(open_store(settings, paths), plan)
     newer = Newer(Path(env))

@@ -58,7 +58,7 @@ def test_a_group_runs_on_any_spark_master(master: str, tmp_path: Path) -> None:
     """A group is a driver on any master: with executors of their own, what is in bronze is split exactly once."""
     env = tmp_path / "env"
     at = ("--env-dir", str(env))
-    assert turnout("simulate", "--events", "500", "--games", "3", *at).returncode == 0
+    assert turnout("simulate", "--events", "500", "--games", "3", "--hostile", *at).returncode == 0
     assert turnout("ingest", "run", "--once", *at).returncode == 0
     (env / "turnout.toml").write_text(f'[spark]\nmaster = "{master}"\n')
     done = turnout("groups", "run", "main", "--once", *at)

@@ -49,7 +49,7 @@ class WorkingDay(Soak):
 
     def begin(self) -> None:
         self.killed = Counter()
-        self._names: dict[str, str] = {game_key(name): name for name in game_names(GAMES, SEED)}
+        self._names: dict[str, str] = {game_key(name): name for name in game_names(GAMES, SEED, hostile=True)}
         self._newer, self._added = Newer(self.env), 0
         self._victims = ["ingest", *GROUPS]
         self.start()

@@ -41,7 +41,7 @@ class World:
     passes: list[PassResult] = field(default_factory=list)
 
     def simulate(self, events: int, games: int = 12, versions: int = 3, bad_share: float = 0.05) -> Simulated:
-        plan = Plan(games=games, versions=versions, events=events, seed=7, bad_share=bad_share)
+        plan = Plan(games=games, versions=versions, events=events, seed=7, bad_share=bad_share, hostile=True)
         return simulate(self.settings, self.paths, self.engine, plan, rate=None)
 
     def ingest_query(self) -> Ingest:

@@ -5,6 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+from pipeline.cli.main import cli, main
 
 EVENTS = 15_000
 
@@ -23,11 +26,12 @@ def last_line(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return result
 
 
-@pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+@pytest.fixture(scope="module", params=[pytest.param("delta", marks=pytest.mark.long), "kafka"])
+def first(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Run the demo; by a real broker in each test run, as the tests of this folder read a landing table."""
     env = tmp_path_factory.mktemp("demo") / "env with a space"
-    options = ("--events", str(EVENTS), "--games", "40", "--versions", "5", "--bad-share", "0.01")
-    done = turnout("demo", "--once", "--json", "--env-dir", str(env), *options)
+    options = ("--events", str(EVENTS), "--games", "40", "--versions", "5", "--bad-share", "0.01", "--hostile")
+    done = turnout("demo", "--once", "--json", "--source", request.param, "--env-dir", str(env), *options)
     assert done.returncode == 0, done.stderr
     return env, last_line(done)
 
@@ -46,11 +50,13 @@ def test_the_bounded_run_loses_doubles_and_misroutes_nothing(first: tuple[Path, 
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("first", ["delta"], indirect=True)
 def test_a_second_bounded_run_adds_only_the_new_events(first: tuple[Path, dict[str, Any]]) -> None:
     """Everything goes on where it stopped: nothing is read twice, and sequence numbers continue."""
     env, before = first
     done = turnout(
-        "demo", "--once", "--json", "--env-dir", str(env), "--events", "5000", "--games", "40", "--versions", "6"
+        *("demo", "--once", "--json", "--env-dir", str(env)),
+        *("--events", "5000", "--games", "40", "--versions", "6", "--hostile"),
     )
     assert done.returncode == 0, done.stderr
     after = last_line(done)
@@ -61,21 +67,36 @@ def test_a_second_bounded_run_adds_only_the_new_events(first: tuple[Path, dict[s
 def test_paths_and_verify_speak_json_on_their_last_line(first: tuple[Path, dict[str, Any]]) -> None:
     """Scripts rely on these: where the tables are, and whether they add up."""
     env, _ = first
-    paths = last_line(turnout("paths", "--json", "--env-dir", str(env)))
+    paths, proof = (
+        json.loads(CliRunner().invoke(cli, [*words, "--json", "--env-dir", str(env)]).stdout.splitlines()[-1])
+        for words in (["paths"], ["verify", "--complete"])
+    )
     assert len(paths["games"]) == 40
     assert all((Path(table) / "_delta_log").is_dir() for table in [paths["bronze"], *paths["games"].values()])
-    assert last_line(turnout("verify", "--json", "--complete", "--env-dir", str(env)))["ok"] is True
+    assert proof["ok"] is True
 
 
-def test_wrong_use_ends_with_2_and_one_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["verify", "--env-dir", "."], "turnout: 1 wrong setting(s)"),
+        (["demo", "--games", "0"], "Usage: "),
+        (["verify", "--env-dir", "empty"], "turnout: "),
+        (["groups", "run", "../x", "--env-dir", "empty"], "turnout: '../x' cannot name a cluster group"),
+    ],
+)
+def test_wrong_use_ends_with_2_and_one_sentence(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    said: str,
+) -> None:
     """Exit code 2: a wrong option, a wrong setting, nothing ingested, a group name that cannot be."""
     (tmp_path / "turnout.toml").write_text("[ingest]\ntrigger_seconds = 'soon'\n")
-    wrong_setting = turnout("verify", "--env-dir", str(tmp_path))
-    assert (wrong_setting.returncode, wrong_setting.stderr[:27]) == (2, "turnout: 1 wrong setting(s)")
-    assert turnout("demo", "--games", "0").returncode == 2
-    empty = turnout("verify", "--env-dir", str(tmp_path / "empty"))
-    assert empty.returncode == 2
-    assert "Traceback" not in empty.stderr
-    bad_name = turnout("groups", "run", "../x", "--env-dir", str(tmp_path / "empty"))
-    assert bad_name.returncode == 2
-    assert "cannot name a cluster group" in bad_name.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["turnout", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith(said)

@@ -14,7 +14,7 @@ from pipeline.names import game_key
 from pipeline.store.stream_control import ask
 from pipeline.streams.passes import Passes
 
-GAMES = [game_key(name) for name in game_names(4, 7)]
+GAMES = [game_key(name) for name in game_names(4, 7, hostile=True)]
 _READY_SECONDS = 60.0
 
 

@@ -1,16 +1,16 @@
 """A move between real drivers under real traffic, asked for on the command line."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from sqlalchemy import Engine
 
+from pipeline.cli.main import cli
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.settings import load
 from pipeline.store.assignments import read_assignments, read_group_drivers
@@ -30,9 +30,8 @@ heartbeat_seconds = 1
 pytestmark = pytest.mark.timeout(420)
 
 
-def run(env: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pipeline", *arguments, "--env-dir", str(env)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+def run(env: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, [*arguments, "--env-dir", str(env)])
 
 
 def until(children: Children, condition: Callable[[], bool], what: str) -> None:
@@ -66,7 +65,7 @@ def test_a_group_is_emptied_while_events_flow_and_the_books_balance(tmp_path: Pa
     at = ("--env-dir", str(env))
     with Children(paths.logs) as children:
         with Children(paths.logs) as traffic:
-            traffic.start("simulate", turnout("simulate", *at, "--games", "12", "--rate", "500"))
+            traffic.start("simulate", turnout("simulate", *at, "--games", "12", "--hostile", "--rate", "500"))
             children.start("ingest", turnout("ingest", "run", *at))
             children.start("controller", turnout("controller", "run", *at))
             for name in "ab":
@@ -74,21 +73,21 @@ def test_a_group_is_emptied_while_events_flow_and_the_books_balance(tmp_path: Pa
             until(children, lambda: all_run(store), "two groups that run twelve games")
             mine = sorted(key for key, seat in read_assignments(store).items() if seat.group == "a")
             moved = run(env, "move", *mine, "--to", "b", "--reason", "a test", "--json")
-            assert moved.returncode == 0, moved.stdout + moved.stderr
+            assert moved.exit_code == 0, moved.output
             result = json.loads(moved.stdout)
             assert (result["state"], len(result["targets"])) == ("succeeded", 6)
             assert [step["name"] for step in result["steps"]] == ["assign", "release", "acquire", "verify"]
             assert {seat.held_by for seat in read_assignments(store).values()} == {"b"}
             back = run(env, "ops", "undo", result["operation_id"], "--reason", "a test")
-            assert back.returncode == 0, back.stdout + back.stderr
+            assert back.exit_code == 0, back.output
             assert sorted(key for key, seat in read_assignments(store).items() if seat.held_by == "a") == mine
             for command, lane in (("pause", "PAUSED"), ("resume", "RUN")):
                 decided = run(env, command, mine[0])
-                assert decided.returncode == 0, decided.stdout + decided.stderr
+                assert decided.exit_code == 0, decided.output
                 until(children, partial(is_in, store, mine[0], lane), f"{lane} of {mine[0]}")
         again = run(env, "move", *mine, "--to", "a", "--reason", "a test")
-        assert (again.returncode, "0 to move" in again.stdout) == (0, True)
-        until(children, lambda: run(env, "verify", "--complete").returncode == 0, "complete books")
+        assert (again.exit_code, "0 to move" in again.stdout) == (0, True)
+        until(children, lambda: run(env, "verify", "--complete").exit_code == 0, "complete books")
     audit = run(env, "audit", "verify")
-    assert (audit.returncode, "8 entries, intact" in audit.stdout) == (0, True)
+    assert (audit.exit_code, "8 entries, intact" in audit.stdout) == (0, True)
     store.dispose()

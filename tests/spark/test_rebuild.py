@@ -15,7 +15,7 @@ from pipeline.names import game_key
 from pipeline.store.games import generations
 from tests import repairing
 
-NAME = game_names(4, 7)[1]
+NAME = game_names(4, 7, hostile=True)[1]
 KEY = game_key(NAME)
 
 

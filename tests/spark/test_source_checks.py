@@ -342,8 +342,8 @@ def test_damage_that_hides_the_position_is_refused_and_adopted(world: Any) -> No
     assert Counter(several(0, 10, 100)) == bronze(world)
 
 
-def test_an_environment_from_before_is_taken_over(world: Any) -> None:
-    """A generation without a recorded identity, as older versions left it, reads on, and is then known."""
+def test_a_generation_without_an_identity_is_taken_over(world: Any) -> None:
+    """A generation whose identity the control store has lost reads on, and is then known."""
     land(world, wrappers(0))
     world.ingest()
     with world.engine.begin() as connection:

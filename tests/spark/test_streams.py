@@ -22,7 +22,7 @@ from pipeline.streams.split import SplitJob, split
 from pipeline.verify.balance import verify
 from pipeline.verify.report import run as report
 
-GAMES = [game_key(name) for name in game_names(12, 7)]
+GAMES = [game_key(name) for name in game_names(12, 7, hostile=True)]
 
 
 def _table(world: Any, key: str) -> pa.Table:

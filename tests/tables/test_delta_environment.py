@@ -87,7 +87,7 @@ def test_a_damaged_bronze_is_one_sentence_of_verify(tmp_path: Path) -> None:
 
 
 def test_who_wrote_last_owns_it(tmp_path: Path) -> None:
-    """An earlier version let another name adopt a bronze: the name that gave the last seq goes on."""
+    """Where two names gave seqs of one bronze, the name that gave the last one goes on."""
     require_own(tmp_path / "none", "a")
     bronze(tmp_path, "a")
     require_own(tmp_path / "bronze", "b")

@@ -43,12 +43,9 @@ def landing_world(env: Path) -> World:
     return world
 
 
-@pytest.mark.parametrize("named_by_path", [False, True])
-def test_an_environment_that_was_moved_goes_on_with_its_generation(tmp_path: Path, named_by_path: bool) -> None:
-    """Law L1: the place of the folder is no part of the source, also where an earlier version recorded it as one."""
+def test_an_environment_that_was_moved_goes_on_with_its_generation(tmp_path: Path) -> None:
+    """Law L1: the place of the folder is no part of the source."""
     world = landing_world(tmp_path / "env")
-    if named_by_path:
-        sources.rename(world.engine, "landing table", f"landing table {world.paths.landing}")
     world.engine.dispose()
     shutil.move(tmp_path / "env", tmp_path / "moved")
     moved = World(tmp_path / "moved")
@@ -56,30 +53,14 @@ def test_an_environment_that_was_moved_goes_on_with_its_generation(tmp_path: Pat
     assert [text for _, text, _ in sources.generations(moved.engine)] == ["landing table"]
 
 
-def test_of_several_paths_this_one_counts_then_the_tables_id(tmp_path: Path) -> None:
-    """Law L1: an environment that was moved by an earlier version has several generations; the one in use goes on."""
-    world = landing_world(tmp_path / "env")
-    engine, landing = world.engine, world.paths.landing
-    known = sources.identity(engine, 1)
-    assert known is not None
-    sources.rename(engine, "landing table", "landing table /before")
-    assert sources.replace_generation(engine, "landing table /before", 1, known, []) == 2
-    assert sources.open_generation(engine, "landing table /other") == 3
-    assert world.ingest()._generation == 2
-    assert min(sources.generations(engine))[1] == "landing table (until generation 1 was replaced)"
-    sources.rename(engine, "landing table", "landing table /before")
-    sources.rename(engine, "landing table /other", f"landing table {landing}")
-    assert world.ingest()._generation == 3
-
-
-def test_one_table_under_two_names_is_compared(tmp_path: Path) -> None:
-    """Verify sees rows that a move has doubled: the table's id is the source, not the name."""
-    world = landing_world(tmp_path / "env")
-    known = sources.identity(world.engine, 1)
-    assert known is not None
-    assert sources.open_generation(world.engine, "landing table /moved") == 2
-    assert {""} == verified.observe(world.settings, world.paths, world.engine).mixed
-    sources.record_identity(world.engine, replace(known, generation=2))
+def test_one_topic_under_two_names_is_compared(tmp_path: Path) -> None:
+    """Verify sees records that were read twice from two addresses: the topic's id is the source, not the address."""
+    world = World(tmp_path / "env")
+    for number, address in enumerate(("a:1", "b:1"), 1):
+        assert sources.open_generation(world.engine, f"kafka topic t at {address}") == number
+    assert {"t"} == verified.observe(world.settings, world.paths, world.engine).mixed
+    for number in (1, 2):
+        sources.record_identity(world.engine, sources.Identity(number, "id", 1, "bronze", 0, None))
     assert not verified.observe(world.settings, world.paths, world.engine).mixed
 
 

@@ -12,7 +12,7 @@ from deltalake.transaction import AddAction
 
 from pipeline.ingest.adopt import adopt
 from pipeline.ingest.identity import Commits
-from pipeline.ingest.landing_log import file_name, files_by_commit, files_now, former_names
+from pipeline.ingest.landing_log import file_name, files_by_commit, files_now
 from pipeline.verify import sources
 from pipeline.verify.balance import verify
 from tests.tables.test_ingest_batches import Rows, World
@@ -73,11 +73,3 @@ def test_files_of_one_name_in_two_partitions_are_two(tmp_path: Path) -> None:
     assert adopt(world.settings, world.paths, world.engine, accept_loss=False).position == Commits(3)
     assert files_now(world.paths.landing) == {f"day={day}/part-0.parquet" for day in (1, 2, 3)}
     assert files_by_commit(world.paths.landing)[2] == ("day=2/part-0.parquet",)
-
-
-def test_last_parts_that_bronze_has_from_earlier_versions_are_understood(tmp_path: Path) -> None:
-    """Law L1: in bronze from before, a file in a folder is known by its last part, where only one has it."""
-    world = partitioned(tmp_path / "env", "part-{}.parquet", 3)
-    land(world, "file:/before/part-1.parquet", "file:/before/part-2.parquet")
-    assert adopt(world.settings, world.paths, world.engine, accept_loss=False).position == Commits(3)
-    assert former_names(["a/x", "b/x", "c/y", "z"]) == {"y": "c/y", "z": "z"}

@@ -301,7 +301,7 @@ def test_the_dashboard_reads_the_same_from_merged_metrics(tmp_path: Path) -> Non
         result = GameResult(CHESS, Lane.RUN, at, at, 5, {"malformed_payload": 1}, 1, 9, now, 0.1, buckets)
         writer.add(Pass(PassResult("a", "run", at, now, now + 1, at, (result,), {}), None))
         writer.add(StatusEvent(CHESS, "a", now, None, "RUNNING", None))
-        assert writer.flush(now)
+        assert writer.flush()
     read: tuple[Callable[[], object], ...] = (
         lambda: history.passes(paths.metrics, CHESS, 0.0).to_pylist(),
         lambda: history.summary(paths.metrics, 0.0),

@@ -67,7 +67,7 @@ def test_text_is_bounded_and_sorted() -> None:
     lines = render_balance(balance_of(*games)).splitlines()
     listed = [line.split(":")[0].strip() for line in lines if line.startswith("  game_")]
     assert listed == [f"game_{number:02}" for number in range(25, 5, -1)]
-    assert "  … and 5 more" in lines
+    assert "  and 5 more" in lines
     assert "25 game(s) not in balance:" in lines
 
 

@@ -82,9 +82,9 @@ def simulated(root: Path) -> ValueWorld:
     ids = {
         (game, version): world.add_schema(game, *payload_schema(family(game), version))
         for version in range(1, 7)
-        for game in game_names(6, 1)
+        for game in game_names(6, 1, hostile=True)
     }
-    simulator = Simulator(Plan(games=6, versions=6, events=600, bad_share=0.1, skew=0), ids)
+    simulator = Simulator(Plan(games=6, versions=6, events=600, bad_share=0.1, skew=0, hostile=True), ids)
     for batch in simulator.batches(200):
         world.arrive(*(event.value for event in batch))
     world.split_all()

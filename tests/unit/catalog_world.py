@@ -31,12 +31,6 @@ from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, GameTable, Securable
 ROOT = Path(__file__).parents[2]
 SCIM = "/api/2.0/preview/scim/v2"
 UC = "/api/2.1/unity-catalog"
-_SERVE = (
-    "import json, sys; from pathlib import Path; from grants.server.serving import serve;"
-    "from grants.server.fault_injection import troubles_from; from pipeline.errors import Refused\n"
-    "try: serve(Path(sys.argv[1]), int(sys.argv[2]), troubles_from(json.loads(sys.argv[3])))\n"
-    "except Refused as error: sys.exit(f'turnout: {error}')"
-)
 
 
 class FakeClock:
@@ -110,7 +104,7 @@ class Server:
 
 
 def start(folder: Path, port: int, **troubles: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", _SERVE, str(folder), str(port), json.dumps(troubles)]
+    command = [sys.executable, "-m", "tests.unit.catalog_faults", str(folder), str(port), json.dumps(troubles)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
 

@@ -25,8 +25,8 @@ from pipeline.settings import Settings
 from pipeline.store import assignments, stream_control
 from pipeline.store.groups import change, read_groups
 from pipeline.store.loads import read_loads
-from pipeline.store.operation_kinds import OPEN
 from pipeline.store.operations import Intent, Operation, OperationConflict, ask, list_operations
+from pipeline.store.states import OPEN
 from pipeline.store.tables import games
 from pipeline.store.tables import operations as operations_table
 from tests.unit.control_hands import NONSENSE, WRONG

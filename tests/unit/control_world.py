@@ -369,7 +369,7 @@ class Driver:
             self.fleet.engine,
             [
                 StreamState(
-                    game_key=key, group=self.group, lane=stream.lane, status="HEALTHY", status_since=0.0,
+                    game_key=key, group=self.group, lane=stream.lane, status="RUNNING", status_since=0.0,
                     cursor_seq=stream.complete_through, last_commit_at=None, backlog_age_seconds=None,
                     rows_per_second=None, latency_p95_seconds=None, rows_total=0, rejects_total=0, last_error=None,
                     updated_at=wall,

@@ -23,9 +23,8 @@ from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.engine import open_store
 from pipeline.store.games import assign_waiting, record_seen
-from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Intent, ask, change, list_operations, operation
-from pipeline.store.row_types import mistyped_columns
+from pipeline.store.states import OperationState
 
 
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
@@ -220,7 +219,7 @@ def test_a_list_of_any_length_is_wrong_use(tmp_path: Path) -> None:
 
 def test_wrong_use_acts_on_no_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """What click says quotes the arguments, and is escaped as all that is printed; its exit codes stand."""
-    for words, code in ((("grants", "import", "\x1b[2J\u202e"), 2), (("ops\u202e",), 2), (("--help",), 0)):
+    for words, code in ((("grants", "\x1b[2J\u202e"), 2), (("ops\u202e",), 2), (("--help",), 0)):
         monkeypatch.setattr(sys, "argv", ["turnout", *words])
         with pytest.raises(SystemExit) as ended:
             main()
@@ -228,30 +227,6 @@ def test_wrong_use_acts_on_no_terminal(monkeypatch: pytest.MonkeyPatch, capsys: 
         assert ended.value.code == code
         assert printed
         assert not set(printed) & {"\x1b", "\u202e"}
-
-
-@pytest.mark.parametrize("kind", ["pause", "retire", "stop"])
-def test_an_undo_of_what_names_nothing_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
-) -> None:
-    """A row that was edited so that it names no games or groups is one sentence."""
-    engine = open_store(*load(tmp_path, {}))
-    done = change(engine, ask(engine, Intent(kind, ("game:x",), "ann")), OperationState.SUCCEEDED)
-    code, said = run(monkeypatch, capsys, "ops", "undo", done.operation_id, "--env-dir", str(tmp_path))
-    assert (code, "its parameters name no g" in said) == (2, True)
-
-
-@pytest.mark.parametrize("desired", [{}, {"a": 5}, [1], {"a": "x"}, {"a": [1, 2]}], ids=repr)
-def test_an_undo_of_a_move_that_was_edited_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], desired: object
-) -> None:
-    """A move that names no games, or groups in another form, is one sentence, not an undo of nothing."""
-    engine = open_store(*load(tmp_path, {}))
-    preview = {"x": [None, "a", 1]} if desired else {}
-    intent = Intent("move", ("game:x",), "ann", "", {"desired": desired}, preview)
-    done = change(engine, ask(engine, intent), OperationState.SUCCEEDED)
-    code, said = run(monkeypatch, capsys, "ops", "undo", done.operation_id, "--reason", "r", "--env-dir", str(tmp_path))
-    assert (code, "it does not say what it moved" in said) == (2, True)
 
 
 def test_games_as_json_are_read_by_every_parser(
@@ -267,38 +242,3 @@ def test_games_as_json_are_read_by_every_parser(
         with pytest.raises(SystemExit):
             main()
         assert "Infinity" in str(json.loads(capsys.readouterr().out, parse_constant=pytest.fail))
-
-
-@pytest.mark.parametrize(
-    ("edit", "words"),
-    [("games SET game = x'ff00'", ("games", "list")), ("games SET discovered_at = 'purple'", ("groups", "propose"))],
-)
-def test_a_value_of_a_wrong_type_is_named(tmp_path: Path, edit: str, words: tuple[str, ...]) -> None:
-    """SQLite takes anything in any column; what fails of it says where it is, and is no traceback."""
-    engine = open_store(*load(tmp_path, {}))
-    record_seen(engine, {game_key("Go"): "Go"}, 1)
-    with sqlite3.connect(tmp_path / "control.db") as connection:
-        connection.execute(f"UPDATE {edit}")
-    (column,) = mistyped_columns(engine)
-    table, _, name, *_ = edit.split()
-    assert column == f"1 in column {name} of table {table}"
-    ended = CliRunner().invoke(cli, [*words, "--env-dir", str(tmp_path)])
-    assert ended.exception is None or isinstance(ended.exception, (Refused, SystemExit)), words
-
-
-def test_a_failure_that_no_row_explains_stays_a_bugs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only where a value has a wrong type is an error of types said to be the store's."""
-    engine = open_store(*load(tmp_path, {}))
-    record_seen(engine, {game_key("Go"): "Go"}, 1)
-
-    def fails(_: object) -> None:
-        raise TypeError("a bug")
-
-    monkeypatch.setattr(pending, "games", fails)
-    words = ["games", "list", "--env-dir", str(tmp_path)]
-    assert isinstance(CliRunner().invoke(cli, words).exception, TypeError)
-    with sqlite3.connect(tmp_path / "control.db") as connection:
-        connection.execute("UPDATE games SET game = x'ff00'")
-    refused = CliRunner().invoke(cli, words).exception
-    assert isinstance(refused, Refused)
-    assert "1 in column game of table games" in str(refused)

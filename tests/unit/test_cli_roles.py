@@ -16,8 +16,8 @@ from pipeline.store import audit
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create
-from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Intent, ask, change, operation
+from pipeline.store.states import OperationState
 from tests.unit.test_docs import commands
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ OPERATIONS = {  # their role is checked where they are submitted, and again by t
     "move", "pause", "resume", "repair retry", "repair replay", "repair dedupe", "repair rebuild", "games retire",
     "games restore", "ops resume", "ops close", "ops cancel", "ops undo",
     "grants apply", "grants undo", "grants expire",
-    "grants import", "grants drift", "grants approve", "grants reject", "grants withdraw",
+    "grants drift", "grants approve", "grants reject", "grants withdraw",
 }  # fmt: skip
 ACTS = {
     "games approve": (("Chess",), "approve a game"),

@@ -14,8 +14,8 @@ from pipeline.errors import Refused
 from pipeline.store.assignments import retire
 from pipeline.store.drivers import start_driver
 from pipeline.store.games import register_group
-from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Intent, ask, change
+from pipeline.store.states import OperationState
 from pipeline.store.stream_control import StreamControl, record_failures
 from tests.tables.repair_world import CHESS, broken, early, good, make_world
 

@@ -1,13 +1,12 @@
 """The commands that steer: one sentence for wrong use, JSON for scripts, and nothing done where nothing was asked."""
 
 import json
-import re
 import threading
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from sqlalchemy import Engine, text, update
+from sqlalchemy import Engine, update
 
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS, run
@@ -19,12 +18,10 @@ from pipeline.store.assignments import read_assignments
 from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen, register_group
-from pipeline.store.groups import begin_run
-from pipeline.store.leases import Lease, Process
-from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Intent, ask, change, list_operations
 from pipeline.store.source_backlog import write_backlog
 from pipeline.store.sources import Identity, record_identity
+from pipeline.store.states import OperationState
 from pipeline.store.tables import groups
 
 NO_MAINTENANCE = {"TURNOUT_MAINTENANCE__BACKEND": "none"}  # its process would outlive the test
@@ -165,38 +162,6 @@ def test_what_people_have_written_is_escaped_for_the_terminal(world: ControlCont
         assert (each.exit_code, set(each.output) & set("\u202e\u0085\r")) == (0, set())
     assert "calm\\u202e" in printed[0].output
     assert json.loads(turnout(tmp_path, "ops", "show", waiting.operation_id, "--json").stdout)["reason"] == hostile
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        "groups SET capacity_cores = 'purple' WHERE name = 'a'",
-        "groups SET desired = x'00' WHERE name = 'a'",
-        "groups SET priority = x'00' WHERE name = 'a'",
-        "drivers SET state = x'00' WHERE name = 'a'",
-        "drivers SET heartbeat_at = 'purple' WHERE name = 'a'",
-        "group_runs SET ended_at = 'purple', exit_message = x'00'",
-    ],
-)
-def test_a_row_of_wrong_types_is_named_and_the_other_groups_are_shown(
-    world: ControlContext, tmp_path: Path, edit: str
-) -> None:
-    """A hand edited one group's row to nonsense: `status` and `groups list` say so, and show the other."""
-    Lease(world.engine, "group", "a", 30.0, Process.this()).acquire()
-    begin_run(world.engine, "a")
-    with world.engine.begin() as connection:
-        connection.execute(text(f"UPDATE {edit}"))
-    status, listed = turnout(tmp_path, "status"), turnout(tmp_path, "groups", "list")
-    assert (status.exit_code, listed.exit_code) == (1, 0)
-    rows = {each["name"]: each for each in json.loads(turnout(tmp_path, "groups", "list", "--json").stdout)}
-    for output in (status.output, listed.output):
-        assert re.search(r"^(group )?b\b", output, re.MULTILINE), output
-    assert rows["b"]["defect"] is None
-    if edit.startswith("drivers"):
-        assert "group a: unknown (has an invalid row in table drivers" in status.output
-    else:
-        assert "makes no sense" in rows["a"]["defect"]
-        assert rows["a"]["defect"] in listed.output.replace("\\\\", "\\")
 
 
 def test_groups_are_made_changed_and_listed(world: ControlContext, tmp_path: Path) -> None:

@@ -31,9 +31,9 @@ from pipeline.store.drivers import beat, start_driver
 from pipeline.store.evacuations import keep_waiting, waiting_in
 from pipeline.store.games import assigned, record_seen, register_group
 from pipeline.store.groups import Group, begin_run, create, end_run, last_lived, read_groups, reset_restart_budget
-from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Intent, Operation, ask, change, list_operations, operation
 from pipeline.store.runs import Run
+from pipeline.store.states import OperationState
 from pipeline.store.tables import drivers as drivers_table
 from pipeline.store.tables import group_runs
 from pipeline.store.tables import groups as groups_table
@@ -102,7 +102,6 @@ NOT_DEAD = {
         driver("a"),
     ),
     "a group that is drained": (replace(FOREIGN, group=Group("a", desired="drained")), driver("a")),
-    "a row that makes no sense": (replace(FOREIGN, group=Group("a", priority="purple")), driver("a")),
     "a driver whose row makes no sense": (FOREIGN, replace(driver("a"), heartbeat_at=0.0, defect="is unreadable")),
     "the same, where the controller cannot start it": (
         replace(OURS, ended=tries()),
@@ -494,7 +493,7 @@ def test_a_game_of_another_operation_waits_and_the_others_go(engine: Engine) -> 
     assert (second.kind, second.actor) == ("move", CONTROLLER)
 
 
-def waiting(engine: Engine) -> dict[str, tuple[int, float | None]]:
+def waiting(engine: Engine) -> dict[str, tuple[int, float]]:
     with engine.connect() as connection:
         return waiting_in(connection)
 

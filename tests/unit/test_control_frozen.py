@@ -2,7 +2,6 @@
 
 import json
 import os
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,15 +9,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
-from pipeline.control import controller
 from pipeline.control.processes.backends import Local, process_of, reference_of
 from pipeline.control.processes.duties import Duty
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import load
 from pipeline.store.engine import open_store
-from pipeline.store.games import assigned, record_seen
-from pipeline.store.groups import Group, begin_run, create, end_run, ended_runs, open_runs
-from pipeline.store.leases import Lease, Process
+from pipeline.store.groups import Group, begin_run, create, ended_runs, open_runs
+from pipeline.store.leases import Process
 
 
 class Started:
@@ -55,54 +52,6 @@ def store(tmp_path: Path) -> Iterator[Engine]:
 def write(store: Engine, statement: str, **values: object) -> None:
     with store.begin() as connection:
         connection.execute(text(statement), values)
-
-
-def died(store: Engine) -> None:
-    run_id = begin_run(store, "a", "p")
-    assert run_id is not None
-    end_run(store, run_id, "exit code 1", died=True)
-
-
-ROWS = {
-    "a capacity that is no number": ("UPDATE groups SET capacity_cores = 'many' WHERE name = 'a'", "capacity_cores"),
-    "a master that is no text": ("UPDATE groups SET spark_master = x'00' WHERE name = 'a'", "spark_master"),
-    "a backend nobody knows": ("UPDATE groups SET backend = 'cloud' WHERE name = 'a'", "backend 'cloud'"),
-    "a run that began at no time": ("UPDATE group_runs SET started_at = 'x', ended_at = NULL", "started_at 'x'"),
-    "a run that ended at no time": ("UPDATE group_runs SET ended_at = 'yesterday'", "ended_at 'yesterday'"),
-    "a lease of no process": ("UPDATE leases SET pid = -1 WHERE name = 'a'", "Its lease"),
-    "a lease of a process that is a word": ("UPDATE leases SET pid = 'init' WHERE name = 'a'", "Its lease"),
-    "a lease of bytes": ("UPDATE leases SET pid = x'ff' WHERE name = 'a'", "Its lease"),
-    "a lease of too large a process": (f"UPDATE leases SET pid = {2**63 - 1} WHERE name = 'a'", "Its lease"),
-    "a lease from bytes": ("UPDATE leases SET pid_namespace = x'ff' WHERE name = 'a'", "Its lease"),
-}
-
-
-@pytest.mark.parametrize(("statement", "said"), ROWS.values(), ids=ROWS.keys())
-def test_a_row_that_makes_no_sense_freezes_its_group_alone(store: Engine, statement: str, said: str) -> None:
-    """D18: each case is its own sentence; the alarm names the group and the value, and the other group is started."""
-    died(store)
-    Lease(store, "group", "a", 30.0).acquire()
-    write(store, statement)
-    backend = Started()
-    supervisor = Supervisor(store, {"local": backend}, lambda _: None)
-    for _ in range(2):
-        supervisor.tick()
-    assert backend.groups == ["b"]
-    (alarm,) = supervisor.alarms
-    assert alarm.startswith("Group a is frozen: ")
-    assert said in alarm
-    assert supervisor.stop_all() is False, "that of the other group is still to end"
-
-
-def test_a_row_that_is_corrected_is_frozen_no_more(store: Engine) -> None:
-    """Nothing is remembered of it: the next look starts the group."""
-    write(store, ROWS["a capacity that is no number"][0])
-    backend = Started()
-    supervisor = Supervisor(store, {"local": backend}, lambda _: None)
-    supervisor.tick()
-    write(store, "UPDATE groups SET capacity_cores = 2")
-    supervisor.tick()
-    assert (sorted(backend.groups), supervisor.alarms) == (["a", "b"], ())
 
 
 def test_a_process_of_another_user_freezes_its_group_alone(
@@ -159,20 +108,3 @@ def test_a_signal_without_a_name_is_an_ending_too(tmp_path: Path) -> None:
 def test_a_reference_of_no_process_is_of_none(pid: object) -> None:
     """A signal to pid 0 or below would reach many processes, the controller among them."""
     assert process_of(json.dumps({"host": "h", "place": "p", "pid": pid, "started": 1})) is None
-
-
-def test_a_controller_starts_and_looks_whatever_a_group_is_made_of(
-    store: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The whole loop: games are placed, the other group and maintenance are started, and the alarm is logged."""
-    write(store, "UPDATE groups SET capacity_cores = 'many', desired = 'purple' WHERE name = 'a'")
-    record_seen(store, {"g1": "One"}, 9)
-    once, backend = threading.Event(), Started()
-    once.set()
-    monkeypatch.setattr(controller, "Local", lambda *_: backend)
-    assert controller.run(*load(tmp_path), once) == 0
-    assert backend.groups == ["b", "main"]
-    assert [each.game_key for each in assigned(store, "b")] == ["g1"]
-    alarms = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
-    assert len(alarms) == 1
-    assert alarms[0].startswith("Group a is frozen: Its row in the control store makes no sense: desired 'purple'")

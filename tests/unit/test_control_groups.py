@@ -33,9 +33,9 @@ from pipeline.store.groups import (
     record_process,
 )
 from pipeline.store.leases import Lease, Process
-from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Operation, ask, list_operations, operation, steps
 from pipeline.store.operations import change as begun
+from pipeline.store.states import OperationState
 from pipeline.store.tables import operation_steps
 from tests.unit.leases_world import StoreClock
 
@@ -132,7 +132,7 @@ def test_a_new_group_takes_the_games_that_wait(engine: Engine) -> None:
 def test_a_new_group_takes_no_more_games_than_the_setting_says(engine: Engine, tmp_path: Path) -> None:
     """Of three that wait a group that is made with `placement.max_games_per_group` = 2 gets two."""
     record_seen(engine, {"g": "G", "h": "H", "i": "I"}, 1)
-    (tmp_path / "turnout.toml").write_text("[placement]\nmost_games = 2\n", "utf-8")
+    (tmp_path / "turnout.toml").write_text("[placement]\nmax_games_per_group = 2\n", "utf-8")
     made = CliRunner().invoke(cli, ["groups", "create", "a", "--env-dir", str(tmp_path)], catch_exceptions=False)
     assert (made.exit_code, len(assigned(engine, "a"))) == (0, 2)
 

@@ -87,22 +87,15 @@ def test_steering_asks_who_lives_as_status_does(
         moves.plan({game_key("x"): "a"}, homeless, {"a": seat})
 
 
-@pytest.mark.parametrize("reference", ['{"host": "h", "pid": 1e999}', "[" * 20_000, "purple"])
-def test_a_start_whose_reference_is_spoilt_hides_nobody(store: Engine, reference: str) -> None:
-    """All pages, `status` and the evacuation of other groups read it."""
+@pytest.mark.parametrize("reference", ['{"run": 7}', "7", "purple"])
+def test_a_start_whose_reference_names_no_process_hides_nobody(store: Engine, reference: str) -> None:
+    """A backend has a reference of its own form; all pages, `status` and evacuation read it."""
     row = {"group_name": "a", "reference": reference, "died": 1, "exit_message": "code 3"}
     with store.begin() as connection:
         connection.execute(insert(tables.group_runs).values(**row, started_at=1.0, ended_at=2.0))
     state = read_fleet(store).state("group", "a")
     assert state is not None
     assert state.liveness.state == "running"
-
-
-def test_a_measured_number_that_is_infinite_is_not_known(store: Engine) -> None:
-    """It would fill, or empty, every group that it is added to; a hand has put it there."""
-    with store.begin() as connection:
-        connection.execute(update(tables.streams).values(rows_per_second=float("inf"), lane="RUN"))
-    assert [each.load.rows_per_second for each in read_loads(store).games] == [None]
 
 
 def test_nobody_leaves_a_group_whose_driver_may_be_back_in_a_moment(store: Engine) -> None:

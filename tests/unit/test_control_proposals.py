@@ -18,9 +18,9 @@ from pipeline.store.drivers import start_driver
 from pipeline.store.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.groups import change, read_groups
-from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import ask
 from pipeline.store.operations import change as change_operation
+from pipeline.store.states import OperationState
 from tests.unit.app_world import sign_in
 
 

@@ -19,8 +19,8 @@ from pipeline.settings import Roles, load
 from pipeline.store import members
 from pipeline.store.assignments import read_assignments
 from pipeline.store.games import record_seen
-from pipeline.store.operation_kinds import OperationKind
 from pipeline.store.operations import ask, operation
+from pipeline.store.states import OperationKind
 from pipeline.store.stream_control import decided
 from pipeline.store.tables import role_members
 

@@ -62,10 +62,6 @@ CASES = {
         replace(RUNNING, group=replace(GROUP, backend="none")),
         "ended",
     ),
-    "a row edited to nonsense is frozen, with a sentence (D18)": (
-        replace(IDLE, group=replace(GROUP, desired="purple")),
-        "wait",
-    ),
     "what died rests before it is started again": (replace(IDLE, ended=(died(1.0),)), "wait"),
     "what has rested is started again": (replace(IDLE, ended=(died(5.1),)), "start"),
     "what died before the clock was set back is started": (replace(IDLE, ended=(died(-3600.0),)), "start"),

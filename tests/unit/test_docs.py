@@ -128,8 +128,7 @@ def commands(command: click.Command = cli, name: str = "turnout") -> Iterator[tu
             yield from commands(below, f"{name} {each}")
     else:
         assert isinstance(command, LazyCommand)
-        if not command.hidden:
-            yield name, command.command
+        yield name, command.command
 
 
 def options(command: click.Command) -> dict[str, click.Parameter]:

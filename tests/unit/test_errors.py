@@ -4,10 +4,13 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+from sqlalchemy.exc import OperationalError
+
 from grants.applying.requests import RequestConflict
 from pipeline.delta.rewrite import RewriteConflict
 from pipeline.delta.table import TableConflict
-from pipeline.errors import Conflict, Refused
+from pipeline.errors import Conflict, Refused, first_line
 from pipeline.repair.rebuild import GenerationConflict
 from pipeline.store.assignments import AssignmentConflict
 from pipeline.store.operations import OperationConflict
@@ -49,3 +52,16 @@ def test_no_conflict_is_caught_for_another() -> None:
         if isinstance(each, ast.Name) and each.id == "Conflict"
     ]
     assert wide == []
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("the first\nthe second"), "the first"),
+        (ValueError(), "ValueError"),
+        (OperationalError("SELECT 1", {}, Exception("database is locked\nhint")), "database is locked"),
+    ],
+)
+def test_a_library_is_quoted_in_one_line(error: Exception, line: str) -> None:
+    """Neither a library's stack nor a statement with its parameters reaches a person; something always does."""
+    assert first_line(error) == line

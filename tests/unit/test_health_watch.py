@@ -9,7 +9,6 @@ START = 50_000.0
 BUCKETS = len(LATENCY_EDGES_SECONDS) + 1
 FACTS = StreamFacts(
     desired="running",
-    driver_heartbeat_at=START,
     driver_active=True,
     last_run_failed=None,
     failed_runs_15min=0,
@@ -22,8 +21,8 @@ FACTS = StreamFacts(
 )
 
 
-def reading(now: float, *, cursor: int = 1, age: float | None = 0.0, facts: StreamFacts = FACTS) -> Reading:
-    return Reading(replace(facts, driver_heartbeat_at=now), cursor, cursor, age)
+def reading(*, cursor: int = 1, age: float | None = 0.0, facts: StreamFacts = FACTS) -> Reading:
+    return Reading(facts, cursor, cursor, age)
 
 
 def result(
@@ -42,17 +41,15 @@ def one(states: list[StreamState]) -> StreamState:
 def test_rates_and_latency_are_those_of_their_windows() -> None:
     """Rows per second cover the last 60 s and the p95 the last 5 min; totals cover everything."""
     watch = Watch("a")
-    watch.observe(START, {"g": reading(START)}, [])
-    later = one(
-        watch.observe(START + 100, {"g": reading(START + 100)}, [result(START + 30, 600), result(START + 90, 60)])
-    )
+    watch.observe(START, {"g": reading()}, [])
+    later = one(watch.observe(START + 100, {"g": reading()}, [result(START + 30, 600), result(START + 90, 60)]))
     assert later.rows_per_second == 1.0
     assert later.rows_total == 660
     assert later.rejects_total == 4
     assert later.last_commit_at == START + 90
     assert later.latency_p95_seconds is not None
     assert 0.5 < later.latency_p95_seconds <= 1.0
-    quiet = one(watch.observe(START + 500, {"g": reading(START + 500)}, []))
+    quiet = one(watch.observe(START + 500, {"g": reading()}, []))
     assert quiet.rows_per_second == 0.0
     assert quiet.latency_p95_seconds is None
     assert quiet.rows_total == 660
@@ -61,18 +58,18 @@ def test_rates_and_latency_are_those_of_their_windows() -> None:
 def test_bytes_and_commits_are_counted_as_rows_are() -> None:
     """What a stream costs is told beside its rows, over the same 60 s; a commit without rows counts, a failure not."""
     watch = Watch("a")
-    first = one(watch.observe(START, {"g": reading(START)}, []))
+    first = one(watch.observe(START, {"g": reading()}, []))
     assert (first.bytes_per_second, first.commits_per_second) == (None, None)
     results = [result(START + 30), result(START + 70), result(START + 80, 0), result(START + 90, error="disk full")]
-    later = one(watch.observe(START + 100, {"g": reading(START + 100)}, results))
+    later = one(watch.observe(START + 100, {"g": reading()}, results))
     assert (later.bytes_per_second, later.commits_per_second) == (200 / 60, 2 / 60)
-    quiet = one(watch.observe(START + 500, {"g": reading(START + 500)}, []))
+    quiet = one(watch.observe(START + 500, {"g": reading()}, []))
     assert (quiet.bytes_per_second, quiet.commits_per_second) == (0.0, 0.0)
 
 
 def test_a_first_look_knows_no_rate() -> None:
     """Before any time has passed the rate is unknown, not 0."""
-    state = one(Watch("a").observe(START, {"g": reading(START)}, []))
+    state = one(Watch("a").observe(START, {"g": reading()}, []))
     assert state.rows_per_second is None
     assert state.latency_p95_seconds is None
     assert state.last_commit_at is None
@@ -81,26 +78,26 @@ def test_a_first_look_knows_no_rate() -> None:
 def test_latency_beyond_the_last_edge_counts_as_the_last_edge() -> None:
     """Rows in the open bucket are told as at least the last edge, never as unknown."""
     watch = Watch("a")
-    state = one(watch.observe(START, {"g": reading(START)}, [result(START, 5, bucket=BUCKETS - 1)]))
+    state = one(watch.observe(START, {"g": reading()}, [result(START, 5, bucket=BUCKETS - 1)]))
     assert state.latency_p95_seconds == LATENCY_EDGES_SECONDS[-1]
 
 
 def test_an_unknown_age_stays_unknown_in_the_state() -> None:
     """None is passed on as None."""
-    assert one(Watch("a").observe(START, {"g": reading(START, age=None)}, [])).backlog_age_seconds is None
+    assert one(Watch("a").observe(START, {"g": reading(age=None)}, [])).backlog_age_seconds is None
 
 
 def test_transitions_are_told_once_with_their_detail() -> None:
     """A change of the settled status is one transition; status_since is when it happened."""
     watch = Watch("a")
-    watch.observe(START, {"g": reading(START)}, [])
+    watch.observe(START, {"g": reading()}, [])
     assert [(each.from_status, each.to_status) for each in watch.transitions] == [(None, "RUNNING")]
     dead = replace(FACTS, driver_active=False, last_run_failed="disk full")
-    state = one(watch.observe(START + 5, {"g": reading(START + 5, facts=dead)}, []))
+    state = one(watch.observe(START + 5, {"g": reading(facts=dead)}, []))
     detail = "The group's query has ended with an error: disk full."
     assert watch.transitions == (Transition("g", START + 5, "RUNNING", "FAILED", detail),)
     assert (state.status, state.status_since, state.last_error) == ("FAILED", START + 5, "disk full")
-    assert one(watch.observe(START + 10, {"g": reading(START + 10, facts=dead)}, [])).status_since == START + 5
+    assert one(watch.observe(START + 10, {"g": reading(facts=dead)}, [])).status_since == START + 5
     assert not watch.transitions
 
 
@@ -110,7 +107,7 @@ def test_a_stuck_stream_stalls_although_the_window_is_bounded() -> None:
     for step, facts in ((1.0, FACTS), (5.0, FACTS), (15.0, FACTS), (5.0, slow)):
         watch, status, now = Watch("a"), "", START
         while now < START + 700:
-            status = one(watch.observe(now, {"g": reading(now, age=30.0 + now - START, facts=facts)}, [])).status
+            status = one(watch.observe(now, {"g": reading(age=30.0 + now - START, facts=facts)}, [])).status
             now += step
         assert status == "STALLED"
         assert len(watch._streams["g"].window) <= WINDOW_OBSERVATIONS
@@ -120,10 +117,10 @@ def test_a_resumed_stream_is_not_stalled_by_its_pause() -> None:
     """Standing still while paused is not held against the stream afterwards."""
     watch, parked = Watch("a"), replace(FACTS, desired="paused", lane=Lane.PAUSED)
     for at in range(0, 600, 5):
-        watch.observe(START + at, {"g": reading(START + at, cursor=7, age=float(at), facts=parked)}, [])
+        watch.observe(START + at, {"g": reading(cursor=7, age=float(at), facts=parked)}, [])
     resumed = replace(FACTS, lane=Lane.CATCHUP)
     for at in range(600, 700, 5):
-        state = one(watch.observe(START + at, {"g": reading(START + at, cursor=7, age=float(at), facts=resumed)}, []))
+        state = one(watch.observe(START + at, {"g": reading(cursor=7, age=float(at), facts=resumed)}, []))
         assert state.status != "STALLED"
     assert state.status == "LAGGING"
 
@@ -132,7 +129,7 @@ def test_a_catch_up_that_finds_no_rows_moves() -> None:
     """Reading bronze on without rows of the game is progress, although the cursor stays."""
     watch, catchup = Watch("a"), replace(FACTS, lane=Lane.CATCHUP)
     for at in range(0, 400, 5):
-        told = replace(reading(START + at, cursor=7, age=50.0, facts=catchup), complete_through_seq=8 + at)
+        told = replace(reading(cursor=7, age=50.0, facts=catchup), complete_through_seq=8 + at)
         state = one(watch.observe(START + at, {"g": told}, []))
     assert (state.status, state.cursor_seq) == ("CATCHING_UP", 7)
 
@@ -141,10 +138,10 @@ def test_a_new_game_backfills_until_it_joins_the_pass() -> None:
     """From cursor 0 to lane RUN a catch-up is a backfill, not a lag."""
     watch, catchup = Watch("a"), replace(FACTS, lane=Lane.CATCHUP)
     for at in range(0, 60, 5):
-        state = one(watch.observe(START + at, {"g": reading(START + at, cursor=at, age=9_000.0, facts=catchup)}, []))
+        state = one(watch.observe(START + at, {"g": reading(cursor=at, age=9_000.0, facts=catchup)}, []))
         assert state.status == "BACKFILLING"
     for at in range(60, 90, 5):
-        state = one(watch.observe(START + at, {"g": reading(START + at, cursor=at)}, []))
+        state = one(watch.observe(START + at, {"g": reading(cursor=at)}, []))
     assert state.status == "RUNNING"
 
 
@@ -152,21 +149,21 @@ def test_errors_stay_until_the_next_commit() -> None:
     """The last error is shown, also as the reason of a parked stream, until a commit succeeds."""
     watch = Watch("a")
     failed = result(None, 10, error="schema 7 is broken")
-    state = one(watch.observe(START, {"g": reading(START)}, [failed]))
+    state = one(watch.observe(START, {"g": reading()}, [failed]))
     assert (state.last_error, state.rows_total, state.rejects_total) == ("schema 7 is broken", 0, 0)
     parked = replace(FACTS, lane=Lane.QUARANTINED)
-    watch.observe(START + 5, {"g": reading(START + 5, facts=parked)}, [])
+    watch.observe(START + 5, {"g": reading(facts=parked)}, [])
     assert "schema 7 is broken" in watch.transitions[0].detail
-    assert one(watch.observe(START + 10, {"g": reading(START + 10)}, [result(START + 9)])).last_error is None
+    assert one(watch.observe(START + 10, {"g": reading()}, [result(START + 9)])).last_error is None
 
 
 def test_a_game_that_was_given_away_is_forgotten() -> None:
     """A moved game leaves no state behind, and a late result of it is not counted."""
     watch = Watch("a")
-    watch.observe(START, {"g": reading(START), "h": reading(START)}, [result(START)])
-    states = watch.observe(START + 5, {"h": reading(START + 5)}, [result(START + 4)])
+    watch.observe(START, {"g": reading(), "h": reading()}, [result(START)])
+    states = watch.observe(START + 5, {"h": reading()}, [result(START + 4)])
     assert [state.game_key for state in states] == ["h"]
-    assert one(watch.observe(START + 10, {"g": reading(START + 10)}, [])).rows_total == 0
+    assert one(watch.observe(START + 10, {"g": reading()}, [])).rows_total == 0
 
 
 def test_a_thousand_games_are_judged_in_a_blink() -> None:
@@ -175,7 +172,7 @@ def test_a_thousand_games_are_judged_in_a_blink() -> None:
     keys = [f"g{number}" for number in range(1_000)]
     for step in range(12):
         now = START + 5 * step
-        readings = dict.fromkeys(keys, reading(now, cursor=step, age=70.0 + step))
+        readings = dict.fromkeys(keys, reading(cursor=step, age=70.0 + step))
         results = [result(now, key=key) for key in keys]
         before = time.process_time()
         watch.observe(now, readings, results)

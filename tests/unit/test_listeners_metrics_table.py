@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def test_a_pass_is_read_back_as_it_was(tmp_path: Path) -> None:
     progress = Progress("q", "id", "run", 1, "", 9, {"addBatch": 300})
     tables.add(told(1, game(), game("go_b", committed_at=None, error="store down"), progress=progress))
     tables.add(told(2))
-    assert tables.flush(NOW)
+    assert tables.flush()
     first, second, third = history.passes(tmp_path, None, NOW).to_pylist()
     assert first["committed_at"].timestamp() == NOW + 1
     assert {name: first[name] for name in ("group", "game_key", "lane", "rows", "rejects", "pass_seconds")} == {
@@ -78,7 +79,7 @@ def test_a_pass_is_read_back_as_it_was(tmp_path: Path) -> None:
     ) == ([("malformed_payload", 1)], [("addBatch", 300)], 9)
     assert (second["game_key"], second["committed_at"], second["error"]) == ("go_b", None, "store down")
     assert (third["batch_id"], third["input_rows"], third["durations"]) == (2, None, None)
-    assert (tables.waiting, tables.last_flush_at) == (0, NOW)
+    assert tables.waiting == 0
 
 
 def test_a_lost_reply_adds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,10 +93,10 @@ def test_a_lost_reply_adds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     with monkeypatch.context() as patched:
         patched.setattr(metrics_table, "write_deltalake", write_and_lose_the_reply)
-        assert not tables.flush(NOW)
-    assert (tables.waiting, tables.flush_failures, tables.last_flush_at) == (1, 1, None)
+        assert not tables.flush()
+    assert (tables.waiting, tables.flush_failures) == (1, 1)
     before = versions(tmp_path)
-    assert tables.flush(NOW)
+    assert tables.flush()
     assert before == versions(tmp_path)
     assert (DeltaTable(tmp_path / STREAM_BATCH.name).count(), tables.waiting) == (1, 0)
 
@@ -107,14 +108,14 @@ def test_a_store_that_is_down_costs_nothing_until_the_buffer_is_full(tmp_path: P
     tables = MetricsTables(folder, "eu-1", capacity=3)
     for batch_id in range(5):
         tables.add(told(batch_id))
-    assert not tables.flush(NOW)
+    assert not tables.flush()
     # The three newest are on their way now, and three more may wait behind them.
     for batch_id in range(5, 9):
         tables.add(told(batch_id))
-    assert not tables.flush(NOW)
+    assert not tables.flush()
     assert (tables.waiting, tables.dropped) == (3 + 3, 2 + 1)
     folder.unlink()
-    assert tables.flush(NOW)
+    assert tables.flush()
     assert history.passes(folder, None, 0.0)["batch_id"].to_pylist() == [2, 3, 4, 6, 7, 8]
 
 
@@ -124,7 +125,7 @@ def test_one_failing_table_does_not_hold_up_the_others(tmp_path: Path) -> None:
     tables = MetricsTables(tmp_path, "eu-1")
     tables.add(told(1))
     tables.add(StatusEvent("chess_a", "eu-1", NOW, None, "STARTING", None))
-    assert not tables.flush(NOW)
+    assert not tables.flush()
     assert history.transitions(tmp_path, 0.0, 10).num_rows == 1
 
 
@@ -132,9 +133,9 @@ def test_a_row_that_fits_no_column_does_not_block_the_rest(tmp_path: Path) -> No
     """A number too large for its column is dropped with its batch and counted, and later rows are written."""
     tables = MetricsTables(tmp_path, "eu-1")
     tables.add(told(1, game(bytes=2**70)))
-    assert not tables.flush(NOW)
+    assert not tables.flush()
     tables.add(told(2))
-    assert tables.flush(NOW)
+    assert tables.flush()
     assert (history.passes(tmp_path, None, 0.0)["batch_id"].to_pylist(), tables.dropped) == ([2], 1)
 
 
@@ -151,8 +152,8 @@ def test_a_restarted_writer_does_not_take_old_commits_for_its_own(
         tables.add(told(batch_id))
         with monkeypatch.context() as patched:
             patched.setattr(metrics_table, "write_deltalake", fail)
-            assert not tables.flush(NOW)
-        assert tables.flush(NOW)
+            assert not tables.flush()
+        assert tables.flush()
     assert history.passes(tmp_path, None, 0.0)["batch_id"].to_pylist() == [0, 1]
 
 
@@ -165,7 +166,7 @@ def test_two_writers_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
         barrier.wait()
         for batch_id in range(8):
             tables.add(told(batch_id, run_id=run_id))
-            tables.flush(NOW)
+            tables.flush()
         assert tables.close(30)
 
     threads = [threading.Thread(target=write, args=(run_id,)) for run_id in ("a", "b")]
@@ -180,18 +181,18 @@ def test_two_writers_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
 
 def test_the_writer_thread_flushes_and_closing_writes_the_rest(tmp_path: Path) -> None:
     """The thread writes without being asked, and what waits at the end is written by closing."""
-    flushed = threading.Event()
-
-    def clock() -> float:
-        flushed.set()
-        return NOW
-
-    tables = MetricsTables(tmp_path, "eu-1")
-    tables.start(0.01, clock)
-    assert flushed.wait(10)
-    tables.add(told(1))
-    assert tables.close(30)
-    assert history.passes(tmp_path, None, 0.0).num_rows == 1
+    often, seldom = MetricsTables(tmp_path, "eu-1"), MetricsTables(tmp_path, "eu-2")
+    often.start(0.01)
+    seldom.start(3600.0)
+    often.add(told(1))
+    deadline = time.monotonic() + 10
+    while often.waiting:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    seldom.add(told(2))
+    assert seldom.close(30)
+    assert often.close(30)
+    assert history.passes(tmp_path, None, 0.0).num_rows == 2
 
 
 def test_any_engine_can_write_the_tables(tmp_path: Path) -> None:
@@ -200,7 +201,7 @@ def test_any_engine_can_write_the_tables(tmp_path: Path) -> None:
     tables.add(told(1))
     tables.add(StatusEvent("chess_a", "eu-1", NOW, "STARTING", "RUNNING", "caught up"))
     tables.add(GroupSample("eu-1", NOW, None, 3, 1, None))
-    assert tables.flush(NOW)
+    assert tables.flush()
     for table in TABLES:
         delta = DeltaTable(tmp_path / table.name)
         protocol = delta.protocol()
@@ -213,7 +214,7 @@ def test_checkpoints_are_written(tmp_path: Path) -> None:
     tables = MetricsTables(tmp_path, "eu-1")
     for number in range(CHECKPOINT_COMMITS):
         tables.add(GroupSample("eu-1", NOW + number, number, 3, 1, 2.5))
-        assert tables.flush(NOW)
+        assert tables.flush()
     marker = tmp_path / GROUP_SAMPLE.name / "_delta_log" / "_last_checkpoint"
     assert json.loads(marker.read_text())["version"] >= CHECKPOINT_COMMITS - 1
 
@@ -229,7 +230,7 @@ def test_history_keeps_its_columns(tmp_path: Path) -> None:
     """What is read has the very types of an empty answer, rows or not."""
     tables = MetricsTables(tmp_path, "eu-1")
     tables.add(told(1))
-    assert tables.flush(NOW)
+    assert tables.flush()
     assert STREAM_BATCH.schema == history.passes(tmp_path, "chess_a", 0.0).schema
     assert STREAM_BATCH.schema == history.passes(tmp_path, "nobody", 0.0).schema
 
@@ -240,7 +241,7 @@ def test_doubled_rows_are_read_once(tmp_path: Path) -> None:
         tables = MetricsTables(tmp_path, "eu-1")
         tables.add(told(1, game(seq=1), game(seq=2)))
         tables.add(StatusEvent("chess_a", "eu-1", NOW, None, "RUNNING", None))
-        assert tables.flush(NOW)
+        assert tables.flush()
     assert DeltaTable(tmp_path / STREAM_BATCH.name).count() == 4
     assert history.passes(tmp_path, None, 0.0)["seq_from"].to_pylist() == [1, 2]
     assert history.transitions(tmp_path, 0.0, 10).num_rows == 1
@@ -253,7 +254,7 @@ def test_chunks_of_catch_up_are_all_read(tmp_path: Path) -> None:
     failed = game(rows=0, rejects={}, latency_counts=EMPTY, committed_at=None, error="store down")
     tables.add(told(-1, failed, run_id="catch-up"))
     tables.add(told(-1, game(), run_id="catch-up", at=NOW + 5))
-    assert tables.flush(NOW)
+    assert tables.flush()
     assert [(entry.rows, entry.errors) for entry in history.summary(tmp_path, 0.0)] == [(4, 1)]
 
 
@@ -262,7 +263,7 @@ def test_since_and_game_choose_the_rows(tmp_path: Path) -> None:
     tables = MetricsTables(tmp_path, "eu-1")
     for day in range(3):
         tables.add(told(day, game("chess_a"), game("go_b"), at=NOW + day * DAY))
-    assert tables.flush(NOW)
+    assert tables.flush()
     assert history.passes(tmp_path, "go_b", NOW + DAY + 2)["batch_id"].to_pylist() == [1, 2]
     assert history.passes(tmp_path, "go_b", NOW + DAY + 2.001)["batch_id"].to_pylist() == [2]
     assert {"go_b"} == set(history.passes(tmp_path, "go_b", 0.0)["game_key"].to_pylist())
@@ -274,7 +275,7 @@ def test_the_summary_adds_up_and_omits_failures(tmp_path: Path) -> None:
     tables.add(told(1, game(rows=90, latency_counts=counts(b0=90)), game("go_b", error="down", committed_at=None)))
     tables.add(told(2, game(rows=10, latency_counts=counts(b4=10))))
     tables.add(told(3, game("ludo_c", rows=0, latency_counts=EMPTY)))
-    assert tables.flush(NOW)
+    assert tables.flush()
     chess, go, ludo = history.summary(tmp_path, NOW)
     assert (chess.game_key, chess.rows, chess.rejects, chess.commits, chess.errors) == ("chess_a", 100, 2, 2, 0)
     assert chess.p50_seconds == pytest.approx(0.5 * 50 / 90)
@@ -290,7 +291,7 @@ def test_transitions_are_newest_first_and_limited(tmp_path: Path) -> None:
     tables = MetricsTables(tmp_path, "eu-1")
     for number in range(5):
         tables.add(StatusEvent("chess_a", "eu-1", NOW + number, "RUNNING", "LAGGING", str(number)))
-    assert tables.flush(NOW)
+    assert tables.flush()
     assert history.transitions(tmp_path, NOW, 2)["detail"].to_pylist() == ["4", "3"]
     assert history.transitions(tmp_path, NOW + 4, 2)["detail"].to_pylist() == ["4"]
 

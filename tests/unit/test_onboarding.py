@@ -23,7 +23,8 @@ from pipeline.names import game_key
 from pipeline.settings import Onboarding as Limits
 from pipeline.settings import load
 from pipeline.store import onboarding as store
-from pipeline.store.onboarding import How, Onboarded, OnboardingCandidate, RefusedName
+from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedName
+from pipeline.store.states import OnboardedBy
 from pipeline.store.tables import registrations, schemas
 
 NOW = 1_800_000_000.0
@@ -47,7 +48,7 @@ def _register(engine: Engine, *names: str, keys: Sequence[str] = ()) -> None:
         connection.execute(insert(registrations), rows)
 
 
-def _candidate(name: str, how: How = "schema", prefix: str | None = None) -> OnboardingCandidate:
+def _candidate(name: str, how: OnboardedBy = "schema", prefix: str | None = None) -> OnboardingCandidate:
     return OnboardingCandidate(game_key(name), name, how, prefix)
 
 

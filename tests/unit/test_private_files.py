@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.control.processes.child_processes import Children
 from pipeline.errors import Refused
-from pipeline.private_files import make_file, make_folder, write_file
+from pipeline.private_files import PUBLIC, make_file, make_folder, write_file
 from pipeline.settings import load
 from pipeline.store.engine import open_store
 
@@ -101,6 +101,8 @@ def test_a_secret_that_is_replaced_is_its_owners_alone(tmp_path: Path) -> None:
     file.chmod(0o666)
     write_file(file, "new")
     assert (file.read_text(), mode(file), list(tmp_path.iterdir())) == ("new", 0o600, [file])
+    write_file(file, "for all", PUBLIC)
+    assert (file.read_text(), mode(file)) == ("for all", 0o666)
 
 
 def test_of_many_that_begin_a_store_all_get_the_same(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ class Stopped(Exception):
 
 
 def test_the_settings_conf_is_on_no_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every user of a machine reads command lines, so what `spark.conf` holds goes by a file of mode 0600."""
-    seen: list[tuple[list[str], dict[str, str], str, int]] = []
+    """Every user reads command lines, so what `spark.conf` holds goes by a file of mode 0600, which is removed."""
+    seen: list[tuple[list[str], dict[str, str], str, int, Path]] = []
 
     def popen(command: list[str], *_: Any, env: dict[str, str], **__: Any) -> None:
         file = Path(command[command.index("--properties-file") + 1])
-        seen.append((command, env, file.read_text("ascii"), stat.S_IMODE(file.stat().st_mode)))
+        seen.append((command, env, file.read_text("ascii"), stat.S_IMODE(file.stat().st_mode), file))
         raise Stopped
 
     monkeypatch.setattr("pipeline.session.spark_jars", list)
@@ -34,11 +34,12 @@ def test_the_settings_conf_is_on_no_command_line(tmp_path: Path, monkeypatch: py
     )
     with pytest.raises(Stopped):
         spark_session(*load(tmp_path, {}), "t")
-    ((command, env, text, mode),) = seen
+    ((command, env, text, mode, file),) = seen
     assert "canary" not in " ".join(command)
     assert "canary" not in " ".join(env.values())
     assert "spark.driver.memory=700m" in command
     assert not [word for word in command if word.startswith("spark.ui.enabled")], "the command line counts more"
     assert properties({"spark.hadoop.secret.key": "canary-key", "spark.ui.enabled": "true"}) == text
     assert mode == 0o600
+    assert not file.exists()
     assert "PYSPARK_SUBMIT_ARGS" not in os.environ

@@ -202,32 +202,6 @@ def test_a_push_gateway_with_a_password_is_refused_without_it(tmp_path: Path) ->
     assert CANARY not in str(refused.value)
 
 
-@pytest.mark.parametrize(("section", "old", "new", "value"), [
-    ("onboarding", "hourly_per_prefix", "max_new_per_prefix_per_hour", 3),
-    ("placement", "most_games", "max_games_per_group", 7),
-    ("placement", "drain_dead_minutes", "evacuate_after_minutes", 4.0),
-    ("maintenance", "every_minutes", "interval_minutes", 9.0),
-    ("access", "max_days", "max_grant_days", 30.0),
-])  # fmt: skip
-def test_names_of_version_0_1_are_read(section: str, old: str, new: str, value: float, tmp_path: Path) -> None:
-    """A settings file written for 0.1 means what it meant; the environment wins over it under either name."""
-    (tmp_path / "turnout.toml").write_text(f"[{section}]\n{old} = {value}\n")
-    for environ, expected in (
-        ({}, value),
-        ({f"TURNOUT_{section}__{new}".upper(): "11"}, 11),
-        ({f"TURNOUT_{section}__{old}".upper(): "12"}, 12),
-    ):
-        settings, _ = load(tmp_path, environ)
-        assert getattr(getattr(settings, section), new) == expected
-
-
-def test_a_setting_under_both_names_is_refused(tmp_path: Path) -> None:
-    """Of two values nobody can know which is meant."""
-    (tmp_path / "turnout.toml").write_text("[placement]\nmost_games = 7\nmax_games_per_group = 8\n")
-    with pytest.raises(Refused, match=r"placement\.most_games is called placement\.max_games_per_group now"):
-        load(tmp_path, {})
-
-
 @pytest.mark.parametrize("hours", ["22", "22-25", "6-6", "a-b", "-1-3", "22-6-8", "\u0662-6"])
 def test_hours_that_are_none_are_refused(tmp_path: Path, hours: str) -> None:
     """The hours of maintenance are two different hours of a day; what is taken for all day would run by day."""

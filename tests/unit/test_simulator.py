@@ -41,7 +41,7 @@ PAYLOADS: dict[str, type[Any]] = {
 
 def schema_ids(plan: Plan) -> dict[tuple[str, int], int]:
     """Number the schemas as a registry does: equal definitions share one id."""
-    games = game_names(plan.games, plan.seed)
+    games = game_names(plan.games, plan.seed, hostile=plan.hostile)
     return {
         (game, version): 1 + FAMILIES.index(family(game)) * VERSIONS + version
         for game, version in itertools.product(games, range(1, plan.versions + 1))
@@ -74,14 +74,14 @@ def refused_by_upb(message: type[Message], data: bytes) -> bool:
 @given(seed=st.integers(0, 2**40), size=st.integers(1, 700))
 def test_same_seed_same_bytes(seed: int, size: int) -> None:
     """A plan alone decides every byte; how many events are asked for at once does not."""
-    plan = Plan(games=30, events=600, seed=seed, bad_share=0.3)
+    plan = Plan(games=30, events=600, seed=seed, bad_share=0.3, hostile=True)
 
     assert simulate(plan, 97)[1] == simulate(plan, size)[1]
 
 
 def test_bytes_are_the_same_everywhere() -> None:
     """Another process, machine or day makes these very bytes; change the digest only with the samples or the draw."""
-    events = simulate(Plan(games=30, versions=6, events=3000, seed=5, bad_share=0.1))[1]
+    events = simulate(Plan(games=30, versions=6, events=3000, seed=5, bad_share=0.1, hostile=True))[1]
     digest = hashlib.sha256(b"".join(event.value for event in events)).hexdigest()
 
     assert digest == "fca883385650b14425e2e2a84b4f78b78c0fade6e7535f975d02537ea49bf251"
@@ -101,7 +101,7 @@ def test_more_events_only_append() -> None:
 
 def test_wrappers_say_what_the_event_says() -> None:
     """A good wrapper carries the event's game, sequence, a registered schema and a payload of that schema."""
-    plan = Plan(games=30, versions=3, events=2000)
+    plan = Plan(games=30, versions=3, events=2000, hostile=True)
     ids = schema_ids(plan)
     names = {payload_schema(name, version)[0]: (name, version) for name in FAMILIES for version in (1, 2, 3)}
     seen = set()
@@ -118,7 +118,7 @@ def test_wrappers_say_what_the_event_says() -> None:
 
 def test_events_are_distinct() -> None:
     """No two wrappers are equal and no two share an event id, whatever the game."""
-    events = simulate(Plan(games=40, events=5000))[1]
+    events = simulate(Plan(games=40, events=5000, hostile=True))[1]
 
     assert len(events) == len({event.value for event in events})
     assert len(events) == len({Wrapper.FromString(event.value).event_id for event in events})
@@ -134,7 +134,7 @@ def test_event_time_is_a_fixed_schedule() -> None:
 
 def test_sequences_are_dense_for_each_game() -> None:
     """Each name's events count from 1 without a gap, bad ones included, so a lost one shows."""
-    simulator, events = simulate(Plan(games=25, events=5000, bad_share=0.3))
+    simulator, events = simulate(Plan(games=25, events=5000, bad_share=0.3, hostile=True))
     sequences: dict[str, list[int]] = {}
     for event in events:
         sequences.setdefault(event.game, []).append(event.sequence)
@@ -186,7 +186,7 @@ def test_counts_follow_what_was_handed_out() -> None:
 
 
 def bad(kind: str) -> list[Event]:
-    return simulate(Plan(games=12, events=600, bad_shares={kind: 1.0}))[1]
+    return simulate(Plan(games=12, events=600, bad_shares={kind: 1.0}, hostile=True))[1]
 
 
 @pytest.mark.parametrize("refused", [refused_by_upb, refused_by_ptars])
@@ -212,14 +212,14 @@ def test_malformed_payloads_cannot_be_decoded(refused: Callable[[type[Message], 
 
 def test_every_other_bad_kind_is_what_it_says() -> None:
     """Names nobody registered, impossible names, foreign ids and empty payloads come in readable wrappers."""
-    registered = schema_ids(Plan(games=12))
+    registered = schema_ids(Plan(games=12, hostile=True))
 
     def wrappers(kind: str) -> Iterable[Wrapper]:
         return (Wrapper.FromString(event.value) for event in bad(kind))
 
     unknown = {wrapper.game for wrapper in wrappers("unknown_game")}
     assert len(unknown) > 1
-    assert unknown.isdisjoint(game_names(12, 1))
+    assert unknown.isdisjoint(game_names(12, 1, hostile=True))
     assert all(is_game_name(name) for name in unknown)
     assert not any(is_game_name(wrapper.game) for wrapper in wrappers("invalid_name"))
     assert all(wrapper.payload == b"" for wrapper in wrappers("empty_payload"))
@@ -229,9 +229,9 @@ def test_every_other_bad_kind_is_what_it_says() -> None:
     assert {wrapper.schema_id for wrapper in foreign} & set(registered.values())
 
 
-def test_awkward_names_come_early() -> None:
-    """The smallest demo already meets names that break paths, SQL, labels and case-blind file systems."""
-    names = game_names(20, 1)
+def test_hostile_names_come_early() -> None:
+    """A small run with `hostile` meets names that break paths, SQL, labels and case-blind file systems."""
+    names = game_names(20, 1, hostile=True)
 
     assert all(is_game_name(name) for name in names)
     assert len({game_key(name) for name in names}) == 20
@@ -245,12 +245,22 @@ def test_awkward_names_come_early() -> None:
     assert set(FAMILIES) == {family(name) for name in names[:3]}
 
 
-def test_more_games_only_append() -> None:
+def test_other_names_are_titles_of_games() -> None:
+    """The demo's games are called as a studio would call them, and the smallest run has all families."""
+    names = game_names(120, 1)
+
+    assert all(char.isalnum() or char == " " for name in names for char in name)
+    assert max(map(len, names)) < 20
+    assert set(FAMILIES) == {family(name) for name in names[:3]}
+
+
+@pytest.mark.parametrize("hostile", [False, True])
+def test_more_games_only_append(hostile: bool) -> None:
     """A growing fleet keeps its names, and a thousand of them are all different."""
-    names = game_names(1000, 7)
+    names = game_names(1000, 7, hostile=hostile)
 
     assert len(set(names)) == 1000
-    assert names[:300] == game_names(300, 7)
+    assert names[:300] == game_names(300, 7, hostile=hostile)
 
 
 def test_impossible_plans_are_refused() -> None:

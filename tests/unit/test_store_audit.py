@@ -9,16 +9,14 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine, delete, event, insert, update
 
-from app.components.audit_csv import as_csv
-from app.state.control_queries import AuditFilter, Log
 from pipeline.cli.main import cli
 from pipeline.control.operations.executor import resume
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.audit import Act, begin, end, entries, verify
 from pipeline.store.engine import open_store
-from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Intent, ask, change
+from pipeline.store.states import OperationState
 from pipeline.store.tables import audit, audit_head
 from tests.unit.leases_world import StoreClock
 
@@ -115,26 +113,6 @@ def test_a_row_that_makes_no_sense_is_a_defect_and_hides_no_other(engine: Engine
     assert verdict.entries == 6
 
 
-BLOB = b"\xff\x00"
-SPOILT = [
-    *((name, BLOB) for name in ("day", "number", "at", "actor", "targets", "operation_id", "phase", "detail", "hash")),
-    *((name, value) for name in ("number", "at") for value in ("zz", "", 9e999)),
-    *(("at", value) for value in (1e18, -1e18)),
-    ("number", 1.5),
-]
-
-
-@pytest.mark.parametrize("day", [b"M\xfc", b"2\xff"])
-def test_a_day_that_is_no_text_ends_the_look_as_any_defect(day: bytes, tmp_path: Path) -> None:
-    """Such a row comes after itself: it was read again and again, until the memory was full."""
-    engine = open_store(*load(tmp_path))
-    done(engine, Act("ann", "pause", ("game:go_1",)))
-    with engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE audit SET day = CAST(? AS TEXT) WHERE number = 2", (day,))
-    verdict = verify(engine)
-    assert (verdict.intact, verdict.entries) == (False, 2)
-
-
 def test_a_number_after_which_none_comes_refuses_acts_in_a_sentence(engine: Engine) -> None:
     """The database has no larger number, so the next entry could not be written: a hand has put it there."""
     done(engine)
@@ -147,39 +125,17 @@ def test_a_number_after_which_none_comes_refuses_acts_in_a_sentence(engine: Engi
     assert not verify(engine).intact
 
 
-@pytest.mark.parametrize("day", [BLOB, "", "purple"], ids=repr)
-def test_an_entry_of_no_day_is_in_every_list(day: object, tmp_path: Path) -> None:
+@pytest.mark.parametrize("day", ["", "purple"])
+def test_an_entry_of_no_day_is_in_every_list(day: str, tmp_path: Path) -> None:
     """Nobody knows when it was, so it may be of the days that are asked for; the audit page always asks for some."""
     engine = open_store(*load(tmp_path))
     done(engine)
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE audit SET day = ? WHERE number = 2", (day,))
-    assert sorted(each.number or 0 for each in entries(engine)) == [1, 2]
+    assert sorted(each.number for each in entries(engine)) == [1, 2]
     assert [each.number for each in entries(engine, "2001-01-01", "2001-01-02")] == [2]
     listed = CliRunner().invoke(cli, ["audit", "list", "--json", "--env-dir", str(tmp_path)])
     assert len(listed.output.splitlines()) == 2
-
-
-@pytest.mark.parametrize(("name", "value"), SPOILT, ids=repr)
-def test_a_value_of_a_foreign_type_is_a_defect(name: str, value: object, tmp_path: Path) -> None:
-    """SQLite keeps any value in any column: one that no act writes is found, and the log can be listed with it."""
-    settings, paths = load(tmp_path)
-    engine = open_store(settings, paths)
-    for actor in ("ann", "bob"):
-        done(engine, Act(actor, "pause", ("game:go_1",)))
-    with engine.begin() as connection:
-        connection.exec_driver_sql(f"UPDATE audit SET {name} = ? WHERE number = 3", (value,))
-    verdict = verify(engine)
-    assert verdict.entries == 4
-    assert any("makes no sense" in defect for defect in verdict.defects), verdict.defects
-    told = {}
-    for how in ("verify", "verify --json", "list", "list --json"):
-        told[how] = CliRunner().invoke(cli, ["audit", *how.split(), "--env-dir", str(tmp_path)])
-    assert [each.exit_code for each in told.values()] == [1, 1, 0, 0]
-    assert name != "at" or "\n?  " in told["list"].output
-    log = Log({}, tuple(entries(engine)), 4, 0.0)
-    assert all(AuditFilter("", "9", "a", "a", "a").matches(entry, {}) in {True, False} for entry in log.entries)
-    assert as_csv(log)
 
 
 HEADS = {
@@ -187,7 +143,6 @@ HEADS = {
     "a lower number": "UPDATE audit_head SET number = 1",
     "a higher number": "UPDATE audit_head SET number = 9",
     "a time in the future": "UPDATE audit_head SET at = 9e9",
-    "a time that is none": "UPDATE audit_head SET at = 9e99",
     "another hash": "UPDATE audit_head SET hash = 'x'",
     "no head": "DELETE FROM audit_head",
     "two heads": "INSERT INTO audit_head SELECT 1, day, number, at, hash FROM audit_head",
@@ -206,19 +161,6 @@ def test_a_head_that_is_not_the_last_entry_is_found_and_nothing_is_added(engine:
     with pytest.raises(Refused, match="see `turnout audit verify`"):
         done(engine)
     assert verify(engine) == verdict
-
-
-@pytest.mark.parametrize("name", ["day", "number", "at", "hash"])
-@pytest.mark.parametrize("value", ["zz", BLOB, 9e999], ids=repr)
-def test_a_head_that_makes_no_sense_is_found(name: str, value: object, tmp_path: Path) -> None:
-    """SQLite keeps any value in any column of the head, too."""
-    engine = open_store(*load(tmp_path))
-    done(engine)
-    with engine.begin() as connection:
-        connection.exec_driver_sql(f"UPDATE audit_head SET {name} = ?", (value,))
-    assert len(verify(engine).defects) == 1
-    with pytest.raises(Refused, match="see `turnout audit verify`"):
-        done(engine)
 
 
 def test_an_act_between_the_looks_is_no_defect(engine: Engine) -> None:

@@ -14,37 +14,49 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, inspect, select, text
+from sqlalchemy import Connection, Engine, create_engine, inspect, select, text
 
 from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store import migrate
+from pipeline.store.checked_table import metadata
 from pipeline.store.engine import open_store, require_store
-from pipeline.store.games import assigned, register_group
-from pipeline.store.migrations.versions import m0001_before_migrations as first
+from pipeline.store.games import register_group
 from pipeline.store.rounds import maintenance_rounds
-from pipeline.store.tables import groups, metadata, stream_control
+from pipeline.store.source_backlog import source_backlog
+from pipeline.store.tables import groups
 from tests.postgres import Postgres
 
 Upgrade = Callable[[Connection], None]
 FOLDER = Path(migrate.__file__).with_name("migrations")
-_OLD_GROUP = "INSERT INTO groups (name, created_at) VALUES ('a', 1)"
-_OLD_GAME = (
-    "INSERT INTO games (game_key, game, group_name, epoch, generation, last_seq, discovered_at) "
-    "VALUES ('g', 'G', 'a', 1, 1, 7, 1)"
-)
-_OLD_DECISION = (
-    "INSERT INTO decisions (game_key, desired, own_query, failures, retry_at, asked_by, asked_at) "
-    "VALUES ('g', 'paused', 0, 0, 0, 'ann', 5)"
-)
 
 
-def test_migrations_make_what_the_tables_say(engine: Engine) -> None:
-    """A store that was migrated has the very tables, columns and indexes that the code names, no more and no fewer."""
-    assert maintenance_rounds.name in metadata.tables, "which stands in a module of its own"
+def test_migrations_make_what_the_tables_say(engine: Engine, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """A store that was migrated has the very tables, columns, indexes and checks that the code names."""
+    assert {maintenance_rounds.name, source_backlog.name} <= metadata.tables.keys(), "which stand in their own modules"
+    url = f"sqlite:///{tmp_path}/other.db"
+    if engine.dialect.name == "postgresql":
+        server: Postgres = request.getfixturevalue("postgres")
+        url = server.url()
+    other = create_engine(url)
+    metadata.create_all(other)
+    assert _definitions(engine) == _definitions(other)
+    other.dispose()
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
+
+
+def _definitions(engine: Engine) -> set[tuple[str, str]]:
+    """Return what the database itself has of our tables: on SQLite all, on PostgreSQL the checks."""
+    query = "SELECT name, sql FROM sqlite_schema WHERE tbl_name <> 'alembic_version'"
+    if engine.dialect.name == "postgresql":
+        query = (
+            "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint "
+            "WHERE connamespace = current_schema()::regnamespace AND conname <> 'alembic_version_pkc'"
+        )
+    with engine.connect() as connection:
+        return {(name, str(definition)) for name, definition in connection.execute(text(query))}
 
 
 def test_the_newest_migration_is_the_one_the_code_knows() -> None:
@@ -54,30 +66,22 @@ def test_the_newest_migration_is_the_one_the_code_knows() -> None:
     assert ScriptDirectory.from_config(config).get_heads() == [migrate.NEWEST]
 
 
-def test_a_store_from_before_migrations_keeps_its_rows(engine: Engine) -> None:
-    """D20: a store of an earlier version gets the tables, columns and names it lacks, and loses nothing."""
-    with engine.begin() as connection:
-        metadata.drop_all(connection)
-        connection.execute(text("DROP TABLE alembic_version"))
-        first.metadata.create_all(connection)
-        connection.execute(text("DROP TABLE leases"))  # a store from before there were any
-        connection.execute(text("ALTER TABLE games DROP COLUMN held_by"))
-        connection.execute(text(_OLD_GROUP))
-        connection.execute(text(_OLD_GAME))
-        connection.execute(text(_OLD_DECISION))
-    migrate.migrate(engine)
-    assert [each.last_seq for each in assigned(engine, "a")] == [7]
-    with engine.connect() as connection:
-        decided = connection.execute(select(stream_control.c.requested_by, stream_control.c.requested_at)).all()
-        assert decided == [("ann", 5.0)]
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
-
-
 def test_a_store_that_a_newer_turnout_migrated_is_refused(engine: Engine) -> None:
     """D20: what this version does not know it does not touch; the sentence says what to do."""
     with engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(Refused, match="migrated by a newer turnout: it is at 9999, this one knows up to"):
+        connection.execute(text("UPDATE alembic_version SET version_num = 'r9999'"))
+    with pytest.raises(Refused, match="migrated by a newer turnout: it is at r9999, this one knows up to"):
+        migrate.migrate(engine)
+
+
+@pytest.mark.parametrize("revision", ["0001", "0012", None])
+def test_a_store_of_an_unreleased_build_is_refused(engine: Engine, revision: str | None) -> None:
+    """Nothing is upgraded from before the first release, nor is a table of it touched; the sentence says what to do."""
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = :it"), {"it": revision or "0001"})
+        if revision is None:
+            connection.execute(text("DROP TABLE alembic_version"))
+    with pytest.raises(Refused, match=r"unreleased build of turnout.*Name a new environment with --env-dir"):
         migrate.migrate(engine)
 
 
@@ -146,7 +150,7 @@ def test_a_migration_that_fails_leaves_nothing(engine: Engine, monkeypatch: pyte
         shutil.copy(file, tmp_path / "m")
     shutil.copytree(FOLDER / "versions", tmp_path / "m" / "versions")
     (tmp_path / "m" / "versions" / "next.py").write_text(NEXT.format(base=migrate.NEWEST))
-    monkeypatch.setattr(migrate, "NEWEST", "9000")
+    monkeypatch.setattr(migrate, "NEWEST", "r9000")
     monkeypatch.setattr(migrate, "_FOLDER", tmp_path / "m")
     with pytest.raises(ZeroDivisionError):
         migrate.migrate(engine)
@@ -155,10 +159,29 @@ def test_a_migration_that_fails_leaves_nothing(engine: Engine, monkeypatch: pyte
     migrate.migrate(engine)
 
 
+def test_the_name_of_a_folder_is_no_option_of_its_store(tmp_path: Path) -> None:
+    """Of `e?a=1` and `e?b=2` each has a control store of its own, and in its folder."""
+    for name in ("a=1", "b=2"):
+        env = tmp_path / f"e?{name}"
+        open_store(*load(env, {})).dispose()
+        assert (env / "control.db").is_file()
+    assert not (tmp_path / "e").exists()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:{folder}/x.db?uri=true&mode=rwc"])
+def test_a_store_without_a_file_of_its_own_is_refused(tmp_path: Path, url: str) -> None:
+    """What a command writes to memory is gone with it, and a URI would give the file another mode than ours."""
+    settings, paths = load(tmp_path / "env", {"TURNOUT_STORE__URL": url.format(folder=tmp_path)})
+    for opening in (open_store, require_store):
+        with pytest.raises(Refused, match=r"store\.url names no file"):
+            opening(settings, paths)
+    assert not (tmp_path / "x.db").exists()
+
+
 NEXT = """
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision, branch_labels, depends_on = "9000", "{base}", None, None
+revision, down_revision, branch_labels, depends_on = "r9000", "{base}", None, None
 def upgrade():
     op.create_table("half", sa.Column("x", sa.Integer))
     1 / 0

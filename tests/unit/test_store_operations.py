@@ -10,7 +10,6 @@ from sqlalchemy import Engine
 from pipeline.control.operations.executor import close, resume
 from pipeline.errors import Refused
 from pipeline.store import audit
-from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import (
     Intent,
     Operation,
@@ -25,6 +24,7 @@ from pipeline.store.operations import (
     operation,
     steps,
 )
+from pipeline.store.states import OperationState
 
 MOVE = Intent("move", ("game:chess", "game:go"), "ann", "too busy", {"to": "b"}, {"moves": 2}, "key-1")
 

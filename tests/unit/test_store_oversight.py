@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from sqlalchemy import Engine, insert, text, update
+from sqlalchemy import Engine, insert, update
 
 from listeners.totals import Oversight
 from pipeline.store.drivers import beat, start_driver
@@ -11,9 +11,9 @@ from pipeline.store.evacuations import keep_waiting
 from pipeline.store.fleet import read_fleet
 from pipeline.store.groups import Group, create
 from pipeline.store.leases import store_time
-from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import Intent, ask, change, list_operations, operation
 from pipeline.store.oversight import read_oversight
+from pipeline.store.states import OperationState
 from pipeline.store.tables import catalog_snapshots, drivers, operations
 
 
@@ -68,12 +68,6 @@ def test_open_operations_are_counted_by_state_and_the_oldest_that_needs_a_person
     [
         ({"read_at": 50.0, "drift": '{"extra": 2, "gone": 0}'}, 50.0, {"extra": 2, "gone": 0}),
         ({"read_at": 50.0, "drift": None}, 50.0, None),
-        ({"read_at": 50.0, "drift": "purple"}, 50.0, None),
-        ({"read_at": 50.0, "drift": '{"extra": "two"}'}, 50.0, None),
-        ({"read_at": 50.0, "drift": '{"extra": true}'}, 50.0, None),
-        ({"read_at": 50.0, "drift": f'{{"extra": {10**400}}}'}, 50.0, None),
-        ({"read_at": 50.0, "drift": '{"\\ud800": 1}'}, 50.0, None),
-        ({"read_at": 50.0, "drift": "[" * 20_000}, 50.0, None),
         ({"read_at": None, "drift": None}, None, None),
     ],
     ids=lambda each: repr(each)[:60],
@@ -81,7 +75,7 @@ def test_open_operations_are_counted_by_state_and_the_oldest_that_needs_a_person
 def test_drift_that_is_not_known_is_no_zero(
     engine: Engine, values: dict[str, object], read_at: float | None, drift: dict[str, int] | None
 ) -> None:
-    """A catalog that was never read, or not wholly, and a row that makes no sense leave it unknown."""
+    """A catalog that was never read, or not wholly, leaves it unknown."""
     assert (seen(engine).access_read_at, seen(engine).drift) == (None, None)
     with engine.begin() as connection:
         connection.execute(insert(catalog_snapshots).values(snapshot_id=1, tried_at=60.0, **values))
@@ -95,10 +89,3 @@ def test_an_evacuation_that_waits_is_known_while_a_controller_runs(engine: Engin
     start_driver(engine, "controller", "main", None)
     beat(engine, "controller", "main", "running", None)
     assert seen(engine).evacuations == {"a": (3, 50.0)}
-    if engine.dialect.name == "sqlite":
-        with engine.begin() as connection:
-            connection.execute(text("UPDATE waiting_evacuations SET since = 'purple'"))
-        assert seen(engine).evacuations == {"a": (3, None)}
-        with engine.begin() as connection:
-            connection.execute(text("UPDATE waiting_evacuations SET group_name = X'00ff'"))
-        assert seen(engine).evacuations == {}, "a name that is none is no label"

@@ -21,7 +21,6 @@ from pipeline.control.operations.definition import (
     StepDefinition,
     StepResult,
     intent_of,
-    join_limited,
     of_one_game,
 )
 from pipeline.control.operations.repairs import Subject, observe, obstacle_by_table, require_possible, worked
@@ -29,13 +28,14 @@ from pipeline.control.roles import Role
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
+from pipeline.lists import join_limited
 from pipeline.names import GameKey, repair_app_id
 from pipeline.repair.dedupe import Deduped, dedupe
 from pipeline.repair.refusals import unreadable
 from pipeline.settings import Paths
 from pipeline.store.game_lookup import Game, known_names
-from pipeline.store.operation_kinds import OperationKind
 from pipeline.store.operations import Intent, Operation
+from pipeline.store.states import OperationKind
 
 _WORK_SECONDS: Final = 6 * 3600.0  # all places of a table are read, and others may be before it
 _SEEN_SECONDS: Final = 3600.0

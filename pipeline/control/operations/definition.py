@@ -14,8 +14,8 @@ from pipeline.control.operations.background_tasks import BackgroundTasks
 from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.control.roles import Role
 from pipeline.settings import Paths, Settings
-from pipeline.store.operation_kinds import OperationKind
 from pipeline.store.operations import Intent, Operation
+from pipeline.store.states import OperationKind
 
 T = TypeVar("T")
 Facts = TypeVar("Facts")
@@ -26,7 +26,6 @@ Level = Literal[1, 2, 3]
 UNDO: Final = "turnout ops undo"
 RETIRED: Final = "It is retired: no group carries it until it is restored."
 WAIT: Final = "Wait for it, or see `turnout ops list`."
-_SHOWN: Final = 5  # of many, in one sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +148,3 @@ def intent_of(
 def describe_open(operation: Operation) -> str:
     """Return an open operation for a sentence on what waits for it."""
     return f"{operation.kind} {operation.operation_id[:8]} by {operation.actor}"
-
-
-def join_limited(keys: Sequence[str]) -> str:
-    """Name a few of many for a sentence."""
-    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-    return ", ".join(keys[:_SHOWN]) + more

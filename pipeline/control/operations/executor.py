@@ -28,7 +28,6 @@ from pipeline.names import is_said
 from pipeline.store import audit
 from pipeline.store.cancellation import end_early
 from pipeline.store.leases import store_time
-from pipeline.store.operation_kinds import OperationState
 from pipeline.store.operations import (
     Operation,
     OperationConflict,
@@ -43,6 +42,7 @@ from pipeline.store.operations import (
     with_journals,
 )
 from pipeline.store.operations import operation as find
+from pipeline.store.states import OperationState
 
 _log = logging.getLogger("turnout")
 _NOW: Final = ""  # among the turns: the number of this tick
@@ -163,7 +163,7 @@ def _unseen(
     kind = kinds.get(operation.kind)
     step = None if kind is None else next((each for each in kind.steps if each.name not in done), None)
     line = next((each for each in reversed(journal) if step is not None and each.name == step.name), None)
-    if step is None or line is None or not operation.targets:  # a row of nonsense has no targets
+    if step is None or line is None or not operation.targets:  # its preview was edited
         return None
     is_late = operation.is_stuck
     look = step.act if step.looks else step.seen if is_late else None
@@ -301,7 +301,7 @@ def _require_waiting(operation: Operation) -> None:
 
 
 def _ask_a_person(engine: Engine, operation: Operation, error: Exception) -> None:
-    """Set an operation aside that makes no sense, or meets a bug of ours, so that the others go on."""
+    """Set an operation aside that meets a bug of ours, so that the others go on."""
     problem = f"It cannot go on: {type(error).__name__}: {error}"[:_MAX_MESSAGE]
     try:
         change(engine, find(engine, operation.operation_id), OperationState.NEEDS_HUMAN, problem)

@@ -16,7 +16,6 @@ from pipeline.control.operations.definition import (
     StepDefinition,
     StepResult,
     intent_of,
-    join_limited,
 )
 from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.control.processes.backends import reference_of
@@ -24,6 +23,7 @@ from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.control.roles import Role
 from pipeline.errors import Refused
 from pipeline.health.liveness import RUNS
+from pipeline.lists import join_limited
 from pipeline.store.assignments import read_assignments
 from pipeline.store.groups import (
     Group,
@@ -34,8 +34,8 @@ from pipeline.store.groups import (
     reset_restart_budget,
     set_desired_state,
 )
-from pipeline.store.operation_kinds import OperationKind
 from pipeline.store.operations import Operation, lock_operation
+from pipeline.store.states import OperationKind
 
 _STOPPED_SECONDS: Final = STOP_SECONDS + 60.0
 _RUNS_SECONDS: Final = 180.0  # a JVM starts, and every game's table is opened

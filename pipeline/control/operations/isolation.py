@@ -14,14 +14,14 @@ from pipeline.control.operations.definition import (
     OperationDefinition,
     StepDefinition,
     StepResult,
-    join_limited,
 )
 from pipeline.control.roles import CONTROLLER, Role
+from pipeline.lists import join_limited
 from pipeline.store.assignments import GameAssignment
 from pipeline.store.groups import Group, create, read_groups
-from pipeline.store.operation_kinds import OperationKind
 from pipeline.store.operations import Intent, Operation
 from pipeline.store.runs import Run
+from pipeline.store.states import OperationKind
 
 _DEATHS: Final = 2
 _WITHIN_SECONDS: Final = 1800.0
@@ -103,8 +103,5 @@ ISOLATE: Final = OperationDefinition(
 
 
 def _in_hand(run: Run) -> list[str]:
-    try:
-        active = json.loads(run.active_games or "[]")
-    except ValueError:
-        return []  # a row edited by hand
-    return active if isinstance(active, list) else []
+    active: list[str] = json.loads(run.active_games or "[]")
+    return active

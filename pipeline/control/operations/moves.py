@@ -17,13 +17,13 @@ from pipeline.control.operations.definition import (
     StepDefinition,
     StepResult,
     describe_open,
-    join_limited,
     of_one_game,
 )
 from pipeline.control.operations.facts import GroupFacts
 from pipeline.control.roles import Role
 from pipeline.errors import Refused
 from pipeline.health.lag import seconds_left
+from pipeline.lists import join_limited
 from pipeline.placement.capacity import GroupLoad, Loads
 from pipeline.placement.planner import catch_up_seconds, full, leaving, most_room
 from pipeline.settings import Demux
@@ -36,8 +36,8 @@ from pipeline.store.assignments import (
     reassign,
     require_carried,
 )
-from pipeline.store.operation_kinds import OperationKind
 from pipeline.store.operations import Intent, Operation, lock_operation
+from pipeline.store.states import OperationKind
 
 _RELEASE_SECONDS: Final = 120.0  # a pass may be running; a driver that is dead loses its lease before
 _ACQUIRE_SECONDS: Final = 120.0

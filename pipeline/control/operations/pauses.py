@@ -15,20 +15,20 @@ from pipeline.control.operations.definition import (
     StepDefinition,
     StepResult,
     intent_of,
-    join_limited,
     of_one_game,
 )
 from pipeline.control.operations.facts import GameFacts
 from pipeline.control.roles import Role
 from pipeline.errors import Refused
+from pipeline.lists import join_limited
 from pipeline.store.assignments import GameAssignment, read_assignments, require_carried
-from pipeline.store.operation_kinds import OperationKind
 from pipeline.store.operations import Operation, lock_operation
-from pipeline.store.stream_control import Desired, StreamControl, ask_retry_within, ask_within, decided
+from pipeline.store.states import OperationKind, StreamDesired
+from pipeline.store.stream_control import StreamControl, ask_retry_within, ask_within, decided
 
 _SEEN_SECONDS: Final = 120.0
 _NOTHING: Final = StreamControl()
-_LEFT: Final[Mapping[str, Desired]] = {OperationKind.PAUSE: "running", OperationKind.RESUME: "paused"}
+_LEFT: Final[Mapping[str, StreamDesired]] = {OperationKind.PAUSE: "running", OperationKind.RESUME: "paused"}
 intent: Final = partial(intent_of, "game")
 
 
@@ -88,7 +88,7 @@ def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
 
 
 def _decide(context: ControlContext, operation: Operation) -> StepResult:
-    desired: Desired = "paused" if operation.kind == OperationKind.PAUSE else "running"
+    desired: StreamDesired = "paused" if operation.kind == OperationKind.PAUSE else "running"
     with context.engine.begin() as connection:
         lock_operation(connection, operation)
         for key in operation.parameters["games"]:

@@ -28,7 +28,6 @@ from pipeline.control.operations.definition import (
     StepDefinition,
     StepResult,
     intent_of,
-    join_limited,
     of_one_game,
 )
 from pipeline.control.operations.facts import GameFacts
@@ -37,6 +36,7 @@ from pipeline.delta import generation
 from pipeline.delta.quarantine import REASONS
 from pipeline.delta.table import CursorTable
 from pipeline.errors import Refused, Transient, first_line
+from pipeline.lists import join_limited
 from pipeline.names import GameKey, plain, stream_app_id
 from pipeline.repair import damaged_log, stale_quarantine
 from pipeline.repair.quarantined import Selection, opened
@@ -48,8 +48,8 @@ from pipeline.settings import Paths
 from pipeline.store.assignments import GameAssignment, read_assignments, read_group_drivers
 from pipeline.store.game_lookup import Game, known_names
 from pipeline.store.games import record_generation, registered_keys, retired_games
-from pipeline.store.operation_kinds import OperationKind
 from pipeline.store.operations import Intent, Operation, begin_step, end_step, steps
+from pipeline.store.states import OperationKind
 from pipeline.store.stream_control import StreamControl, ask_retry, decided
 
 _WORK_SECONDS: Final = 6 * 3600.0  # a game's whole bronze may be read, and others may be before it

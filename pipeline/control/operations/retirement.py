@@ -17,17 +17,17 @@ from pipeline.control.operations.definition import (
     StepDefinition,
     StepResult,
     intent_of,
-    join_limited,
     of_one_game,
 )
 from pipeline.control.operations.moves import release
 from pipeline.control.roles import Role
 from pipeline.errors import Refused
+from pipeline.lists import join_limited
 from pipeline.store import assignments as store
 from pipeline.store.assignments import AssignmentConflict, GameAssignment, read_assignments
 from pipeline.store.games import assign_waiting
-from pipeline.store.operation_kinds import OperationKind
 from pipeline.store.operations import Operation, lock_operation
+from pipeline.store.states import OperationKind
 
 _RELEASE_SECONDS: Final = 120.0  # as long as a move waits for it
 _SEEN_SECONDS: Final = 300.0

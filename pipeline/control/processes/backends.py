@@ -127,6 +127,6 @@ def process_of(reference: str) -> Process | None:
     """Return the process a reference is of, None where it makes no sense."""
     try:
         process = Process(**json.loads(reference))
-    except (ValueError, TypeError, RecursionError):
-        return None  # a row edited by hand
-    return process if process.makes_sense else None
+        return process if process.makes_sense else None
+    except (ValueError, TypeError):
+        return None

@@ -32,10 +32,6 @@ class Duty(Protocol):
     def spark_master(self) -> str | None:
         """Return its own Spark master, None where it has none."""
 
-    @property
-    def defect(self) -> str | None:
-        """Return why nobody acts on it, None where one does."""
-
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
@@ -46,7 +42,6 @@ class Upkeep:
     kind: str = "maintenance"
     name: str = "main"
     spark_master: str | None = None
-    defect: str | None = None
 
 
 def upkeep(engine: Engine, wanted: Maintenance) -> list[Duty]:

@@ -12,12 +12,12 @@ from typing import Final
 from sqlalchemy import Engine
 
 from pipeline.control.operations import moves
-from pipeline.control.operations.definition import join_limited
 from pipeline.control.processes.backends import process_of
 from pipeline.control.roles import CONTROLLER
 from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.errors import Refused
 from pipeline.health.liveness import HEARTBEAT_SECONDS, RUNS, DriverFacts
+from pipeline.lists import join_limited
 from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import Placed, leaving, most_room
 from pipeline.settings import Placement
@@ -202,7 +202,7 @@ class Evacuator:
         groups = read_group_drivers(self.engine, self.heartbeat_seconds, now)
         alarms: list[str] = []
         waiting: dict[str, int] = {}
-        facts = Facts(submitted, taken, assignments, groups, loads, is_complete=not assignments.spoilt)
+        facts = Facts(submitted, taken, assignments, groups, loads)
         for each in plan(dead_groups, facts):
             alarms += each.alarms
             staying = len(each.staying)

@@ -46,7 +46,7 @@ class GroupObservation:
     @property
     def defect(self) -> str | None:
         """Why nobody acts on the group, None where one does."""
-        return self.group.defect or self.unreadable
+        return self.unreadable
 
 
 @dataclass(frozen=True, slots=True)

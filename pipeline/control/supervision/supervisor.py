@@ -220,7 +220,7 @@ def observe(
 def _last_sign(run: Run | None, beat: LastBeat | None, now: float) -> float:
     """Return when a run's process gave its last sign of life."""
     process = None if run is None else process_of(run.reference or "")
-    if run is None or process is None or run.defect is not None:
+    if run is None or process is None:
         return now
     if beat is None or (beat.host, beat.pid) != (process.host, process.pid):
         return run.started_at
@@ -231,7 +231,7 @@ def _observe_one(
     group: Duty, run: Run | None, ended: Sequence[Run], driver: Driving | None, backend: Backend | None
 ) -> GroupObservation:
     """Look at one duty; what hands have written into its rows is a reason to leave it alone, and no other one."""
-    unreadable = next((each.defect for each in (*((run,) if run else ()), *ended) if each.defect is not None), None)
+    unreadable = None
     if driver is not None and not driver.process.makes_sense:
         unreadable = f"Its lease in the control store makes no sense: {driver.process}. It runs out by itself."
     if unreadable is not None:

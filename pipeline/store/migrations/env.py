@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from pipeline.store.tables import metadata
+from pipeline.store.checked_table import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 context.run_migrations()

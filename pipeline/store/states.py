@@ -1,0 +1,74 @@
+"""The values that columns of the control store may have: types for the code, CHECKs for the database.
+
+Those of games' and groups' placement are in `pipeline.placement.capacity`, those of streams in `listeners.sample`.
+"""
+
+from enum import StrEnum
+from typing import Final, Literal, get_args
+
+ProcessKind = Literal["ingest", "group", "controller", "maintenance"]
+ProcessState = Literal["starting", "running", "skewed", "failed", "stopped"]
+RunKind = Literal["group", "maintenance"]
+"""What the controller starts processes for."""
+
+Backend = Literal["none", "local"]
+BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
+"""Who starts a group's driver: not turnout, or the controller as a process beside it."""
+
+StreamDesired = Literal["running", "paused"]
+FailureClass = Literal["expected", "transient", "poison", "fatal"]
+"""`expected`: another owner was first, costs nothing. `transient`: storage, registry or disk. `poison`: the rows, the
+schema or the table. `fatal`: it killed a worker."""
+
+OnboardedBy = Literal["schema", "name", "prefix", "approval"]
+"""Why a name became a game: it has a registered schema, its name or a prefix of it is allowed, or it was approved."""
+
+
+class OperationKind(StrEnum):
+    """What an operation does."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    RETRY = "retry"
+    REPLAY = "replay"
+    DEDUPE = "dedupe"
+    REBUILD = "rebuild"
+    RETIRE = "retire"
+    RESTORE = "restore"
+    MOVE = "move"
+    ISOLATE = "isolate"
+    START = "start"
+    STOP = "stop"
+    RESTART = "restart"
+    ACCESS = "access"
+
+
+class OperationState(StrEnum):
+    """How an operation stands."""
+
+    PLANNED = "planned"  # nothing was done yet
+    RUNNING = "running"  # steps are being taken
+    VERIFYING = "verifying"  # all is done, its effect is not seen yet
+    NEEDS_HUMAN = "needs_human"  # it cannot go on by itself
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"  # a person ended it before it was done
+
+
+OPEN: Final = (
+    OperationState.PLANNED,
+    OperationState.RUNNING,
+    OperationState.VERIFYING,
+    OperationState.NEEDS_HUMAN,
+)
+"""The states in which an operation may still act; its targets belong to it."""
+
+
+StepState = Literal["running", "done", "failed"]
+
+AccessItemState = Literal["planned", "applied", "observed", "unseen", "failed"]
+"""`applied`: the catalog has taken it. `observed`: a read has shown it. `unseen`: reads did not show it in time."""
+
+AccessRequestState = Literal["asked", "approved", "rejected", "withdrawn"]
+
+AuditPhase = Literal["begun", "ended"]

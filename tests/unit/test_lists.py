@@ -1,0 +1,33 @@
+"""Guards how lists are shortened for people."""
+
+import pytest
+
+from pipeline.lists import first_lines, join_limited
+
+
+@pytest.mark.parametrize(
+    ("items", "named"),
+    [([], ""), (["a"], "a"), (["a", "b"], "a, b"), (["a", "b", *"c" * 1_500], "a, b and 1,500 more")],
+)
+def test_a_line_names_the_first_and_counts_the_others(items: list[str], named: str) -> None:
+    """Nothing is left out without a count, and nothing is counted where all are named."""
+    assert join_limited(items, 2) == named
+
+
+def test_lines_end_with_the_count_of_what_is_left_out() -> None:
+    """The same holds of a list with one item a line."""
+    assert first_lines(["a", "b"], 2) == ["a", "b"]
+    assert first_lines(["a", "b", "c"], 2) == ["a", "b", "and 1 more"]
+
+
+def test_only_what_is_shown_is_spelled() -> None:
+    """Of 10,000 games a table's cell spells three: the others cost nothing."""
+    spelled: list[int] = []
+
+    def text(number: int) -> str:
+        spelled.append(number)
+        return f"game {number}"
+
+    assert join_limited(range(10_000), 2, text) == "game 0, game 1 and 9,998 more"
+    assert first_lines(range(10_000), 1, text) == ["game 0", "and 9,999 more"]
+    assert spelled == [0, 1, 0]
