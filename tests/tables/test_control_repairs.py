@@ -284,15 +284,15 @@ def test_what_cannot_be_repaired_is_refused_with_the_way_out(tables: Tables) -> 
     tables.ingest(good(4, GO))
     with pytest.raises(Refused, match=r"No such game: chess\. `turnout games list`"):
         wished(tables, "replay", "chess")
-    with pytest.raises(Refused, match=r"no table yet of go_.*start its group"):
+    with pytest.raises(Refused, match=r"go_.*: It has no table yet. Its stream makes one from bronze"):
         wished(tables, "rebuild", GO.key)
     tables.forget()
-    with pytest.raises(Refused, match=r"No schema is registered for chess_.*Register one first"):
+    with pytest.raises(Refused, match=r"chess_.*: No schema is registered for it.*Register one first"):
         wished(tables, "rebuild", CHESS.key)
     epoch = read_assignments(tables.engine)[CHESS.key].epoch
     with tables.engine.begin() as connection:
         retire(connection, {CHESS.key: epoch})
-    with pytest.raises(Refused, match=r"Retired: chess_.*turnout games restore"):
+    with pytest.raises(Refused, match=r"chess_.*: It is retired: no group carries it until it is restored"):
         wished(tables, "replay", CHESS.key)
 
 

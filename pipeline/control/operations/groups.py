@@ -46,7 +46,7 @@ def plan(kind: str, names: Sequence[str], registered: Mapping[str, Group]) -> di
     """Return what an operation is about, group → what is wanted now and its version; those already so are left out.
 
     Raises:
-        Refused: a group does not exist, it is not ours to start, or its row is invalid.
+        Refused: a group does not exist, or it is not ours to start.
     """
     unknown = sorted(set(names) - registered.keys())
     if unknown:
@@ -55,14 +55,9 @@ def plan(kind: str, names: Sequence[str], registered: Mapping[str, Group]) -> di
         )
     chosen = [registered[name] for name in sorted(set(names))]
     for each in chosen:
-        if (why := _why_not(each)) is not None:
+        if (why := _not_ours(each.name, each.backend)) is not None:
             raise Refused(why)
     return {each.name: [each.desired, each.version] for each in chosen if _changes(kind, each.desired)}
-
-
-def _why_not(group: Group) -> str | None:
-    """Return why nothing can be wanted of a group's driver."""
-    return _not_ours(group.name, group.backend) or (f"Group {group.name}: {group.defect}" if group.defect else None)
 
 
 def _not_ours(name: str, backend: str | None) -> str | None:
@@ -198,7 +193,7 @@ def _done(verb: str, operation: Operation) -> str:
 
 def _obstacle(kind: OperationKind, unchanged: str, facts: GroupFacts) -> str | None:
     group = facts.groups[facts.name]
-    return _why_not(group) or (None if _changes(kind, group.desired) else f"It {unchanged}.")
+    return _not_ours(group.name, group.backend) or (None if _changes(kind, group.desired) else f"It {unchanged}.")
 
 
 def _obstacle_of_game(facts: GameFacts) -> str | None:
