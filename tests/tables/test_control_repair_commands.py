@@ -28,11 +28,11 @@ def turnout(world: World, *arguments: str) -> Result:
 
 def test_what_can_be_done_is_told_for_people_and_scripts(world: World) -> None:
     """Each repair has its line, by name or key, and the JSON has all there is."""
-    text = turnout(world, "repair", "options", "Chess").output
+    text = turnout(world, "repair", "actions", "Chess").output
     assert "retry    not possible: Group a cannot take it up: its driver was never started." in text
     assert "replay   possible, time unknown" in text
     assert "Decodes 2 rows in quarantine" in text
-    told = json.loads(turnout(world, "repair", "options", CHESS.key, "--json").stdout)
+    told = json.loads(turnout(world, "repair", "actions", CHESS.key, "--json").stdout)
     assert [(each["name"], each["possible"]) for each in told] == [
         ("retry", False), ("replay", True), ("dedupe", True), ("rebuild", True), ("restart", False),
     ]  # fmt: skip
@@ -52,16 +52,16 @@ def test_a_dry_run_works_out_what_a_replay_would_do(world: World) -> None:
     assert (world.rows(), list_operations(world.engine)) == ([(1, 0)], [])
 
 
-@pytest.mark.parametrize("kind", ["replay", "rebuild", "retire"])
-def test_what_is_asked_for_is_an_operation(world: World, kind: str) -> None:
+@pytest.mark.parametrize(("group", "kind"), [("repair", "replay"), ("repair", "rebuild"), ("games", "retire")])
+def test_what_is_asked_for_is_an_operation(world: World, group: str, kind: str) -> None:
     """The command shows it, writes the wish with its reason, and goes; a dry run writes nothing."""
     if kind != "replay":
-        dry = turnout(world, "repair", kind, "Chess", "--dry-run")
+        dry = turnout(world, group, kind, "Chess", "--dry-run")
         assert (dry.exit_code, f"1 to {kind}." in dry.output, list_operations(world.engine)) == (0, True, [])
-    asked = json.loads(turnout(world, "repair", kind, "Chess", "--reason", "late", "--no-wait", "--json").stdout)
+    asked = json.loads(turnout(world, group, kind, "Chess", "--reason", "late", "--no-wait", "--json").stdout)
     assert (asked["kind"], asked["state"], asked["reason"]) == (kind, "planned", "late")
     assert asked["targets"] == [f"game:{CHESS.key}"]
-    (busy,) = {each["why_not"] for each in json.loads(turnout(world, "repair", "options", "Chess", "--json").stdout)}
+    (busy,) = {each["why_not"] for each in json.loads(turnout(world, "repair", "actions", "Chess", "--json").stdout)}
     assert f"an open operation now: {kind} {asked['operation_id'][:8]} by" in busy
 
 
@@ -81,16 +81,19 @@ def test_a_replay_of_all_leaves_out_what_it_cannot_replay(world: World) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("rebuild", "Tetris"), "No such game: 'Tetris'"),
-        (("options", "Tetris"), "No such game: 'Tetris'"),
-        (("replay", "Tetris", "--dry-run"), "No such game: 'Tetris'"),
-        (("retire", "Tetris"), "No such game: 'Tetris'"),
-        (("replay", "--quarantine-reason", "boredom"), "'boredom' is no reason for a refusal; there are"),
-        (("replay", "--since", "2026-02-01", "--until", "2026-01-01"), "No row is first seen since 2026-02-01"),
+        (("repair", "rebuild", "Tetris"), "No such game: 'Tetris'"),
+        (("repair", "actions", "Tetris"), "No such game: 'Tetris'"),
+        (("repair", "replay", "Tetris", "--dry-run"), "No such game: 'Tetris'"),
+        (("games", "retire", "Tetris"), "No such game: 'Tetris'"),
+        (("repair", "replay", "--quarantine-reason", "boredom"), "'boredom' is no reason for a refusal; there are"),
+        (
+            ("repair", "replay", "--since", "2026-02-01", "--until", "2026-01-01"),
+            "No row is first seen since 2026-02-01",
+        ),
     ],
 )
 def test_wrong_use_is_one_sentence(world: World, arguments: tuple[str, ...], sentence: str) -> None:
     """What cannot be is refused before anything is written."""
     with pytest.raises(Refused, match=sentence):
-        turnout(world, "repair", *arguments)
+        turnout(world, *arguments)
     assert list_operations(world.engine) == []
