@@ -188,12 +188,15 @@ def _capability(
     why_not, seconds = obstacles[name], took.get(name)
     instead = (*offers[name].instead, OperationKind.RESTORE)  # that is possible where it is retired
     other = next((each for each in instead if each in offers and obstacles[each] is None), None)
+    alternative = None
+    if why_not is not None and other is not None:
+        alternative = Alternative(str(other), _touches(offers[other], facts))
     return Capability(
         name=str(name),
         possible=why_not is None,
         why_not=why_not,
-        alternative=None if why_not is None or other is None else Alternative(str(other), offers[other].touches(facts)),
-        touches=offers[name].touches(facts),
+        alternative=alternative,
+        touches=_touches(offers[name], facts),
         seconds=seconds,
         estimate=(
             f"No {name} of this game alone has succeeded yet, so nobody knows how long it takes."
@@ -201,3 +204,7 @@ def _capability(
             else f"Its last {name} took so long, from the request until its effect was seen."
         ),
     )
+
+
+def _touches(offer: Offer[Facts], facts: Facts) -> str:
+    return offer.touches if isinstance(offer.touches, str) else offer.touches(facts)

@@ -184,9 +184,7 @@ DEDUPE: Final = OperationDefinition(
     lambda operation: f"Removed doubled rows: {join_limited(sorted(operation.preview))}.",
     of_game=Offer(
         partial(obstacle_by_table, OperationKind.DEDUPE),
-        lambda _: (
-            "Reads all places of its table and removes second copies of rows in one commit; without any, nothing."
-        ),
+        "Reads all places of its table and removes second copies of rows in one commit; without any, nothing.",
         (OperationKind.REPLAY, OperationKind.RETRY),
         repairs=True,
     ),

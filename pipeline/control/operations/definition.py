@@ -6,7 +6,7 @@ kind only what stands here.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from sqlalchemy import Engine
 
@@ -77,7 +77,7 @@ class Offer(Generic[Facts]):
     """What can be done with one game or one group, as cards of a page and `turnout repair actions` offer it."""
 
     obstacle: Callable[[Facts], str | None]  # why it is not possible now, in one sentence
-    touches: Callable[[Facts], str]  # what it does, in one sentence
+    touches: str | Callable[[Facts], str]  # what it does, in one sentence
     instead: tuple[str, ...] = ()  # offers that may help where it is not possible, the nearest first
     name: str = ""  # where it is not called as its kind
     of_retired: bool = False  # it is for retired games, the others are not
@@ -100,13 +100,8 @@ class OperationProposal:
         return sorted(set(names) - touched)
 
 
-class Propose(Protocol):
-    """Plans an operation on games or groups that are named, by their keys or names; nothing is written."""
-
-    def __call__(
-        self, engine: Engine, names: Sequence[str], actor: str, reason: str = "", undoes: str | None = None
-    ) -> OperationProposal:
-        """Return what may be submitted; `undoes` is the operation it is the inverse of."""
+Propose: TypeAlias = Callable[[Engine, Sequence[str], str, str, str | None], OperationProposal]
+"""Plans an operation on games or groups (keys or names) for an actor with a reason; last, what it is the inverse of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,14 +90,9 @@ def render_preview(kind: str, facts: Mapping[str, Any], games: Mapping[str, int]
     return [*lines, f"{len(facts)} to {kind}. {what[OperationKind(kind)]}"]
 
 
-def propose(
-    kind: OperationKind, engine: Engine, names: Sequence[str], actor: str, reason: str = "", undoes: str | None = None
+def _propose(
+    kind: OperationKind, engine: Engine, names: Sequence[str], actor: str, reason: str, undoes: str | None
 ) -> OperationProposal:
-    """Plan an operation on groups.
-
-    Raises:
-        Refused: a group does not exist, or another tool starts it.
-    """
     facts = plan(kind, names, read_groups(engine))
     counts = Counter(each.group for each in read_assignments(engine).values() if each.group is not None)
     return OperationProposal(intent(kind, facts, actor, reason, undoes), render_preview(kind, facts, counts))
@@ -201,7 +196,7 @@ def _obstacle_of_game(facts: GameFacts) -> str | None:
         return "No group carries it yet, so there is nothing to restart."
     if (why := _not_ours(facts.group, facts.backend)) is not None:
         return why
-    return None if _changes(OperationKind.RESTART, facts.group_desired) else f"Group {facts.group} {_STOPPED}."
+    return None if _changes(OperationKind.RESTART, facts.group_desired) else f"Group {facts.group} is stopped."
 
 
 def _restart_of_game(facts: GameFacts) -> str:
@@ -220,50 +215,34 @@ def _they_stand(facts: GroupFacts) -> str:
 
 def _define(
     kind: OperationKind, role: Role, verb: str, unchanged: str, touches: Callable[[GroupFacts], str],
-    instead: OperationKind, *steps: StepDefinition,
+    instead: OperationKind, steps: tuple[StepDefinition, ...], inverse: OperationKind | None = None,
 ) -> OperationDefinition:  # fmt: skip
     return OperationDefinition(
-        kind,
-        role,
-        lambda _: 3,
-        steps,
-        _facts,
-        partial(_done, verb),
-        propose=partial(propose, kind),
-        unchanged=unchanged,
+        kind, role, lambda _: 3, steps, _facts, partial(_done, verb), inverse,
+        propose=partial(_propose, kind), unchanged=unchanged,
         of_group=Offer(partial(_obstacle, kind, unchanged), touches, (instead,)),
-    )
+    )  # fmt: skip
 
 
-_STOPPED: Final = "is stopped"
 _DECIDES: Final = StepDefinition("decide", _decide, 30.0)
 _RUNS: Final = StepDefinition("verify", _see_running, _RUNS_SECONDS, verifies=True, looks=True)
-START: Final = replace(
-    _define(
-        OperationKind.START, Role.MOVER, "Started", "is wanted to run already",
-        lambda facts: f"The controller starts its driver; its {len(facts.games)} games go on from their cursors.",
-        OperationKind.RESTART, _DECIDES, _RUNS,
-    ),
-    inverse=OperationKind.STOP,
+_RUNS_AGAIN: Final = replace(_RUNS, act=_end_old_and_see_running, looks=False, seen=_see_running)
+START: Final = _define(
+    OperationKind.START, Role.MOVER, "Started", "is wanted to run already",
+    lambda facts: f"The controller starts its driver; its {len(facts.games)} games go on from their cursors.",
+    OperationKind.RESTART, (_DECIDES, _RUNS), OperationKind.STOP,
 )  # fmt: skip
-STOP: Final = replace(
-    _define(
-        OperationKind.STOP, Role.MOVER, "Stopped", "is stopped already",
-        lambda facts: f"{_they_stand(facts)} still until it is started again.",
-        OperationKind.START, _DECIDES,
-        StepDefinition("verify", _see_stopped, _STOPPED_SECONDS, verifies=True, looks=True),
-    ),
-    inverse=OperationKind.START,
+STOP: Final = _define(
+    OperationKind.STOP, Role.MOVER, "Stopped", "is stopped already",
+    lambda facts: f"{_they_stand(facts)} still until it is started again.", OperationKind.START,
+    (_DECIDES, StepDefinition("verify", _see_stopped, _STOPPED_SECONDS, verifies=True, looks=True)),
+    OperationKind.START,
 )  # fmt: skip
 RESTART: Final = replace(
     _define(
-        OperationKind.RESTART, Role.OPERATOR, "Restarted", _STOPPED,
+        OperationKind.RESTART, Role.OPERATOR, "Restarted", "is stopped",
         lambda facts: f"{_they_stand(facts)} still while its driver starts; no row is lost or doubled.",
-        OperationKind.START,
-        StepDefinition("end", _end, _STOPPED_SECONDS, seen=_see_ended),
-        replace(_RUNS, act=_end_old_and_see_running, looks=False, seen=_see_running),
+        OperationKind.START, (StepDefinition("end", _end, _STOPPED_SECONDS, seen=_see_ended), _RUNS_AGAIN),
     ),
-    of_game=Offer(
-        _obstacle_of_game, _restart_of_game, (OperationKind.RETRY, OperationKind.REBUILD), repairs=True
-    ),
+    of_game=Offer(_obstacle_of_game, _restart_of_game, (OperationKind.RETRY, OperationKind.REBUILD), repairs=True),
 )  # fmt: skip

@@ -381,7 +381,7 @@ MOVE: Final = OperationDefinition(
     inverse=OperationKind.MOVE,
     of_game=Offer(
         lambda facts: None if facts.has_other_group else "There is no other group. Make one under Groups.",
-        lambda _: "Another group's driver goes on from its cursor; no other stream restarts.",
+        "Another group's driver goes on from its cursor; no other stream restarts.",
     ),
     of_group=Offer(
         _obstacle_to_drain,

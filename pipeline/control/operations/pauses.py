@@ -66,14 +66,9 @@ def render_preview(kind: str, facts: Mapping[str, Any], assignments: Mapping[str
     return [*lines, f"{len(facts)} to {kind}. No other stream is touched."]
 
 
-def propose(
-    kind: OperationKind, engine: Engine, names: Sequence[str], actor: str, reason: str = "", undoes: str | None = None
+def _propose(
+    kind: OperationKind, engine: Engine, names: Sequence[str], actor: str, reason: str, undoes: str | None
 ) -> OperationProposal:
-    """Plan an operation on games, by their keys.
-
-    Raises:
-        Refused: a game does not exist, or is retired.
-    """
     assignments = read_assignments(engine)
     facts = plan(kind, names, assignments, decided(engine))
     return OperationProposal(intent(kind, facts, actor, reason, undoes), render_preview(kind, facts, assignments))
@@ -135,52 +130,37 @@ def _obstacle_to_retry(facts: GameFacts) -> str | None:
 
 
 def _define(
-    kind: OperationKind, verb: str, unchanged: str, offer: Offer[GameFacts], inverse: OperationKind | None = None
+    kind: OperationKind, verb: str, offer: Offer[GameFacts], unchanged: str, inverse: OperationKind | None = None
 ) -> OperationDefinition:
-    return OperationDefinition(
-        kind,
-        Role.OPERATOR,
-        of_one_game(1),
-        (
-            StepDefinition("decide", _decide, 30.0),
-            StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, looks=True),
-        ),
-        _facts,
-        partial(_done, verb),
-        inverse=inverse,
-        propose=partial(propose, kind),
-        unchanged=unchanged,
-        of_game=offer,
+    steps = (
+        StepDefinition("decide", _decide, 30.0),
+        StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, looks=True),
     )
+    return OperationDefinition(
+        kind, Role.OPERATOR, of_one_game(1), steps, _facts, partial(_done, verb), inverse,
+        propose=partial(_propose, kind), unchanged=unchanged, of_game=offer,
+    )  # fmt: skip
 
 
-_PAUSED, _RUNS = "is paused already", "is not paused"
-PAUSE: Final = _define(
-    OperationKind.PAUSE, "Paused", _PAUSED,
-    Offer(
-        partial(_obstacle, OperationKind.PAUSE, _PAUSED),
-        lambda _: "Nothing more lands in its table until it is resumed.",
-        (OperationKind.RESUME,),
-        needs_driver=True,
-    ),
-    OperationKind.RESUME,
+def _between(
+    kind: OperationKind, inverse: OperationKind, verb: str, unchanged: str, touches: str
+) -> OperationDefinition:
+    offer = Offer(partial(_obstacle, kind, unchanged), touches, (inverse,), needs_driver=True)
+    return _define(kind, verb, offer, unchanged, inverse)
+
+
+PAUSE: Final = _between(
+    OperationKind.PAUSE, OperationKind.RESUME, "Paused", "is paused already",
+    "Nothing more lands in its table until it is resumed.",
 )  # fmt: skip
-RESUME: Final = _define(
-    OperationKind.RESUME, "Resumed", _RUNS,
-    Offer(
-        partial(_obstacle, OperationKind.RESUME, _RUNS),
-        lambda _: "It catches up from its table's cursor.",
-        (OperationKind.PAUSE,),
-        needs_driver=True,
-    ),
-    OperationKind.PAUSE,
-)  # fmt: skip
+RESUME: Final = _between(
+    OperationKind.RESUME, OperationKind.PAUSE, "Resumed", "is not paused", "It catches up from its table's cursor."
+)
 RETRY: Final = _define(
-    OperationKind.RETRY, "Tried again", "has no failure to try again after",
+    OperationKind.RETRY, "Tried again",
     Offer(
-        _obstacle_to_retry,
-        lambda _: "Lets its stream run again at once, with all of its attempts; no other stream is touched.",
-        (OperationKind.RESTART,),
-        repairs=True,
+        _obstacle_to_retry, "Lets its stream run again at once, with all of its attempts; no other stream is touched.",
+        (OperationKind.RESTART,), repairs=True,
     ),
+    "has no failure to try again after",
 )  # fmt: skip

@@ -440,9 +440,7 @@ REBUILD: Final = OperationDefinition(
     partial(_done, "Rebuilt"),
     of_game=Offer(
         partial(obstacle_by_table, OperationKind.REBUILD),
-        lambda _: (
-            "Reads all its bronze and replaces all files of its table in one commit; until then the old ones serve."
-        ),
+        "Reads all its bronze and replaces all files of its table in one commit; until then the old ones serve.",
         (OperationKind.REPLAY, OperationKind.RETRY),
         repairs=True,
     ),

@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 
 from pipeline.control.operations.definition import (
     ControlContext,
+    Level,
     Offer,
     OperationDefinition,
     OperationProposal,
@@ -19,6 +20,7 @@ from pipeline.control.operations.definition import (
     intent_of,
     of_one_game,
 )
+from pipeline.control.operations.facts import GameFacts
 from pipeline.control.operations.moves import release
 from pipeline.control.roles import Role
 from pipeline.errors import Refused
@@ -67,14 +69,9 @@ def render_preview(kind: str, facts: Mapping[str, Any], assignments: Mapping[str
     return [*lines, f"{len(facts)} to {kind}. {what[OperationKind(kind)]}"]
 
 
-def propose(
-    kind: OperationKind, engine: Engine, names: Sequence[str], actor: str, reason: str = "", undoes: str | None = None
+def _propose(
+    kind: OperationKind, engine: Engine, names: Sequence[str], actor: str, reason: str, undoes: str | None
 ) -> OperationProposal:
-    """Plan an operation on games, by their keys.
-
-    Raises:
-        Refused: a game does not exist.
-    """
     assignments = read_assignments(engine)
     facts = plan(kind, names, assignments)
     return OperationProposal(intent(kind, facts, actor, reason, undoes), render_preview(kind, facts, assignments))
@@ -139,40 +136,30 @@ def _done(verb: str, operation: Operation) -> str:
     return f"{verb}: {join_limited(operation.parameters['games'])}."
 
 
-RETIRE: Final = OperationDefinition(
-    OperationKind.RETIRE,
-    Role.MOVER,
-    of_one_game(2),
-    (
-        StepDefinition("retire", _retire, 30.0),
-        StepDefinition("release", release, _RELEASE_SECONDS, verifies=True, looks=True),
-    ),
-    _facts,
-    partial(_done, "Retired"),
-    inverse=OperationKind.RESTORE,
-    propose=partial(propose, OperationKind.RETIRE),
-    unchanged="is retired already",
-    of_game=Offer(
-        lambda _: None,
-        lambda _: "No group carries it until it is restored; its rows stay in bronze.",
-    ),
-)
-RESTORE: Final = OperationDefinition(
+def _define(
+    kind: OperationKind, level: Level, verb: str, unchanged: str, offer: Offer[GameFacts], inverse: OperationKind,
+    *steps: StepDefinition,
+) -> OperationDefinition:  # fmt: skip
+    return OperationDefinition(
+        kind, Role.MOVER, of_one_game(level), steps, _facts, partial(_done, verb), inverse,
+        propose=partial(_propose, kind), unchanged=unchanged, of_game=offer,
+    )  # fmt: skip
+
+
+RETIRE: Final = _define(
+    OperationKind.RETIRE, 2, "Retired", "is retired already",
+    Offer(lambda _: None, "No group carries it until it is restored; its rows stay in bronze."),
     OperationKind.RESTORE,
-    Role.MOVER,
-    of_one_game(1),
-    (
-        StepDefinition("restore", _restore, 30.0),
-        StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, looks=True),
-    ),
-    _facts,
-    partial(_done, "Restored"),
-    inverse=OperationKind.RETIRE,
-    propose=partial(propose, OperationKind.RESTORE),
-    unchanged="is not retired",
-    of_game=Offer(
+    StepDefinition("retire", _retire, 30.0),
+    StepDefinition("release", release, _RELEASE_SECONDS, verifies=True, looks=True),
+)  # fmt: skip
+RESTORE: Final = _define(
+    OperationKind.RESTORE, 1, "Restored", "is not retired",
+    Offer(
         lambda facts: None if _changes(OperationKind.RESTORE, retired=facts.retired) else "It is not retired.",
-        lambda _: "It gets a group, and catches up from its table's cursor.",
-        of_retired=True,
+        "It gets a group, and catches up from its table's cursor.", of_retired=True,
     ),
-)
+    OperationKind.RETIRE,
+    StepDefinition("restore", _restore, 30.0),
+    StepDefinition("verify", _verify, _SEEN_SECONDS, verifies=True, looks=True),
+)  # fmt: skip
