@@ -47,7 +47,12 @@ def of_game(facts: GameFacts, barred: Barred) -> tuple[Card, ...]:
 def of_group(name: str, steering: ControlState, barred: Barred) -> tuple[Card, ...]:
     """Return what can be done with a cluster group, that which disturbs least first."""
     facts = GroupFacts(
-        name, steering.groups, steering.assignments, steering.group_drivers, steering.loads, steering.busy
+        name,
+        steering.groups,
+        steering.assignments,
+        steering.fleet.judgement.conditions.groups,
+        steering.loads,
+        steering.busy,
     )
     offers = registry.offers_of_group()
     return tuple(Card(each, 3, barred=barred(offers[each.name][0].kind)) for each in capabilities.of_group(facts))

@@ -143,23 +143,22 @@ def run_group(env_dir: Path, name: str, once: bool) -> None:
 
 
 def _rows(engine: Engine, heartbeat_seconds: float) -> list[dict[str, Any]]:
-    from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
+    from pipeline.health.condition import judge_group
     from pipeline.store.games import known_groups
-    from pipeline.store.groups import ended_runs, read_groups
+    from pipeline.store.groups import read_groups
     from pipeline.store.liveness import read_drivers
 
-    drivers = read_drivers(engine, heartbeat_seconds)
-    ended = ended_runs(engine, drivers.now - WINDOW_SECONDS)
+    groups, facts = read_groups(engine), read_drivers(engine, heartbeat_seconds)
     counts = Counter(known_groups(engine).values())
     rows = []
-    for name, group in read_groups(engine).items():
-        judged = drivers.judge("group", name).state
-        died = [run for run in ended.get(name, []) if run.died]
+    for name, group in groups.items():
+        condition = judge_group(facts, name)
+        state, deaths = condition.liveness.state, condition.deaths
         told = {
             "games": counts[name],
-            "driver": None if judged == "not_started" else judged,
-            "deaths": len(died),
-            "last_death": died[0].exit_message if died else None,
+            "driver": None if state == "not_started" else state,
+            "deaths": len(deaths),
+            "last_death": deaths[0].message if deaths else None,
         }
         rows.append({**asdict(group), **told})
     return rows

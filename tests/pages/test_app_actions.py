@@ -15,8 +15,8 @@ from app.state import control_queries, identity, previews, services
 from app.state.services import Environment
 from pipeline.control.capabilities import read_facts
 from pipeline.control.operations import pauses
-from pipeline.control.supervision.restart_policy import WINDOW_SECONDS
 from pipeline.errors import Refused
+from pipeline.health.condition import WINDOW_SECONDS
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import stream_control, tables

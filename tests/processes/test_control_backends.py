@@ -19,8 +19,8 @@ from pipeline.control.operations.executor import tick
 from pipeline.control.processes.backends import Local, process_of
 from pipeline.control.processes.duties import Duty
 from pipeline.control.supervision.evacuation import Dead, dead
-from pipeline.control.supervision.restart_policy import GroupObservation
 from pipeline.control.supervision.supervisor import Supervisor
+from pipeline.health.condition import judge_groups
 from pipeline.settings import load
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
@@ -37,6 +37,7 @@ from pipeline.streams.active_games import read_leftover
 
 DRIVER = """
 import pathlib, signal, sys, threading
+from pipeline.health.condition import judge_groups
 from pipeline.settings import load
 from pipeline.store.drivers import beat, start_driver
 from pipeline.store.engine import open_store
@@ -57,6 +58,7 @@ with leased(engine, settings.store, "group", name):
 
 CARRIER = """
 import os, pathlib, signal, sys, time
+from pipeline.health.condition import judge_groups
 from pipeline.settings import load
 from pipeline.store.drivers import beat, start_driver, write_streams
 from pipeline.store.engine import open_store
@@ -312,14 +314,7 @@ def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_w
         world.tick_until(three_more)
         with world.engine.begin() as connection:  # a rest was written as an end before the beginning
             connection.execute(update(group_runs).values(ended_at=group_runs.c.started_at + 1))
-        now = store_time(world.engine) + 600
-        seen = [each for each in world.supervisor.seen if each.group.name != "a"]
-        died = tuple(store.ended_runs(world.engine, 0)["a"])
-        mine = GroupObservation(
-            Group("a", backend="local"), None, None, holds=False, holder=None, is_reported=False, ended=died
-        )
-        lived = store.last_lived(world.engine, 120.0)
-        return dead([mine, *seen], read_drivers(world.engine, now=now), lived, 10.0) or []
+        return dead(judge_groups(read_drivers(world.engine, now=store_time(world.engine) + 600)), 10.0)
 
     assert dies() == [], "its drivers run and are killed"
     world.mode = "dies"

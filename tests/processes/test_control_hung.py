@@ -16,7 +16,6 @@ from pipeline.control.processes.child_processes import turnout
 from pipeline.control.processes.duties import Duty, upkeep
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings import Maintenance, load
-from pipeline.store.drivers import last_beats
 from pipeline.store.engine import open_store
 from pipeline.store.groups import Group, active_drivers, create, ended_runs, open_runs
 from pipeline.store.liveness import read_drivers
@@ -153,12 +152,12 @@ def test_a_driver_that_was_silent_while_nobody_watched_has_its_time(world: World
         os.kill(pid, signal.SIGSTOP)
     with world.engine.begin() as connection:
         connection.execute(update(drivers).values(heartbeat_at=1.0))
-    assert {each.at for each in last_beats(world.engine).values()} == {1.0}
+    assert {each.heartbeat_at for each in read_drivers(world.engine).drivers.values()} == {1.0}
     world.supervisor = world.another(most_silent=25.0)
     assert world.supervisor.tick() == []
     for pid in (ingest.pid, world.pid()):
         os.kill(pid, signal.SIGCONT)
-    world.tick_until(lambda: min(each.at for each in last_beats(world.engine).values()) > 1.0)
+    world.tick_until(lambda: min(each.heartbeat_at for each in read_drivers(world.engine).drivers.values()) > 1.0)
     assert world.supervisor.tick() == []
     assert ingest.poll() is None
 

@@ -165,8 +165,9 @@ def test_a_game_that_is_onboarded_later_starts_with_a_whole_chain(world: Any) ->
         if seq == 5:
             (world.paths.checkpoints / "ingest" / "heads.json").unlink()
         world.ingest()
-        world.split(group)
-        assert world.verify().complete
+        if seq in {2, 5}:
+            world.split(group)
+            assert world.verify().complete
     bronze = _rows(world.paths.bronze)
     late = sorted((row["seq"], row["game_key"], row["prev_seq"]) for row in bronze if row["game"] == "late")
     key = game_key("late")

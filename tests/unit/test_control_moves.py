@@ -17,11 +17,12 @@ from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import close, require_undoable, resume, tick
 from pipeline.control.proposals import undo
 from pipeline.errors import Refused
+from pipeline.health.condition import GroupCondition
 from pipeline.health.liveness import Liveness
 from pipeline.placement.capacity import GroupLoad, Load, tallied
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit, stream_control
-from pipeline.store.assignments import GroupDriver, read_assignments
+from pipeline.store.assignments import read_assignments
 from pipeline.store.drivers import write_streams
 from pipeline.store.games import carried, let_go, record_seen, register_group
 from pipeline.store.leases import Lease, store_time
@@ -29,7 +30,7 @@ from pipeline.store.operations import Operation, ask, hash_of, operation, steps
 from pipeline.store.tables import games, operations
 from tests.unit.leases_world import SECONDS, StoreClock, group_lease
 
-ALIVE = {name: GroupDriver(name, Liveness("running", 0.0, None)) for name in "abc"}
+ALIVE = {name: GroupCondition(name, Liveness("running", 0.0, None)) for name in "abc"}
 NOW = 1e12
 
 
@@ -117,7 +118,7 @@ def test_what_cannot_be_moved_is_refused_with_the_way_out(drivers: Drivers) -> N
         Liveness("dead", NOW, "ended 1 s ago: killed by SIGKILL"),
         Liveness("unknown", NOW, "is silent for 60 s"),
     ):
-        groups = {**ALIVE, "b": GroupDriver("b", judged)}
+        groups = {**ALIVE, "b": GroupCondition("b", judged)}
         with pytest.raises(Refused, match=rf"Group b cannot take games: its driver {judged.reason}. Start it"):
             moves.plan({"g1": "b"}, read_assignments(drivers.store), groups)
 
@@ -181,7 +182,7 @@ def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> No
     there = read_assignments(drivers.store)
     target = others(drivers, "g1")[0]
     for desired in ("drained", "stopped"):
-        groups = {**ALIVE, target: GroupDriver(target, Liveness("running", 0.0, None), desired)}
+        groups = {**ALIVE, target: GroupCondition(target, Liveness("running", 0.0, None), desired)}
         with pytest.raises(Refused, match=f"Group {target} takes no games: it is {desired}. Set it running"):
             moves.plan({"g1": target}, there, groups)
     games = [(key, seat.group, Load(1e4, 0.0, 1.0, 9.0)) for key, seat in there.items()]

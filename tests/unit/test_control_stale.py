@@ -13,10 +13,11 @@ from pipeline.control.operations import moves, retirement
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import close, tick
 from pipeline.errors import Refused
+from pipeline.health.condition import GroupCondition
 from pipeline.health.liveness import Liveness
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
-from pipeline.store.assignments import AssignmentConflict, GroupDriver, read_assignments, reassign, retire
+from pipeline.store.assignments import AssignmentConflict, read_assignments, reassign, retire
 from pipeline.store.games import carried, holds, let_go, record_seen, register_group
 from pipeline.store.groups import read_groups
 from pipeline.store.operations import (
@@ -36,7 +37,7 @@ from pipeline.store.stream_control import decided
 from pipeline.store.tables import games, groups
 from tests.unit.leases_world import StoreClock, group_lease
 
-ALIVE = {name: GroupDriver(name, Liveness("running", 0.0, None)) for name in "abc"}
+ALIVE = {name: GroupCondition(name, Liveness("running", 0.0, None)) for name in "abc"}
 
 
 @pytest.fixture

@@ -10,14 +10,15 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor, moves, pauses
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
+from pipeline.health.condition import GroupCondition
 from pipeline.health.liveness import Liveness
 from pipeline.settings import Paths, Settings
-from pipeline.store.assignments import GroupDriver, read_assignments
+from pipeline.store.assignments import read_assignments
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.operations import Operation, ask, end_step, list_operations, operation, steps
 from tests.unit.leases_world import StoreClock
 
-ALIVE = {name: GroupDriver(name, Liveness("running", 0.0, None)) for name in "ab"}
+ALIVE = {name: GroupCondition(name, Liveness("running", 0.0, None)) for name in "ab"}
 
 
 @pytest.fixture

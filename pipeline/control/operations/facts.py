@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pipeline.health.condition import GroupCondition
 from pipeline.placement.capacity import Loads
-from pipeline.store.assignments import GameAssignment, GroupDriver
+from pipeline.store.assignments import GameAssignment
 from pipeline.store.groups import Group
 from pipeline.store.operations import Operation
 from pipeline.store.stream_control import StreamControl
@@ -41,7 +42,7 @@ class GroupFacts:
     name: str
     groups: Mapping[str, Group]  # those that are registered
     assignments: Mapping[str, GameAssignment]
-    drivers: Mapping[str, GroupDriver]
+    drivers: Mapping[str, GroupCondition]
     loads: Loads
     busy: Mapping[str, Operation]  # by target: the open operation it belongs to
 

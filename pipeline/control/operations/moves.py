@@ -22,6 +22,7 @@ from pipeline.control.operations.definition import (
 from pipeline.control.operations.facts import GroupFacts
 from pipeline.control.roles import Role
 from pipeline.errors import Refused
+from pipeline.health.condition import GroupCondition
 from pipeline.health.lag import seconds_left
 from pipeline.lists import join_limited
 from pipeline.placement.capacity import GroupLoad, Loads
@@ -30,7 +31,6 @@ from pipeline.settings import Demux
 from pipeline.store.assignments import (
     AssignmentConflict,
     GameAssignment,
-    GroupDriver,
     read_assignments,
     read_group_drivers,
     reassign,
@@ -81,7 +81,7 @@ class Plan:
 def plan(
     target_groups: Mapping[str, str],
     assignments: Mapping[str, GameAssignment],
-    groups: Mapping[str, GroupDriver],
+    groups: Mapping[str, GroupCondition],
     loads: Loads = _NO_LOADS,
 ) -> Plan:
     """Plan moves (game key → group); games that are where they should be are left out.
@@ -110,7 +110,7 @@ def plan(
 
 
 def drain(
-    group: str, assignments: Mapping[str, GameAssignment], groups: Mapping[str, GroupDriver], loads: Loads
+    group: str, assignments: Mapping[str, GameAssignment], groups: Mapping[str, GroupCondition], loads: Loads
 ) -> Plan:
     """Plan moves of all of a group's games to where they fit; with them a running group becomes drained.
 
@@ -131,7 +131,7 @@ def drain(
     return replace(planned, desired={group: ("running", "drained")} if seat.desired == "running" else {})
 
 
-def require_group(name: str, groups: Mapping[str, GroupDriver]) -> GroupDriver:
+def require_group(name: str, groups: Mapping[str, GroupCondition]) -> GroupCondition:
     """Return a group.
 
     Raises:
@@ -320,7 +320,7 @@ def _done(operation: Operation) -> str:
 def undo(
     operation: Operation,
     assignments: Mapping[str, GameAssignment],
-    groups: Mapping[str, GroupDriver],
+    groups: Mapping[str, GroupCondition],
     loads: Loads = _NO_LOADS,
 ) -> Plan:
     """Plan the way back of a move, checked like any other; what became of a group with it is taken back too.
@@ -341,7 +341,7 @@ def undo(
     return replace(plan(sources, assignments, {**groups, **as_then}, loads), desired=back)
 
 
-def _require_taking(group: GroupDriver) -> None:
+def _require_taking(group: GroupCondition) -> None:
     if group.desired != "running":
         raise Refused(f"Group {group.name} takes no games: it is {group.desired}. Set it running, or take another.")
     why = group.liveness.silence
