@@ -22,7 +22,7 @@ from pipeline.terminal import say, say_json
 @click.command("requests")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def requests(env_dir: Path, as_json: bool) -> None:
-    """List requests: first those that wait for a decision, the oldest on top."""
+    """List requests for access: those that wait for a decision first, oldest on top."""
     listed = list_requests(AccessContext(env_dir).engine)
     if as_json:
         say_json([asdict(each) for each in listed])
@@ -35,7 +35,7 @@ def requests(env_dir: Path, as_json: bool) -> None:
 @click.argument("request")
 @asking
 def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
-    """Approve another person's REQUEST: it is planned again and applied."""
+    """Approve another person's REQUEST: plan it again and apply it."""
     context = AccessContext(env_dir)
     wanted = find(context.engine, request)
     prepared, intent = approval(context.engine, context.catalog(), context.settings, wanted, context.actor, how.reason)
@@ -46,7 +46,7 @@ def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
 
 @click.command("reject")
 @click.argument("request")
-@click.option("--reason", help="Why; who asked reads it.")
+@click.option("--reason", help="Reason, shown to the requester.")
 def reject(env_dir: Path, request: str, reason: str | None) -> None:
     """Reject another person's REQUEST."""
     context = AccessContext(env_dir)

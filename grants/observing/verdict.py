@@ -92,7 +92,7 @@ class Verdict:
 
 
 def every(answers: Iterable[bool | None]) -> bool | None:
-    """Return whether all are so: one that is not decides, else one that is unknown."""
+    """Return whether all are true: a false answer decides, else an unknown one."""
     known = True
     for each in answers:
         if each is False:
@@ -145,4 +145,4 @@ def _notes(verdict: Verdict) -> Iterator[str]:
     if verdict.badges:
         yield f"The table shows less than is there ({'; '.join(verdict.badges)})."
     for each in verdict.unknown:
-        yield f"{each.holder} holds {each.privilege} on {place(each.securable)}; what that allows is not known here."
+        yield f"{each.holder} holds {each.privilege} on {place(each.securable)}, whose effect is unknown here."

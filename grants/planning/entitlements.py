@@ -48,7 +48,7 @@ class AccessIntent:
         if (self.adopt and not self.read) or (self.revert and (self.read or self.until is not None)):
             raise Refused("To adopt is to give, to revert is to take for good: ask for one of them.")
         if self.key == NO_GAME and (self.read or self.revert or self.until is not None):
-            raise Refused("What is to be read, or reverted, is a game: name one.")
+            raise Refused("Name the game to read or revert.")
 
     @property
     def cell(self) -> Cell:

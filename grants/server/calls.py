@@ -61,7 +61,7 @@ class Call:
         """Return a number of the query that is not negative."""
         raw = self.query.get(name, str(default))
         if not (raw.isascii() and raw.isdecimal() and len(raw) < 10):
-            raise invalid(f"{name} is to be a number from 0 on, not {raw!r}.")
+            raise invalid(f"{name} must be a number from 0 on, not {raw!r}.")
         return int(raw)
 
     def require_admin(self) -> None:
@@ -122,7 +122,7 @@ def denied(message: str) -> ApiError:
 def as_text(value: object, name: str) -> str:
     """Return a text that can be kept: UTF-8 without control characters, neither empty nor endless."""
     if not isinstance(value, str) or not 0 < len(value) <= _MOST_LETTERS:
-        raise invalid(f"{name} is to be a text of 1 to {_MOST_LETTERS} letters.")
+        raise invalid(f"{name} must be a text of 1 to {_MOST_LETTERS} letters.")
     if any(ord(letter) < 32 or 127 <= ord(letter) < 160 or 0xD800 <= ord(letter) < 0xE000 for letter in value):
         raise invalid(f"{name} has a character that cannot be written.")
     return value
@@ -133,7 +133,7 @@ def as_list(value: object, name: str, kind: type) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(each, kind) for each in value):
-        raise invalid(f"{name} is to be a list of {'objects' if kind is dict else 'texts'}.")
+        raise invalid(f"{name} must be a list of {'objects' if kind is dict else 'texts'}.")
     return value
 
 
@@ -148,7 +148,7 @@ async def _body(request: Request) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ApiError(400, "MALFORMED_REQUEST", "The body is no JSON.") from error
     if not isinstance(body, dict):
-        raise ApiError(400, "MALFORMED_REQUEST", "The body is to be a JSON object.")
+        raise ApiError(400, "MALFORMED_REQUEST", "The body must be a JSON object.")
     return body
 
 

@@ -195,6 +195,7 @@ def test_a_backend_finds_a_run_of_another_controller_again(world: World) -> None
     later.kill("purple")
 
 
+@pytest.mark.proves("G93")
 def test_a_driver_that_is_killed_is_started_again(world: World) -> None:
     """A group that shall run does so again after its driver was killed, and its death is written down."""
     create(world.engine, Group("a", backend="local"), "ann", "")
@@ -209,6 +210,7 @@ def test_a_driver_that_is_killed_is_started_again(world: World) -> None:
     world.tick_until(lambda: world.is_told() and world.pid() != first)
 
 
+@pytest.mark.proves("G133")
 def test_a_killed_driver_is_dead_in_status_after_the_next_look(world: World) -> None:
     """What the controller knows counts at once: after one look the command says how the driver ended, not `running`."""
     world.mode = "carries"
@@ -235,6 +237,7 @@ def test_a_killed_driver_is_dead_in_status_after_the_next_look(world: World) -> 
     assert str(reason).endswith("killed by SIGKILL")
 
 
+@pytest.mark.proves("G93")
 def test_a_later_controller_adopts_what_lives(world: World) -> None:
     """A controller's restart restarts no group: its run is found by the reference that was kept."""
     create(world.engine, Group("a", backend="local"), "ann", "")
@@ -255,6 +258,7 @@ def test_a_run_that_was_never_written_down_is_adopted_by_its_lease(world: World)
     assert world.supervisor.tick() == []
 
 
+@pytest.mark.proves("D15", "G93")
 def test_an_orphan_is_stopped_within_two_looks(world: World) -> None:
     """D15: a driver that runs though its group shall not is found by its lease and stopped."""
     create(world.engine, Group("a", backend="local", desired="stopped"), "ann", "")
@@ -295,6 +299,7 @@ def test_what_dies_at_once_is_not_started_in_a_storm(world: World) -> None:
     assert said == [("wait", "it died: exit code 3")]
 
 
+@pytest.mark.proves("D22")
 def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_work_is_not(world: World) -> None:
     """D22: what the supervisor has written down tells the two apart; only the first is relieved of its games."""
     create(world.engine, Group("a", backend="local"), "ann", "")
@@ -331,6 +336,7 @@ def test_two_controllers_start_one_driver(world: World) -> None:
     assert store.begin_run(world.engine, "a") is None
 
 
+@pytest.mark.proves("D14", "G94")
 def test_a_game_that_kills_its_group_gets_one_of_its_own(world: World) -> None:
     """D14: those in hand at two deaths are halved between the group and new ones until the killer is alone."""
     world.mode = "carries"

@@ -106,6 +106,7 @@ class World:
 
 
 @pytest.mark.parametrize("how", ["stopped", "stuck"])
+@pytest.mark.proves("G95")
 def test_a_driver_that_hangs_is_killed_and_started_again(world: World, how: str) -> None:
     """A process that lives and does not beat carries nothing: it ends, the run says why, and the next one begins."""
     create(world.engine, Group("a", "local"), "ann", "")
@@ -129,6 +130,7 @@ def test_a_driver_that_hangs_is_killed_and_started_again(world: World, how: str)
     world.tick_until(lambda: world.pid() not in {-1, first} and world.beats("group", "a"))
 
 
+@pytest.mark.proves("G95")
 def test_ingest_that_hangs_is_killed_for_what_started_it(world: World) -> None:
     """A service manager and the demo see only whether a process lives: it ends, and how is told until the next one."""
     ingest = world.start("ingest", "main")
@@ -143,6 +145,7 @@ def test_ingest_that_hangs_is_killed_for_what_started_it(world: World) -> None:
     world.tick_until(lambda: read_drivers(world.engine).judge("ingest", "main").state == "running")
 
 
+@pytest.mark.proves("G95")
 def test_a_driver_that_was_silent_while_nobody_watched_has_its_time(world: World) -> None:
     """After the store was away, or the machine asleep, all are silent at once: they beat again before any is judged."""
     ingest = world.start("ingest", "main")
@@ -162,6 +165,7 @@ def test_a_driver_that_was_silent_while_nobody_watched_has_its_time(world: World
     assert ingest.poll() is None
 
 
+@pytest.mark.proves("G149")
 def test_the_controller_runs_maintenance_as_it_runs_groups(world: World) -> None:
     """It is started, restarted when it has died, adopted by the next controller, and ended where it is turned off."""
     world.wanted, world.supervisor = Maintenance(), world.another(most_silent=600.0)
@@ -187,6 +191,7 @@ def test_the_controller_runs_maintenance_as_it_runs_groups(world: World) -> None
     assert (process.pid, newest.died, newest.exit_message) == (second, False, "exit code 0")
 
 
+@pytest.mark.proves("G150")
 def test_maintenance_of_somebody_else_is_never_ended(world: World) -> None:
     """A person's or a service's process goes on with the controller and without; killed where it hangs, as others."""
     own = world.start("maintenance", "main")

@@ -104,6 +104,7 @@ def folders(store: Path, quarantine: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("line", [*LISTS, *QUARANTINE])
+@pytest.mark.proves("G176")
 def test_no_list_lets_a_text_act_on_the_terminal(line: str, folders: dict[str, Path]) -> None:
     """Escape sequences, C1 controls, bidi overrides and line breaks of a hostile text are printed as what they are."""
     text = printed(line, folders[line])
@@ -113,6 +114,7 @@ def test_no_list_lets_a_text_act_on_the_terminal(line: str, folders: dict[str, P
 
 
 @pytest.mark.parametrize("line", [each for each in (*LISTS, *QUARANTINE) if each not in NO_JSON])
+@pytest.mark.proves("G176")
 def test_json_has_the_very_text_in_escapes(line: str, folders: dict[str, Path]) -> None:
     """Scripts get the text as it is; on a terminal JSON is as harmless."""
     text = printed(line, folders[line], "--json")
@@ -123,6 +125,7 @@ def test_json_has_the_very_text_in_escapes(line: str, folders: dict[str, Path]) 
     assert json.dumps(HOSTILE)[1:-1] in text or line.startswith("repair")
 
 
+@pytest.mark.proves("G176")
 def test_an_error_acts_on_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,6 +63,7 @@ def test_a_group_is_dead_when_it_has_been_gone_for_the_minutes_of_the_setting(gr
 
 
 @pytest.mark.parametrize("group", [replace(FOREIGN, lease=lease()), replace(LOCAL, lease=lease()), TRYING])
+@pytest.mark.proves("G100")
 def test_no_group_dies_where_a_driver_may_live(group: Known) -> None:
     """Whatever is silent, a lease that runs is a process's, and so is a run that has not ended."""
     assert found(group) == []
@@ -89,6 +90,7 @@ def test_who_was_dead_is_so_while_a_start_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize("other", [LOCAL, TRYING, FOREIGN])
+@pytest.mark.proves("G100")
 def test_where_most_groups_are_down_nobody_is_dead(other: Known) -> None:
     """More than half of them share a cause, and who seems to live may be next: nothing is moved."""
     second = replace(other, name="b")
@@ -144,6 +146,7 @@ def test_a_relief_is_the_drain_a_person_would_ask_for() -> None:
     assert only.intent.reason == "Group a is dead: its driver has failed."
 
 
+@pytest.mark.proves("D22")
 def test_what_fits_nowhere_stays_and_is_told_of() -> None:
     """D22: no group is filled over its capacity for a dead one; without any room there is nothing to ask for."""
     (some,) = planned(0.25)
@@ -204,6 +207,7 @@ def test_a_game_is_asked_for_once() -> None:
     assert later.staying == {"g1", "g2", "g3"}
 
 
+@pytest.mark.proves("D22")
 def test_a_stuck_operation_keeps_only_its_own_games() -> None:
     """What can go goes; of what belongs to another operation the alarm says for which one it waits."""
     stuck = an_operation(OperationState.NEEDS_HUMAN, "g2", kind="pause")
@@ -296,6 +300,7 @@ class Dying:
         return operation(self.store, list_operations(self.store)[0].operation_id)
 
 
+@pytest.mark.proves("D22", "G100")
 def test_a_dead_group_is_relieved_once_and_it_can_be_undone(engine: Engine) -> None:
     """D22: watched long enough it is asked for, done, never asked for again, and taken back once the driver lives."""
     world = Dying(engine)
@@ -317,6 +322,7 @@ def test_a_dead_group_is_relieved_once_and_it_can_be_undone(engine: Engine) -> N
     assert set(proposal.intent.parameters["assignments"]) == mine
 
 
+@pytest.mark.proves("D22")
 def test_nothing_is_relieved_in_a_mass_failure(engine: Engine) -> None:
     """D22: a failure of many groups is no time for moves."""
     world = Dying(engine)
@@ -360,6 +366,7 @@ def test_a_break_in_looking_begins_the_watch_anew(engine: Engine) -> None:
     assert len(world.look()) == 1
 
 
+@pytest.mark.proves("D9")
 def test_a_clock_that_was_set_back_delays_a_relief_by_its_own_minutes_only(engine: Engine) -> None:
     """D9: a group that last lived an hour ahead of the store's clock has lived when the watch began, not in an hour."""
     ahead = replace(LOCAL, lived=NOW + 3600)

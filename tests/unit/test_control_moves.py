@@ -123,6 +123,7 @@ def test_what_cannot_be_moved_is_refused_with_the_way_out(drivers: Drivers) -> N
             moves.plan({"g1": "b"}, read_assignments(drivers.store), groups)
 
 
+@pytest.mark.proves("G98")
 def test_a_move_is_done_when_it_was_seen_and_then_there_is_nothing_to_plan(
     drivers: Drivers, world: ControlContext
 ) -> None:
@@ -177,6 +178,7 @@ def test_a_waiting_move_tells_how_long_it_still_takes(drivers: Drivers, world: C
     assert (state(drivers, begun), world.seen) == ("succeeded", {})
 
 
+@pytest.mark.proves("G112")
 def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> None:
     """A group that is not to run, or that the games would fill over its capacity, is refused with the way out."""
     there = read_assignments(drivers.store)
@@ -208,6 +210,7 @@ def test_a_move_is_refused_where_there_is_no_room_for_it(drivers: Drivers) -> No
         moves.plan({"g1": target}, retired, ALIVE)
 
 
+@pytest.mark.proves("D17", "G99")
 def test_what_has_changed_since_it_was_shown_is_not_done(drivers: Drivers, world: ControlContext) -> None:
     """D17: of two people who move one game, the one with a stale preview is told so, and nothing of theirs is done."""
     target, other = others(drivers, "g1")
@@ -242,6 +245,7 @@ def test_all_of_a_set_move_or_none(drivers: Drivers, world: ControlContext) -> N
 
 
 @pytest.mark.parametrize("lives", range(1, 9))
+@pytest.mark.proves("D1", "D2", "D3", "D4", "D5", "G99")
 def test_a_controller_killed_anywhere_is_carried_on(drivers: Drivers, world: ControlContext, lives: int) -> None:
     """D1 to D5: whatever was the last thing a controller wrote, the next one ends the operation, each step once."""
     source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
@@ -275,6 +279,7 @@ def test_a_controller_killed_anywhere_is_carried_on(drivers: Drivers, world: Con
     assert audit.verify(drivers.store).unended == ()
 
 
+@pytest.mark.proves("D7", "G99")
 def test_two_controllers_do_no_harm(drivers: Drivers, world: ControlContext) -> None:
     """D7: two controllers at once end each operation once, and no game is assigned twice."""
     wanted = {f"g{number}": others(drivers, f"g{number}")[0] for number in range(1, 7)}
@@ -295,6 +300,7 @@ def test_two_controllers_do_no_harm(drivers: Drivers, world: ControlContext) -> 
     assert audit.verify(drivers.store).entries == 2 * len(begun)
 
 
+@pytest.mark.proves("D10")
 def test_a_driver_that_does_not_let_go_is_a_persons_to_judge(drivers: Drivers, world: ControlContext) -> None:
     """D10: an old driver that lives and is stuck in a pass keeps its game; the operation says so and what to do."""
     source, (target, _) = str(drivers.group_of("g1")), others(drivers, "g1")
@@ -364,6 +370,7 @@ def test_a_move_is_undone_by_its_checked_inverse(drivers: Drivers, world: Contro
     assert store_time(drivers.store) == pytest.approx(drivers.clock.now, abs=0.01)
 
 
+@pytest.mark.proves("D18")
 def test_an_operation_that_makes_no_sense_stands_still_and_the_others_go_on(
     drivers: Drivers, world: ControlContext
 ) -> None:

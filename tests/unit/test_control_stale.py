@@ -62,6 +62,7 @@ def asked(world: ControlContext, kind: str) -> Operation:
 
 
 @pytest.mark.parametrize("kind", ["move", "pause", "retry"])
+@pytest.mark.proves("D8", "G114")
 def test_a_controller_that_stood_still_changes_nothing_after_the_end(world: ControlContext, kind: str) -> None:
     """D8: between looking and acting the operation was ended by another; what it then would do is refused."""
     running = change(world.engine, asked(world, kind), OperationState.RUNNING)
@@ -74,6 +75,7 @@ def test_a_controller_that_stood_still_changes_nothing_after_the_end(world: Cont
     assert {seat.epoch for seat in read_assignments(world.engine).values()} == {1}
 
 
+@pytest.mark.proves("D7")
 def test_a_step_that_is_done_is_not_begun_again(world: ControlContext) -> None:
     """D7: a controller that had looked before another one did the step leaves it, so the journal has each once."""
     running = change(world.engine, asked(world, "pause"), OperationState.RUNNING)
@@ -91,6 +93,7 @@ def edit(world: ControlContext, key: str, group: str) -> None:
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["before", "after"])
+@pytest.mark.proves("D17")
 def test_nothing_was_moved_is_said_only_where_it_is_so(world: ControlContext, killed: bool) -> None:
     """D17: somebody assigns one game of a move before it is done, or after, when nobody had noted yet that it was."""
     running = change(world.engine, asked(world, "move"), OperationState.RUNNING)
@@ -167,6 +170,7 @@ def test_a_game_that_came_back_to_its_old_group_is_not_waited_for(world: Control
     ]
 
 
+@pytest.mark.proves("D18")
 def test_a_plan_that_nobody_was_shown_is_not_carried_out_and_can_be_closed_once(world: ControlContext) -> None:
     """D18: where its preview was edited an operation stands still, the others go on, and a person ends it."""
     spoilt = ask(world.engine, Intent("pause", ("game:g1",), "ann", "", {"games": ["g1"]}, {"g1": "running"}))
@@ -193,6 +197,7 @@ def test_a_plan_that_nobody_was_shown_is_not_carried_out_and_can_be_closed_once(
 
 
 @pytest.mark.parametrize("jump", [600.0, -600.0])
+@pytest.mark.proves("D9")
 def test_a_clock_that_jumps_takes_nothing_over(world: ControlContext, jump: float) -> None:
     """D9: neither a machine's clock ten minutes off nor the store's own going back gives a lease or a game away."""
     clock = StoreClock(world.engine)

@@ -171,6 +171,7 @@ def test_maintenance_is_a_duty_beside_the_groups() -> None:
 
 
 @pytest.mark.parametrize("desired", ["running", "stopped"])
+@pytest.mark.proves("G150")
 def test_maintenance_that_others_have_started_is_left_to_them(desired: str) -> None:
     """The controller waits as long as it runs and takes no run for it, so never ends it; then it starts its own."""
     upkeep = replace(IDLE, group=Upkeep("local", desired))
@@ -215,6 +216,7 @@ def starts(actions: list[Action]) -> list[str]:
     return [action.group for action in actions if action.what == "start"]
 
 
+@pytest.mark.proves("D21")
 def test_thirty_starts_at_once_are_staggered() -> None:
     """Three groups start at a time, so that a small machine is not overwhelmed (D21)."""
     idle = [replace(IDLE, group=replace(GROUP, name=f"g{number:02}")) for number in range(30)]
@@ -225,6 +227,7 @@ def test_thirty_starts_at_once_are_staggered() -> None:
     assert starts(planned([*told, *idle[3:]])) == ["g03", "g04", "g05"]
 
 
+@pytest.mark.proves("D9")
 def test_a_mass_failure_of_before_the_clock_was_set_back_is_not_waited_for() -> None:
     """D9: of groups that died a moment before their clock went back an hour one starts at once, as in any failure."""
     groups = [replace(IDLE, group=replace(GROUP, name=name), ended=(died(-3600.0),)) for name in "abcd"]
@@ -232,6 +235,7 @@ def test_a_mass_failure_of_before_the_clock_was_set_back_is_not_waited_for() -> 
     assert [each.what for each in planned(groups)] == ["start", "wait", "wait", "wait"]
 
 
+@pytest.mark.proves("D16", "G105")
 def test_a_mass_failure_is_tried_one_at_a_time() -> None:
     """Where most groups have no driver they share a cause: one alarm, no storm of restarts (D16)."""
     assert mass_failure(many(10, dead=6)) is not None

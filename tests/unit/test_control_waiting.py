@@ -55,6 +55,7 @@ def statements(world: ControlContext) -> int:
     return count
 
 
+@pytest.mark.proves("G102")
 def test_a_look_takes_the_same_statements_for_one_and_for_many(world: ControlContext) -> None:
     """They share what is read: the controller's look must not grow by statements with each operation that waits."""
     made = [paused(world, 0), moved(world, 20)]
@@ -66,6 +67,7 @@ def test_a_look_takes_the_same_statements_for_one_and_for_many(world: ControlCon
     assert {operation(world.engine, each.operation_id).state for each in made} == {"running", "verifying"}
 
 
+@pytest.mark.proves("G102")
 def test_a_newer_operation_does_not_wait_for_those_that_wait(
     world: ControlContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,6 +120,7 @@ def test_a_lost_lease_counts_at_once() -> None:
     assert other.group()[0] == "running", "an old lease of another process says nothing about this one"
 
 
+@pytest.mark.proves("G133")
 def test_a_start_that_failed_counts_at_once() -> None:
     """A start that came to nothing is shown with its reason, though nothing ever reported."""
     failed = ProcessRun(None, NOW - 1, NOW - 1, died=True, message="no such file: spark")
@@ -177,6 +178,7 @@ def test_three_missed_heartbeats_are_unknown_with_the_age() -> None:
     assert "beats, but reported nothing about this game for 16 s" in str(quiet.game()[1])
 
 
+@pytest.mark.proves("G134")
 def test_a_clock_ahead_is_named() -> None:
     """A heartbeat or report from the future is no sign of life; a driver that sees its own clock wrong says so."""
     future = Given(driver=replace(DRIVER, heartbeat_at=NOW + 3600))
@@ -326,6 +328,7 @@ def alerted(judgement: Judgement) -> bool:
 
 
 @given(fleets())
+@pytest.mark.proves("G131")
 def test_command_page_and_alerts_agree(facts: FleetFacts) -> None:
     """Whatever has happened, the command's verdict, the page's headline and the alert are the same one."""
     judgement = judge_fleet(facts)
@@ -342,6 +345,7 @@ def test_command_page_and_alerts_agree(facts: FleetFacts) -> None:
 
 
 @given(fleets())
+@pytest.mark.proves("G129")
 def test_nothing_unknown_is_healthy(facts: FleetFacts) -> None:
     """A stream is shown with its driver's word only if that word is fresh, of this run, and from no future."""
     judgement = judge_fleet(facts)
