@@ -7,7 +7,7 @@ from pipeline.control.roles import Role
 
 
 class DirectAct(StrEnum):
-    """One act, as refusals name it, with who may do it."""
+    """One act, as refusals name it, and the role that may do it."""
 
     role: Role
     needs_reason: bool

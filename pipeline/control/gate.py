@@ -66,7 +66,7 @@ def permit(
 
 
 def require_role(settings: Settings, engine: Engine, actor: str, kind: str) -> None:
-    """Go on only where an actor has the role for a kind of operation, to act on one that is submitted.
+    """Go on only where an actor has the role for a kind of operation, to act on a submitted one.
 
     Raises:
         Refused: they have not.

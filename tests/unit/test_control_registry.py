@@ -1,4 +1,4 @@
-"""Every kind of operation has one definition, and what it says of itself is whole."""
+"""Every kind of operation has one whole definition."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from tests.processes.test_cli_lazy import HEAVY
 
 @pytest.mark.parametrize("kind", OperationKind)
 def test_a_kind_has_one_definition(kind: OperationKind) -> None:
-    """A kind without a definition, or one listed under another's, would take another's role and steps."""
+    """A kind without its own definition would take another role and other steps."""
     found = registry.find(kind)
     assert found is not None
     assert found.kind == kind
@@ -20,14 +20,14 @@ def test_a_kind_has_one_definition(kind: OperationKind) -> None:
     assert inverse is None or inverse.inverse == kind, "undone twice, it is as it was"
 
 
-def test_what_may_help_instead_is_offered() -> None:
-    """A card that names something else to do names something that there is."""
+def test_an_alternative_is_an_offer() -> None:
+    """Cards name only offers that exist."""
     for offers in (registry.offers_of_game(), registry.offers_of_group()):
         assert {other for _, offer in offers.values() for other in offer.instead} <= offers.keys()
 
 
 def test_a_kind_that_touches_no_table_loads_no_library_of_tables() -> None:
-    """Who pauses a game waits for the control store, not for libraries that repairs need."""
+    """A pause waits for the control store, and not for the libraries of repairs."""
     code = (
         "import sys\nfrom pipeline.control import gate, proposals\nfrom pipeline.control.operations import registry\n"
         "registry.find('pause'), registry.find('move'), gate.role_of('set a priority')\nprint(*sys.modules)"

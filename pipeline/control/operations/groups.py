@@ -228,7 +228,7 @@ _DECIDES: Final = StepDefinition("decide", _decide, 30.0)
 _RUNS: Final = StepDefinition("verify", _see_running, _RUNS_SECONDS, verifies=True, looks=True)
 _RUNS_AGAIN: Final = replace(_RUNS, act=_end_old_and_see_running, looks=False, seen=_see_running)
 START: Final = _define(
-    OperationKind.START, Role.MOVER, "Started", "is wanted to run already",
+    OperationKind.START, Role.MOVER, "Started", "is set to run already",
     lambda facts: f"The controller starts its driver; its {len(facts.games)} games go on from their cursors.",
     OperationKind.RESTART, (_DECIDES, _RUNS), OperationKind.STOP,
 )  # fmt: skip
